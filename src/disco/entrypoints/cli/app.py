@@ -1,0 +1,19 @@
+"""All commands, one module each; modules import nothing heavy at their top."""
+
+from importlib import import_module
+
+import typer
+
+app = typer.Typer(
+    name="disco",
+    help="Decide which customer gets which discount code, and learn from what customers then buy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# in the order a newcomer meets them
+COMMANDS = ("validate",)
+
+for name in COMMANDS:
+    import_module(f"disco.entrypoints.cli.{name}").register(app)

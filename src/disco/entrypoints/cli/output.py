@@ -1,0 +1,57 @@
+"""How commands speak: results on stdout (text or JSON), everything else on stderr, progress only on a terminal."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disco.records.errors import DiscoError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+
+
+def show_error(error: DiscoError) -> None:
+    """The message on stderr; as JSON when the command was asked for JSON."""
+    if "--json" in sys.argv:
+        typer.echo(json.dumps({"error": type(error).__name__, "message": str(error)}), err=True)
+    else:
+        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+        typer.echo(str(error), err=True)
+
+
+def show(result: dict[str, Any], text: "str | Table", *, as_json: bool, quiet: bool = False) -> None:
+    """Print a command's result: `result` for machines, `text` (a string or a Rich table) for people."""
+    if as_json:
+        typer.echo(json.dumps(result, allow_nan=False, default=str))
+    elif not quiet:
+        if isinstance(text, str):
+            typer.echo(text)
+        else:
+            from rich.console import Console
+
+            Console().print(text)
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Any]:
+    """A Rich progress display on stderr; invisible when stderr is no terminal or the user asked for quiet."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=quiet or not console.is_terminal,
+    ) as bar:
+        yield bar

@@ -1,0 +1,68 @@
+"""Discount depths: 0.2 means "20 % off". Reading, naming and refusing them happens here, once."""
+
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+
+from disco.records.errors import InputError
+
+
+def read_depth(value: object, *, where: str = "depth") -> float:
+    """A depth in [0, 1) from a number or its text.
+
+    >>> read_depth("0.10") == read_depth(0.1)
+    True
+    >>> read_depth(20)
+    Traceback (most recent call last):
+    ...
+    disco.records.errors.InputError: depth: found 20; expected a share of the price in [0, 1), such as 0.20 for 20 % off.
+    Did you mean 0.20?
+    """
+    expected = "a share of the price in [0, 1), such as 0.20 for 20 % off"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(where, found=repr(value), expected=expected)
+    try:
+        depth = float(value)
+    except ValueError:
+        raise InputError(where, found=repr(value), expected=expected, fix=_advice(value)) from None
+    if not math.isfinite(depth) or not 0 <= depth < 1:
+        raise InputError(where, found=value, expected=expected, fix=_advice(value))
+    return depth + 0.0  # -0.0 becomes 0.0
+
+
+def _advice(value: object) -> str | None:
+    try:
+        number = float(str(value).strip().rstrip("%"))
+    except ValueError:
+        return None
+    return f"Did you mean {number / 100:.2f}?" if 1 <= number < 100 else None
+
+
+def depth_label(depth: float) -> str:
+    """The shortest decimal text that reads back as the same depth; names columns and JSON keys.
+
+    >>> depth_label(0.10), depth_label(0.0), depth_label(1e-05)
+    ('0.1', '0', '0.00001')
+    """
+    text = format(Decimal(repr(depth)), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def depth_percent(depth: float) -> str:
+    """How people read a depth.
+
+    >>> depth_percent(0.2), depth_percent(0.125)
+    ('20 % off', '12.5 % off')
+    """
+    return f"{round(depth * 100, 6):g} % off"
+
+
+def read_depths(values: Iterable[object], *, where: str = "depths") -> tuple[float, ...]:
+    """Distinct depths in the order given."""
+    depths = tuple(read_depth(value, where=where) for value in values)
+    if not depths:
+        raise InputError(where, found="none", expected="at least one depth")
+    if len(set(depths)) != len(depths):
+        twice = next(depth for depth in depths if depths.count(depth) > 1)
+        raise InputError(where, found=f"{depth_label(twice)} twice", expected="each depth once")
+    return depths

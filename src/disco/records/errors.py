@@ -1,0 +1,114 @@
+"""Every error DISCO raises on purpose. Each says what was found, what was expected and what to do.
+
+    DiscoError
+    ├── InputError (ValueError)      something handed in cannot be used; nothing was changed
+    │   ├── UsageError               the command line or call itself is wrong
+    │   ├── TableError               a table has problems: all of them, in `.problems`
+    │   ├── PlanError                a campaign plan or settings file has problems: all of them, in `.problems`
+    │   ├── LimitError               caps, floors, budget or segments cannot be read as limits
+    │   └── FileFormatError          a model, evidence or artefact file is damaged or of another kind
+    ├── SchemaMismatchError          a context, model or table belongs to another schema
+    ├── IllConditionedError          a posterior cannot be computed to working accuracy; the reason is named
+    ├── InfeasibleError              limits contradict each other; `.conflicts` says which and by how much
+    ├── StateError                   the campaign is not in a state that allows this
+    ├── MissingPartError             a library or system part is absent; says how to get it
+    └── CertificateError             our own result failed its independent check: a defect of ours, never ignored
+
+The command line turns InputError, and every other DiscoError, into exit 1 (UsageError: exit 2), without a traceback.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class DiscoError(Exception):
+    """Base of the tree: `what`, then optionally what was found, what was expected, and the next step."""
+
+    def __init__(self, what: str, *, found: object = None, expected: object = None, fix: str | None = None) -> None:
+        self.what, self.found, self.expected, self.fix = what, found, expected, fix
+        parts = [what]
+        if found is not None:
+            parts.append(f"found {found}")
+        if expected is not None:
+            parts.append(f"expected {expected}")
+        message = "; ".join(parts)
+        super().__init__(f"{message}. {fix}" if fix else message)
+
+
+class InputError(DiscoError, ValueError):
+    pass
+
+
+class UsageError(InputError):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a table or a plan: where it is, what was found, what was expected, the next step.
+
+    `row` is the first row concerned, counted from 1 as a spreadsheet without its header does; `rows` how many there are.
+    """
+
+    kind: str
+    file: str
+    column: str
+    found: str
+    expected: str
+    fix: str
+    row: int | None = None
+    rows: int = 1
+
+    def __str__(self) -> str:
+        where = self.file + (f", column {self.column}" if self.column else "")
+        if self.row is not None:
+            where += f", row {self.row}" + (f" (and {self.rows - 1} more)" if self.rows > 1 else "")
+        return f"{where}: found {self.found}; expected {self.expected}. {self.fix}"
+
+
+class _ProblemsError(InputError):
+    def __init__(self, what: str, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join([what, *(f"  {problem}" for problem in self.problems)]))
+
+
+class TableError(_ProblemsError):
+    pass
+
+
+class PlanError(_ProblemsError):
+    pass
+
+
+class LimitError(InputError):
+    pass
+
+
+class FileFormatError(InputError):
+    pass
+
+
+class SchemaMismatchError(DiscoError):
+    pass
+
+
+class IllConditionedError(DiscoError, ArithmeticError):
+    pass
+
+
+class InfeasibleError(DiscoError):
+    def __init__(self, what: str, *, conflicts: Sequence[str], fix: str | None = None) -> None:
+        self.conflicts = tuple(conflicts)
+        super().__init__("\n".join([what, *(f"  {conflict}" for conflict in self.conflicts)]), fix=fix)
+
+
+class StateError(DiscoError):
+    pass
+
+
+class MissingPartError(DiscoError):
+    pass
+
+
+class CertificateError(DiscoError):
+    pass
