@@ -3,8 +3,11 @@
 import math
 from collections.abc import Iterable
 from decimal import Decimal
+from numbers import Real
 
 from disco.records.errors import InputError
+
+_EXPECTED = "a share of the price in [0, 1), such as 0.20 for 20 % off"
 
 
 def read_depth(value: object, *, where: str = "depth") -> float:
@@ -15,27 +18,34 @@ def read_depth(value: object, *, where: str = "depth") -> float:
     >>> read_depth(20)
     Traceback (most recent call last):
     ...
-    disco.records.errors.InputError: depth: found 20; expected a share of the price in [0, 1), such as 0.20 for 20 % off.
-    Did you mean 0.20?
+    disco.records.errors.InputError: depth: found 20; expected a share of the price in [0, 1), such as 0.20 for
+    20 % off. Did you mean 0.20?
     """
-    expected = "a share of the price in [0, 1), such as 0.20 for 20 % off"
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InputError(where, found=repr(value), expected=expected)
+    if isinstance(value, bool) or not isinstance(value, str | Real | Decimal):
+        raise InputError(where, found=repr(value), expected=_EXPECTED)
     try:
-        depth = float(value)
+        depth = float(str(value))  # through its text a 32-bit 0.2 is 0.2, not 0.20000000298
     except ValueError:
-        raise InputError(where, found=repr(value), expected=expected, fix=_advice(value)) from None
+        raise InputError(where, found=repr(value), expected=_EXPECTED, fix=depth_advice(value)) from None
     if not math.isfinite(depth) or not 0 <= depth < 1:
-        raise InputError(where, found=value, expected=expected, fix=_advice(value))
+        raise InputError(where, found=value, expected=_EXPECTED, fix=depth_advice(value))
     return depth + 0.0  # -0.0 becomes 0.0
 
 
-def _advice(value: object) -> str | None:
+def depth_advice(value: object) -> str | None:
+    """The depth somebody probably meant by a value that is none.
+
+    >>> depth_advice(20), depth_advice("12.5 %"), depth_advice(-0.3)
+    ('Did you mean 0.20?', 'Did you mean 0.125?', 'Did you mean 0.30?')
+    """
     try:
-        number = float(str(value).strip().rstrip("%"))
+        number = abs(float(str(value).strip().rstrip("%")))
     except ValueError:
         return None
-    return f"Did you mean {number / 100:.2f}?" if 1 <= number < 100 else None
+    if not (0 < number < 100) or number == 1:  # 1 may mean 1 % or 100 %: no guess
+        return None
+    meant = depth_label(round(number / 100 if number > 1 else number, 6))
+    return f"Did you mean {meant if len(meant) > 3 else meant + '0'}?"
 
 
 def depth_label(depth: float) -> str:

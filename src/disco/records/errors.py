@@ -18,7 +18,8 @@ The command line turns InputError, and every other DiscoError, into exit 1 (Usag
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 class DiscoError(Exception):
@@ -26,13 +27,20 @@ class DiscoError(Exception):
 
     def __init__(self, what: str, *, found: object = None, expected: object = None, fix: str | None = None) -> None:
         self.what, self.found, self.expected, self.fix = what, found, expected, fix
-        parts = [what]
-        if found is not None:
-            parts.append(f"found {found}")
-        if expected is not None:
-            parts.append(f"expected {expected}")
-        message = "; ".join(parts)
+        facts = [f"{word} {fact}" for word, fact in (("found", found), ("expected", expected)) if fact is not None]
+        message = f"{what}: {'; '.join(facts)}" if facts else what
         super().__init__(f"{message}. {fix}" if fix else message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # workers hand errors over pickled, and constructors here take more than the message
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[DiscoError], args: tuple[Any, ...], state: dict[str, Any]) -> DiscoError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(DiscoError, ValueError):
@@ -47,7 +55,7 @@ class UsageError(InputError):
 class Problem:
     """One thing wrong with a table or a plan: where it is, what was found, what was expected, the next step.
 
-    `row` is the first row concerned, counted from 1 as a spreadsheet without its header does; `rows` how many there are.
+    `row` is the first row concerned, counted from 1 below the header; `rows` is how many rows are concerned.
     """
 
     kind: str
@@ -63,7 +71,15 @@ class Problem:
         where = self.file + (f", column {self.column}" if self.column else "")
         if self.row is not None:
             where += f", row {self.row}" + (f" (and {self.rows - 1} more)" if self.rows > 1 else "")
-        return f"{where}: found {self.found}; expected {self.expected}. {self.fix}"
+        return f"{where}: {self.sentence()}"
+
+    def sentence(self) -> str:
+        """What was found, what was expected, and the next step; without the place."""
+        return f"found {self.found}; expected {self.expected}. {self.fix}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json` and for services."""
+        return asdict(self)
 
 
 class _ProblemsError(InputError):

@@ -7,12 +7,17 @@ the table came as Parquet or CSV, and no key depends on the row, the chunk or wh
 import numba as nb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from disco.records.arrays import Ids, Integers, Keys
 from disco.records.errors import InputError
 
 _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
+# Arrow hands out read-only memory; a kernel declared for it takes writable arrays too
+_READ_INTEGERS = nb.types.Array(nb.int64, 1, "C", readonly=True)
+_READ_BYTES = nb.types.Array(nb.uint8, 1, "C", readonly=True)
+_KEYS = nb.types.Array(nb.uint64, 1, "C")
 
 
 @nb.njit("uint64(uint64)", inline="always", cache=True)
@@ -23,7 +28,7 @@ def mix(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
-@nb.njit("void(int64[::1], uint64[::1])", nogil=True, cache=True)
+@nb.njit(nb.void(_READ_INTEGERS, _KEYS), nogil=True, cache=True)
 def _keys_of_integers(ids: Integers, out: Keys) -> None:
     digits = np.empty(20, np.uint8)
     for row in range(ids.size):
@@ -45,7 +50,7 @@ def _keys_of_integers(ids: Integers, out: Keys) -> None:
         out[row] = mix(key)
 
 
-@nb.njit("void(int64[::1], uint8[::1], uint64[::1])", nogil=True, cache=True)
+@nb.njit(nb.void(_READ_INTEGERS, _READ_BYTES, _KEYS), nogil=True, cache=True)
 def _keys_of_texts(offsets: Integers, text: "np.ndarray[tuple[int], np.dtype[np.uint8]]", out: Keys) -> None:
     for row in range(out.size):
         key = _FNV_OFFSET
@@ -55,49 +60,74 @@ def _keys_of_texts(offsets: Integers, text: "np.ndarray[tuple[int], np.dtype[np.
 
 
 def read_ids(ids: object, *, where: str = "customer_id") -> Ids:
-    """Ids as a one-dimensional int64 array or an object array of text; anything else is refused by name."""
-    if isinstance(ids, pa.ChunkedArray | pa.Array):
-        if ids.null_count:
-            raise InputError(where, found=f"{ids.null_count} nulls", expected="an id in every row")
-        ids = ids.to_numpy(zero_copy_only=False) if isinstance(ids, pa.Array) else ids.to_numpy()
-    array = np.asarray(ids)
-    if array.ndim != 1:
-        raise InputError(where, found=f"an array of shape {array.shape}", expected="one id per customer")
-    if array.dtype.kind in "iu":
-        if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-            raise InputError(where, found=int(array.max()), expected="integers below 2⁶³, or text")
-        return array.astype(np.int64, copy=False)
-    if array.dtype.kind in "UT":
-        return array.astype(object)
-    if array.dtype.kind == "O":
-        kinds = {type(value) for value in array.tolist()}
-        if kinds <= {str}:
-            return array
-        if kinds <= {int}:
-            return array.astype(np.int64)
-        names = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise InputError(where, found=f"ids of type {names}", expected="all integers or all text")
-    raise InputError(where, found=f"ids of type {array.dtype}", expected="integers or text")
+    """Ids as a one-dimensional int64 array or an object array of text; anything else is refused by name.
+
+    >>> read_ids([17, 4]).dtype, read_ids(["007"]).tolist()
+    (dtype('int64'), ['007'])
+    """
+    column = _column(ids, where=where)
+    if isinstance(ids, np.ndarray) and ids.dtype == (np.int64 if pa.types.is_int64(column.type) else object):
+        return ids
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def customer_keys(ids: object) -> Keys:
-    """One 64-bit key per id.
+def customer_keys(ids: object, *, where: str = "customer_id") -> Keys:
+    """One 64-bit key per id; Arrow columns never become Python objects on the way.
 
     >>> bool((customer_keys([17, -3]) == customer_keys(["17", "-3"])).all())
     True
     """
-    array = read_ids(ids)
-    keys = np.empty(array.size, np.uint64)
-    if array.dtype.kind == "i":
-        _keys_of_integers(np.ascontiguousarray(array), keys)
+    column = _column(ids, where=where)
+    keys = np.empty(len(column), np.uint64)
+    if not keys.size:
         return keys
-    text = pa.array(array, pa.large_string())
-    if text.null_count:
-        raise InputError("customer_id", found="a null", expected="an id in every row")
-    _, offsets, data = text.buffers()
-    start = np.frombuffer(offsets, np.int64, array.size + 1, text.offset * 8)
+    if pa.types.is_int64(column.type):
+        _keys_of_integers(np.ascontiguousarray(column.to_numpy(zero_copy_only=False)), keys)
+        return keys
+    _, offsets, data = column.buffers()
+    start = np.frombuffer(offsets, np.int64, keys.size + 1, column.offset * 8)
     _keys_of_texts(start, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), keys)
     return keys
+
+
+def _column(ids: object, *, where: str) -> pa.Array:
+    """Ids as one Arrow array, int64 or large_string, without nulls."""
+    column = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else _column_of_objects(ids, where=where)
+    if column.null_count:
+        raise InputError(where, found=f"{column.null_count} nulls", expected="an id in every row")
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_integer(kind):
+        target = pa.int64()
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        target = pa.large_string()
+    elif pa.types.is_null(kind):  # no rows at all
+        target = pa.int64()
+    else:
+        raise InputError(where, found=f"ids of type {kind}", expected="integers or text")
+    try:
+        column = column.cast(target)
+    except pa.ArrowInvalid:
+        raise InputError(where, found=pc.max(column).as_py(), expected="integers below 2⁶³, or text") from None
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _column_of_objects(ids: object, *, where: str) -> pa.Array:
+    array = np.asarray(ids)
+    if array.ndim != 1:
+        raise InputError(where, found=f"an array of shape {array.shape}", expected="one id per customer")
+    if not array.size:
+        return pa.nulls(0)
+    if array.dtype.kind == "T":
+        array = array.astype(object)
+    if array.dtype.kind == "U" and isinstance(ids, list | tuple):
+        array = np.array(ids, object)  # np.asarray turns [1, "a"] into text; the kinds must stay visible
+    try:
+        return pa.array(array)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        names = ", ".join(sorted({type(value).__name__ for value in array.tolist()}))
+        raise InputError(where, found=f"ids of type {names}", expected="all integers or all text") from None
 
 
 def name_key(*names: object) -> int:
