@@ -1,0 +1,28 @@
+"""Charts as frozen values. Each gives an Apache ECharts option (plain JSON), a key in words, and its data as a table.
+
+    CurveChart     lines over x, with bands, observed points, and dashes where extrapolated
+    BarChart       grouped or stacked bars from zero, with intervals
+    IntervalChart  an estimate and its interval per row (forest plot)
+
+Colours are names of the stylesheet (`var(--depth-4)`), so light, dark and print
+follow the page without a second option.
+"""
+
+from disco.reports.charts.bars import BarChart, Bars
+from disco.reports.charts.curve import CurveChart, Line, Points
+from disco.reports.charts.intervals import IntervalChart, IntervalRow
+from disco.reports.charts.parts import Axis, Chart, KeyEntry, depth_colour
+
+__all__ = [
+    "Axis",
+    "BarChart",
+    "Bars",
+    "Chart",
+    "CurveChart",
+    "IntervalChart",
+    "IntervalRow",
+    "KeyEntry",
+    "Line",
+    "Points",
+    "depth_colour",
+]

@@ -1,0 +1,229 @@
+"""Bars from zero: one group per category, side by side or stacked."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from disco.records.errors import InputError
+from disco.reports.charts.parts import (
+    FONT_PX,
+    INK,
+    MUTED,
+    Axis,
+    KeyEntry,
+    Option,
+    PlacedAxis,
+    depth_colour,
+    frame,
+    interval_ends,
+    numbers,
+    require_interval_name,
+    series_colour,
+    whiskers,
+)
+from disco.reports.formats import Estimate
+from disco.reports.table import Column, Table
+
+_LEFT_PX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """One bar per category. `depth` colours all of them as that depth, a sequence of depths each bar by its own."""
+
+    label: str
+    values: Sequence[float]
+    lower: Sequence[float] | None = None
+    upper: Sequence[float] | None = None
+    depth: float | Sequence[float] | None = None
+    muted: bool = False
+
+    def __post_init__(self) -> None:
+        where = f"bars '{self.label}'"
+        values = numbers(self.values, where=where)
+        ends = interval_ends(self.lower, self.upper, rows=len(values), where=where)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "lower", None if ends is None else ends[0])
+        object.__setattr__(self, "upper", None if ends is None else ends[1])
+        if isinstance(self.depth, Sequence):
+            if len(self.depth) != len(values):
+                raise InputError(where, found=f"{len(self.depth)} depths", expected=f"{len(values)}, one per bar")
+            object.__setattr__(self, "depth", tuple(self.depth))
+
+    def estimates(self) -> Iterator[Estimate]:
+        for place, value in enumerate(self.values):
+            if self.lower is None or self.upper is None:
+                yield Estimate(value)
+            else:
+                yield Estimate(value, self.lower[place], self.upper[place])
+
+    def colours(self, free: str) -> tuple[str, ...]:
+        """One per bar; `free` where neither depth nor muted decides."""
+        if isinstance(self.depth, Sequence):
+            return tuple(depth_colour(depth) for depth in self.depth)
+        one = MUTED if self.muted else free if self.depth is None else depth_colour(self.depth)
+        return (one,) * len(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarChart:
+    """Grouped or stacked bars.
+
+    >>> from disco.reports.formats import Count
+    >>> chart = BarChart(title="Most codes are shallow", subtitle="Codes, campaign C",
+    ...                  categories=["10 % off", "20 % off"], y=Axis("Codes", Count()), bars=[Bars("Codes", [12000, 8000], depth=[0.1, 0.2])])
+    >>> chart.table().text()
+    (('10 % off', '12,000'), ('20 % off', '8,000'))
+    """
+
+    title: str
+    subtitle: str
+    categories: Sequence[str]
+    y: Axis
+    bars: Sequence[Bars]
+    x_label: str = ""
+    stacked: bool = False
+    interval: str = ""
+    height_px: int = 320
+
+    def __post_init__(self) -> None:
+        where = f"chart '{self.title}'"
+        object.__setattr__(self, "categories", tuple(self.categories))
+        object.__setattr__(self, "bars", tuple(self.bars))
+        if not self.categories or not self.bars:
+            raise InputError(where, found="no categories or no bars", expected="at least one of each")
+        for bars in self.bars:
+            if len(bars.values) != len(self.categories):
+                raise InputError(
+                    f"{where}, bars '{bars.label}'",
+                    found=f"{len(bars.values)} values",
+                    expected=f"{len(self.categories)}, one per category",
+                )
+        has_intervals = any(bars.lower is not None for bars in self.bars)
+        if self.stacked and has_intervals:
+            raise InputError(
+                where, found="intervals on stacked bars", expected="grouped bars", fix="Set stacked=False."
+            )
+        if self.stacked and any(value < 0 for bars in self.bars for value in bars.values):
+            raise InputError(where, found="a negative part of a stack", expected="parts of a whole, each 0 or more")
+        require_interval_name(self.interval, used=has_intervals, where=where)
+
+    def _colours(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(bars.colours(series_colour(place)) for place, bars in enumerate(self.bars))
+
+    def key(self) -> tuple[KeyEntry, ...]:
+        entries: list[KeyEntry] = []
+        if len(self.bars) > 1:
+            entries = [
+                KeyEntry(bars.label, "bar", colours[0])
+                for bars, colours in zip(self.bars, self._colours(), strict=True)
+            ]
+        if any(bars.lower is not None for bars in self.bars):
+            entries.append(KeyEntry(self.interval, "whisker", INK))
+        return tuple(entries)
+
+    def table(self) -> Table:
+        estimates = [tuple(bars.estimates()) for bars in self.bars]
+        return Table(
+            caption=self.title,
+            columns=[Column(self.x_label or "Group"), *(Column(bars.label, self.y.unit) for bars in self.bars)],
+            rows=[[category, *(row[place] for row in estimates)] for place, category in enumerate(self.categories)],
+        )
+
+    def _tops(self) -> list[float]:
+        if self.stacked:
+            return [sum(bars.values[place] for bars in self.bars) for place in range(len(self.categories))]
+        ends = [end for bars in self.bars for estimate in bars.estimates() for end in estimate.ends or ()]
+        return [*ends, *(value for bars in self.bars for value in bars.values)]
+
+    def option(self) -> Option:
+        y = self.y.placed(self._tops(), from_zero=True)
+        category_gap = 0.36 if len(self.bars) > 1 and not self.stacked else 0.5
+        grid = {"left": _LEFT_PX, "right": 12, "top": 34, "bottom": 52 if self.x_label else 32}
+        series = [
+            self._series(bars, colours, y, tips=self._tips(), category_gap=category_gap)
+            for bars, colours in zip(self.bars, self._colours(), strict=True)
+        ]
+        if y.low < 0:
+            series[0]["markLine"] = {
+                "silent": True,
+                "symbol": "none",
+                "label": {"show": False},
+                "lineStyle": {"color": INK, "type": "solid", "width": 1},
+                "data": [{"yAxis": 0}],
+            }
+        for place, bars in enumerate(self.bars):
+            centre = _centre(place, among=len(self.bars), category_gap=category_gap)
+            ends = [
+                (round(group + centre, 6), y.drawn(estimate.ends[0]), y.drawn(estimate.ends[1]))
+                for group, estimate in enumerate(bars.estimates())
+                if estimate.ends is not None
+            ]
+            if ends:
+                series.append(whiskers(ends, colour=INK, xAxisIndex=1))
+        return {
+            **frame(tooltip="axis"),
+            "grid": {**grid, "outerBoundsMode": "none"},
+            "xAxis": [self._categories(), _places(len(self.categories))],
+            "yAxis": y.as_y(left_px=_LEFT_PX),
+            "series": series,
+        }
+
+    def _tips(self) -> list[str]:
+        table = self.table()
+        headings = [column.heading for column in table.headings()][1:]
+        return [
+            "\n".join([row[0], *(f"{heading}: {cell}" for heading, cell in zip(headings, row[1:], strict=True))])
+            for row in table.text()
+        ]
+
+    def _series(
+        self, bars: Bars, colours: Sequence[str], y: PlacedAxis, *, tips: Sequence[str], category_gap: float
+    ) -> Option:
+        return {
+            "type": "bar",
+            "name": bars.label,
+            "data": [
+                {"value": y.drawn(value), "name": tip, "itemStyle": {"color": colour}}
+                for value, tip, colour in zip(bars.values, tips, colours, strict=True)
+            ],
+            "itemStyle": {"color": colours[0], "borderColor": "var(--page)", "borderWidth": 1 if self.stacked else 0},
+            "barGap": "0%",
+            "barCategoryGap": f"{100 * category_gap:g}%",
+            "emphasis": {"disabled": True},
+            "z": 3,
+            **({"stack": "whole"} if self.stacked else {}),
+        }
+
+    def _categories(self) -> Option:
+        return {
+            "type": "category",
+            "data": list(self.categories),
+            "name": self.x_label,
+            "nameLocation": "middle",
+            "nameGap": 30,
+            "nameTextStyle": {"color": MUTED, "fontSize": FONT_PX},
+            "axisTick": {"show": False},
+            "axisLine": {"onZero": False, "lineStyle": {"color": "var(--line)"}},
+            "axisLabel": {
+                "color": MUTED,
+                "fontSize": FONT_PX,
+                "interval": 0,
+                "hideOverlap": False,
+                "overflow": "break",
+            },
+            "axisPointer": {"type": "none"},
+        }
+
+
+def _places(categories: int) -> Option:
+    """A hidden second x axis on which category g is the number g, so that whiskers can stand between categories."""
+    return {"type": "value", "min": -0.5, "max": categories - 0.5, "show": False, "axisPointer": {"show": False}}
+
+
+def _centre(place: int, *, among: int, category_gap: float) -> float:
+    """The middle of the n-th bar of a group, in categories from the group's own middle, as ECharts lays bars out.
+
+    >>> _centre(0, among=1, category_gap=0.5), round(_centre(0, among=2, category_gap=0.2), 3)
+    (0.0, -0.2)
+    """
+    return ((place + 0.5) / among - 0.5) * (1 - category_gap)

@@ -1,0 +1,181 @@
+"""A forest plot: one estimate and its interval per row, against a line of no difference."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from disco.records.errors import InputError
+from disco.reports.charts.parts import (
+    FONT_PX,
+    INK,
+    MUTED,
+    NARROW_PX,
+    Axis,
+    KeyEntry,
+    Option,
+    frame,
+    require_interval_name,
+    series_colour,
+    text_px,
+    whiskers,
+)
+from disco.reports.formats import Estimate
+from disco.reports.table import Column, Table
+
+_ROW_PX = 46
+_WIDEST_NAME_PX = 240
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalRow:
+    """One row; `muted` for a reference that is not itself a finding."""
+
+    label: str
+    estimate: Estimate
+    muted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalChart:
+    """Estimates with intervals, one below the other; `reference` is where the line of no difference stands.
+
+    >>> from disco.reports.formats import Percent
+    >>> chart = IntervalChart(title="C beat its control", subtitle="Revenue per customer, 8 Mar to 21 Mar 2027",
+    ...     x=Axis("Uplift against control", Percent(signed=True)), interval="95 % interval",
+    ...     rows=[IntervalRow("Campaign C", Estimate(0.014, 0.006, 0.022))])
+    >>> chart.table().text()
+    (('Campaign C', '+1.4 % (+0.6 % to +2.2 %)'),)
+    """
+
+    title: str
+    subtitle: str
+    x: Axis
+    rows: Sequence[IntervalRow]
+    interval: str
+    reference: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(self.rows))
+        where = f"chart '{self.title}'"
+        if not self.rows:
+            raise InputError(where, found="no rows", expected="at least one")
+        require_interval_name(self.interval, used=True, where=where)
+
+    @property
+    def height_px(self) -> int:
+        return _ROW_PX * len(self.rows) + 70
+
+    def key(self) -> tuple[KeyEntry, ...]:
+        return (KeyEntry("estimate", "dot", series_colour(0)), KeyEntry(self.interval, "whisker", series_colour(0)))
+
+    def table(self) -> Table:
+        return Table(
+            caption=self.title,
+            columns=[Column("Row"), Column(self.x.label, self.x.unit)],
+            rows=[[row.label, row.estimate] for row in self.rows],
+        )
+
+    def option(self) -> Option:
+        ends = [end for row in self.rows for end in row.estimate.ends or ()]
+        values = [*ends, *(row.estimate.value for row in self.rows)]
+        x = self.x.placed([*values, *(() if self.reference is None else (self.reference,))])
+        names = [row.label for row in self.rows]
+        texts = [row.estimate.text(self.x.unit) for row in self.rows]
+        left = min(_WIDEST_NAME_PX, max(map(text_px, names))) + 16
+        right = max(map(text_px, texts)) + 20
+        series: list[Option] = []
+        for muted in (False, True):
+            colour = MUTED if muted else series_colour(0)
+            chosen = [(place, row) for place, row in enumerate(self.rows) if row.muted is muted]
+            spans = [
+                (float(place), x.drawn(row.estimate.ends[0]), x.drawn(row.estimate.ends[1]))
+                for place, row in chosen
+                if row.estimate.ends is not None
+            ]
+            if spans:
+                line = whiskers(spans, colour=colour, horizontal=True)
+                series.append({**line, "lineStyle": {"color": colour, "width": 2}})
+            series.append(
+                {
+                    "type": "scatter",
+                    "data": [
+                        {"value": [x.drawn(row.estimate.value), place], "name": f"{row.label}\n{texts[place]}"}
+                        for place, row in chosen
+                    ],
+                    "symbolSize": 11,
+                    "itemStyle": {"color": colour},
+                    "emphasis": {"disabled": True},
+                    "z": 5,
+                }
+            )
+        if self.reference is not None:
+            series[-1]["markLine"] = {
+                "silent": True,
+                "symbol": "none",
+                "label": {"show": False},
+                "lineStyle": {"color": INK, "type": "solid", "width": 1},
+                "data": [{"xAxis": x.drawn(self.reference)}],
+            }
+        x_axis = {**x.as_x(), "splitLine": {"show": True, "lineStyle": {"color": "var(--rule)"}}}
+        return {
+            **frame(tooltip="item"),
+            "grid": {"left": left, "right": right, "top": 10, "bottom": 52, "outerBoundsMode": "none"},
+            "xAxis": x_axis,
+            "yAxis": [_rows(names, at="left"), _rows(texts, at="right")],
+            "series": series,
+            "media": [
+                {"query": {"maxWidth": NARROW_PX}, "option": _narrow(names, texts)},
+                {"option": _wide(names, left=left, right=right)},
+            ],
+        }
+
+
+def _rows(texts: Sequence[str], *, at: str) -> Option:
+    return {
+        "type": "category",
+        "position": at,
+        "inverse": True,
+        "data": list(texts),
+        "axisTick": {"show": False},
+        "axisLine": {"show": False},
+        "axisPointer": {"show": False},
+        "axisLabel": {
+            "interval": 0,
+            "color": INK if at == "left" else MUTED,
+            "fontSize": FONT_PX + (1 if at == "left" else 0),
+            "margin": 12,
+        },
+    }
+
+
+def _wide(names: Sequence[str], *, left: int, right: int) -> Option:
+    label: dict[str, Any] = {
+        "inside": False,
+        "align": "right",
+        "verticalAlign": "middle",
+        "padding": 0,
+        "width": _WIDEST_NAME_PX,
+        "overflow": "break",
+    }
+    return {
+        "grid": {"left": left, "right": right},
+        "yAxis": [{"data": list(names), "axisLabel": label}, {"axisLabel": {"show": True}}],
+    }
+
+
+def _narrow(names: Sequence[str], texts: Sequence[str]) -> Option:
+    """Name and figures stand above their row instead of beside it."""
+    both = [f"{name}  {text}" for name, text in zip(names, texts, strict=True)]
+    label: dict[str, Any] = {
+        "inside": True,
+        "margin": 0,
+        "align": "left",
+        "verticalAlign": "bottom",
+        "padding": [0, 0, 10, 0],
+        "width": 2000,
+        "overflow": "none",
+    }
+    return {
+        "grid": {"left": 14, "right": 14},
+        "yAxis": [{"data": both, "axisLabel": label}, {"axisLabel": {"show": False}}],
+    }

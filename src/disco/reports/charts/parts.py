@@ -1,0 +1,244 @@
+"""What every chart shares: axes with nice ticks, colours, whiskers, the frame of an option."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from disco.records.depths import read_depth
+from disco.records.errors import InputError
+from disco.reports.formats import Scale, Unit, finite
+from disco.reports.table import Table
+
+Option: TypeAlias = dict[str, Any]
+
+NARROW_PX = 560  # below this width labels at line ends give way to the key
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+FONT_PX = 12
+INK, MUTED, RULE, SURFACE = "var(--ink)", "var(--muted)", "var(--rule)", "var(--surface)"
+_SERIES = 6
+_DEPTH_STEPS = 10
+_DEPTH_STEP = 0.05
+
+
+class Chart(Protocol):
+    """What a page needs to know about a chart."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def subtitle(self) -> str: ...
+
+    @property
+    def height_px(self) -> int: ...
+
+    def option(self) -> Option: ...
+
+    def key(self) -> "tuple[KeyEntry, ...]": ...
+
+    def table(self) -> Table: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEntry:
+    """One entry of the key above a chart. `narrow_only`: on a wide page a label in the chart says it already."""
+
+    label: str
+    shape: Literal["line", "dashes", "band", "dot", "bar", "whisker"]
+    colour: str = MUTED
+    narrow_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A name and a unit; `extent` fixes the ends, for charts that are compared side by side.
+
+    >>> from disco.reports.formats import Money
+    >>> Axis("Revenue per customer", Money()).label
+    'Revenue per customer'
+    """
+
+    label: str
+    unit: Unit
+    extent: tuple[float, float] | None = None
+
+    def placed(self, values: Iterable[float], *, from_zero: bool = False) -> "PlacedAxis":
+        """Scale and ticks for these values."""
+        known = sorted({*values, *(self.extent or ()), *((0.0,) if from_zero else ())})
+        lowest, highest = (known[0], known[-1]) if known else (0.0, 1.0)
+        scale = self.unit.scale(lowest=lowest, highest=highest)
+        low, high, step = nice_extent(scale.drawn(lowest), scale.drawn(highest))
+        if self.extent is not None:
+            low, high = scale.drawn(self.extent[0]), scale.drawn(self.extent[1])
+        return PlacedAxis(name=self.label, scale=scale, low=low, high=high, step=step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedAxis:
+    """An axis whose ends and ticks are decided, in drawn units."""
+
+    name: str
+    scale: Scale
+    low: float
+    high: float
+    step: float
+
+    def drawn(self, value: float) -> float:
+        return self.scale.drawn(value)
+
+    def option(self) -> Option:
+        return {
+            "type": "value",
+            "min": self.low,
+            "max": self.high,
+            "interval": self.step,
+            "axisTick": {"show": False},
+            "axisLabel": {
+                "formatter": f"{self.scale.prefix}{{value}}{self.scale.suffix}",
+                "color": MUTED,
+                "fontSize": FONT_PX,
+                "hideOverlap": True,
+            },
+        }
+
+    def as_x(self) -> Option:
+        return {
+            **self.option(),
+            "name": self.name,
+            "nameLocation": "middle",
+            "nameGap": 30,
+            "nameTextStyle": {"color": MUTED, "fontSize": FONT_PX},
+            "axisLine": {"onZero": False, "lineStyle": {"color": "var(--line)"}},
+            "splitLine": {"show": False},
+        }
+
+    def as_y(self, *, left_px: int) -> Option:
+        """The name stands above the axis, at the left edge of the chart, so that nobody has to tilt their head."""
+        return {
+            **self.option(),
+            "name": self.name,
+            "nameLocation": "end",
+            "nameGap": 14,
+            "nameTextStyle": {"color": MUTED, "fontSize": FONT_PX, "align": "left", "padding": [0, 0, 0, -left_px]},
+            "axisLine": {"show": False},
+            "splitLine": {"lineStyle": {"color": RULE}},
+        }
+
+
+def nice_extent(lowest: float, highest: float) -> tuple[float, float, float]:
+    """Ends and step of an axis on round numbers: step = 1, 2 or 5 · 10ᵏ, four to eight steps.
+
+    >>> nice_extent(0, 47), nice_extent(31.2, 36.9), nice_extent(-0.3, 1.2)
+    ((0.0, 50.0, 10.0), (31.0, 37.0, 1.0), (-0.5, 1.5, 0.5))
+    """
+    span = highest - lowest
+    if span <= 0:
+        span = abs(highest) or 1.0
+        lowest, highest = (0.0, highest) if lowest > 0 else (lowest, 0.0) if highest < 0 else (0.0, 1.0)
+    power = 10.0 ** math.floor(math.log10(span / 4))
+    step = next(size * power for size in (1, 2, 5, 10) if span / (size * power) <= 6)
+    clean = _rounded_to(step)
+    return clean(math.floor(lowest / step + 1e-9) * step), clean(math.ceil(highest / step - 1e-9) * step), clean(step)
+
+
+def _rounded_to(step: float) -> Any:
+    digits = max(0, 2 - math.floor(math.log10(step)))
+    return lambda value: round(value, digits) + 0.0
+
+
+def depth_colour(depth: float) -> str:
+    """The colour of a depth, the same on every page: steps of five points, deeper is darker, from 50 % on the darkest.
+
+    >>> depth_colour(0.05), depth_colour(0.2), depth_colour(0.9)
+    ('var(--depth-1)', 'var(--depth-4)', 'var(--depth-10)')
+    """
+    step = math.floor(read_depth(depth) / _DEPTH_STEP + 0.5 + 1e-9)
+    return f"var(--depth-{min(max(step, 1), _DEPTH_STEPS)})"
+
+
+def series_colour(position: int) -> str:
+    """The colour of the n-th thing that is not a depth."""
+    return f"var(--series-{position % _SERIES + 1})"
+
+
+def numbers(values: Sequence[float], *, where: str) -> tuple[float, ...]:
+    """Finite floats; the first that is not is refused with its position."""
+    return tuple(finite(value, where=f"{where}, value {place}") for place, value in enumerate(values, start=1))
+
+
+def interval_ends(
+    lower: Sequence[float] | None, upper: Sequence[float] | None, *, rows: int, where: str
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Both ends of an interval per value, or none; lower never above upper."""
+    if lower is None and upper is None:
+        return None
+    if lower is None or upper is None:
+        raise InputError(where, found="one end of an interval", expected="lower and upper, or neither")
+    ends = numbers(lower, where=f"{where}, lower"), numbers(upper, where=f"{where}, upper")
+    if not len(ends[0]) == len(ends[1]) == rows:
+        raise InputError(where, found=f"{len(ends[0])} and {len(ends[1])} interval ends", expected=f"{rows} of each")
+    if any(low > high for low, high in zip(*ends, strict=True)):
+        raise InputError(where, found="a lower end above its upper end", expected="lower ≤ upper")
+    return ends
+
+
+def require_interval_name(name: str, *, used: bool, where: str) -> None:
+    """A band nobody can name is decoration."""
+    if used and not name:
+        raise InputError(where, found="intervals without a name", expected="interval='95 % interval' or the like")
+
+
+def frame(*, tooltip: Literal["axis", "item"]) -> Option:
+    """What every option starts with. Tooltips are texts made in Python (`{b}`, escaped by ECharts): no function in JSON."""
+    return {
+        "animation": False,
+        "textStyle": {"fontFamily": FONT, "color": INK},
+        "tooltip": {
+            "trigger": tooltip,
+            "formatter": "{b}",
+            "confine": True,
+            "transitionDuration": 0,
+            "backgroundColor": SURFACE,
+            "borderColor": "var(--line)",
+            "borderWidth": 1,
+            "padding": [6, 10],
+            "textStyle": {"color": INK, "fontSize": FONT_PX + 1},
+            "extraCssText": "white-space:pre-line;box-shadow:none;font-variant-numeric:tabular-nums",
+            "axisPointer": {"type": "line", "lineStyle": {"color": "var(--line)", "type": "solid"}},
+        },
+    }
+
+
+def quiet(series: Option) -> Option:
+    """A series that is drawn and never asked: no tooltip, no hover."""
+    return {**series, "silent": True, "tooltip": {"show": False}, "emphasis": {"disabled": True}}
+
+
+def whiskers(
+    ends: Iterable[tuple[float, float, float]], *, colour: str, horizontal: bool = False, cap_px: int = 9, **axes: int
+) -> Option:
+    """One line series with gaps that draws every interval (place, lower, upper), capped at both ends."""
+    data: list[list[float | str]] = []
+    for place, lower, upper in ends:
+        pair: list[list[float | str]] = [[place, lower], [place, upper]]
+        data += [[value, where] for where, value in pair] if horizontal else pair
+        data.append(["-", "-"])
+    return quiet(
+        {
+            "type": "line",
+            "data": data[:-1],
+            "lineStyle": {"color": colour, "width": 1.5},
+            "itemStyle": {"color": colour},
+            "symbol": "rect",
+            "symbolSize": [1.5, cap_px] if horizontal else [cap_px, 1.5],
+            "showAllSymbol": True,
+            "z": 4,
+            **axes,
+        }
+    )
+
+
+def text_px(text: str) -> int:
+    """A generous estimate of a label's width; the browser has the last word, the margin only has to be enough."""
+    return math.ceil(0.56 * FONT_PX * len(text))

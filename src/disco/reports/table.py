@@ -1,0 +1,95 @@
+"""A table as a value: what a reader sees, and the same figures in full as CSV."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from disco.records.errors import InputError
+from disco.reports.formats import MISSING, Estimate, Unit, finite
+
+Cell: TypeAlias = str | float | Estimate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A heading; with a unit the column holds figures, set to the right."""
+
+    heading: str
+    unit: Unit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Rows of text, figures, estimates with intervals, or None (shown as –).
+
+    >>> from disco.reports.formats import Money
+    >>> table = Table(caption="Revenue", columns=("Campaign", Column("Revenue", Money())),
+    ...               rows=[("C", 1.24e6), ("D", None)])
+    >>> table.text()
+    (('C', '£1.24 m'), ('D', '–'))
+    """
+
+    caption: str
+    columns: Sequence[Column | str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        columns = tuple(Column(column) if isinstance(column, str) else column for column in self.columns)
+        rows = tuple(tuple(row) for row in self.rows)
+        for position, row in enumerate(rows, start=1):
+            where = f"table '{self.caption}', row {position}"
+            if len(row) != len(columns):
+                raise InputError(where, found=f"{len(row)} cells", expected=f"{len(columns)}, one per column")
+            for cell, column in zip(row, columns, strict=True):
+                _check(cell, column, where=f"{where}, column '{column.heading}'")
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "rows", rows)
+
+    def headings(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if isinstance(column, Column))
+
+    def text(self) -> tuple[tuple[str, ...], ...]:
+        """Every cell as the reader sees it."""
+        columns = self.headings()
+        return tuple(tuple(_text(cell, column) for cell, column in zip(row, columns, strict=True)) for row in self.rows)
+
+    def csv(self) -> str:
+        """Every cell in full; an estimate takes three columns: value, lower, upper."""
+        columns = self.headings()
+        cells_by_column = tuple(zip(*self.rows, strict=True)) or ((),) * len(columns)
+        split = tuple(
+            any(isinstance(cell, Estimate) and cell.ends is not None for cell in cells) for cells in cells_by_column
+        )
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        header: list[str] = []
+        for column, wide in zip(columns, split, strict=True):
+            header += [column.heading] + ([f"{column.heading}, lower", f"{column.heading}, upper"] if wide else [])
+        writer.writerow(header)
+        for row in self.rows:
+            cells: list[object] = []
+            for cell, wide in zip(row, split, strict=True):
+                values = (cell.value, cell.lower, cell.upper) if isinstance(cell, Estimate) else (cell, None, None)
+                cells += values if wide else values[:1]
+            writer.writerow(["" if cell is None else cell for cell in cells])
+        return out.getvalue()
+
+
+def _check(cell: Cell, column: Column, *, where: str) -> None:
+    if cell is None or isinstance(cell, str):
+        return
+    if column.unit is None:
+        raise InputError(where, found=f"the figure {cell}", expected="text", fix="Give the column a unit.")
+    if not isinstance(cell, Estimate):
+        finite(cell, where=where)
+
+
+def _text(cell: Cell, column: Column) -> str:
+    if cell is None:
+        return MISSING
+    if isinstance(cell, str) or column.unit is None:
+        return str(cell)
+    return cell.text(column.unit) if isinstance(cell, Estimate) else column.unit.text(cell)
