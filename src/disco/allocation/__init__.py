@@ -1,0 +1,7 @@
+"""Values and limits to one depth (or none) per customer, with shadow prices and a certificate."""
+
+from disco.allocation.allocate import allocate
+from disco.allocation.limits import Segments
+from disco.allocation.result import Allocation, Conflict, Status
+
+__all__ = ["Allocation", "Conflict", "Segments", "Status", "allocate"]

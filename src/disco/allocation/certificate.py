@@ -1,0 +1,148 @@
+"""The independent check of a solve: one read of the matrix, no code shared with any solver.
+
+For any prices, with q = depth price + segment price + budget price · cost, no allocation within the limits exceeds
+
+    bound = Σ_i max(0, max_k v_ik - q_ik) + Σ_limits (price⁺ · cap - price⁻ · floor) + budget price · budget
+
+(prices of limits without a cap may not be positive). The bound is taken as value + what each customer and each limit
+leaves on the table, term by term: differences of two large sums would drown the gap in rounding.
+"""
+
+import time
+
+import numba as nb
+import numpy as np
+
+from disco.allocation.limits import UNLIMITED
+from disco.allocation.problem import Problem
+from disco.allocation.result import Allocation, Status, relative_gap
+from disco.records.arrays import Flags, Floats, Integers, Vector
+from disco.records.errors import CertificateError
+
+
+@nb.njit(nogil=True, cache=True)
+def _audit(
+    values: Floats,
+    eligible: Flags | None,
+    costs: Floats | None,
+    segment: Integers | None,
+    choice: Integers,
+    prices: Vector,
+    budget_price: float,
+    counts: Integers,
+) -> tuple[float, float, float, int]:
+    """value, what customers leave on the table, cost, and the first row with an impossible choice (-1: none)."""
+    columns, customers = values.shape
+    value = value_low = cost = cost_low = lost = 0.0
+    wrong = -1
+    for i in range(customers):
+        group = 0
+        if segment is not None:
+            group = segment[i]
+        best = 0.0
+        own = 0.0
+        picked = choice[i]
+        if picked < -1 or picked >= columns:
+            wrong = i
+            break
+        for k in range(columns):
+            if eligible is not None and not eligible[k, i]:
+                if picked == k:
+                    wrong = i
+                continue
+            net = np.float64(values[k, i]) - prices[group, k]
+            if costs is not None:
+                net -= budget_price * np.float64(costs[k, i])
+            if net > best:
+                best = net
+            if picked == k:
+                own = net
+        if wrong >= 0:
+            break
+        lost += best - own
+        if picked >= 0:
+            counts[group, picked] += 1
+            # Neumaier: the sum carries its own rounding error
+            term = np.float64(values[picked, i])
+            total = value + term
+            value_low += (value - total) + term if abs(value) >= abs(term) else (term - total) + value
+            value = total
+            if costs is not None:
+                term = np.float64(costs[picked, i])
+                total = cost + term
+                cost_low += (cost - total) + term if abs(cost) >= abs(term) else (term - total) + cost
+                cost = total
+    return value + value_low, lost, cost + cost_low, wrong
+
+
+def _limit_slack(counts: Integers, caps: Integers, floors: Integers, prices: Vector, *, what: str) -> float:
+    """Σ price⁺ · (cap - count) + price⁻ · (count - floor); CertificateError when a limit is broken."""
+    if (counts > caps).any() or (counts < floors).any():
+        raise CertificateError(
+            f"{what} limits", found=counts.tolist(), expected=f"{floors.tolist()} to {caps.tolist()}"
+        )
+    if (prices[caps >= UNLIMITED] > 0).any():
+        raise CertificateError(f"{what} prices", found="a positive price", expected="none where there is no cap")
+    above = np.where(prices > 0, prices * (caps - counts), 0.0)
+    below = np.where(prices < 0, -prices * (counts - floors), 0.0)
+    return float(above.sum() + below.sum())
+
+
+def certify(
+    problem: Problem,
+    choice: Integers,
+    prices: Vector,
+    *,
+    segment_prices: Vector | None = None,
+    budget_price: float | None = None,
+    tolerance: float = 1e-12,
+    seconds: float = 0.0,
+) -> Allocation:
+    """Check choice and prices against the problem itself and state value, bound and gap."""
+    start = time.perf_counter()
+    limits = problem.limits
+    if choice.shape != (problem.customers,):
+        raise CertificateError("choice", found=f"shape {choice.shape}", expected=f"({problem.customers},)")
+    at_most_zero = np.where(limits.caps >= UNLIMITED, np.minimum(prices, 0.0), prices)
+    at_most_zero = np.where(limits.floors > 0, at_most_zero, np.maximum(at_most_zero, 0.0))
+    extra = np.zeros((1, problem.columns))
+    if segment_prices is not None and limits.segment_caps is not None and limits.segment_floors is not None:
+        extra = np.where(limits.segment_caps >= UNLIMITED, np.minimum(segment_prices, 0.0), segment_prices)
+        extra = np.where(limits.segment_floors > 0, extra, np.maximum(extra, 0.0))
+    effective = at_most_zero + extra
+    by_group = np.zeros(effective.shape, np.int64)
+    rate = 0.0 if budget_price is None else budget_price
+    value, lost, cost, wrong = _audit(
+        problem.values, problem.eligible, problem.costs, limits.segment, choice, effective, rate, by_group
+    )
+    if wrong >= 0:
+        raise CertificateError(
+            f"choice of row {wrong + 1}", found=int(choice[wrong]), expected="an eligible column, or -1"
+        )
+    counts = by_group.sum(axis=0)
+    lost += _limit_slack(counts, limits.caps, limits.floors, at_most_zero, what="depth")
+    if limits.segment_caps is not None and limits.segment_floors is not None:
+        lost += _limit_slack(by_group, limits.segment_caps, limits.segment_floors, extra, what="segment")
+    if limits.budget is not None:
+        if cost > limits.budget or rate < 0:
+            raise CertificateError("budget", found=cost, expected=f"at most {limits.budget}")
+        lost += rate * (limits.budget - cost)
+    if not np.isfinite(lost) or lost < 0:
+        raise CertificateError("bound", found=lost, expected="a finite bound that is not below the value")
+    bound = value + lost
+    gap = relative_gap(value, bound)
+    return Allocation(
+        choice=choice,
+        value=value,
+        bound=bound,
+        gap=gap,
+        prices=at_most_zero,
+        counts=counts,
+        status=Status.OPTIMAL if gap <= tolerance else Status.WITHIN_GAP,
+        segment_prices=extra if limits.segment_caps is not None else None,
+        segment_labels=limits.segment_labels,
+        budget_price=rate if limits.budget is not None else None,
+        cost=cost if problem.costs is not None else None,
+        seconds=seconds,
+        check_seconds=time.perf_counter() - start,
+    )

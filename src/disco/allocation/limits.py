@@ -1,0 +1,184 @@
+"""Caps, floors, segments and a budget, read once into arrays. `UNLIMITED` stands for "no cap"."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from disco.records.arrays import Integers
+from disco.records.depths import depth_label, read_depth
+from disco.records.errors import LimitError
+
+UNLIMITED = 2**40  # more than any number of customers, small enough that sums of it stay exact
+
+SegmentLimits = Mapping[Any, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """One partition of the customers with limits of its own.
+
+    of_customer: (customers,) label of each customer · limits: {label: {"caps": …, "floors": …}}, each as in `allocate`.
+    """
+
+    of_customer: Any
+    limits: SegmentLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """caps, floors: (depths,) · segment_caps, segment_floors: (segments, depths) · segment: (customers,) its row."""
+
+    caps: Integers
+    floors: Integers
+    segment_caps: Integers | None = None
+    segment_floors: Integers | None = None
+    segment: Integers | None = None
+    segment_labels: tuple[object, ...] = ()
+    budget: float | None = None
+
+    @property
+    def has_floors(self) -> bool:
+        if self.floors.any():
+            return True
+        return self.segment_floors is not None and bool(self.segment_floors.any())
+
+
+def _whole_number(number: object, *, where: str) -> int:
+    if isinstance(number, bool | np.bool_) or not isinstance(number, int | float | np.integer | np.floating):
+        raise LimitError(where, found=repr(number), expected="a whole number of customers, at least 0")
+    if not math.isfinite(number) or number != int(number) or number < 0:
+        raise LimitError(where, found=number, expected="a whole number of customers, at least 0")
+    return min(int(number), UNLIMITED)
+
+
+def read_counts(
+    given: object, *, columns: int, depths: tuple[float, ...] | None, name: str, default: int, where: str = ""
+) -> Integers:
+    """One integer per column from a sequence (None = `default`) or a mapping by depth (missing = `default`).
+
+    >>> read_counts([3, None], columns=2, depths=None, name="cap", default=9).tolist()
+    [3, 9]
+    >>> read_counts({"0.10": 3}, columns=2, depths=(0.1, 0.2), name="cap", default=9).tolist()
+    [3, 9]
+    """
+    if type(given) is np.ndarray and given.dtype == np.int64 and given.shape == (columns,) and given.min() >= 0:
+        return np.minimum(given, UNLIMITED)  # the fast door for callers in a loop
+    counts = np.full(columns, default, np.int64)
+    if given is None:
+        return counts
+    if isinstance(given, Mapping):
+        if depths is None:
+            raise LimitError(
+                f"{name}s{where}", found="a mapping by depth", expected="`depths`, or one number per column"
+            )
+        for key, number in given.items():
+            depth = read_depth(key, where=f"{name}s{where}")
+            if depth not in depths:
+                known = ", ".join(depth_label(known) for known in depths)
+                raise LimitError(f"{name}s{where}", found=f"depth {depth_label(depth)}", expected=f"one of {known}")
+            if number is not None:
+                counts[depths.index(depth)] = _whole_number(
+                    number, where=f"{name} of depth {depth_label(depth)}{where}"
+                )
+        return counts
+    if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+        raise LimitError(f"{name}s{where}", found=repr(given), expected=f"{columns} numbers, one per column")
+    if len(given) != columns:
+        raise LimitError(f"{name}s{where}", found=f"{len(given)} numbers", expected=f"{columns}, one per column")
+    for column, number in enumerate(given):
+        if number is not None:
+            counts[column] = _whole_number(number, where=f"{name} of column {column}{where}")
+    return counts
+
+
+def column_name(column: int, depths: tuple[float, ...] | None) -> str:
+    return f"column {column}" if depths is None else f"depth {depth_label(depths[column])}"
+
+
+def _check_pair(caps: Integers, floors: Integers, *, depths: tuple[float, ...] | None, where: str) -> None:
+    for column in np.flatnonzero(floors > caps):
+        raise LimitError(
+            f"{column_name(int(column), depths)}{where}",
+            found=f"floor {floors[column]} above its own cap {caps[column]}",
+            expected="a floor of at most the cap",
+            fix="Lower the floor or raise the cap.",
+        )
+
+
+def read_limits(
+    caps: object,
+    *,
+    floors: object,
+    segments: object,
+    budget: object,
+    customers: int,
+    columns: int,
+    depths: tuple[float, ...] | None,
+) -> Limits:
+    """Limits as arrays; LimitError names what cannot be read."""
+    cap = read_counts(caps, columns=columns, depths=depths, name="cap", default=UNLIMITED)
+    floor = read_counts(floors, columns=columns, depths=depths, name="floor", default=0)
+    if floors is not None:
+        _check_pair(cap, floor, depths=depths, where="")
+    money = None if budget is None else _read_budget(budget)
+    if segments is None:
+        return Limits(cap, floor, budget=money)
+    segment, labels, segment_caps, segment_floors = _read_segments(
+        segments, customers=customers, columns=columns, depths=depths
+    )
+    return Limits(cap, floor, segment_caps, segment_floors, segment, labels, money)
+
+
+def _read_budget(budget: object) -> float:
+    if isinstance(budget, bool) or not isinstance(budget, int | float | np.integer | np.floating):
+        raise LimitError("budget", found=repr(budget), expected="an amount of money, at least 0")
+    if not math.isfinite(budget) or budget < 0:
+        raise LimitError("budget", found=budget, expected="a finite amount of money, at least 0")
+    return float(budget)
+
+
+def _read_segments(
+    segments: object, *, customers: int, columns: int, depths: tuple[float, ...] | None
+) -> tuple[Integers, tuple[object, ...], Integers, Integers]:
+    if isinstance(segments, Segments):
+        labels, given = segments.of_customer, segments.limits
+    elif isinstance(segments, tuple) and len(segments) == 2 and isinstance(segments[1], Mapping):
+        labels, given = segments
+    else:
+        raise LimitError("segments", found=type(segments).__name__, expected="disco.Segments(of_customer, limits)")
+    of_customer = np.asarray(labels)
+    if of_customer.shape != (customers,):
+        raise LimitError(
+            "segments",
+            found=f"labels of shape {of_customer.shape}",
+            expected=f"one label for each of {customers} customers",
+        )
+    if not isinstance(given, Mapping):
+        raise LimitError("segments", found=type(given).__name__, expected='{label: {"caps": …, "floors": …}}')
+    present = of_customer.tolist()
+    names = {str(label) for label in present}
+    unknown = sorted(str(label) for label in given if str(label) not in names)
+    if unknown and customers:
+        raise LimitError("segments", found=f"limits for {unknown[0]!r}", expected="labels that some customer has")
+    order = sorted(given, key=str)
+    row_of = {str(label): row for row, label in enumerate(order)}
+    rows = len(order)
+    rest = rows  # customers of segments without limits share one unlimited row
+    segment = np.fromiter((row_of.get(str(label), rest) for label in present), np.int64, customers)
+    segment_caps = np.full((rows + 1, columns), UNLIMITED, np.int64)
+    segment_floors = np.zeros((rows + 1, columns), np.int64)
+    for row, label in enumerate(order):
+        where = f" in segment {label!r}"
+        spec = given[label]
+        if not isinstance(spec, Mapping) or not set(spec) <= {"caps", "floors"}:
+            raise LimitError(f"segment {label!r}", found=repr(spec), expected='{"caps": …, "floors": …}')
+        caps, floors = spec.get("caps"), spec.get("floors")
+        segment_caps[row] = read_counts(
+            caps, columns=columns, depths=depths, name="cap", default=UNLIMITED, where=where
+        )
+        segment_floors[row] = read_counts(floors, columns=columns, depths=depths, name="floor", default=0, where=where)
+        _check_pair(segment_caps[row], segment_floors[row], depths=depths, where=where)
+    return segment, (*order, "(other)"), segment_caps, segment_floors

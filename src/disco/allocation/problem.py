@@ -1,0 +1,152 @@
+"""The door: everything `allocate` is given, checked once and seen depth-major without a copy."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from disco.allocation.limits import Limits, read_limits
+from disco.records.arrays import Flags, Floats, Ids, Keys
+from disco.records.depths import read_depths
+from disco.records.errors import InputError, LimitError
+from disco.records.identity import customer_keys, read_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """values, eligible, costs: (depths, customers), a transposed view of what was given · keys: None = row numbers."""
+
+    values: Floats
+    limits: Limits
+    eligible: Flags | None = None
+    costs: Floats | None = None
+    keys: Keys | None = None
+    depths: tuple[float, ...] | None = None
+
+    @property
+    def customers(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def columns(self) -> int:
+        return int(self.values.shape[0])
+
+    def keys_of(self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Keys:
+        """The tie-breaking keys of some rows."""
+        return customer_keys(rows) if self.keys is None else self.keys[rows]
+
+
+def _depth_major(array: object, *, name: str) -> Floats:
+    matrix = array if type(array) is np.ndarray else np.asarray(array)
+    if matrix.ndim != 2:
+        raise InputError(name, found=f"an array of shape {matrix.shape}", expected="shape (customers, depths)")
+    if matrix.dtype != np.float64 and matrix.dtype != np.float32:
+        if matrix.dtype.kind not in "iuf":
+            raise InputError(name, found=f"values of type {matrix.dtype}", expected="numbers (float32 or float64)")
+        matrix = np.asfortranarray(matrix, np.float64)
+    view = matrix.T
+    if not (view.flags.c_contiguous or view.flags.f_contiguous) or not view.dtype.isnative:
+        view = np.ascontiguousarray(view)
+    return view
+
+
+def refuse_non_finite(by_depth: Floats, *, name: str) -> None:
+    """Names the first NaN or infinity, by row."""
+    bad = ~np.isfinite(by_depth)
+    row = int(bad.any(axis=0).argmax())
+    column = int(bad[:, row].argmax())
+    raise InputError(
+        f"{name}, row {row + 1}, column {column}",
+        found=float(by_depth[column, row]),
+        expected="a finite number",
+        fix="Mark customers who may not get a depth in `eligible` (a null in a file), not with NaN or infinity.",
+    )
+
+
+def _read_keys(ids: object, *, customers: int) -> Keys:
+    array = read_ids(ids)
+    if array.size != customers:
+        raise InputError("ids", found=f"{array.size} ids", expected=f"one for each of {customers} customers")
+    if array.size > 1 and not (array.dtype.kind == "i" and bool((array[1:] > array[:-1]).all())):
+        _refuse_duplicates(array)
+    return customer_keys(array)
+
+
+def _refuse_duplicates(ids: Ids) -> None:
+    if ids.dtype.kind == "i":
+        ordered = np.sort(ids)
+        twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+        if not twice.size:
+            return
+        example = ordered[twice[0]]
+    else:
+        names = ids.tolist()
+        if len(set(names)) == len(names):
+            return
+        example = next(name for name, times in Counter(names).items() if times > 1)
+    rows = (np.flatnonzero(ids == example)[:2] + 1).tolist()
+    raise InputError(
+        "customer_id",
+        found=f"{example!r} more than once (rows {rows[0]} and {rows[1]})",
+        expected="each customer once",
+        fix="Remove the duplicates: a customer gets one code at most.",
+    )
+
+
+def read_problem(
+    values: object,
+    caps: object,
+    *,
+    depths: Iterable[object] | None = None,
+    costs: object = None,
+    budget: object = None,
+    floors: object = None,
+    segments: object = None,
+    eligible: object = None,
+    ids: object = None,
+) -> Problem:
+    """Check every argument of `allocate` except that `values` is finite: the solve sees each cell anyway."""
+    by_depth = _depth_major(values, name="values")
+    columns, customers = by_depth.shape
+    if columns == 0:
+        raise InputError("values", found="no column", expected="at least one depth")
+    if customers == 0:
+        raise InputError("values", found="an empty table", expected="at least one customer")
+    named = None if depths is None else read_depths(depths)
+    if named is not None and len(named) != columns:
+        raise InputError("depths", found=f"{len(named)} depths", expected=f"{columns}, one per column of values")
+    limits = read_limits(
+        caps, floors=floors, segments=segments, budget=budget, customers=customers, columns=columns, depths=named
+    )
+    cost = None if costs is None else _read_costs(costs, shape=(columns, customers))
+    if budget is not None and cost is None:
+        raise LimitError("budget", found="a budget without costs", expected="`costs`, of the same shape as values")
+    flags = None
+    if eligible is not None:
+        flags = np.asarray(eligible)
+        if flags.dtype != np.bool_ or flags.shape != (customers, columns):
+            raise InputError(
+                "eligible",
+                found=f"{flags.dtype} of shape {flags.shape}",
+                expected=f"Booleans of shape {(customers, columns)}",
+            )
+        flags = flags.T
+        if flags.flags.c_contiguous != by_depth.flags.c_contiguous:
+            flags = np.ascontiguousarray(flags) if by_depth.flags.c_contiguous else np.asfortranarray(flags)
+    keys = None if ids is None else _read_keys(ids, customers=customers)
+    return Problem(by_depth, limits, flags, cost, keys, named)
+
+
+def _read_costs(costs: object, *, shape: tuple[int, int]) -> Floats:
+    cost = _depth_major(costs, name="costs")
+    if cost.shape != shape:
+        raise InputError("costs", found=f"shape {cost.shape[::-1]}", expected=f"the shape of values, {shape[::-1]}")
+    if not np.isfinite(cost.sum()) and not np.isfinite(cost).all():
+        refuse_non_finite(cost, name="costs")
+    if cost.min() < 0:
+        column, row = np.unravel_index(int(cost.argmin()), cost.shape)
+        raise InputError(
+            f"costs, row {int(row) + 1}, column {int(column)}", found=float(cost.min()), expected="a cost of at least 0"
+        )
+    return cost
