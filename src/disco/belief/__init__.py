@@ -1,0 +1,26 @@
+"""Depth encodings ψ2, evidence, the posterior of ln(full price), engagement rates."""
+
+from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis
+from disco.belief.engagement import Engagement, EngagementCounts
+from disco.belief.evidence import Evidence
+from disco.belief.model import BasketModel
+from disco.belief.posterior import Posterior
+from disco.belief.prior import Prior
+from disco.belief.spline import SmoothSpline
+from disco.belief.totals import draw_full_price_totals
+
+__all__ = [
+    "BasketModel",
+    "DistanceToDepth",
+    "Encoding",
+    "Engagement",
+    "EngagementCounts",
+    "Evidence",
+    "LinearDepth",
+    "OneHotDepth",
+    "Posterior",
+    "Prior",
+    "RadialBasis",
+    "SmoothSpline",
+    "draw_full_price_totals",
+]

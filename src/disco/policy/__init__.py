@@ -1,0 +1,38 @@
+"""Belief → one full price per (customer, depth)."""
+
+from disco.policy.base import Policy
+from disco.policy.epsilon_greedy import EpsilonGreedy
+from disco.policy.greedy import Greedy
+from disco.policy.random import Random
+from disco.policy.thompson import Thompson
+from disco.policy.ucb import UpperConfidence
+from disco.records.errors import InputError
+
+POLICIES: dict[str, type[Policy]] = {
+    policy.name: policy for policy in (Thompson, UpperConfidence, EpsilonGreedy, Greedy, Random)
+}
+
+__all__ = [
+    "POLICIES",
+    "EpsilonGreedy",
+    "Greedy",
+    "Policy",
+    "Random",
+    "Thompson",
+    "UpperConfidence",
+    "policy_named",
+]
+
+
+def policy_named(name: str, **settings: object) -> Policy:
+    """A policy by the name used in plans and on the command line.
+
+    >>> policy_named("ucb", exploration=2.0)
+    UpperConfidence(exploration=2.0)
+    """
+    if name not in POLICIES:
+        raise InputError("policy", found=repr(name), expected=f"one of {', '.join(POLICIES)}")
+    try:
+        return POLICIES[name](**settings)
+    except TypeError as error:
+        raise InputError(f"policy {name}", found=f"settings {sorted(settings)}", expected=str(error)) from None

@@ -1,0 +1,143 @@
+"""Small dense linear algebra in a fixed order of summation.
+
+The matrices have a few dozen rows, so a plain loop beats a call into BLAS, and the bits depend neither on a library's
+blocking nor on its number of threads.
+"""
+
+import math
+
+import numba as nb
+import numpy as np
+
+from disco.records.arrays import Matrix, Vector
+
+
+@nb.njit(cache=True, nogil=True)
+def assemble(sums: Matrix, encoded: Matrix, weight: Vector) -> tuple[Matrix, Vector, float, float]:
+    """Σ_a weight_a · (Σx̃x̃ᵀ) ⊗ (ããᵀ), Σ_a weight_a · (Σx̃y) ⊗ ã, Σy², n from Σzzᵀ per depth, z = (x̃, y).
+
+    sums (D, p+1, p+1), encoded ã = [1, ψ2] (D, q) → gram (pq, pq), moment (pq,); entry i·q + j stands for x̃_i·ã_j.
+    """
+    depths, q = encoded.shape
+    p = sums.shape[1] - 1
+    gram = np.zeros((p * q, p * q))
+    moment = np.zeros(p * q)
+    square = 0.0
+    rows = 0.0
+    outer = np.empty((q, q))
+    for a in range(depths):
+        for j in range(q):
+            for l in range(q):  # noqa: E741 - i, j, k, l are the indices of a Kronecker product
+                outer[j, l] = weight[a] * encoded[a, j] * encoded[a, l]
+        for i in range(p):
+            for j in range(q):
+                moment[i * q + j] += weight[a] * sums[a, i, p] * encoded[a, j]
+                for k in range(p):
+                    for l in range(q):  # noqa: E741
+                        gram[i * q + j, k * q + l] += sums[a, i, k] * outer[j, l]
+        square += weight[a] * sums[a, p, p]
+        rows += weight[a] * sums[a, 0, 0]
+    return gram, moment, square, rows
+
+
+@nb.njit(cache=True, nogil=True)
+def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
+    """R (lower triangular) with V⁻¹ = RᵀR, ln|V|, and the condition number of V after scaling to a unit diagonal.
+
+    V = SLLᵀS with S = √diag(V), so units of measurement never matter; R = L⁻¹S⁻¹. A V that is not positive definite
+    gives an infinite condition number.
+    """
+    d = precision.shape[0]
+    scale = np.empty(d)
+    for i in range(d):
+        if not (0.0 < precision[i, i] < math.inf):
+            return np.zeros((d, d)), 0.0, math.inf
+        scale[i] = math.sqrt(precision[i, i])
+    lower = np.zeros((d, d))
+    norm = 0.0
+    log_determinant = 0.0
+    for i in range(d):
+        row_sum = 0.0
+        for j in range(d):
+            row_sum += abs(precision[i, j]) / (scale[i] * scale[j])
+        norm = max(norm, row_sum)
+        for j in range(i + 1):
+            total = precision[i, j] / (scale[i] * scale[j])
+            for k in range(j):
+                total -= lower[i, k] * lower[j, k]
+            if i != j:
+                lower[i, j] = total / lower[j, j]
+            elif total > 0.0:
+                lower[i, i] = math.sqrt(total)
+            else:
+                return np.zeros((d, d)), 0.0, math.inf
+        log_determinant += 2.0 * (math.log(lower[i, i]) + math.log(scale[i]))
+    root = np.zeros((d, d))  # L⁻¹ by forward substitution, a column at a time
+    for j in range(d):
+        root[j, j] = 1.0 / lower[j, j]
+        for i in range(j + 1, d):
+            total = 0.0
+            for k in range(j, i):
+                total -= lower[i, k] * root[k, j]
+            root[i, j] = total / lower[i, i]
+    inverse_norm = 0.0
+    for i in range(d):
+        row_sum = 0.0
+        for j in range(d):
+            entry = 0.0
+            for k in range(max(i, j), d):
+                entry += root[k, i] * root[k, j]
+            row_sum += abs(entry)
+        inverse_norm = max(inverse_norm, row_sum)
+    for i in range(d):
+        for j in range(i + 1):
+            root[i, j] /= scale[j]
+    return root, log_determinant, norm * inverse_norm
+
+
+@nb.njit(cache=True, nogil=True)
+def solve(root: Matrix, moment: Vector) -> Vector:
+    """V⁻¹B = Rᵀ(RB)."""
+    d = moment.size
+    half = np.empty(d)
+    for i in range(d):
+        total = 0.0
+        for j in range(i + 1):
+            total += root[i, j] * moment[j]
+        half[i] = total
+    answer = np.zeros(d)
+    for i in range(d):
+        for j in range(i + 1):
+            answer[j] += root[i, j] * half[i]
+    return answer
+
+
+@nb.njit(cache=True, nogil=True)
+def predict_rows(
+    context: Matrix, encoded: Matrix, which: "np.ndarray[tuple[int], np.dtype[np.int64]]", mean: Vector, root: Matrix
+) -> tuple[Vector, Vector]:
+    """Per row ψᵀθ̂ and ψᵀV⁻¹ψ = |Rψ|², ψ = x̃ ⊗ ã on the grid; `which` names the row's entry of `encoded`."""
+    rows, d1 = context.shape
+    q = encoded.shape[1]
+    d = mean.size
+    psi = np.empty(d)
+    centre = np.empty(rows)
+    spread = np.empty(rows)
+    for row in range(rows):
+        a = which[row]
+        for i in range(d1 + 1):
+            x = 1.0 if i == 0 else np.rint(context[row, i - 1] * 65536.0) / 65536.0
+            for j in range(q):
+                psi[i * q + j] = x * encoded[a, j]
+        total = 0.0
+        for j in range(d):
+            total += psi[j] * mean[j]
+        centre[row] = total
+        squared = 0.0
+        for i in range(d):
+            entry = 0.0
+            for j in range(i + 1):
+                entry += root[i, j] * psi[j]
+            squared += entry * entry
+        spread[row] = squared
+    return centre, spread

@@ -1,0 +1,182 @@
+"""Engagement e_a: the share of receivers who buy with the code, by depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from scipy.special import betaincinv
+
+from disco.belief.grid import read_depth_column
+from disco.belief.isotonic import pool_adjacent
+from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.depths import read_depth
+from disco.records.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngagementCounts:
+    """Codes whose time has passed, per depth: how many were sent, how many were redeemed. Exact, so `−` undoes `+`.
+
+    >>> counts = EngagementCounts.of([0.1, 0.1, 0.2], [True, False, True])
+    >>> counts.depths.tolist(), counts.sent.tolist(), counts.redeemed.tolist()
+    ([0.1, 0.2], [2, 1], [1, 1])
+    """
+
+    depths: Vector = field(default_factory=lambda: np.zeros(0))
+    sent: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    redeemed: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        depths = read_depth_column(self.depths)
+        sent, redeemed = _counts("codes sent", self.sent), _counts("codes redeemed", self.redeemed)
+        if not depths.size == sent.size == redeemed.size:
+            found = f"{depths.size} depths, {sent.size} sent, {redeemed.size} redeemed"
+            raise InputError("engagement counts", found=found, expected="as many of each")
+        if np.unique(depths).size != depths.size:
+            raise InputError("engagement counts", found="a depth twice", expected="each depth once")
+        if (sent < 0).any() or (redeemed < 0).any() or (redeemed > sent).any():
+            raise InputError(
+                "engagement counts", found="negative counts, or more redeemed than sent", expected="0 ≤ redeemed ≤ sent"
+            )
+        order = np.argsort(depths)
+        order = order[sent[order] > 0]
+        for name, array in (("depths", depths), ("sent", sent), ("redeemed", redeemed)):
+            object.__setattr__(self, name, array[order])
+
+    @classmethod
+    def of(cls, depth: object, redeemed: object) -> EngagementCounts:
+        """One row per matured code."""
+        flags = np.asarray(redeemed)
+        if flags.dtype != np.bool_ and flags.size:
+            raise InputError("redeemed", found=f"values of type {flags.dtype}", expected="true or false per code")
+        depths, which = np.unique(read_depth_column(depth, rows=flags.size), return_inverse=True)
+        sent = np.bincount(which, minlength=depths.size)
+        return cls(depths, sent, np.bincount(which[flags.astype(bool)], minlength=depths.size))
+
+    @classmethod
+    def matured(
+        cls, depth: object, redeemed: object, *, valid_until: object, as_of: object, grace_days: int = 2
+    ) -> EngagementCounts:
+        """Only codes whose validity plus a grace period has passed: a running code that was not used yet is not a no.
+
+        A running code that *was* used does not count either; else learning in mid-campaign would push e_a up.
+        """
+        ends = np.asarray(valid_until, "datetime64[s]")
+        ripe = ends + np.timedelta64(grace_days, "D") <= np.datetime64(as_of, "s")  # type: ignore[call-overload]
+        if np.isnat(ends).any():
+            raise InputError("valid_until", found="a code without an end", expected="a date for every code")
+        flags = np.asarray(redeemed)
+        ripe = np.broadcast_to(ripe, flags.shape)
+        return cls.of(read_depth_column(depth, rows=flags.size)[ripe], flags[ripe])
+
+    def __add__(self, other: EngagementCounts) -> EngagementCounts:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: EngagementCounts) -> EngagementCounts:
+        return self._combined(other, -1)
+
+    def _combined(self, other: EngagementCounts, sign: int) -> EngagementCounts:
+        depths = np.union1d(self.depths, other.depths)
+        sent, redeemed = np.zeros(depths.size, np.int64), np.zeros(depths.size, np.int64)
+        for counts, factor in ((self, 1), (other, sign)):
+            at = np.searchsorted(depths, counts.depths)
+            sent[at] += factor * counts.sent
+            redeemed[at] += factor * counts.redeemed
+        return EngagementCounts(depths, sent, redeemed)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EngagementCounts) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in ("depths", "sent", "redeemed")
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.depths.tobytes(), self.sent.tobytes(), self.redeemed.tobytes()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engagement:
+    """Rates by depth, shrunk, non-decreasing in depth, defined everywhere; the operator has the last word.
+
+    At a depth played: (redeemed + s·r)/(sent + s), s = `prior_codes` and r the rate over all depths (`prior_rate`
+    before any code), then pooled where a deeper discount would seem to engage less. Between played depths a straight
+    line, outside them flat. The belief about a rate is Beta with sent + s codes behind it; at an unplayed depth with
+    s + (the fewer sent of its neighbours)·exp(−distance to the nearer one/`reach`), so it is never surer than the less
+    sure neighbour.
+
+    >>> engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [1000, 1000], [50, 150]), override={0.25: 0.2})
+    >>> engagement.rates([0.1, 0.2, 0.3, 0.25]).round(4).tolist()
+    [0.051, 0.1, 0.149, 0.2]
+    """
+
+    counts: EngagementCounts = field(default_factory=EngagementCounts)
+    prior_rate: float = 0.1
+    prior_codes: float = 20.0
+    reach: float = 0.1
+    override: Mapping[float, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("prior_rate", self.prior_rate),
+            *((f"override at {d}", r) for d, r in self.override.items()),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+                raise InputError(f"engagement {name}", found=repr(value), expected="a share from 0 to 1")
+        for name in ("prior_codes", "reach"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
+                raise InputError(f"engagement {name}", found=repr(value), expected="a finite number above 0")
+        given = {read_depth(depth, where="engagement override"): float(rate) for depth, rate in self.override.items()}
+        object.__setattr__(self, "override", MappingProxyType(given))
+
+    def rates(self, depths: object) -> Vector:
+        """e_a for each depth, shape (depths,)."""
+        asked = read_depth_column(depths)
+        return self._overridden(asked, self._learned(asked)[0])
+
+    def interval(self, depths: object, level: float = 0.9) -> tuple[Vector, Vector]:
+        """A central interval of the rate at each depth; an operator's rate has no width."""
+        if not 0 < level < 1:
+            raise InputError("level", found=level, expected="a share between 0 and 1, such as 0.9")
+        asked = read_depth_column(depths)
+        rate, codes = self._learned(asked)
+        ends = []
+        for share in ((1 - level) / 2, (1 + level) / 2):
+            inner = np.clip(rate, 1e-12, 1 - 1e-12)
+            ends.append(self._overridden(asked, betaincinv(inner * codes, (1 - inner) * codes, share)))
+        return ends[0], ends[1]
+
+    def draws(self, depths: object, *, count: int, generator: np.random.Generator) -> Matrix:
+        """Draws of the rates, shape (count, depths); depths are independent given the counts."""
+        asked = read_depth_column(depths)
+        rate, codes = self._learned(asked)
+        inner = np.clip(rate, 1e-12, 1 - 1e-12)
+        drawn = generator.beta(inner * codes, (1 - inner) * codes, size=(count, asked.size))
+        return np.stack([self._overridden(asked, row) for row in drawn]) if self.override else drawn
+
+    def _overridden(self, depths: Vector, rates: Vector) -> Vector:
+        return np.array([self.override.get(float(d), float(r)) for d, r in zip(depths, rates, strict=True)])
+
+    def _learned(self, depths: Vector) -> tuple[Vector, Vector]:
+        """The Beta's mean and size at each depth."""
+        sent, redeemed, played = self.counts.sent, self.counts.redeemed, self.counts.depths
+        if not played.size:
+            return np.full(depths.size, self.prior_rate), np.full(depths.size, self.prior_codes)
+        pooled = float(redeemed.sum() / sent.sum())
+        size = np.asarray(sent + self.prior_codes, np.float64)
+        rate = pool_adjacent((redeemed + self.prior_codes * pooled) / size, size)
+        right = np.searchsorted(played, depths).clip(0, played.size - 1)
+        left = np.where(played[right] > depths, right - 1, right).clip(0)
+        right = np.where(played[right] < depths, left, right)
+        distance = np.minimum(np.abs(depths - played[left]), np.abs(depths - played[right]))
+        behind = np.minimum(sent[left], sent[right]) * np.exp(-distance / self.reach)
+        return np.interp(depths, played, rate), self.prior_codes + behind
+
+
+def _counts(name: str, values: object) -> Integers:
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(name, found=f"{array.dtype} of shape {array.shape}", expected="one whole number per depth")
+    return array.astype(np.int64)

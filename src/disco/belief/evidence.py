@@ -1,0 +1,173 @@
+"""Evidence: what was seen, as exact integers that know no encoding, prior or noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+
+import numpy as np
+
+from disco.belief import tally as kernel
+from disco.belief.grid import GRID, refuse_context, refuse_depth, refuse_full_price
+from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.errors import InputError, SchemaMismatchError
+
+_MOST_ROWS = 2**60
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Evidence:
+    """Per depth played: n, Σx̃x̃ᵀ, Σx̃y and Σy² with x̃ = [1, ψ1], y = ln F, as exact integers in grid units.
+
+    They are kept together as the upper triangle of Σzzᵀ, z = (1, ψ1, y), each sum as high·2⁴⁰ + low. Depths are sorted
+    and a depth whose sums are all zero is absent, so equal evidence has equal bytes. `+` and `−` are exact: evidence
+    is an abelian group, and undoing a batch is subtraction.
+
+    >>> rows = np.array([[0.5], [-1.0], [2.0]]), np.array([0.1, 0.2, 0.1]), np.array([20.0, 30.0, 25.0])
+    >>> e = Evidence.of(*rows)
+    >>> e.depths.tolist(), e.rows.tolist()
+    ([0.1, 0.2], [2, 1])
+    >>> (e + e) - e == e
+    True
+    """
+
+    context_size: int
+    depths: Vector  # (D,)
+    high: Integers  # (D, m(m+1)/2), m = d1 + 2
+    low: Integers  # (D, m(m+1)/2), in [0, 2⁴⁰)
+
+    @classmethod
+    def empty(cls, context_size: int) -> Evidence:
+        entries = (context_size + 2) * (context_size + 3) // 2
+        none = np.zeros((0, entries), np.int64)
+        return cls(context_size, np.zeros(0), none, none)
+
+    @classmethod
+    def of(cls, context: object, depth: object, full_price: object) -> Evidence:
+        """Evidence of rows: context (rows, d1) within ±4, depth (rows,) in [0, 1], full_price (rows,) above 0."""
+        contexts = _numbers("context", context, 2)
+        depths, prices = _numbers("depth", depth, 1) + 0.0, _numbers("full_price", full_price, 1)
+        if not len(contexts) == len(depths) == len(prices):
+            found = f"{len(contexts)} contexts, {len(depths)} depths, {len(prices)} full prices"
+            raise InputError("evidence", found=found, expected="as many of each")
+        slots = 64
+        while True:
+            problem, row, column, seen, high, low = kernel.tally(contexts, depths, prices, slots)
+            if problem != kernel.TOO_MANY_DEPTHS:
+                break
+            slots *= 16
+        if problem == kernel.BAD_CONTEXT:
+            refuse_context(contexts, row, column)
+        if problem == kernel.BAD_DEPTH:
+            refuse_depth(depths, row)
+        if problem == kernel.BAD_PRICE:
+            refuse_full_price(prices, row)
+        order = np.argsort(seen)
+        return cls(contexts.shape[1], seen[order], high[order], low[order])
+
+    def __add__(self, other: Evidence) -> Evidence:
+        return self._combined(other, 1)
+
+    def __sub__(self, other: Evidence) -> Evidence:
+        return self._combined(other, -1)
+
+    def __neg__(self) -> Evidence:
+        return Evidence.empty(self.context_size) - self
+
+    def _combined(self, other: Evidence, sign: int) -> Evidence:
+        if not isinstance(other, Evidence):
+            return NotImplemented
+        if other.context_size != self.context_size:
+            raise SchemaMismatchError(
+                "evidence of another schema",
+                found=f"contexts of {other.context_size} features",
+                expected=f"{self.context_size}",
+            )
+        if np.array_equal(self.depths, other.depths):
+            depths, high, low = self.depths, self.high + sign * other.high, self.low + sign * other.low
+        else:
+            depths = np.union1d(self.depths, other.depths)
+            high = np.zeros((depths.size, self.high.shape[1]), np.int64)
+            low = np.zeros_like(high)
+            mine, theirs = np.searchsorted(depths, self.depths), np.searchsorted(depths, other.depths)
+            high[mine], low[mine] = self.high, self.low
+            high[theirs] += sign * other.high
+            low[theirs] += sign * other.low
+        high += low >> kernel.LIMB_BITS
+        low &= kernel.LIMB - 1
+        rows = (high[:, 0] << kernel.LIMB_BITS) + low[:, 0]
+        if depths.size and np.abs(high[:, 0]).max() >= _MOST_ROWS >> kernel.LIMB_BITS:
+            raise InputError("evidence", found=f"{np.abs(rows).max():,} rows at one depth", expected="fewer than 2⁶⁰")
+        present = high.any(axis=1) | low.any(axis=1)
+        if not present.all():
+            depths, high, low = depths[present], high[present], low[present]
+        return Evidence(self.context_size, depths, high, low)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Evidence)
+            and self.context_size == other.context_size
+            and np.array_equal(self.depths, other.depths)
+            and np.array_equal(self.high, other.high)
+            and np.array_equal(self.low, other.low)
+        )
+
+    def __hash__(self) -> int:
+        return int(self.hash[:15], 16)
+
+    def __repr__(self) -> str:
+        return f"Evidence({self.total_rows:,} rows at {self.depths.size} depths, {self.context_size} context features)"
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the canonical bytes."""
+        digest = sha256(f"evidence {self.context_size} {self.depths.size}\n".encode())
+        for array in (self.depths, self.high, self.low):
+            digest.update(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+        return digest.hexdigest()
+
+    @property
+    def rows(self) -> Integers:
+        """n per depth."""
+        return (self.high[:, 0] << kernel.LIMB_BITS) + self.low[:, 0]
+
+    @property
+    def total_rows(self) -> int:
+        return sum(self.rows.tolist())
+
+    def sums(self) -> Matrix:
+        """Σzzᵀ per depth in natural units, shape (D, d1+2, d1+2): each the float64 nearest to the exact sum."""
+        # two exact terms, one rounding; scaling by a power of two is exact
+        packed = self.high.astype(np.float64) * kernel.LIMB + self.low.astype(np.float64)
+        unpack, scale = _layout(self.context_size + 2)
+        return np.asarray(packed[:, unpack] * scale)
+
+    def exact(self, depth: float) -> list[int]:
+        """One depth's upper triangle of Σzzᵀ as Python integers in grid units: for audits and tests."""
+        at = int(np.searchsorted(self.depths, depth))
+        if at == self.depths.size or self.depths[at] != depth:
+            return [0] * self.high.shape[1]
+        return [(int(h) << kernel.LIMB_BITS) + int(w) for h, w in zip(self.high[at], self.low[at], strict=True)]
+
+
+@lru_cache(maxsize=32)
+def _layout(m: int) -> tuple[Integers, Matrix]:
+    unpack = np.empty((m, m), np.int64)
+    upper = np.triu_indices(m)
+    unpack[upper] = np.arange(upper[0].size)
+    unpack.T[upper] = unpack[upper]
+    unit = np.full(m, 1.0 / GRID)
+    unit[0] = 1.0
+    return unpack, np.outer(unit, unit)
+
+
+def _numbers(name: str, values: object, dimensions: int) -> Matrix:
+    try:
+        array = np.ascontiguousarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise InputError(name, found=f"a {type(values).__name__}", expected="an array of numbers") from None
+    if array.ndim != dimensions:
+        shape = "(rows, features)" if dimensions == 2 else "(rows,)"
+        raise InputError(name, found=f"an array of shape {array.shape}", expected=f"shape {shape}")
+    return array

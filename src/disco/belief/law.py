@@ -1,0 +1,199 @@
+"""A customer's whole demand curve is 1+d2 Gaussian numbers: c = Θᵀx̃ ~ N(Θ̂ᵀx̃, σ²C(x̃)), and ln F(a) = ãᵀc.
+
+Kernels work on blocks of customers with one array per quantity (a structure of arrays), so that every inner loop runs
+over customers; a customer's result never depends on its block. The array customers × depths × features never exists.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+
+from disco.records.arrays import Floats, Keys, Matrix, Vector
+from disco.records.identity import mix
+
+BLOCK = 128
+_TURN = 2.0 * math.pi
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurveLaw:
+    """Θ̂ and the coefficients of C: entry (j ≤ l) of C(x̃) is Σ_{i ≤ k} quadratic[(j,l), (i,k)]·x̃_i·x̃_k."""
+
+    mean: Matrix  # Θ̂, (1+d1, 1+d2)
+    quadratic: Matrix  # ((1+d2)(2+d2)/2, (1+d1)(2+d1)/2), without σ²
+    noise_sd: float
+
+    @classmethod
+    def of(cls, mean: Vector, covariance_factor: Matrix, *, noise_sd: float, q: int) -> CurveLaw:
+        p = mean.size // q
+        blocks = covariance_factor.reshape(p, q, p, q)  # [i, j, k, l]
+        i, k = np.triu_indices(p)
+        j, l = np.triu_indices(q)  # noqa: E741 - the indices of a Kronecker product
+        both = blocks[i[None], j[:, None], k[None], l[:, None]] + blocks[k[None], j[:, None], i[None], l[:, None]]
+        return cls(mean.reshape(p, q), np.ascontiguousarray(both * np.where(i == k, 0.5, 1.0)), noise_sd)
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _means(context: Matrix, start: int, size: int, mean: Matrix, x: Matrix, c: Matrix) -> None:
+    """x̃ on the grid into x (p, BLOCK), Θ̂ᵀx̃ into c (q, BLOCK)."""
+    p, q = mean.shape
+    for b in range(size):
+        x[0, b] = 1.0
+    for i in range(1, p):
+        for b in range(size):
+            x[i, b] = np.rint(context[start + b, i - 1] * 65536.0) / 65536.0
+    for j in range(q):
+        for b in range(size):
+            c[j, b] = mean[0, j]
+        for i in range(1, p):
+            for b in range(size):
+                c[j, b] += mean[i, j] * x[i, b]
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _covariances(size: int, quadratic: Matrix, x: Matrix, pairs: Matrix, cov: Matrix) -> None:
+    """C(x̃) without σ², upper triangle by rows, into cov (q(q+1)/2, BLOCK)."""
+    p = x.shape[0]
+    place = 0
+    for i in range(p):
+        for k in range(i, p):
+            for b in range(size):
+                pairs[place, b] = x[i, b] * x[k, b]
+            place += 1
+    for entry in range(cov.shape[0]):
+        for b in range(size):
+            cov[entry, b] = 0.0
+        for pair in range(place):
+            weight = quadratic[entry, pair]
+            for b in range(size):
+                cov[entry, b] += weight * pairs[pair, b]
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _cholesky(size: int, q: int, cov: Matrix) -> None:
+    """cov becomes U with UᵀU = C, per customer; a direction without variance gives a row of zeros."""
+    for j in range(q):
+        row = j * q - j * (j - 1) // 2 - j  # entry (j, l) lies at row + l
+        for h in range(j):
+            above = h * q - h * (h - 1) // 2 - h
+            for l in range(j, q):  # noqa: E741
+                for b in range(size):
+                    cov[row + l, b] -= cov[above + j, b] * cov[above + l, b]
+        for b in range(size):
+            pivot = cov[row + j, b]
+            cov[row + j, b] = math.sqrt(pivot) if pivot > 0.0 else 0.0
+        for l in range(j + 1, q):  # noqa: E741
+            for b in range(size):
+                pivot = cov[row + j, b]
+                cov[row + l, b] = cov[row + l, b] / pivot if pivot > 0.0 else 0.0
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _uniform(word: np.uint64) -> float:
+    """53 bits to a number in (0, 1)."""
+    return (np.float64(word >> np.uint64(11)) + 0.5) * 1.1102230246251565e-16
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def normals(keys: Keys, start: int, size: int, stream: np.uint64, count: int, z: Matrix) -> None:
+    """Standard normals as a pure function of (stream, customer key, index), by Box and Muller, into z (count, ·)."""
+    for j in range(0, count, 2):
+        for b in range(size):
+            root = mix(keys[start + b] ^ stream)
+            first = _uniform(mix(root + np.uint64(2 * j + 1) * np.uint64(0x9E3779B97F4A7C15)))
+            second = _uniform(mix(root + np.uint64(2 * j + 2) * np.uint64(0x9E3779B97F4A7C15)))
+            radius = math.sqrt(-2.0 * math.log(first))
+            z[j, b] = radius * math.cos(_TURN * second)
+            if j + 1 < count:
+                z[j + 1, b] = radius * math.sin(_TURN * second)
+
+
+@nb.njit(cache=True, nogil=True, inline="always")
+def _serve(size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out: Floats) -> None:
+    """exp(ãᵀc) for every depth into out (depths, customers); figures beyond the domain |ln F| ≤ 32 end at its edge."""
+    depths, q = encoded.shape
+    for a in range(depths):
+        for b in range(size):
+            line[b] = c[0, b]
+        for j in range(1, q):
+            for b in range(size):
+                line[b] += encoded[a, j] * c[j, b]
+        for b in range(size):
+            out[a, start + b] = math.exp(min(max(line[b], -32.0), 32.0))
+
+
+@nb.njit(cache=True, nogil=True)
+def serve_means(context: Matrix, mean: Matrix, encoded: Matrix, shift: float, out: Floats) -> None:
+    """exp(mean + shift): the posterior mean's curve; also one shared θ when `mean` is a draw of Θ."""
+    p, q = mean.shape
+    x, c, line = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK)
+    for start in range(0, context.shape[0], BLOCK):
+        size = min(BLOCK, context.shape[0] - start)
+        _means(context, start, size, mean, x, c)
+        for b in range(size):
+            c[0, b] += shift
+        _serve(size, start, encoded, c, line, out)
+
+
+@nb.njit(cache=True, nogil=True)
+def serve_draws(
+    context: Matrix,
+    keys: Keys,
+    stream: np.uint64,
+    mean: Matrix,
+    quadratic: Matrix,
+    encoded: Matrix,
+    beta: float,
+    out: Floats,
+) -> None:
+    """exp(ãᵀc) with c ~ N(Θ̂ᵀx̃, β²C) drawn per customer, joint over its depths."""
+    p, q = mean.shape
+    x, c, line = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK)
+    pairs, cov, z = np.empty((quadratic.shape[1], BLOCK)), np.empty((quadratic.shape[0], BLOCK)), np.empty((q, BLOCK))
+    for start in range(0, context.shape[0], BLOCK):
+        size = min(BLOCK, context.shape[0] - start)
+        _means(context, start, size, mean, x, c)
+        _covariances(size, quadratic, x, pairs, cov)
+        _cholesky(size, q, cov)
+        normals(keys, start, size, stream, q, z)
+        entry = 0
+        for j in range(q):
+            for l in range(j, q):  # noqa: E741
+                for b in range(size):
+                    c[l, b] += beta * cov[entry, b] * z[j, b]
+                entry += 1
+        _serve(size, start, encoded, c, line, out)
+
+
+@nb.njit(cache=True, nogil=True)
+def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matrix, beta: float, out: Floats) -> None:
+    """exp(ãᵀΘ̂ᵀx̃ + β√(ãᵀCã)): an upper confidence bound per customer and depth."""
+    p, q = mean.shape
+    x, c, line = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK)
+    pairs, cov = np.empty((quadratic.shape[1], BLOCK)), np.empty((quadratic.shape[0], BLOCK))
+    depths = encoded.shape[0]
+    for start in range(0, context.shape[0], BLOCK):
+        size = min(BLOCK, context.shape[0] - start)
+        _means(context, start, size, mean, x, c)
+        _covariances(size, quadratic, x, pairs, cov)
+        for a in range(depths):
+            for b in range(size):
+                line[b] = 0.0
+            entry = 0
+            for j in range(q):
+                for l in range(j, q):  # noqa: E741
+                    weight = encoded[a, j] * encoded[a, l] * (1.0 if j == l else 2.0)
+                    for b in range(size):
+                        line[b] += weight * cov[entry, b]
+                    entry += 1
+            for b in range(size):
+                line[b] = beta * math.sqrt(max(line[b], 0.0))
+            for j in range(q):
+                for b in range(size):
+                    line[b] += encoded[a, j] * c[j, b]
+            for b in range(size):
+                out[a, start + b] = math.exp(min(max(line[b], -32.0), 32.0))

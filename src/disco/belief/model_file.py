@@ -1,0 +1,142 @@
+"""Model files: safetensors with one JSON header; no pickle, every byte accounted for.
+
+The header names format version, settings, encoding, prior, context schema and the campaigns in order; the tensors are
+the evidence. A file is accepted only when the model read from it hashes to the hash it carries and would be written as
+exactly the same bytes, so any changed byte is detected.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors
+
+from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis
+from disco.belief.evidence import Evidence
+from disco.belief.model import BasketModel
+from disco.belief.prior import Prior
+from disco.belief.spline import SmoothSpline
+from disco.records.errors import DiscoError, FileFormatError
+
+FORMAT = "disco basket model"
+VERSION = 1
+_KINDS: dict[str, Any] = {
+    kind.kind: kind for kind in (RadialBasis, SmoothSpline, LinearDepth, DistanceToDepth, OneHotDepth)
+}
+
+
+def settings_text(model: BasketModel) -> str:
+    """Everything about a model but its evidence, as canonical JSON; floats round-trip exactly."""
+    prior = model.prior_precision
+    return _canonical(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "encoding": {"kind": model.encoding.kind, **model.encoding.settings()},
+            "prior_precision": asdict(prior) if isinstance(prior, Prior) else prior,
+            "constant_precision": model.constant_precision,
+            "noise_sd": model.noise_sd,
+            "depth_scale": model.depth_scale,
+            "forgetting": model.forgetting,
+            "monotone": model.monotone,
+            "context_schema": model.context_schema,
+            "reason": model.reason,
+            "campaigns": list(model.campaigns),
+        }
+    )
+
+
+def to_bytes(model: BasketModel) -> bytes:
+    """The file's content: equal models give equal bytes."""
+    tensors = {}
+    for number, evidence in enumerate(model.campaigns.values()):
+        for name in ("depths", "high", "low"):
+            tensors[f"{number:06d}.{name}"] = np.ascontiguousarray(getattr(evidence, name))
+    header = _canonical({"hash": model.hash, "settings": settings_text(model)})
+    return bytes(safetensors.save(tensors, metadata={"disco": header}))
+
+
+def from_bytes(content: bytes, *, name: str = "model file") -> BasketModel:
+    """The model in a file's content, or a FileFormatError."""
+    try:
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["disco"])
+        settings = json.loads(header["settings"])
+        tensors = safetensors.load(content)
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(name, f"no readable header ({type(error).__name__})") from error
+    if settings.get("format") != FORMAT:
+        raise FileFormatError(name, found=settings.get("format"), expected=f"a {FORMAT}")
+    if settings.get("version") != VERSION:
+        raise FileFormatError(name, found=f"format version {settings.get('version')}", expected=f"version {VERSION}")
+    try:
+        model = _model(settings, tensors)
+        same = model.hash == header["hash"] and to_bytes(model) == content
+    except (DiscoError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(name, f"contents that make no model ({error})") from error
+    if not same:
+        raise _damaged(name, "bytes that differ from those written")
+    return model
+
+
+def save(model: BasketModel, path: Path) -> None:
+    """Write beside the target, then rename: a reader sees the old file or the new one, never half of one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(to_bytes(model))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path) -> BasketModel:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise FileFormatError(str(path), found=error.strerror, expected="a readable model file") from error
+    return from_bytes(content, name=str(path))
+
+
+def _model(settings: dict[str, Any], tensors: dict[str, Any]) -> BasketModel:
+    campaigns = {}
+    for number, campaign in enumerate(settings["campaigns"]):
+        depths, high, low = (tensors[f"{number:06d}.{name}"] for name in ("depths", "high", "low"))
+        if not (depths.dtype == np.float64 and high.dtype == low.dtype == np.int64 and high.shape == low.shape):
+            raise ValueError("evidence of another type")
+        m = (int(np.sqrt(8 * high.shape[1] + 1)) - 1) // 2
+        campaigns[campaign] = Evidence(m - 2, depths, high, low)
+    given = dict(settings["encoding"])
+    encoding: Encoding = _KINDS[given.pop("kind")](**{key: _tuple(value) for key, value in given.items()})
+    prior = settings["prior_precision"]
+    if isinstance(prior, dict):
+        prior = Prior(**{key: _tuple(value) for key, value in prior.items()})
+    plain = ("constant_precision", "noise_sd", "depth_scale", "forgetting", "monotone", "context_schema", "reason")
+    return BasketModel(
+        encoding=encoding,
+        prior_precision=prior,
+        campaigns=campaigns,
+        **{name: settings[name] for name in plain},
+    )
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _damaged(name: str, what: str) -> FileFormatError:
+    return FileFormatError(
+        name, found=what, expected="a model file as it was written", fix="Restore it from a copy, or learn it again."
+    )

@@ -1,0 +1,79 @@
+"""The belief about a campaign's totals: one θ for everybody per draw, because errors of θ do not average out."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numba as nb
+import numpy as np
+
+from disco.belief.grid import read_context, read_depth_column
+from disco.records.arrays import Integers, Matrix
+from disco.records.errors import InputError
+
+if TYPE_CHECKING:
+    from disco.belief.engagement import Engagement
+    from disco.belief.model import BasketModel
+
+
+def draw_full_price_totals(
+    model: BasketModel,
+    context: object,
+    choice: object,
+    depths: object,
+    *,
+    engagement: Engagement,
+    draws: int = 500,
+    seed: int = 0,
+) -> Matrix:
+    """Draws of T_a = Σ F over the purchasers among those who get depth a, shape (draws, depths).
+
+    `choice` is the column of `depths` each customer gets, −1 for none (as an `Allocation` says it). Revenue is
+    Σ_a (1−a)·T_a, markdown Σ_a a·T_a. Per draw: one θ, one engagement rate per depth; given these the total over
+    independent purchasers has mean e·Σφ and variance Σ(e·φ²·exp(σ²) − e²φ²), φ = exp(ψᵀθ + σ²/2), and is taken as
+    normal, never below 0.
+    """
+    contexts = read_context(context, size=model.context_size)
+    columns = np.ascontiguousarray(choice, np.int64)
+    offered = read_depth_column(depths)
+    if columns.shape != (len(contexts),) or (columns.size and not -1 <= columns.min() <= columns.max() < offered.size):
+        raise InputError("choice", found=f"shape {columns.shape}", expected="a column of depths, or −1, per customer")
+    posterior, law = model.fitted(contexts.shape[1])
+    generator = np.random.Generator(np.random.Philox(key=seed))
+    theta = (
+        posterior.mean + posterior.noise_sd * generator.standard_normal((draws, posterior.mean.size)) @ posterior.root
+    )
+    variance = posterior.noise_sd**2
+    first, second = _sums(
+        contexts, columns, model.encoded(offered), theta.reshape(draws, *law.mean.shape), variance / 2
+    )
+    rates = engagement.draws(offered, count=draws, generator=generator)
+    spread = np.sqrt(np.maximum(rates * second * math.exp(variance) - rates**2 * second, 0.0))
+    return np.maximum(rates * first + spread * generator.standard_normal(first.shape), 0.0)
+
+
+@nb.njit(cache=True, nogil=True)
+def _sums(context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix, shift: float) -> tuple[Matrix, Matrix]:
+    """Σφ and Σφ² per (draw, depth)."""
+    draws, p, q = thetas.shape
+    depths = encoded.shape[0]
+    first, second = np.zeros((draws, depths)), np.zeros((draws, depths))
+    weights = np.zeros((depths, p))
+    for draw in range(draws):
+        for a in range(depths):
+            for i in range(p):
+                weights[a, i] = 0.0
+                for j in range(q):
+                    weights[a, i] += thetas[draw, i, j] * encoded[a, j]
+        for row in range(choice.size):
+            a = choice[row]
+            if a < 0:
+                continue
+            line = weights[a, 0] + shift
+            for i in range(1, p):
+                line += weights[a, i] * (np.rint(context[row, i - 1] * 65536.0) / 65536.0)
+            money = math.exp(min(max(line, -32.0), 32.0))
+            first[draw, a] += money
+            second[draw, a] += money * money
+    return first, second

@@ -1,0 +1,119 @@
+"""Choosing width and prior precisions by marginal likelihood: the evidence at hand says which belief would have
+predicted it best. No row is read again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import minimize
+
+from disco.belief.encodings import Encoding, RadialBasis
+from disco.belief.fit import Sums, posterior_of, weighted_sums
+from disco.belief.prior import Prior
+from disco.records.errors import IllConditionedError
+
+if TYPE_CHECKING:
+    from disco.belief.model import BasketModel
+
+#: Widths tried for radial basis functions, from nearly straight to bumps narrower than the usual steps of depth.
+GAMMAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+_SMALLEST, _LARGEST = math.log(1e-3), math.log(1e5)  # of a precision
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    encoding: Encoding
+    prior: Prior
+    log_evidence: float
+
+
+def tuned(model: BasketModel) -> BasketModel:
+    """The model under the best width and block precisions; `reason` says in words why. Without evidence: unchanged."""
+    if not model.campaigns:
+        return replace(model, reason="not tuned: there is no evidence yet")
+    d1 = model.context_size or 0
+    before = _log_evidence(model, model.encoding, model.prior, weighted_sums(model, model.encoding, d1), d1)
+    candidates = [_best_prior(model, encoding, d1) for encoding in _widths(model.encoding)]
+    best = max(candidates, key=lambda candidate: candidate.log_evidence)
+    if not best.log_evidence > before:
+        return replace(model, reason="kept as it was: no other setting explains the evidence better")
+    return replace(
+        model, encoding=best.encoding, prior_precision=best.prior, reason=_words(model, best, candidates, before)
+    )
+
+
+def _widths(encoding: Encoding) -> Sequence[Encoding]:
+    if not isinstance(encoding, RadialBasis):
+        return (encoding,)
+    return (encoding, *(RadialBasis(encoding.centres, gamma=gamma) for gamma in GAMMAS if gamma != encoding.gamma))
+
+
+def _best_prior(model: BasketModel, encoding: Encoding, d1: int) -> _Candidate:
+    """Climb the marginal likelihood over the logarithms of the block precisions."""
+    sums = weighted_sums(model, encoding, d1)
+    start = model.prior if encoding.size == model.encoding.size else encoding.prior()
+    values, prior_at = _blocks(start)
+
+    def loss(logs: Sequence[float]) -> float:
+        try:
+            return -_log_evidence(model, encoding, prior_at(np.exp(logs).tolist()), sums, d1)
+        except IllConditionedError:
+            return math.inf
+
+    found = minimize(
+        loss,
+        np.log(values),
+        method="Nelder-Mead",
+        bounds=[(_SMALLEST, _LARGEST)] * len(values),
+        options={"xatol": 0.02, "fatol": 1e-3, "maxfev": 400},
+    )
+    return _Candidate(encoding, prior_at(np.exp(found.x).tolist()), -float(found.fun))
+
+
+def _blocks(start: Prior) -> tuple[list[float], Callable[[list[float]], Prior]]:
+    """What is re-estimated. An absolute prior keeps its population part (a judgement about curves) and re-estimates how
+    much customers deviate; any other prior gets one precision per block."""
+    if start.absolute and isinstance(start.interaction, tuple):
+        slope, *bends = start.interaction
+
+        def deviations(values: list[float]) -> Prior:
+            return replace(start, context=values[0], interaction=(values[1], *(values[2] for _ in bends)))
+
+        return [start.context, slope, bends[0]], deviations
+
+    def each(values: list[float]) -> Prior:
+        return replace(start, context=values[0], depth=values[1], interaction=values[2])
+
+    return [start.context, float(np.mean(start.depth)), float(np.mean(start.interaction))], each
+
+
+def _log_evidence(model: BasketModel, encoding: Encoding, prior: Prior, sums: Sums, d1: int) -> float:
+    return posterior_of(model, sums, prior, d1=d1, d2=encoding.size).log_evidence
+
+
+def _words(model: BasketModel, best: _Candidate, candidates: Sequence[_Candidate], before: float) -> str:
+    rows = model.evidence.total_rows
+    gain = best.log_evidence - before
+    text = f"chosen by marginal likelihood on {rows:,} purchases: "
+    if len(candidates) > 1:
+        others = sorted(c.log_evidence for c in candidates if c is not best)
+        margin = best.log_evidence - others[-1]
+        width = best.encoding.gamma if isinstance(best.encoding, RadialBasis) else None
+        shape = f"width gamma {width}" if width is not None else "the width as it was"
+        clear = "clearly ahead of" if margin > 3 else "hardly ahead of"
+        text += f"{shape} explains them best, {clear} the next width ({margin:.1f} nats); "
+    prior = best.prior
+    text += (
+        f"prior precisions context {prior.context:.3g}, depth {_figures(prior.depth)}, "
+        f"interaction {_figures(prior.interaction)}"
+    )
+    text += " (1/sd² in units of ln F)" if prior.absolute else ""
+    return text + f"; {gain:.1f} nats better than the settings before"
+
+
+def _figures(values: float | tuple[float, ...]) -> str:
+    return ", ".join(f"{value:.3g}" for value in np.atleast_1d(values))

@@ -1,0 +1,65 @@
+"""What every policy does."""
+
+from typing import Any, ClassVar, Protocol
+
+import numba as nb
+import numpy as np
+
+from disco.belief.model import BasketModel
+from disco.records.arrays import Floats, Keys
+from disco.records.errors import InputError
+from disco.records.identity import customer_keys, mix, name_key
+
+
+class Policy(Protocol):
+    """Turns belief into one full price per (customer, depth), in Fortran order, all finite and above 0.
+
+    A customer's row is a pure function of (model, its context, depths, seed, campaign, its id).
+    """
+
+    name: ClassVar[str]
+
+    def full_prices(
+        self,
+        model: BasketModel,
+        context: object,
+        depths: object,
+        *,
+        ids: object,
+        seed: int,
+        campaign: str,
+        dtype: Any = np.float64,
+    ) -> Floats:
+        """Shape (customers, depths)."""
+
+
+def stream_of(seed: int, campaign: str, purpose: str) -> int:
+    """The 64-bit word that separates one use of randomness from every other."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise InputError("seed", found=repr(seed), expected="an integer")
+    return name_key(int(seed), str(campaign), purpose)
+
+
+def keys_of(ids: object, rows: int) -> Keys:
+    """One key per customer."""
+    keys = customer_keys(ids)
+    if keys.size != rows:
+        raise InputError("ids", found=f"{keys.size} ids", expected=f"one for each of {rows} contexts")
+    return keys
+
+
+def read_figure(value: object, *, where: str, most: float = np.inf) -> float:
+    """A finite number in [0, most]."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most or value == np.inf:
+        expected = "a finite number, 0 or more" if most == np.inf else f"a number from 0 to {most:g}"
+        raise InputError(where, found=repr(value), expected=expected)
+    return float(value)
+
+
+@nb.njit(cache=True, nogil=True)
+def mixed(words: Keys) -> Keys:
+    """`mix` over an array of words."""
+    out = np.empty_like(words)
+    for place in range(words.size):
+        out[place] = mix(words[place])
+    return out

@@ -1,0 +1,62 @@
+"""The population's law: full prices of somebody drawn from the population, whoever the customer is."""
+
+from __future__ import annotations
+
+import math
+
+import numba as nb
+import numpy as np
+
+from disco.belief.law import BLOCK, normals
+from disco.belief.model import BasketModel
+from disco.belief.serving import Offer
+from disco.records.arrays import Flags, Floats, Keys, Matrix
+
+
+def overwrite_with_population(
+    prices: Floats, model: BasketModel, offer: Offer, *, keys: Keys, stream: int, where: Flags | None = None
+) -> None:
+    """Replace the rows of `prices` (customers, depths), all or those flagged, by draws from the population's law.
+
+    ln F̃(a) = ãᵀΘ̂ᵀX̃ + σ̂·ε_a: X̃ a context from the population seen in the evidence (its mean and covariance; standard
+    normal before any), shared by the customer's depths, ε_a the noise of a basket, one per depth. Nothing of the
+    customer but its key goes in, so any customer may get any depth.
+    """
+    centre, root = _population(model, offer)
+    rows = np.arange(len(prices)) if where is None else np.flatnonzero(where)
+    chosen = np.ascontiguousarray(keys[rows])
+    drawn = np.empty((offer.depths.size, rows.size), prices.dtype)
+    _draw(chosen, np.uint64(stream), centre, root, offer.encoded, offer.law.noise_sd, drawn)
+    prices[rows] = drawn.T
+
+
+def _population(model: BasketModel, offer: Offer) -> tuple[Matrix, Matrix]:
+    """Mean (q,) and a root (q, q) of the covariance of Θ̂ᵀX̃ over the population of purchasers."""
+    d1 = offer.context.shape[1]
+    sums = model.evidence.sums().sum(axis=0) if model.campaigns else np.zeros((d1 + 2, d1 + 2))
+    n = sums[0, 0]
+    mean = sums[0, 1 : d1 + 1] / n if n else np.zeros(d1)
+    covariance = sums[1 : d1 + 1, 1 : d1 + 1] / n - np.outer(mean, mean) if n else np.eye(d1)
+    theta = offer.law.mean
+    between = theta[1:].T @ covariance @ theta[1:]
+    values, vectors = np.linalg.eigh(between)
+    return theta[0] + mean @ theta[1:], vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+@nb.njit(cache=True, nogil=True)
+def _draw(
+    keys: Keys, stream: np.uint64, centre: Matrix, root: Matrix, encoded: Matrix, noise_sd: float, out: Floats
+) -> None:
+    depths, q = encoded.shape
+    z = np.empty((q + depths, BLOCK))
+    loading = encoded @ root
+    level = encoded @ centre
+    for start in range(0, keys.size, BLOCK):
+        size = min(BLOCK, keys.size - start)
+        normals(keys, start, size, stream, q + depths, z)
+        for a in range(depths):
+            for b in range(size):
+                line = level[a] + noise_sd * z[q + a, b]
+                for j in range(q):
+                    line += loading[a, j] * z[j, b]
+                out[a, start + b] = math.exp(min(max(line, -32.0), 32.0))

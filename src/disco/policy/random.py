@@ -1,0 +1,45 @@
+"""Random: what the same caps give when nothing about the customer is used."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from disco.belief.model import BasketModel
+from disco.belief.serving import Offer
+from disco.policy.base import keys_of, stream_of
+from disco.policy.population import overwrite_with_population
+from disco.records.arrays import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Random:
+    """F̃ drawn from the population's law, independent of the customer's own context; same caps as everybody.
+
+    Not a belief about the customer, so `model.monotone` does not touch it.
+
+    >>> draw = Random().full_prices
+    >>> one = draw(BasketModel(), [[0.5]], [0.1, 0.2], ids=[7], seed=1, campaign="c")
+    >>> other = draw(BasketModel(), [[-2.0]], [0.1, 0.2], ids=[7], seed=1, campaign="c")
+    >>> bool((one == other).all())
+    True
+    """
+
+    name: ClassVar[str] = "random"
+
+    def full_prices(
+        self,
+        model: BasketModel,
+        context: object,
+        depths: object,
+        *,
+        ids: object,
+        seed: int,
+        campaign: str,
+        dtype: Any = np.float64,
+    ) -> Floats:
+        offer = Offer(model, context, depths)
+        keys = keys_of(ids, len(offer.context))
+        prices = np.empty((len(keys), offer.depths.size), dtype, order="F")
+        overwrite_with_population(prices, model, offer, keys=keys, stream=stream_of(seed, campaign, self.name))
+        return prices
