@@ -48,9 +48,10 @@ def _from_objects(values: NDArray[Any], *, where: str) -> Integers:
     for row, value in enumerate(values.flat):
         if isinstance(value, bool) or not isinstance(value, Decimal | int | float) or not Decimal(value).is_finite():
             raise InputError(f"{where}, row {row + 1}", found=repr(value), expected="a finite amount of money")
-        if abs(value) > LARGEST_AMOUNT:
+        amount = Decimal(value)
+        if abs(amount) > LARGEST_AMOUNT:
             raise InputError(f"{where}, row {row + 1}", found=value, expected=f"amounts up to {LARGEST_AMOUNT:,}")
-        minor.flat[row] = round(value * MINOR_PER_UNIT)
+        minor.flat[row] = round(amount * MINOR_PER_UNIT)
     return minor
 
 

@@ -1,0 +1,201 @@
+"""The tables a retailer brings, declared once: validation, normalisation and the reference page all read this file.
+
+Raw tables keep the retailer's own types (money as float or decimal, ids as integers or text). `TableSchema.canonical`
+is what `normalise` makes of them: ids as text, money as int64 minor units, times as UTC microseconds.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+
+class Kind(StrEnum):
+    """What a column means; its text is what the column is expected to hold."""
+
+    ID = "integers or text"
+    MONEY = "decimal or float, in currency units"
+    DEPTH = "a share of the price in [0, 1)"
+    COUNT = "whole numbers from 0"
+    MOMENT = "timestamps (or dates)"
+    DAY = "dates (or timestamps)"
+    CHOICE = "text"
+
+    @property
+    def canonical(self) -> pa.DataType:
+        return _CANONICAL[self]
+
+
+_CANONICAL = {
+    Kind.ID: pa.string(),
+    Kind.MONEY: pa.int64(),
+    Kind.DEPTH: pa.float64(),
+    Kind.COUNT: pa.int64(),
+    Kind.MOMENT: pa.timestamp("us", "UTC"),
+    Kind.DAY: pa.date32(),
+    Kind.CHOICE: pa.string(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Every value of the column must be among `table.column`; `optional`: only checked when that table is there."""
+
+    table: str
+    column: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column; times and days lie in the past: they are compared with `--as-of`."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    nullable: bool = False
+    refers_to: Reference | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def canonical_name(self) -> str:
+        """Money changes its unit at the door, so it changes its name too."""
+        return f"{self.name}_minor" if self.kind is Kind.MONEY else self.name
+
+    @property
+    def before_as_of(self) -> bool:
+        return self.kind in (Kind.MOMENT, Kind.DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A table by name, its columns in order, and the columns that together name a row (none: rows have no name)."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+
+    def column(self, name: str) -> Column:
+        return next(column for column in self.columns if column.name == name)
+
+    @property
+    def canonical(self) -> pa.Schema:
+        """
+        >>> SCHEMAS["returns"].canonical.names
+        ['order_id', 'returned_at', 'value_minor']
+        """
+        return pa.schema(
+            [
+                pa.field(column.canonical_name, column.kind.canonical, nullable=column.nullable)
+                for column in self.columns
+            ]
+        )
+
+
+_CUSTOMER = Reference("customers", "customer_id")
+_ORDER = Reference("orders", "order_id")
+_CODE = Reference("codes", "code_id", optional=True)  # a shop without a table of codes may still name them
+
+_TABLES = (
+    TableSchema(
+        "customers",
+        "Everybody who may get a code. Any further columns are kept, for `eligible:` in a plan.",
+        (
+            Column("customer_id", Kind.ID, "names the customer"),
+            Column("joined_on", Kind.DAY, "the day the customer registered"),
+        ),
+        key=("customer_id",),
+    ),
+    TableSchema(
+        "orders",
+        "One row per order, with or without a code.",
+        (
+            Column("order_id", Kind.ID, "names the order"),
+            Column("customer_id", Kind.ID, "who ordered", refers_to=_CUSTOMER),
+            Column("ordered_at", Kind.MOMENT, "when"),
+            Column("full_price", Kind.MONEY, "value of the basket before the code's discount"),
+            Column("paid", Kind.MONEY, "what the customer paid, at most full_price"),
+            Column("items", Kind.COUNT, "articles in the basket"),
+            Column(
+                "code",
+                Kind.ID,
+                "the code used; empty without one",
+                nullable=True,
+                refers_to=_CODE,
+            ),
+        ),
+        key=("order_id",),
+    ),
+    TableSchema(
+        "returns",
+        "One row per refund; an order may have several.",
+        (
+            Column(
+                "order_id",
+                Kind.ID,
+                "the order sent back, in whole or in part",
+                refers_to=_ORDER,
+            ),
+            Column("returned_at", Kind.MOMENT, "when, not before the order"),
+            Column("value", Kind.MONEY, "money given back; an order's refunds add to at most what was paid"),
+        ),
+    ),
+    TableSchema(
+        "codes",
+        "One row per single-use code that a customer was sent.",
+        (
+            Column("code_id", Kind.ID, "names the code"),
+            Column("customer_id", Kind.ID, "who got it", refers_to=_CUSTOMER),
+            Column("campaign_id", Kind.ID, "the campaign it belongs to"),
+            Column("depth", Kind.DEPTH, "0.2 means 20 % off"),
+            Column("sent_at", Kind.MOMENT, "when it was sent"),
+            Column("redeemed_at", Kind.MOMENT, "when it was used, not before sent_at; empty if unused", nullable=True),
+        ),
+        key=("code_id",),
+    ),
+    TableSchema(
+        "site",
+        "One row per customer and day with any activity on the site.",
+        (
+            Column("customer_id", Kind.ID, "who", refers_to=_CUSTOMER),
+            Column("day", Kind.DAY, "the day"),
+            Column("visits", Kind.COUNT, "sessions"),
+            Column("views", Kind.COUNT, "product pages seen"),
+            Column("add_to_bag", Kind.COUNT, "articles put into the bag"),
+            Column("saves", Kind.COUNT, "articles saved for later"),
+            Column("checkouts", Kind.COUNT, "checkouts begun"),
+        ),
+        key=("customer_id", "day"),
+    ),
+    TableSchema(
+        "outcomes",
+        "What customers did in a campaign: one row per event, each counted exactly once.",
+        (
+            Column("event_id", Kind.ID, "names the event"),
+            Column("campaign_id", Kind.ID, "the campaign"),
+            Column("customer_id", Kind.ID, "who", refers_to=Reference("customers", "customer_id", optional=True)),
+            Column(
+                "code",
+                Kind.ID,
+                "the code used; empty without one",
+                nullable=True,
+                refers_to=_CODE,
+            ),
+            Column("ordered_at", Kind.MOMENT, "when"),
+            Column("full_price", Kind.MONEY, "basket before the discount; for a refund the part given back"),
+            Column("kind", Kind.CHOICE, "what happened", choices=("purchase", "refund", "correction")),
+            Column(
+                "refers_to",
+                Kind.ID,
+                "the event that a refund or correction changes; empty for a purchase",
+                nullable=True,
+                refers_to=Reference("outcomes", "event_id"),
+            ),
+        ),
+        key=("event_id",),
+    ),
+)
+
+SCHEMAS = {schema.name: schema for schema in _TABLES}
+"""In the order in which one table refers to another."""
