@@ -1,0 +1,80 @@
+"""`disco respond DIR codes.parquet -o outcomes.parquet`."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.records.errors import FileFormatError, InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def register(app: typer.Typer) -> None:
+    app.command("respond", epilog="Example: disco respond shop/data codes.parquet -o outcomes.parquet")(respond)
+
+
+def respond(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by disco simulate.")],
+    codes: Annotated[Path, typer.Argument(help="code_id, customer_id, campaign_id, depth, sent_at; Parquet or CSV.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file for the outcomes.")],
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Let simulated customers answer a file of codes, and live on until the last of them has expired.
+
+    Optional columns: expires_at, and channel (on-site or e-mail). Everybody's orders, returns and visits of that time
+    are appended to DIR. Codes sent before the day DIR has reached are refused: nothing is answered twice.
+    """
+    import pyarrow.parquet as pq
+
+    from disco.retailer.files import load, move_on
+
+    if not out.parent.is_dir():
+        raise InputError(str(out.parent), found="no such folder", expected="a folder for the outcomes")
+    response = load(folder).respond(_read(codes))
+    # outcomes first: if the rest is interrupted, the same command gives the same outcomes again
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        pq.write_table(response.outcomes, unfinished)
+        unfinished.replace(out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    move_on(folder, response)
+    rows = {name: table.num_rows for name, table in response.tables().items()}
+    result = {
+        "outcomes": str(out),
+        "purchases": response.outcomes.num_rows,
+        "codes": response.codes.num_rows,
+        "from": str(response.start),
+        "today": str(response.end),
+        "appended": rows,
+    }
+    text = (
+        f"{response.outcomes.num_rows:,} purchases from {response.codes.num_rows:,} codes, in {out}. "
+        f"{folder} has moved on from {response.start} to the morning of {response.end}: "
+        + ", ".join(f"{count:,} {name}" for name, count in rows.items())
+        + " added."
+    )
+    show(result, text, as_json=as_json, quiet=quiet)
+
+
+def _read(path: Path) -> "pa.Table":
+    """The codes as a table; ids in a CSV stay text."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of codes")
+    try:
+        if path.suffix.lower() == ".csv":
+            texts = {name: pa.string() for name in ("code_id", "customer_id", "campaign_id", "channel")}
+            options = pyarrow.csv.ConvertOptions(column_types=texts)
+            return pyarrow.csv.read_csv(path, convert_options=options)
+        return pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FileFormatError(str(path), found=str(error).splitlines()[0], expected="a Parquet or CSV file") from None

@@ -1,0 +1,67 @@
+"""`disco simulate -o DIR`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+from disco.records.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from disco.retailer import RetailerSettings
+
+
+def register(app: typer.Typer) -> None:
+    app.command("simulate", epilog="Example: disco simulate --customers 50000 --seed 7 -o shop/data")(simulate)
+
+
+def simulate(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the tables; made if it does not exist.")],
+    customers: Annotated[int | None, typer.Option(help="How many customers (default 50,000).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Equal seeds and settings give equal files (default 0).")] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="JSON of all parameters; the options above override it.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a simulated retailer in DIR.")] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Write the raw tables of a simulated retailer: customers, orders, returns, codes, site; one TABLE.parquet each.
+
+    retailer.json beside them holds the settings, so that `disco respond` knows the same customers.
+    """
+    from disco.retailer import Retailer
+    from disco.retailer.files import STATE, write
+
+    chosen = _settings(settings, customers=customers, seed=seed)
+    if out.exists() and not out.is_dir():
+        raise InputError(str(out), found="a file", expected="a folder")
+    if (out / STATE).exists() and not overwrite:
+        raise InputError(
+            str(out), found="a simulated retailer", expected="an empty folder", fix="Name another, or add --overwrite."
+        )
+    shop = Retailer.simulate(chosen)
+    with progress(quiet=quiet or as_json) as bar:
+        task = bar.add_task("simulating blocks of customers", total=shop.blocks)
+        write(shop, out, after_block=lambda: bar.advance(task))
+    result = {"folder": str(out), "customers": chosen.customers, "seed": chosen.seed, "today": str(shop.today)}
+    text = f"{chosen.customers:,} customers, seed {chosen.seed}, in {out}. It is the morning of {shop.today} there."
+    show(result, text, as_json=as_json, quiet=quiet)
+
+
+def _settings(path: Path | None, *, customers: int | None, seed: int | None) -> "RetailerSettings":
+    from dataclasses import replace
+
+    from disco.retailer import RetailerSettings
+
+    if path is None:
+        return RetailerSettings(customers=50_000 if customers is None else customers, seed=0 if seed is None else seed)
+    if not path.is_file():
+        raise UsageError(str(path), found="no such file", expected="a JSON file of retailer settings")
+    settings = RetailerSettings.from_json(path.read_text(encoding="utf-8-sig"))
+    return replace(
+        settings,
+        customers=settings.customers if customers is None else customers,
+        seed=settings.seed if seed is None else seed,
+    )
