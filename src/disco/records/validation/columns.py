@@ -78,15 +78,15 @@ def _check_numbers(cells: Cells, findings: Findings, *, offset: int) -> Flags:
         outside = finite & ~((values >= 0) & (values < 1))
         share = "a share of the price in [0, 1), such as 0.20 for 20 % off"
         note("depth_range", outside, share, lambda row: depth_advice(values[row]) or "Give the depth as a share.")
-        return cells.valid & ~bad
+        return np.asarray(cells.valid & ~bad)
     if column.kind is Kind.MONEY:
         note("negative_money", finite & (values < 0), "an amount of 0 or more", "Mend the sign or the figure.")
         note("too_large", finite & (values > LARGEST_AMOUNT), f"at most {LARGEST_AMOUNT:,}", "Check the unit.")
-        return cells.valid & ~bad
+        return np.asarray(cells.valid & ~bad)
     note("negative_count", finite & (values < 0), "a count of 0 or more", "Mend the sign or the figure.")
     note("not_whole", finite & (values != np.floor(values)), "a whole number", "A count has no fraction: mend it.")
     note("too_large", finite & (values > _LARGEST_COUNT), f"at most {_LARGEST_COUNT:,}", "Check the column.")
-    return cells.valid & ~bad
+    return np.asarray(cells.valid & ~bad)
 
 
 @dataclass(slots=True)

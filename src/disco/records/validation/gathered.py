@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from disco.records.arrays import Flags
-from disco.records.tables import TableSchema
+from disco.records.tables import SCHEMAS, TableSchema
 from disco.records.validation.cells import Cells, shown
 from disco.records.validation.columns import Habits
 from disco.records.validation.findings import Findings
@@ -20,7 +20,6 @@ _EXTRA = {"orders": ("ordered_at", "paid"), "returns": ("returned_at", "value")}
 def related_columns(schema: TableSchema) -> frozenset[str]:
     """The columns of a table that relations look at.
 
-    >>> from disco.records.tables import SCHEMAS
     >>> sorted(related_columns(SCHEMAS["site"]))
     ['customer_id', 'day']
     """
@@ -54,12 +53,10 @@ class Gathered:
     good: dict[str, Flags]
 
     @classmethod
-    def of(
-        cls, source: Source, schema: TableSchema, findings: Findings, habits: dict[str, Habits], got: Gathering
-    ) -> "Gathered":
-        values = {name: np.concatenate(parts) for name, parts in got.values.items()}
-        good = {name: np.concatenate(parts) for name, parts in got.good.items()}
-        return cls(source, schema, findings, habits, values, good)
+    def of(cls, source: Source, findings: Findings, habits: dict[str, Habits], gathering: Gathering) -> "Gathered":
+        values = {name: np.concatenate(parts) for name, parts in gathering.values.items()}
+        good = {name: np.concatenate(parts) for name, parts in gathering.good.items()}
+        return cls(source, SCHEMAS[source.name], findings, habits, values, good)
 
     def id_type(self, name: str) -> str:
         is_integer = not self.source.is_text and pa.types.is_integer(self.source.schema().field(name).type)

@@ -97,7 +97,7 @@ def _read_table(source: Source, findings: Findings, *, as_of: date) -> tuple[int
         )
     for habit in habits.values():
         habit.note(findings)
-    return rows, Gathered.of(source, schema, findings, habits, gathering)
+    return rows, Gathered.of(source, findings, habits, gathering)
 
 
 def _usable_columns(source: Source, schema: TableSchema, findings: Findings) -> list[str]:
