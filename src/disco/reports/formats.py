@@ -101,11 +101,15 @@ def date(day: datetime.date) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How a unit is drawn on an axis: values are multiplied by `factor`, ticks read prefix + number + suffix."""
+    """How a unit is drawn on an axis: values are multiplied by `factor`, ticks read prefix + number + suffix.
+
+    `in_name` is the unit where ticks cannot carry it: it goes into the axis's name.
+    """
 
     factor: float
     prefix: str = ""
     suffix: str = ""
+    in_name: str = ""
 
     def drawn(self, value: float) -> float:
         """The value as plotted; ten figures, so that 0.1 · 100 is 10 and not 10.000000000000002."""
@@ -138,9 +142,9 @@ class Money:
 
     def scale(self, *, lowest: float, highest: float) -> Scale:
         scale = _scale_by_size(max(abs(lowest), abs(highest)), from_size=2e3)
-        # a tick template cannot put the sign before the currency: with losses on the axis the currency goes to the end
+        # a tick template cannot put the sign before the currency: with losses on the axis it moves to the axis's name
         if lowest < 0:
-            return Scale(scale.factor, suffix=f" {self.currency}{scale.suffix}")
+            return Scale(scale.factor, in_name=f"{self.currency}{scale.suffix}")
         return Scale(scale.factor, prefix=self.currency, suffix=scale.suffix)
 
 

@@ -67,17 +67,8 @@ class Report:
 
     def html(self) -> str:
         """The whole file as text; the same report always gives the same bytes."""
-        charts = any(not isinstance(item, Table | Facts) for section in self.sections for item in section.items)
-        return (
-            _environment()
-            .get_template("report.html")
-            .render(
-                report=self,
-                style=Markup(_part("templates", "report.css")),
-                echarts=Markup(_part("vendor", "echarts.common.min.js")) if charts else "",
-                draw=Markup(_part("templates", "charts.js")) if charts else "",
-            )
-        )
+        draws = any(not isinstance(item, Table | Facts) for section in self.sections for item in section.items)
+        return render("report.html", draws=draws, report=self)
 
     def save(self, path: Path) -> Path:
         """Written whole or not at all; folders on the way are made."""
@@ -92,6 +83,20 @@ class Report:
             Path(name).unlink(missing_ok=True)
             raise
         return path
+
+
+def render(template: str, *, draws: bool, **values: object) -> str:
+    """A page of this folder with its stylesheet and, where it draws, ECharts and the script that calls it."""
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=Markup(_part("templates", "report.css")),
+            echarts=Markup(_part("vendor", "echarts.common.min.js")) if draws else "",
+            draw=Markup(_part("templates", "charts.js")) if draws else "",
+            **values,
+        )
+    )
 
 
 def json_for_script(value: Any) -> Markup:
@@ -114,6 +119,15 @@ def keep_figures_together(text: str) -> Markup:
     """
     months = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
     return Markup(re.sub(rf"(?<=\d) (?=%|(?:k|m|bn|{months})\b)", "\u00a0", str(escape(text))))
+
+
+def figures(text: str) -> str:
+    """A figure in a table breaks at most before its interval, where the column is narrow.
+
+    >>> figures("+1.4 % (+0.6 % to +2.2 %)")
+    '+1.4\\xa0% (+0.6\\xa0%\\xa0to\\xa0+2.2\\xa0%)'
+    """
+    return text.replace(" ", "\u00a0").replace("\u00a0(", " (")
 
 
 def paragraphs(text: str) -> list[str]:
@@ -147,6 +161,7 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         json_for_script=json_for_script,
         words=keep_figures_together,
+        figures=figures,
         paragraphs=paragraphs,
         csv_address=csv_address,
     )

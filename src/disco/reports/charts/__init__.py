@@ -9,9 +9,10 @@ follow the page without a second option.
 """
 
 from disco.reports.charts.bars import BarChart, Bars
-from disco.reports.charts.curve import CurveChart, Line, Points
+from disco.reports.charts.curve import CurveChart
 from disco.reports.charts.intervals import IntervalChart, IntervalRow
 from disco.reports.charts.parts import Axis, Chart, KeyEntry, depth_colour
+from disco.reports.charts.traces import Line, Points
 
 __all__ = [
     "Axis",

@@ -1,5 +1,6 @@
 """Bars from zero: one group per category, side by side or stacked."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,12 +19,16 @@ from disco.reports.charts.parts import (
     numbers,
     require_interval_name,
     series_colour,
+    text_px,
     whiskers,
 )
 from disco.reports.formats import Estimate
 from disco.reports.table import Column, Table
 
 _LEFT_PX = 64
+_LINE_PX = 15
+_PHONE_PX = 430
+_PHONE_PLOT_PX, _WIDE_PLOT_PX = 270, _PHONE_PX - 80  # the narrowest plots on either side of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,8 @@ class BarChart:
 
     >>> from disco.reports.formats import Count
     >>> chart = BarChart(title="Most codes are shallow", subtitle="Codes, campaign C",
-    ...                  categories=["10 % off", "20 % off"], y=Axis("Codes", Count()), bars=[Bars("Codes", [12000, 8000], depth=[0.1, 0.2])])
+    ...                  categories=["10 % off", "20 % off"], y=Axis("Codes", Count()),
+    ...                  bars=[Bars("Codes", [12000, 8000], depth=[0.1, 0.2])])
     >>> chart.table().text()
     (('10 % off', '12,000'), ('20 % off', '8,000'))
     """
@@ -138,7 +144,6 @@ class BarChart:
     def option(self) -> Option:
         y = self.y.placed(self._tops(), from_zero=True)
         category_gap = 0.36 if len(self.bars) > 1 and not self.stacked else 0.5
-        grid = {"left": _LEFT_PX, "right": 12, "top": 34, "bottom": 52 if self.x_label else 32}
         series = [
             self._series(bars, colours, y, tips=self._tips(), category_gap=category_gap)
             for bars, colours in zip(self.bars, self._colours(), strict=True)
@@ -159,13 +164,27 @@ class BarChart:
                 if estimate.ends is not None
             ]
             if ends:
-                series.append(whiskers(ends, colour=INK, xAxisIndex=1))
+                series += whiskers(ends, colour=INK, x_axis=1)
         return {
             **frame(tooltip="axis"),
-            "grid": {**grid, "outerBoundsMode": "none"},
+            "grid": {"left": _LEFT_PX, "right": 12, "top": 34, "outerBoundsMode": "none"},
             "xAxis": [self._categories(), _places(len(self.categories))],
             "yAxis": y.as_y(left_px=_LEFT_PX),
             "series": series,
+            "media": [
+                {"query": {"maxWidth": _PHONE_PX}, "option": self._labels_within(_PHONE_PLOT_PX)},
+                {"option": self._labels_within(_WIDE_PLOT_PX)},
+            ],
+        }
+
+    def _labels_within(self, plot_px: int) -> Option:
+        """Names of categories break into lines where the narrowest such page would let them collide."""
+        width = max(12, plot_px // len(self.categories) - 6)
+        lines = max(min(3, len(name.split()), math.ceil(text_px(name) / width)) for name in self.categories)
+        below = _LINE_PX * lines + 16
+        return {
+            "grid": {"bottom": below + (20 if self.x_label else 0)},
+            "xAxis": [{"nameGap": below, "axisLabel": {"width": width}}, {}],
         }
 
     def _tips(self) -> list[str]:
@@ -200,7 +219,6 @@ class BarChart:
             "data": list(self.categories),
             "name": self.x_label,
             "nameLocation": "middle",
-            "nameGap": 30,
             "nameTextStyle": {"color": MUTED, "fontSize": FONT_PX},
             "axisTick": {"show": False},
             "axisLine": {"onZero": False, "lineStyle": {"color": "var(--line)"}},
@@ -208,8 +226,8 @@ class BarChart:
                 "color": MUTED,
                 "fontSize": FONT_PX,
                 "interval": 0,
-                "hideOverlap": False,
                 "overflow": "break",
+                "lineHeight": _LINE_PX,
             },
             "axisPointer": {"type": "none"},
         }

@@ -16,106 +16,19 @@ from disco.reports.charts.parts import (
     PlacedAxis,
     depth_colour,
     frame,
-    interval_ends,
-    numbers,
     quiet,
     require_interval_name,
     series_colour,
+    spread,
     text_px,
     whiskers,
 )
-from disco.reports.formats import Estimate
+from disco.reports.charts.traces import Line, Points
 from disco.reports.table import Column, Table
 
-_LEFT_PX = 64
+_LEFT_PX, _TOP_PX, _BOTTOM_PX = 64, 34, 52
+_LABEL_PX = 15  # from one label at a line's end to the next
 _WIDEST_LABEL_PX = 230
-
-
-class _Trace:
-    """Checks shared by lines and points: same length, finite, intervals in order."""
-
-    __slots__ = ()
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    lower: Sequence[float] | None
-    upper: Sequence[float] | None
-
-    def _freeze(self, *, kind: str) -> None:
-        where = f"{kind} '{self.label}'"
-        x, y = numbers(self.x, where=f"{where}, x"), numbers(self.y, where=f"{where}, y")
-        if len(x) != len(y) or not x:
-            raise InputError(where, found=f"{len(x)} x and {len(y)} y", expected="as many of each, at least one")
-        ends = interval_ends(self.lower, self.upper, rows=len(x), where=where)
-        object.__setattr__(self, "x", x)
-        object.__setattr__(self, "y", y)
-        object.__setattr__(self, "lower", None if ends is None else ends[0])
-        object.__setattr__(self, "upper", None if ends is None else ends[1])
-
-    def ends(self) -> Iterator[tuple[float, float, float]]:
-        """(x, lower, upper) where there are intervals."""
-        if self.lower is not None and self.upper is not None:
-            yield from zip(self.x, self.lower, self.upper, strict=True)
-
-    def estimates(self) -> Iterator[tuple[float, Estimate]]:
-        for place, (x, y) in enumerate(zip(self.x, self.y, strict=True)):
-            if self.lower is None or self.upper is None:
-                yield x, Estimate(y)
-            else:
-                yield x, Estimate(y, self.lower[place], self.upper[place])
-
-
-@dataclass(frozen=True, slots=True)
-class Line(_Trace):
-    """One line. `known` is the range of x that data stand behind; outside it the line is dashed as an extrapolation.
-
-    `depth` gives it the colour of that depth; `muted` the grey of a control group or a baseline.
-    """
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    lower: Sequence[float] | None = None
-    upper: Sequence[float] | None = None
-    known: tuple[float, float] | None = None
-    depth: float | None = None
-    muted: bool = False
-
-    def __post_init__(self) -> None:
-        self._freeze(kind="line")
-        if len(self.x) < 2:
-            raise InputError(
-                f"line '{self.label}'", found="one point", expected="two or more", fix="Use Points for one."
-            )
-        if any(after <= before for before, after in zip(self.x, self.x[1:], strict=False)):
-            raise InputError(f"line '{self.label}'", found="x that does not grow", expected="strictly increasing x")
-
-    def runs(self) -> Iterator[tuple[bool, int, int]]:
-        """(solid?, first, last) index of each stretch; neighbours share a point, so that the line has no gap."""
-        solid = [
-            self.known is None or (self.known[0] <= before and after <= self.known[1])
-            for before, after in zip(self.x, self.x[1:], strict=False)
-        ]
-        first = 0
-        for place in range(1, len(solid) + 1):
-            if place == len(solid) or solid[place] != solid[first]:
-                yield solid[first], first, place
-                first = place
-
-
-@dataclass(frozen=True, slots=True)
-class Points(_Trace):
-    """Observed points over the curves, with whiskers where there are intervals."""
-
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    lower: Sequence[float] | None = None
-    upper: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        self._freeze(kind="points")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,11 +113,11 @@ class CurveChart:
         for points in self.points:
             if points.lower is not None:
                 ends = [(x.drawn(at), y.drawn(low), y.drawn(high)) for at, low, high in points.ends()]
-                series.append(whiskers(ends, colour=INK))
+                series += whiskers(ends, colour=INK)
             series.append(_dots(points, x, y, tips=tips))
         series.append(self._labels(x, y))
         right = min(_WIDEST_LABEL_PX, max((text_px(line.label) for line in self.lines), default=0)) + 16
-        grid = {"left": _LEFT_PX, "top": 34, "bottom": 52, "right": right, "outerBoundsMode": "none"}
+        grid = {"left": _LEFT_PX, "top": _TOP_PX, "bottom": _BOTTOM_PX, "right": right, "outerBoundsMode": "none"}
         labels: Any = {"id": "labels", "label": {"show": True}}
         return {
             **frame(tooltip="axis"),
@@ -233,14 +146,17 @@ class CurveChart:
 
     def _labels(self, x: PlacedAxis, y: PlacedAxis) -> Option:
         """Each line's name at its end, in its colour; the pale depths are too light for text and take the ink."""
-        colours = self._colours()
+        px_per_unit = (self.height_px - _TOP_PX - _BOTTOM_PX) / (y.high - y.low)
+        ends = [-y.drawn(line.y[-1]) * px_per_unit for line in self.lines]
         data = [
             {
                 "value": [x.drawn(line.x[-1]), y.drawn(line.y[-1])],
                 "name": line.label,
-                "label": {"color": colour if line.depth is None else INK},
+                "label": {"color": colour if line.depth is None else INK, "offset": [0, round(to - end, 1)]},
             }
-            for line, colour in zip(self.lines, colours, strict=True)
+            for line, colour, end, to in zip(
+                self.lines, self._colours(), ends, spread(ends, gap=_LABEL_PX), strict=True
+            )
         ]
         label = {
             "show": True,
@@ -256,10 +172,10 @@ class CurveChart:
                 "id": "labels",
                 "type": "scatter",
                 "symbolSize": 0.01,
+                "itemStyle": {"opacity": 1},  # ECharts fades a scatter, and its labels with it
                 "data": data,
                 "label": label,
-                "labelLayout": {"moveOverlap": "shiftY"},
-                "z": 5,
+                "z": 6,
             }
         )
 
@@ -314,7 +230,7 @@ def _dots(points: Points, x: PlacedAxis, y: PlacedAxis, *, tips: dict[Any, str])
             for at, height in zip(points.x, points.y, strict=True)
         ],
         "symbolSize": 8,
-        "itemStyle": {"color": INK},
+        "itemStyle": {"color": INK, "opacity": 1},
         "emphasis": {"disabled": True},
-        "z": 5,
+        "z": 6,
     }

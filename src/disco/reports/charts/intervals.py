@@ -9,7 +9,6 @@ from disco.reports.charts.parts import (
     FONT_PX,
     INK,
     MUTED,
-    NARROW_PX,
     Axis,
     KeyEntry,
     Option,
@@ -22,8 +21,10 @@ from disco.reports.charts.parts import (
 from disco.reports.formats import Estimate
 from disco.reports.table import Column, Table
 
-_ROW_PX = 46
-_WIDEST_NAME_PX = 240
+_ROW_PX = 54
+_WIDEST_NAME_PX = 300
+_LEAST_PLOT_PX = 280  # with less than this between them, names and figures go above their rows
+_NARROW_PLOT_PX = 310
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class IntervalChart:
         x = self.x.placed([*values, *(() if self.reference is None else (self.reference,))])
         names = [row.label for row in self.rows]
         texts = [row.estimate.text(self.x.unit) for row in self.rows]
-        left = min(_WIDEST_NAME_PX, max(map(text_px, names))) + 16
+        left = min(_WIDEST_NAME_PX, max(text_px(name, font_px=FONT_PX + 1) for name in names)) + 16
         right = max(map(text_px, texts)) + 20
         series: list[Option] = []
         for muted in (False, True):
@@ -93,8 +94,7 @@ class IntervalChart:
                 if row.estimate.ends is not None
             ]
             if spans:
-                line = whiskers(spans, colour=colour, horizontal=True)
-                series.append({**line, "lineStyle": {"color": colour, "width": 2}})
+                series += whiskers(spans, colour=colour, horizontal=True)
             series.append(
                 {
                     "type": "scatter",
@@ -103,17 +103,18 @@ class IntervalChart:
                         for place, row in chosen
                     ],
                     "symbolSize": 11,
-                    "itemStyle": {"color": colour},
+                    "itemStyle": {"color": colour, "opacity": 1},
                     "emphasis": {"disabled": True},
-                    "z": 5,
+                    "z": 6,
                 }
             )
         if self.reference is not None:
             series[-1]["markLine"] = {
                 "silent": True,
+                "z": 2,
                 "symbol": "none",
                 "label": {"show": False},
-                "lineStyle": {"color": INK, "type": "solid", "width": 1},
+                "lineStyle": {"color": MUTED, "type": "solid", "width": 1},
                 "data": [{"xAxis": x.drawn(self.reference)}],
             }
         x_axis = {**x.as_x(), "splitLine": {"show": True, "lineStyle": {"color": "var(--rule)"}}}
@@ -124,7 +125,7 @@ class IntervalChart:
             "yAxis": [_rows(names, at="left"), _rows(texts, at="right")],
             "series": series,
             "media": [
-                {"query": {"maxWidth": NARROW_PX}, "option": _narrow(names, texts)},
+                {"query": {"maxWidth": left + right + _LEAST_PLOT_PX}, "option": _narrow(names, texts)},
                 {"option": _wide(names, left=left, right=right)},
             ],
         }
@@ -139,11 +140,13 @@ def _rows(texts: Sequence[str], *, at: str) -> Option:
         "axisTick": {"show": False},
         "axisLine": {"show": False},
         "axisPointer": {"show": False},
+        "z": 4,
         "axisLabel": {
             "interval": 0,
             "color": INK if at == "left" else MUTED,
             "fontSize": FONT_PX + (1 if at == "left" else 0),
             "margin": 12,
+            "lineHeight": 15,
         },
     }
 
@@ -151,14 +154,16 @@ def _rows(texts: Sequence[str], *, at: str) -> Option:
 def _wide(names: Sequence[str], *, left: int, right: int) -> Option:
     label: dict[str, Any] = {
         "inside": False,
-        "align": "right",
+        "margin": left,
+        "align": "left",
         "verticalAlign": "middle",
         "padding": 0,
-        "width": _WIDEST_NAME_PX,
+        "width": left - 14,
         "overflow": "break",
     }
     return {
-        "grid": {"left": left, "right": right},
+        "grid": {"left": left, "right": right, "top": 10},
+        "xAxis": {"splitLine": {"show": True}},
         "yAxis": [{"data": list(names), "axisLabel": label}, {"axisLabel": {"show": True}}],
     }
 
@@ -166,16 +171,19 @@ def _wide(names: Sequence[str], *, left: int, right: int) -> Option:
 def _narrow(names: Sequence[str], texts: Sequence[str]) -> Option:
     """Name and figures stand above their row instead of beside it."""
     both = [f"{name}  {text}" for name, text in zip(names, texts, strict=True)]
+    if max(map(text_px, both)) > _NARROW_PLOT_PX:
+        both = [f"{name}\n{text}" for name, text in zip(names, texts, strict=True)]
     label: dict[str, Any] = {
         "inside": True,
         "margin": 0,
         "align": "left",
         "verticalAlign": "bottom",
-        "padding": [0, 0, 10, 0],
-        "width": 2000,
+        "padding": [0, 0, 8, 0],
+        "width": None,
         "overflow": "none",
     }
     return {
-        "grid": {"left": 14, "right": 14},
+        "grid": {"left": 20, "right": 24, "top": 24},
+        "xAxis": {"splitLine": {"show": False}},
         "yAxis": [{"data": both, "axisLabel": label}, {"axisLabel": {"show": False}}],
     }

@@ -12,7 +12,7 @@ from disco.reports.table import Table
 
 Option: TypeAlias = dict[str, Any]
 
-NARROW_PX = 560  # below this width labels at line ends give way to the key
+NARROW_PX = 560  # below this width labels at line ends give way to the key; report.css says the same
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 FONT_PX = 12
 INK, MUTED, RULE, SURFACE = "var(--ink)", "var(--muted)", "var(--rule)", "var(--surface)"
@@ -71,7 +71,8 @@ class Axis:
         low, high, step = nice_extent(scale.drawn(lowest), scale.drawn(highest))
         if self.extent is not None:
             low, high = scale.drawn(self.extent[0]), scale.drawn(self.extent[1])
-        return PlacedAxis(name=self.label, scale=scale, low=low, high=high, step=step)
+        name = f"{self.label}, {scale.in_name}" if scale.in_name else self.label
+        return PlacedAxis(name=name, scale=scale, low=low, high=high, step=step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,8 +121,9 @@ class PlacedAxis:
             "name": self.name,
             "nameLocation": "end",
             "nameGap": 14,
+            "nameMoveOverlap": False,
             "nameTextStyle": {"color": MUTED, "fontSize": FONT_PX, "align": "left", "padding": [0, 0, 0, -left_px]},
-            "axisLine": {"show": False},
+            "axisLine": {"show": False, "onZero": False},
             "splitLine": {"lineStyle": {"color": RULE}},
         }
 
@@ -190,7 +192,7 @@ def require_interval_name(name: str, *, used: bool, where: str) -> None:
 
 
 def frame(*, tooltip: Literal["axis", "item"]) -> Option:
-    """What every option starts with. Tooltips are texts made in Python (`{b}`, escaped by ECharts): no function in JSON."""
+    """What every option starts with. Tooltips are texts made in Python (`{b}`, escaped by ECharts): no functions."""
     return {
         "animation": False,
         "textStyle": {"fontFamily": FONT, "color": INK},
@@ -216,29 +218,58 @@ def quiet(series: Option) -> Option:
 
 
 def whiskers(
-    ends: Iterable[tuple[float, float, float]], *, colour: str, horizontal: bool = False, cap_px: int = 9, **axes: int
-) -> Option:
-    """One line series with gaps that draws every interval (place, lower, upper), capped at both ends."""
+    ends: Iterable[tuple[float, float, float]], *, colour: str, horizontal: bool = False, x_axis: int = 0
+) -> list[Option]:
+    """A line series with gaps that draws every interval (place, lower, upper), capped at both ends.
+
+    Below it the same, wider, in the colour of the page: a dark whisker stays visible on a dark bar.
+    """
     data: list[list[float | str]] = []
     for place, lower, upper in ends:
         pair: list[list[float | str]] = [[place, lower], [place, upper]]
         data += [[value, where] for where, value in pair] if horizontal else pair
         data.append(["-", "-"])
-    return quiet(
-        {
-            "type": "line",
-            "data": data[:-1],
-            "lineStyle": {"color": colour, "width": 1.5},
-            "itemStyle": {"color": colour},
-            "symbol": "rect",
-            "symbolSize": [1.5, cap_px] if horizontal else [cap_px, 1.5],
-            "showAllSymbol": True,
-            "z": 4,
-            **axes,
-        }
-    )
+    return [
+        quiet(
+            {
+                "type": "line",
+                "data": data[:-1],
+                "lineStyle": {"color": stroke, "width": width},
+                "itemStyle": {"color": stroke},
+                "symbol": "rect",
+                "symbolSize": [width, cap] if horizontal else [cap, width],
+                "showAllSymbol": True,
+                "xAxisIndex": x_axis,
+                "z": height,
+            }
+        )
+        for stroke, width, cap, height in (("var(--page)", 4, 12, 4), (colour, 1.5, 9, 5))
+    ]
 
 
-def text_px(text: str) -> int:
+def text_px(text: str, *, font_px: int = FONT_PX) -> int:
     """A generous estimate of a label's width; the browser has the last word, the margin only has to be enough."""
-    return math.ceil(0.56 * FONT_PX * len(text))
+    return math.ceil(0.6 * font_px * len(text))
+
+
+def spread(places: Sequence[float], *, gap: float) -> tuple[float, ...]:
+    """Places at least `gap` apart, in the same order, moved as little as possible (least squares).
+
+    Pool adjacent violators on place − rank · gap: the isotonic fit of it, plus rank · gap.
+
+    >>> spread([10.0, 11.0, 40.0], gap=4)
+    (8.5, 12.5, 40.0)
+    """
+    order = sorted(range(len(places)), key=lambda place: places[place])
+    pools: list[tuple[float, int]] = []  # (mean, members)
+    for rank, place in enumerate(order):
+        mean, members = places[place] - rank * gap, 1
+        while pools and pools[-1][0] >= mean:
+            before, others = pools.pop()
+            mean, members = (mean * members + before * others) / (members + others), members + others
+        pools.append((mean, members))
+    fitted = [mean for mean, members in pools for _ in range(members)]
+    moved = [0.0] * len(places)
+    for rank, place in enumerate(order):
+        moved[place] = fitted[rank] + rank * gap
+    return tuple(moved)

@@ -1,0 +1,75 @@
+"""PNG of a chart for README and docs: the page itself, photographed by a headless Chromium.
+
+No second drawing library: what the picture shows is what the page shows.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from disco.records.errors import DiscoError, MissingPartError
+from disco.reports.charts import Chart
+from disco.reports.page import render
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_SECONDS = 120
+
+
+def find_browser() -> str:
+    """The path of a Chromium; `DISCO_CHROMIUM` names another one."""
+    named = os.environ.get("DISCO_CHROMIUM")
+    found = named or next((path for name in _NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        raise MissingPartError(
+            "a browser for pictures",
+            found="no Chromium",
+            expected=f"one of {', '.join(_NAMES)}",
+            fix="On Debian: apt-get install chromium. Elsewhere set DISCO_CHROMIUM to its path.",
+        )
+    return found
+
+
+def browse(page: Path, *flags: str, dark: bool = False) -> subprocess.CompletedProcess[str]:
+    """Open a local page headless, with an empty profile and no word to the network; console messages go to stderr."""
+    with tempfile.TemporaryDirectory(prefix="disco-browser-", ignore_cleanup_errors=True) as profile:
+        command = [
+            find_browser(),
+            "--headless",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+            f"--blink-settings=preferredColorScheme={0 if dark else 1}",
+            f"--user-data-dir={profile}",
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # root has no sandbox to step into
+            *flags,
+            page.resolve().as_uri(),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    if done.returncode != 0:
+        raise DiscoError("the browser failed", found=f"exit {done.returncode}: {done.stderr[-500:]}")
+    return done
+
+
+def save_png(chart: Chart, path: Path, *, width_px: int = 900, dark: bool = False) -> Path:
+    """The chart with its title and key, twice as fine as a screen, as high as it needs."""
+    with tempfile.TemporaryDirectory(prefix="disco-picture-") as folder:
+        page, shot = Path(folder, "picture.html"), Path(folder, "picture.png")
+        page.write_text(render("picture.html", draws=True, chart=chart), encoding="utf-8")
+        window = f"--window-size={width_px},2000"
+        measured = re.search(r'data-height="(\d+)"', browse(page, window, "--dump-dom").stdout)
+        if measured is None:
+            raise DiscoError(f"picture of '{chart.title}'", found="a page that did not draw", expected="a chart")
+        window = f"--window-size={width_px},{measured[1]}"
+        browse(page, window, "--force-device-scale-factor=2", f"--screenshot={shot}", dark=dark)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        shutil.copyfile(shot, part)
+        os.replace(part, path)
+    return path
