@@ -1,0 +1,18 @@
+"""Retailer tables → 76 features per customer → context vector ψ1. The only room that imports torch, only to train."""
+
+from disco.features.builder import build_features
+from disco.features.catalogue import FEATURES, Feature, schema_hash
+from disco.features.history import has_history
+from disco.features.network import ContextNetwork
+from disco.features.training_set import TrainingSet, training_set
+
+__all__ = [
+    "FEATURES",
+    "ContextNetwork",
+    "Feature",
+    "TrainingSet",
+    "build_features",
+    "has_history",
+    "schema_hash",
+    "training_set",
+]

@@ -1,0 +1,168 @@
+"""From a retailer's tables to features, as of a date: one DuckDB program, streaming, spilling to disk when it must."""
+
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from typing import Any
+
+from disco.features.catalogue import TABLES, Feature, choose, schema_hash
+from disco.features.cautions import MissingTableWarning
+from disco.features.measures import MEASURES
+from disco.features.sources import Sources
+from disco.records.errors import InputError
+from disco.records.ports import Tables
+
+SCHEMA_KEY = b"disco.schema"  # metadata of a feature table: which catalogue its columns come from
+AS_OF_KEY = b"disco.as_of"
+
+
+def build_features(
+    tables: Tables,
+    *,
+    as_of: date,
+    features: Sequence[Feature | str] | None = None,
+    threads: int = 2,
+    memory_limit: str | None = None,
+) -> Any:
+    """A `pyarrow.Table`: customer_id and one float64 column per feature, ordered by customer_id.
+
+    One row per customer who joined before `as_of`. Only rows dated strictly before `as_of` (midnight, UTC) are read, so
+    nothing that happens later can change the result. Null = unknown: the mean of nothing, or a table that is absent.
+    `memory_limit` is DuckDB's, such as "4GB"; beyond it the program spills to disk.
+    """
+    import pyarrow as pa
+
+    with feature_batches(tables, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit) as (
+        schema,
+        batches,
+    ):
+        return pa.Table.from_batches(batches, schema).combine_chunks()
+
+
+@contextmanager
+def feature_batches(
+    tables: Tables,
+    *,
+    as_of: date,
+    features: Sequence[Feature | str] | None = None,
+    threads: int = 2,
+    memory_limit: str | None = None,
+) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """The rows of `build_features` as (schema, record batches), never all in memory at once."""
+    chosen = choose(features)
+    with open_tables(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
+        if "customers" not in present:
+            raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
+        warn_of_missing(chosen, present)
+        sources = Sources.describe(connection, present, as_of)
+        with duckdb_errors():
+            reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(65536)
+        schema = reader.schema.with_metadata(
+            {SCHEMA_KEY: schema_hash(chosen).encode(), AS_OF_KEY: as_of.isoformat().encode()}
+        )
+        yield schema, _checked(reader, schema)
+
+
+@contextmanager
+def open_tables(tables: Tables, *, threads: int, memory_limit: str | None) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """A DuckDB connection that sees the retailer's tables as `raw_<name>`, and which of them exist."""
+    import duckdb
+
+    if threads < 1:
+        raise InputError("threads", found=threads, expected="at least 1")
+    with tempfile.TemporaryDirectory(prefix="disco-spill-") as spill:
+        settings: dict[str, Any] = {"threads": threads, "temp_directory": spill, "preserve_insertion_order": False}
+        if memory_limit is not None:
+            settings["memory_limit"] = memory_limit
+        with duckdb_errors():
+            connection = duckdb.connect(":memory:", config=settings)
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            there = tables.names()
+            present = tuple(name for name in TABLES if name in there)
+            for name in present:
+                connection.register(f"raw_{name}", tables.scan(name))
+            yield connection, present
+        finally:
+            connection.close()
+
+
+@contextmanager
+def duckdb_errors() -> Iterator[None]:
+    """What DuckDB refuses (a value that is no number, a setting it does not know) becomes an InputError."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        raise InputError(
+            lines[0] if lines else type(error).__name__, fix="Run `disco validate` on the tables to see the rows."
+        ) from error
+
+
+def warn_of_missing(features: Sequence[Feature], present: tuple[str, ...]) -> None:
+    for table in TABLES:
+        lost = [f.name for f in features if any(table in MEASURES[name].tables for name in f.measures)]
+        if table not in present and lost:
+            warnings.warn(
+                f"table {table} is missing: {len(lost)} of {len(features)} features are unknown (null) for everybody",
+                MissingTableWarning,
+                stacklevel=5,
+            )
+
+
+def feature_sql(features: Sequence[Feature], sources: Sources) -> str:
+    """The whole program: one aggregation per source, joined to the customers, then one formula per feature."""
+    needed = dict.fromkeys(name for feature in features for name in feature.measures)
+    by_source: dict[str, list[str]] = {}
+    values = []
+    for name in needed:
+        measure = MEASURES[name]
+        if any(table not in sources.types for table in measure.tables):
+            values.append(f"CAST(NULL AS DOUBLE) AS {name}")
+        elif measure.source == "customers":
+            values.append(f"CAST({sources.age('joined_on', 'c')} AS DOUBLE) AS {name}")
+        else:
+            by_source.setdefault(measure.source, []).append(name)
+            value = f"{measure.source}_m.{name}"
+            values.append(f"{value if measure.empty is None else f'coalesce({value}, {measure.empty})'} AS {name}")
+    parts = []
+    for source, names in by_source.items():
+        aggregates = ",\n         ".join(f"CAST({MEASURES[name].aggregate} AS DOUBLE) AS {name}" for name in names)
+        parts.append(f"{source}_m AS (SELECT customer, {aggregates} FROM ({sources.rows(source)}) GROUP BY customer)")
+    joins = "\n".join(
+        f"LEFT JOIN {source}_m ON {source}_m.customer = {sources.key('customer', 'customers', 'c')}"
+        for source in by_source
+    )
+    formulas = ",\n       ".join(f"CAST({feature.formula} AS DOUBLE) AS {feature.name}" for feature in features)
+    parts.append(
+        f"""measured AS (SELECT c.customer_id, {", ".join(values)} FROM raw_customers c {joins}
+         WHERE c.joined_on IS NULL OR {sources.within("joined_on", days=None, alias="c")})"""
+    )
+    return f"WITH {', '.join(parts)}\nSELECT customer_id, {formulas} FROM measured ORDER BY customer_id"
+
+
+def _checked(reader: Any, schema: Any) -> Iterator[Any]:
+    """The batches, after making sure that every customer has an id and appears once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    last = None
+    with duckdb_errors():
+        for batch in reader:
+            ids = pa.chunked_array([*([] if last is None else [last]), batch.column(0)], batch.column(0).type)
+            if ids.null_count:
+                raise InputError("table customers, column customer_id", found="a null", expected="an id in every row")
+            same = pc.index(pc.equal(ids[1:], ids[:-1]), True).as_py()
+            if same >= 0:
+                raise InputError(
+                    "table customers, column customer_id",
+                    found=f"{ids[same]} twice",
+                    expected="each customer once",
+                    fix="Keep one row per customer.",
+                )
+            last = batch.column(0)[-1:]
+            yield batch.cast(schema)

@@ -1,0 +1,92 @@
+"""The network at decision time: a pure function of one row, with a fixed order of summation.
+
+Rows are the lanes of the vector unit: 32 of them walk through the layers together, each sum over inputs running from
+the first input to the last. No lane reads another, nothing is reassociated and nothing is fused, so a row gets the same
+bits alone, in any chunk, in any order and on any machine with IEEE arithmetic and the same logarithm.
+"""
+
+import math
+
+import numba as nb
+import numpy as np
+
+from disco.records.arrays import Integers, Matrix, Vector
+
+LANES = 32
+INPUT_LIMIT = 6.0  # scaled inputs beyond this many robust sds count as this many
+CONTEXT_LIMIT = 4.0
+GRID = 65536.0  # contexts are whole multiples of 2⁻¹⁶, so that sums of their products are exact
+
+
+@nb.njit(inline="always")
+def _scaled(value: float, unit: float, centre: float, spread: float) -> float:
+    """Missing → 0 (the centre); else (sign·ln(1 + |value|·unit) − centre)·spread, clipped."""
+    if math.isnan(value):
+        return 0.0
+    size = math.log1p(abs(value) * unit)
+    scaled = ((size if value >= 0.0 else -size) - centre) * spread
+    return min(max(scaled, -INPUT_LIMIT), INPUT_LIMIT)
+
+
+@nb.njit(nogil=True, cache=True)
+def scale_rows(rows: Matrix, unit: Vector, centre: Vector, spread: Vector, out: Matrix) -> None:
+    """Inputs as the first layer sees them, shape (rows, features)."""
+    for row in range(rows.shape[0]):
+        for place in range(rows.shape[1]):
+            out[row, place] = _scaled(rows[row, place], unit[place], centre[place], spread[place])
+
+
+@nb.njit(nogil=True, cache=True)
+def context_rows(
+    rows: Matrix,
+    unit: Vector,
+    centre: Vector,
+    spread: Vector,
+    sizes: Integers,
+    weights: Vector,
+    leak: float,
+    mean: Vector,
+    inverse_sd: Vector,
+    history: int,
+    out: Matrix,
+) -> None:
+    """ψ1 of each row: layers with leaky ReLU, standardised, clipped at ±4, rounded to the grid; shape (rows, d1).
+
+    `weights` holds, layer by layer, the biases and then one row of weights per input. Where the feature number
+    `history` (−1: none) is 0 or missing, the customer has bought nothing in the year and gets the population's context,
+    zeros.
+    """
+    widest = sizes.max()
+    inputs = np.zeros((widest, LANES))
+    sums = np.zeros((widest, LANES))
+    for start in range(0, rows.shape[0], LANES):
+        lanes = min(LANES, rows.shape[0] - start)
+        for lane in range(lanes):
+            for place in range(sizes[0]):
+                inputs[place, lane] = _scaled(rows[start + lane, place], unit[place], centre[place], spread[place])
+        at = 0
+        for layer in range(sizes.size - 1):
+            incoming, outgoing = sizes[layer], sizes[layer + 1]
+            for unit_out in range(outgoing):
+                bias = weights[at + unit_out]
+                for lane in range(LANES):
+                    sums[unit_out, lane] = bias
+            at += outgoing
+            for place in range(incoming):
+                source = inputs[place]
+                for unit_out in range(outgoing):
+                    weight = weights[at + unit_out]
+                    target = sums[unit_out]
+                    for lane in range(LANES):
+                        target[lane] += weight * source[lane]
+                at += outgoing
+            for unit_out in range(outgoing):
+                for lane in range(LANES):
+                    value = sums[unit_out, lane]
+                    inputs[unit_out, lane] = value if value > 0.0 else value * leak
+        for lane in range(lanes):
+            known = history < 0 or rows[start + lane, max(history, 0)] > 0.0
+            for place in range(sizes[-1]):
+                value = (inputs[place, lane] - mean[place]) * inverse_sd[place]
+                value = min(max(value, -CONTEXT_LIMIT), CONTEXT_LIMIT)
+                out[start + lane, place] = np.rint(value * GRID) / GRID + 0.0 if known else 0.0

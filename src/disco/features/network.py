@@ -1,0 +1,226 @@
+"""`ContextNetwork`: the learner around an `Embedding`, with scikit-learn's conventions."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow.dataset as ds
+
+from disco.features.diagnostics import rescaled_columns
+from disco.features.embedding import Embedding
+from disco.features.fitting import fit_embedding
+from disco.features.row_sources import DEPTH, TARGET, MemoryRows, ParquetRows, Rows
+from disco.features.rows import array_matrix, as_table, schema_of, table_matrix, vector
+from disco.features.training import Progress, Schedule
+from disco.records.arrays import Matrix, Vector
+from disco.records.errors import InputError, SchemaMismatchError, StateError
+
+HEADS = ("level", "level+slope")
+_CHUNK_ROWS = 65_536  # rows turned from columns into a matrix at a time
+_DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(slots=True, eq=False)
+class ContextNetwork:
+    """A network [features → `hidden` → `dimensions` → heads] of ln full price; its `dimensions` layer is the context
+    ψ1.
+
+    heads="level": E[ln F] = b(x), the paper's. heads="level+slope": E[ln F] = b(x) + s(x)·(depth − mean depth) on the
+    same layer, so that the context also carries how a customer answers to depth; `fit` then needs the depth of each
+    order. Rows come in time order, and the last `validation_share` of them decide when to stop. `leak` = 0 is the plain
+    ReLU.
+
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.lognormal(size=(400, 3))
+    >>> network = ContextNetwork(max_epochs=3).fit(X, np.log(X[:, 0]) + 3)
+    >>> network.transform(X).shape
+    (400, 6)
+    """
+
+    heads: str = "level"
+    hidden: tuple[int, ...] = (64, 16)
+    dimensions: int = 6
+    leak: float = 0.1
+    dropout: float = 0.1
+    learning_rate: float = 1e-3
+    batch_rows: int = 512
+    max_epochs: int = 40
+    patience: int = 4
+    validation_share: float = 0.1
+    seed: int = 0
+    device: str = "auto"
+    _embedding: Embedding | None = field(default=None, init=False, repr=False)
+    _validation_losses: tuple[float, ...] = field(default=(), init=False, repr=False)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments, as scikit-learn's `clone` and searches ask for them."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **params: Any) -> Self:
+        for name, value in params.items():
+            if name not in _PARAMETERS:
+                raise InputError("parameter", found=name, expected=" | ".join(_PARAMETERS))
+            setattr(self, name, value)
+        return self
+
+    def fit(self, X: Any, log_basket: Any = None, depth: Any = None, *, progress: Progress | None = None) -> Self:
+        """Train on orders in time order: features of the buyer before the order, ln full price, depth of the code used.
+
+        X is a table (columns are then known by name), an array, or the path or `pyarrow.dataset` of Parquet rows, which
+        is read chunk by chunk and holds the target in the column `log_full_price` (or the name given) and `depth`. Rows
+        of customers without a purchase in the year are left out.
+        """
+        self._check_parameters()
+        fitted = fit_embedding(
+            self._rows(X, log_basket, depth),
+            hidden=self.hidden,
+            dimensions=self.dimensions,
+            heads=self.heads,
+            schedule=Schedule(
+                leak=self.leak,
+                dropout=self.dropout,
+                learning_rate=self.learning_rate,
+                batch_rows=self.batch_rows,
+                max_epochs=self.max_epochs,
+                patience=self.patience,
+                seed=self.seed,
+                device=self.device,
+            ),
+            progress=progress,
+        )
+        self._embedding, self._validation_losses = fitted
+        return self
+
+    def transform(self, X: Any, *, check_scale: bool = True) -> Matrix:
+        """ψ1 per row: standardised, clipped at ±4, on the 2⁻¹⁶ grid; shape (rows, dimensions).
+
+        Customers without a purchase in the year get the population's context, zeros (see `has_history`). Columns are
+        found by name, so their order does not matter. `check_scale` refuses a column whose values are, as a whole, many
+        times larger or smaller than in training (pence for pounds); it looks at a thousand rows or more, never at
+        single ones.
+        """
+        embedding = self.embedding_
+        table = as_table(X)
+        if table is None:
+            matrix = array_matrix(X, embedding.feature_names)
+            parts = [matrix[start : start + _CHUNK_ROWS] for start in range(0, len(matrix), _CHUNK_ROWS)]
+            chunks = iter(parts)
+        else:
+            self._check_schema(schema_of(table))
+            starts = range(0, table.num_rows, _CHUNK_ROWS)
+            chunks = (table_matrix(table.slice(at, _CHUNK_ROWS), embedding.feature_names) for at in starts)
+            if not table.num_rows:
+                table_matrix(table, embedding.feature_names)
+        contexts = [np.empty((0, embedding.dimensions))]
+        for number, chunk in enumerate(chunks):
+            if check_scale and number == 0:
+                self._check_scale(chunk)
+            contexts.append(embedding.context(chunk))
+        return np.concatenate(contexts)
+
+    def fit_transform(self, X: Any, log_basket: Any = None, depth: Any = None) -> Matrix:
+        return self.fit(X, log_basket, depth).transform(X)
+
+    def predict(self, X: Any, depth: Any = None) -> Vector:
+        """E[ln full price] per row: b(x), plus s(x)·(depth − mean depth) where there is a slope head and a depth."""
+        context = self.transform(X)
+        level = self.embedding_.levels(context)
+        if depth is None or self.heads == "level":
+            return level
+        depths = (
+            np.full(len(level), float(depth)) if np.ndim(depth) == 0 else vector(depth, rows=len(level), where="depth")
+        )
+        return np.asarray(level + self.embedding_.slopes(context) * (depths - self.embedding_.mean_depth))
+
+    def save(self, path: str | Path) -> None:
+        """Write the trained network to one safetensors file with a JSON header; replaces the file at once or not at
+        all.
+        """
+        from disco.features.storage import save_network
+
+        save_network(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ContextNetwork":
+        """Read a network written by `save`; a damaged file is refused."""
+        from disco.features.storage import load_network
+
+        return load_network(Path(path))
+
+    def restore(self, embedding: Embedding, *, validation_losses: tuple[float, ...]) -> None:
+        """Take over what an earlier `fit` learned; for `load`."""
+        self._embedding, self._validation_losses = embedding, validation_losses
+
+    @property
+    def embedding_(self) -> Embedding:
+        """The trained network as a frozen value."""
+        if self._embedding is None:
+            raise StateError("ContextNetwork", found="no weights", expected="a fitted network", fix="Call `fit` first.")
+        return self._embedding
+
+    @property
+    def feature_names_in_(self) -> "np.ndarray[Any, Any]":
+        return np.array(self.embedding_.feature_names, dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        return len(self.embedding_.feature_names)
+
+    @property
+    def validation_losses_(self) -> tuple[float, ...]:
+        """Mean squared error of ln full price on the latest rows, after each epoch."""
+        return self._validation_losses
+
+    def _rows(self, X: Any, log_basket: Any, depth: Any) -> Rows:
+        needs_depth = self.heads == "level+slope"
+        if isinstance(X, str | Path | ds.Dataset):
+            column = DEPTH if needs_depth and depth is None else depth
+            return ParquetRows.open(X, log_basket or TARGET, column, validation_share=self.validation_share)
+        if log_basket is None:
+            raise InputError("log_basket", found="none", expected="ln full price of each row")
+        if needs_depth and depth is None:
+            raise InputError("depth", found="none", expected='the depth of each order (heads="level+slope")')
+        return MemoryRows.read(X, log_basket, depth, validation_share=self.validation_share)
+
+    def _check_parameters(self) -> None:
+        whole = all(isinstance(size, int) and size >= 1 for size in (*self.hidden, self.dimensions))
+        for name, right, expected in (
+            ("heads", self.heads in HEADS, " | ".join(HEADS)),
+            ("hidden and dimensions", whole, "layer sizes of at least 1"),
+            ("leak", 0 <= self.leak < 1, "a number in [0, 1)"),
+            ("dropout", 0 <= self.dropout < 1, "a share in [0, 1)"),
+            ("learning_rate", 0 < self.learning_rate < 1, "a number in (0, 1)"),
+            ("batch_rows", self.batch_rows >= 1, "at least 1"),
+            ("max_epochs", self.max_epochs >= 1, "at least 1"),
+            ("patience", self.patience >= 1, "at least 1"),
+            ("validation_share", 0 <= self.validation_share < 1, "a share in [0, 1)"),
+            ("device", self.device in _DEVICES, " | ".join(_DEVICES)),
+        ):
+            if not right:
+                found = self.get_params().get(name, (self.hidden, self.dimensions))
+                raise InputError(f"ContextNetwork, {name}", found=found, expected=expected)
+
+    def _check_schema(self, schema: str) -> None:
+        trained = self.embedding_.schema
+        if schema and trained and schema != trained:
+            raise SchemaMismatchError(
+                "feature schema",
+                found=schema,
+                expected=trained,
+                fix="A feature was added, dropped or defined anew: build the features with the catalogue of the "
+                "training, or train the network again.",
+            )
+
+    def _check_scale(self, rows: Matrix) -> None:
+        for name, factor in rescaled_columns(self.embedding_, rows):
+            raise SchemaMismatchError(
+                f"column {name}",
+                found=f"values {factor:.3g} times those of training",
+                expected="the unit the network was trained on",
+                fix="Convert the column back (money in pounds, not pence; shares, not percent), or pass "
+                "check_scale=False if these customers are indeed that different.",
+            )
+
+
+_PARAMETERS = tuple(parameter.name for parameter in fields(ContextNetwork) if parameter.init)

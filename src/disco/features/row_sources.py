@@ -1,0 +1,203 @@
+"""Where training rows come from: arrays in memory, or Parquet read chunk by chunk so that not all rows are held at
+once.
+
+Rows are in time order; the last ones are kept apart for early stopping.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from disco.features.history import known_rows
+from disco.features.rows import array_matrix, as_table, feature_columns, schema_of, table_matrix, vector
+from disco.features.scaling import Scaling
+from disco.features.training import ScaledRows
+from disco.records.arrays import Matrix, Vector
+from disco.records.errors import InputError
+
+TARGET, DEPTH = "log_full_price", "depth"  # columns of a training file
+SAMPLE_ROWS = 200_000  # that scales and moments are taken from
+_LARGEST_LOG = 32.0  # |ln money| beyond this is no money
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RawRows:
+    """Features (rows, features; NaN = missing), ln full price and depth of each order, all with a purchase history."""
+
+    features: Matrix
+    target: Vector
+    depth: Vector
+
+    def scaled(self, scaling: Scaling, mean_depth: float, sd_depth: float) -> ScaledRows:
+        return ScaledRows(scaling.apply(self.features), self.target, (self.depth - mean_depth) / sd_depth)
+
+    def at(self, rows: Any) -> "RawRows":
+        return RawRows(self.features[rows], self.target[rows], self.depth[rows])
+
+
+class Rows(Protocol):
+    """Training rows before scaling: in chunks, the latest kept apart in memory; names and schema of the features."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def schema(self) -> str: ...
+
+    @property
+    def validation(self) -> RawRows: ...
+
+    def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
+        """Every training row once; chunks in an order drawn from `random`, or as stored."""
+
+    def sample(self) -> RawRows:
+        """Evenly spread training rows, about SAMPLE_ROWS at most."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryRows:
+    """Rows held in memory."""
+
+    names: tuple[str, ...]
+    schema: str
+    early: RawRows
+    validation: RawRows
+
+    @classmethod
+    def read(cls, X: Any, target: Any, depth: Any, *, validation_share: float) -> "MemoryRows":
+        table = as_table(X)
+        if table is None:
+            matrix, schema = array_matrix(X, None), ""
+            names = tuple(f"x{place}" for place in range(matrix.shape[1]))
+        else:
+            names, schema = feature_columns(table), schema_of(table)
+            matrix = table_matrix(table, names)
+        rows = _checked(matrix, target, depth, names)
+        kept = len(rows.target) - int(len(rows.target) * validation_share)
+        return cls(names, schema, rows.at(slice(0, kept)), rows.at(slice(kept, None)))
+
+    def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
+        yield self.early
+
+    def sample(self) -> RawRows:
+        return self.early.at(slice(None, None, max(1, -(-len(self.early.target) // SAMPLE_ROWS))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParquetRows:
+    """Rows of a Parquet file, folder or dataset, one row group in memory at a time (and the validation rows)."""
+
+    names: tuple[str, ...]
+    schema: str
+    pieces: tuple[Any, ...]
+    target: str
+    depth: str | None
+    stride: int
+    validation: RawRows
+
+    @classmethod
+    def open(cls, source: Any, target: str, depth: str | None, *, validation_share: float) -> "ParquetRows":
+        dataset = source if isinstance(source, ds.Dataset) else _dataset(Path(source))
+        columns = (target,) if depth is None else (target, depth)
+        for column in columns:
+            if column not in dataset.schema.names:
+                found = ", ".join(dataset.schema.names)
+                raise InputError("training file", found=f"the columns {found}", expected=f"a column {column}")
+        empty = dataset.schema.empty_table()
+        names = tuple(name for name in feature_columns(empty) if name not in columns)
+        pieces = [piece for file in dataset.get_fragments() for piece in file.split_by_row_group()]
+        counts = [piece.count_rows() for piece in pieces]
+        if len(pieces) < 2:
+            raise InputError(
+                "training file",
+                found=f"{len(pieces)} row groups",
+                expected="at least two, so that it can be read in chunks",
+                fix="Write it with smaller row groups, or hand the table itself to `fit`.",
+            )
+        early = len(pieces)
+        while validation_share and early > 1 and sum(counts[early:]) < validation_share * sum(counts):
+            early -= 1
+        stride = max(1, -(-sum(counts[:early]) // SAMPLE_ROWS))
+        late = [_read(piece, names, target, depth) for piece in pieces[early:]]
+        return cls(names, schema_of(empty), tuple(pieces[:early]), target, depth, stride, _joined(late, len(names)))
+
+    def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
+        order = range(len(self.pieces)) if random is None else random.permutation(len(self.pieces)).tolist()
+        for place in order:
+            yield _read(self.pieces[place], self.names, self.target, self.depth)
+
+    def sample(self) -> RawRows:
+        return _joined([rows.at(slice(None, None, self.stride)) for rows in self.training(None)], len(self.names))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledSource:
+    """Rows as `training.train` asks for them; what is in memory anyway is scaled once."""
+
+    rows: Rows
+    scaling: Scaling
+    mean_depth: float
+    sd_depth: float
+    validation: ScaledRows
+    ready: tuple[ScaledRows, ...]
+
+    @classmethod
+    def of(cls, rows: Rows, scaling: Scaling, mean_depth: float, sd_depth: float) -> "ScaledSource":
+        held = (rows.early,) if isinstance(rows, MemoryRows) else ()
+        ready = tuple(part.scaled(scaling, mean_depth, sd_depth) for part in held)
+        return cls(rows, scaling, mean_depth, sd_depth, rows.validation.scaled(scaling, mean_depth, sd_depth), ready)
+
+    def chunks(self, random: np.random.Generator) -> Iterator[ScaledRows]:
+        if self.ready:
+            yield from self.ready
+            return
+        for chunk in self.rows.training(random):
+            yield chunk.scaled(self.scaling, self.mean_depth, self.sd_depth)
+
+
+def _dataset(path: Path) -> Any:
+    if not path.exists():
+        raise InputError("training file", found=f"nothing at {path}", expected="a Parquet file or a folder of them")
+    try:
+        return ds.dataset(path, format="parquet")
+    except pa.ArrowInvalid as error:
+        raise InputError(f"training file {path}", found=str(error).splitlines()[0], expected="Parquet") from error
+
+
+def _read(piece: Any, names: tuple[str, ...], target: str, depth: str | None) -> RawRows:
+    table = piece.to_table(columns=[*names, target, *([] if depth is None else [depth])])
+    return _checked(table_matrix(table, names), table[target], None if depth is None else table[depth], names)
+
+
+def _joined(parts: list[RawRows], features: int) -> RawRows:
+    if not parts:
+        return RawRows(np.empty((0, features)), np.empty(0), np.empty(0))
+    return RawRows(
+        np.concatenate([part.features for part in parts]),
+        np.concatenate([part.target for part in parts]),
+        np.concatenate([part.depth for part in parts]),
+    )
+
+
+def _checked(features: Matrix, target: Any, depth: Any, names: tuple[str, ...]) -> RawRows:
+    """Rows with finite targets and depths; those of customers without a purchase in the year are left out."""
+    rows = features.shape[0]
+    log_full_price = vector(target, rows=rows, where="log_basket")
+    wild = np.flatnonzero(np.abs(log_full_price) >= _LARGEST_LOG)
+    if wild.size:
+        raise InputError(
+            f"log_basket, row {wild[0] + 1}",
+            found=log_full_price[wild[0]],
+            expected="the natural logarithm of a basket's full price",
+            fix="Hand in ln(full price), not the price.",
+        )
+    depths = np.zeros(rows) if depth is None else vector(depth, rows=rows, where="depth")
+    outside = np.flatnonzero((depths < 0) | (depths >= 1))
+    if outside.size:
+        raise InputError(f"depth, row {outside[0] + 1}", found=depths[outside[0]], expected="a depth in [0, 1)")
+    return RawRows(features, log_full_price, depths).at(known_rows(features, names))

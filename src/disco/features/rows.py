@@ -1,0 +1,117 @@
+"""Reading the rows a network is fitted on or applied to: by column name where there are names, refused by name."""
+
+import sys
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from disco.features.builder import SCHEMA_KEY
+from disco.records.arrays import Matrix, Vector
+from disco.records.errors import InputError, SchemaMismatchError
+
+NOT_FEATURES = ("customer_id", "order_id", "ordered_at", "log_full_price", "depth", "depth_derived")  # no inputs
+
+
+def as_table(X: Any) -> pa.Table | None:
+    """A table with column names, or None where `X` is a plain array."""
+    if isinstance(X, pa.Table):
+        return X
+    if isinstance(X, pa.RecordBatch):
+        return pa.Table.from_batches([X])
+    pandas = sys.modules.get("pandas")  # a user with a data frame has imported it; nobody else pays for it
+    if pandas is not None and isinstance(X, pandas.DataFrame):
+        return pa.Table.from_pandas(X, preserve_index=False)
+    return None
+
+
+def feature_columns(table: pa.Table) -> tuple[str, ...]:
+    """The columns a network is fitted on: all but ids and targets; each must be there once."""
+    names = tuple(name for name in table.column_names if name not in NOT_FEATURES)
+    if not names or len(set(names)) != len(names):
+        raise InputError("X", found=f"the columns {', '.join(names) or 'none'}", expected="feature columns, each once")
+    return names
+
+
+def schema_of(table: pa.Table) -> str:
+    """The schema hash a feature table carries; empty where it carries none."""
+    metadata: dict[bytes, bytes] = table.schema.metadata or {}
+    return metadata.get(SCHEMA_KEY, b"").decode()
+
+
+def table_matrix(table: pa.Table, names: tuple[str, ...]) -> Matrix:
+    """The named columns as float64 (rows, features), NaN where null; other columns are not looked at.
+
+    >>> table_matrix(pa.table({"b": [1, 2], "a": [3.0, None]}), ("a", "b")).tolist()
+    [[3.0, 1.0], [nan, 2.0]]
+    """
+    missing = [name for name in names if table.column_names.count(name) != 1]
+    if missing:
+        close = get_close_matches(missing[0], table.column_names, n=1)
+        twice = missing[0] in table.column_names
+        raise SchemaMismatchError(
+            f"column {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
+            found="it more than once" if twice else "no such column",
+            expected="each column the network was trained on, once",
+            fix=f"Is it the column {close[0]}?"
+            if close and not twice
+            else "Build the features with the same catalogue.",
+        )
+    out = np.empty((table.num_rows, len(names)))
+    for place, name in enumerate(names):
+        column = table.column(name)
+        kind = column.type
+        number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        if not number and not pa.types.is_null(kind):
+            raise SchemaMismatchError(f"column {name}", found=f"the type {kind}", expected="numbers")
+        out[:, place] = column.cast(pa.float64()).to_numpy()
+    return _finite_or_missing(out, names)
+
+
+def array_matrix(X: Any, names: tuple[str, ...] | None) -> Matrix:
+    """A plain array as float64 (rows, features); columns are taken in the order the network was trained on."""
+    array = np.asarray(X)
+    if array.ndim != 2 or array.dtype.kind not in "iuf":
+        raise InputError(
+            "X",
+            found=f"an array of shape {array.shape} and type {array.dtype}",
+            expected="numbers of shape (rows, features)",
+        )
+    if names is not None and array.shape[1] != len(names):
+        raise SchemaMismatchError(
+            "X",
+            found=f"{array.shape[1]} columns",
+            expected=f"{len(names)} columns, in the order of `feature_names_in_`",
+            fix="Hand in a table, so that columns are found by name.",
+        )
+    matrix = np.ascontiguousarray(array, np.float64)
+    return _finite_or_missing(matrix, names or tuple(f"x{place}" for place in range(matrix.shape[1])))
+
+
+def vector(values: Any, *, rows: int, where: str) -> Vector:
+    """One finite float64 per row."""
+    if isinstance(values, pa.ChunkedArray | pa.Array):
+        values = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf" or array.shape != (rows,):
+        raise InputError(
+            where, found=f"an array of shape {array.shape} and type {array.dtype}", expected=f"{rows} numbers"
+        )
+    array = array.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise InputError(f"{where}, row {bad[0] + 1}", found=array[bad[0]], expected="a finite number")
+    return array
+
+
+def _finite_or_missing(matrix: Matrix, names: tuple[str, ...]) -> Matrix:
+    infinite = np.isinf(matrix)
+    if infinite.any():
+        row, place = (int(index[0]) for index in np.nonzero(infinite))
+        raise InputError(
+            f"column {names[place]}, row {row + 1}",
+            found=matrix[row, place],
+            expected="a finite number, or null if unknown",
+        )
+    return matrix

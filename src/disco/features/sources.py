@@ -1,0 +1,174 @@
+"""The retailer's tables as SQL sources: columns checked, money and dates made exact, the year cut out."""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from disco.features.measures import LOG_GRID, YEAR_DAYS
+from disco.records.errors import InputError
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
+_NUMBERS = (*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
+_ID, _WHEN, _MONEY, _COUNT = "an integer or text", "a date or timestamp", "an amount of money", "a count"
+_FITTING = {
+    _ID: (*_INTEGERS, "VARCHAR"),
+    _WHEN: ("DATE", "TIMESTAMP"),
+    _MONEY: _NUMBERS,
+    _COUNT: _NUMBERS,
+}
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "customers": {"customer_id": _ID, "joined_on": _WHEN},
+    "orders": {
+        "order_id": _ID,
+        "customer_id": _ID,
+        "ordered_at": _WHEN,
+        "full_price": _MONEY,
+        "paid": _MONEY,
+        "items": _COUNT,
+        "code": _ID,
+    },
+    "returns": {"order_id": _ID, "returned_at": _WHEN, "value": _MONEY},
+    "codes": {
+        "code_id": _ID,
+        "customer_id": _ID,
+        "campaign_id": _ID,
+        "depth": _MONEY,
+        "sent_at": _WHEN,
+        "redeemed_at": _WHEN,
+    },
+    "site": {
+        "customer_id": _ID,
+        "day": _WHEN,
+        "visits": _COUNT,
+        "views": _COUNT,
+        "add_to_bag": _COUNT,
+        "saves": _COUNT,
+        "checkouts": _COUNT,
+    },
+}
+_KEYS = {
+    "customer": (
+        ("customers", "customer_id"),
+        ("orders", "customer_id"),
+        ("codes", "customer_id"),
+        ("site", "customer_id"),
+    ),
+    "order": (("orders", "order_id"), ("returns", "order_id")),
+    "code": (("orders", "code"), ("codes", "code_id")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """SQL for each table's rows as of a date; `types` is table → column → DuckDB type of the tables present."""
+
+    types: dict[str, dict[str, str]]
+    as_of: date
+
+    @classmethod
+    def describe(cls, connection: Any, present: tuple[str, ...], as_of: date) -> "Sources":
+        """Read the columns of the registered tables `raw_<name>`; refuse absent or unusable ones by name."""
+        types = {}
+        for table in present:
+            found = {row[0]: row[1] for row in connection.execute(f"DESCRIBE raw_{table}").fetchall()}
+            for column, kind in COLUMNS[table].items():
+                if column not in found:
+                    raise InputError(
+                        f"table {table}",
+                        found=f"the columns {', '.join(found)}",
+                        expected=f"a column {column} ({kind})",
+                    )
+                # an empty or all-null column has no type of its own
+                if found[column] != '"NULL"' and not found[column].startswith(_FITTING[kind]):
+                    raise InputError(f"table {table}, column {column}", found=found[column], expected=kind)
+            types[table] = found
+        return cls(types, as_of)
+
+    def rows(self, source: str) -> str:
+        """SELECT of a source's rows: `customer`, `age` in days before the as-of date, and what measures aggregate."""
+        return {"orders": self._orders, "returns": self._returns, "codes": self._codes, "site": self._site}[source]()
+
+    def key(self, kind: str, table: str, alias: str = "t") -> str:
+        """The id column of a table as a join key: integers when they are so everywhere, else text (17 equals "17")."""
+        column = next(column for name, column in _KEYS[kind] if name == table)
+        kinds = [self.types[name][column] for name, column in _KEYS[kind] if name in self.types]
+        whole = all(kind.startswith(_INTEGERS) or kind == '"NULL"' for kind in kinds)
+        return f"CAST({alias}.{column} AS {'BIGINT' if whole else 'VARCHAR'})"
+
+    def within(self, column: str, *, days: int | None = YEAR_DAYS, alias: str = "t") -> str:
+        """The rows dated before the as-of date and, unless `days` is None, at most so many days before it."""
+        before = f"{alias}.{column} < DATE '{self.as_of}'"
+        if days is None:
+            return before
+        return f"{before} AND {alias}.{column} >= DATE '{self.as_of - timedelta(days=days)}'"
+
+    def age(self, column: str, alias: str = "t") -> str:
+        return f"CAST(DATE '{self.as_of}' - CAST({alias}.{column} AS DATE) AS BIGINT)"
+
+    def _orders(self) -> str:
+        joins, returned, depth = "", "NULL::BIGINT", "NULL::BIGINT"
+        if "returns" in self.types:
+            returned = "coalesce(back.value_minor, 0)"
+            joins += f"""
+              LEFT JOIN (SELECT {self.key("order", "returns")} AS order_key,
+                                CAST(sum({minor_units("t", "returns", "value")}) AS BIGINT) AS value_minor
+                         FROM raw_returns t WHERE {self.within("returned_at", days=None)} GROUP BY 1) back
+                ON back.order_key = {self.key("order", "orders")}"""
+        if "codes" in self.types:
+            depth = "CASE WHEN t.code IS NULL THEN 0 ELSE used.depth_bp END"
+            joins += f"""
+              LEFT JOIN ({self.used_depths()}) used ON used.code_key = {self.key("code", "orders")}"""
+        return f"""
+          SELECT *, CASE WHEN full_minor > 0 THEN CAST(round_even(ln(full_minor / 100) * {LOG_GRID}, 0) AS BIGINT) END
+                      AS log_full
+          FROM (SELECT {self.key("customer", "orders")} AS customer, {self.age("ordered_at")} AS age,
+                       {minor_units("t", "orders", "full_price")} AS full_minor,
+                       {minor_units("t", "orders", "paid")} AS paid_minor, CAST(t.items AS BIGINT) AS items,
+                       epoch_us(CAST(t.ordered_at AS TIMESTAMP)) AS instant_us,
+                       isodow(CAST(t.ordered_at AS DATE)) >= 6 AS weekend,
+                       hour(CAST(t.ordered_at AS TIMESTAMP)) >= 18 AS evening,
+                       t.code IS NOT NULL AS coded, {returned} AS returned_minor, {depth} AS depth_bp
+                FROM raw_orders t {joins} WHERE {self.within("ordered_at")})"""
+
+    def used_depths(self) -> str:
+        """One row per code sent before the as-of date: `code_key`, `depth_bp`, `campaign`; one listed twice counts once."""
+        return f"""SELECT {self.key("code", "codes")} AS code_key, max({basis_points("t")}) AS depth_bp,
+                          max(CAST(t.campaign_id AS VARCHAR)) AS campaign
+                   FROM raw_codes t WHERE {self.within("sent_at", days=None)} GROUP BY 1"""
+
+    def _returns(self) -> str:
+        return f"""
+          SELECT {self.key("customer", "orders", "o")} AS customer, {self.age("returned_at")} AS age,
+                 {minor_units("t", "returns", "value")} AS value_minor,
+                 greatest({self.age("ordered_at", "o")} - {self.age("returned_at")}, 0) AS delay_days
+          FROM raw_returns t JOIN raw_orders o ON {self.key("order", "orders", "o")} = {self.key("order", "returns")}
+          WHERE {self.within("returned_at")} AND {self.within("ordered_at", days=None, alias="o")}"""
+
+    def _codes(self) -> str:
+        return f"""
+          SELECT {self.key("customer", "codes")} AS customer, {self.age("sent_at")} AS age,
+                 {basis_points("t")} AS depth_bp,
+                 CASE WHEN {self.within("redeemed_at", days=None)} THEN {self.age("redeemed_at")} END AS redeemed_age
+          FROM raw_codes t WHERE {self.within("sent_at")}"""
+
+    def _site(self) -> str:
+        counts = ", ".join(f"CAST(t.{name} AS BIGINT) AS {name}" for name in list(COLUMNS["site"])[2:])
+        return f"""
+          SELECT {self.key("customer", "site")} AS customer, {self.age("day")} AS age, {counts}
+          FROM raw_site t WHERE {self.within("day")}"""
+
+
+def minor_units(alias: str, table: str, column: str) -> str:
+    """Money as an exact integer of minor units, half to even; what is not finite stops the program by name."""
+    value = f"CAST({alias}.{column} AS DOUBLE)"
+    refuse = f"error('table {table}, column {column}: found a value that is not finite or is missing')"
+    return f"(CASE WHEN isfinite({value}) THEN CAST(round_even({value} * 100, 0) AS BIGINT) ELSE {refuse} END)"
+
+
+def basis_points(alias: str) -> str:
+    """A depth as an integer of 1/10000; outside [0, 1) stops the program by name."""
+    value = f"CAST({alias}.depth AS DOUBLE)"
+    refuse = "error('table codes, column depth: found a value outside [0, 1)')"
+    inside = f"{value} >= 0 AND {value} < 1"
+    return f"(CASE WHEN {inside} THEN CAST(round_even({value} * 10000, 0) AS BIGINT) ELSE {refuse} END)"

@@ -1,0 +1,117 @@
+"""A trained network on disk: one safetensors file, a JSON header, a digest over both. No pickle."""
+
+import json
+import os
+import tempfile
+from dataclasses import fields
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from disco.features.embedding import Embedding
+from disco.features.scaling import Scaling
+from disco.records.errors import FileFormatError
+
+if TYPE_CHECKING:
+    from disco.features.network import ContextNetwork
+
+KIND = "disco context network"
+VERSION = 1
+_VECTORS = ("weights", "mean", "inverse_sd", "level", "slope")
+_SCALES = tuple(part.name for part in fields(Scaling))
+
+
+def save_network(network: "ContextNetwork", path: Path) -> None:
+    """Write to a temporary name in the same folder, then rename: the old file or the new one, never half of one."""
+    from safetensors.numpy import save
+
+    embedding = network.embedding_
+    tensors = {name: getattr(embedding, name) for name in _VECTORS}
+    tensors |= {f"scaling.{name}": getattr(embedding.scaling, name) for name in _SCALES}
+    header = json.dumps(
+        {
+            "kind": KIND,
+            "version": VERSION,
+            "schema": embedding.schema,
+            "feature_names": embedding.feature_names,
+            "sizes": embedding.sizes,
+            "mean_depth": embedding.mean_depth,
+            "parameters": network.get_params(),
+            "validation_losses": network.validation_losses_,
+        },
+        sort_keys=True,
+    )
+    content = save(tensors, metadata={"network": header, "sha256": _digest(header, tensors)})
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load_network(path: Path) -> "ContextNetwork":
+    """The network in a file; FileFormatError when it is another kind of file, of another version, or damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    from disco.features.network import ContextNetwork
+
+    if not path.is_file():
+        raise FileFormatError(f"context network {path}", found="no such file", expected="a file written by `save`")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except (SafetensorError, ValueError, TypeError) as error:
+        raise _damaged(path, str(error)) from error
+    header = metadata.get("network", "")
+    expected = {*_VECTORS, *(f"scaling.{name}" for name in _SCALES)}
+    if not header or set(tensors) != expected:
+        raise _damaged(path, f"the parts {', '.join(sorted(tensors))}")
+    if metadata.get("sha256") != _digest(header, tensors):
+        raise _damaged(path, "content that does not match its digest")
+    content = json.loads(header)
+    if content["kind"] != KIND or content["version"] != VERSION:
+        raise FileFormatError(
+            f"context network {path}",
+            found=f"{content['kind']}, version {content['version']}",
+            expected=f"{KIND}, version {VERSION}",
+        )
+    parameters = {**content["parameters"], "hidden": tuple(content["parameters"]["hidden"])}
+    network = ContextNetwork(**parameters)
+    embedding = Embedding(
+        feature_names=tuple(content["feature_names"]),
+        schema=content["schema"],
+        heads=parameters["heads"],
+        scaling=Scaling(**{name: tensors[f"scaling.{name}"] for name in _SCALES}),
+        sizes=tuple(content["sizes"]),
+        leak=parameters["leak"],
+        mean_depth=content["mean_depth"],
+        **{name: tensors[name] for name in _VECTORS},
+    )
+    network.restore(embedding, validation_losses=tuple(content["validation_losses"]))
+    return network
+
+
+def _digest(header: str, tensors: dict[str, Any]) -> str:
+    digest = sha256(header.encode())
+    for name in sorted(tensors):
+        tensor = np.ascontiguousarray(tensors[name])
+        digest.update(f"{name}:{tensor.dtype.str}:{tensor.shape}".encode())
+        digest.update(tensor.tobytes())
+    return digest.hexdigest()
+
+
+def _damaged(path: Path, found: str) -> FileFormatError:
+    return FileFormatError(
+        f"context network {path}",
+        found=found,
+        expected="an undamaged file written by `ContextNetwork.save`",
+        fix="Copy it again from where it was made, or train again.",
+    )

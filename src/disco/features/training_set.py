@@ -1,0 +1,168 @@
+"""Training sets as in the paper: orders in a window, with the buyers' features from the year before the window.
+
+One row per order, in time order. Reasons, and what was weighed against it: docs/decisions/040-context.md.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from disco.features.builder import AS_OF_KEY, SCHEMA_KEY, duckdb_errors, feature_sql, open_tables, warn_of_missing
+from disco.features.catalogue import FEATURES, Feature, choose, schema_hash
+from disco.features.history import HISTORY_FEATURE
+from disco.features.sources import Sources, minor_units
+from disco.records.arrays import Flags, Ids, Vector
+from disco.records.errors import InputError
+from disco.records.identity import read_ids
+from disco.records.ports import Tables
+
+_BESIDES = ("customer_id", "ordered_at", "log_full_price", "depth", "depth_derived")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingSet:
+    """One row per order of a customer with a purchase in the year before the window, in time order.
+
+    `X` is a table of the features as of the window's start; `depth` is that of the code used, 0 without one. Where an
+    order names a code that `codes` does not know, its depth is taken from what was paid, 1 − paid / full price, and
+    `depth_derived` is set.
+    """
+
+    ids: Ids
+    X: pa.Table
+    log_full_price: Vector
+    depth: Vector
+    depth_derived: Flags
+
+    def __len__(self) -> int:
+        return len(self.log_full_price)
+
+
+def training_set(
+    tables: Tables,
+    *,
+    window_start: date,
+    window_end: date,
+    features: Sequence[Feature | str] | None = None,
+    threads: int = 2,
+    memory_limit: str | None = None,
+) -> TrainingSet:
+    """Orders with `window_start` ≤ date < `window_end`; features of the year before `window_start`."""
+    with training_batches(
+        tables,
+        window_start=window_start,
+        window_end=window_end,
+        features=features,
+        threads=threads,
+        memory_limit=memory_limit,
+    ) as (schema, batches):
+        return _collected(schema, batches)
+
+
+def campaign_set(
+    tables: Tables,
+    *,
+    campaign: str,
+    as_of: date,
+    until: date,
+    features: Sequence[Feature | str] | None = None,
+    threads: int = 2,
+    memory_limit: str | None = None,
+) -> TrainingSet:
+    """Purchases with a code of one campaign, `as_of` ≤ date < `until`; features of the year before `as_of`."""
+    with training_batches(
+        tables,
+        window_start=as_of,
+        window_end=until,
+        features=features,
+        campaign=campaign,
+        threads=threads,
+        memory_limit=memory_limit,
+    ) as (schema, batches):
+        return _collected(schema, batches)
+
+
+@contextmanager
+def training_batches(
+    tables: Tables,
+    *,
+    window_start: date,
+    window_end: date,
+    features: Sequence[Feature | str] | None = None,
+    campaign: str | None = None,
+    threads: int = 2,
+    memory_limit: str | None = None,
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """The rows of a training set as (schema, record batches) in time order, never all in memory at once."""
+    if window_end <= window_start:
+        raise InputError("training window", found=f"{window_start} to {window_end}", expected="an end after its start")
+    chosen = choose(features)
+    with open_tables(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
+        for table in ("customers", "orders", *(["codes"] if campaign is not None else [])):
+            if table not in present:
+                raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {table}")
+        warn_of_missing(chosen, present)
+        query = _training_sql(
+            chosen,
+            Sources.describe(connection, present, window_start),
+            Sources.describe(connection, present, window_end),
+            campaign,
+        )
+        with duckdb_errors():
+            reader = connection.sql(query).to_arrow_reader(65536)
+        schema = reader.schema.with_metadata(
+            {SCHEMA_KEY: schema_hash(chosen).encode(), AS_OF_KEY: window_start.isoformat().encode()}
+        )
+        yield schema, _batches(reader, schema)
+
+
+def _training_sql(chosen: Sequence[Feature], before: Sources, within: Sources, campaign: str | None) -> str:
+    known = next(feature for feature in FEATURES if feature.name == HISTORY_FEATURE)
+    asked = chosen if any(feature.name == HISTORY_FEATURE for feature in chosen) else (*chosen, known)
+    customer = before.key("customer", "customers", "f")
+    share = "least(greatest(1 - o.paid_minor / o.full_minor, 0), 0.99)"
+    if "codes" in within.types:
+        depth = f"CASE WHEN o.code_key IS NULL THEN 0 ELSE coalesce(used.depth_bp / 10000, {share}) END"
+        derived = "o.code_key IS NOT NULL AND used.depth_bp IS NULL"
+        join = f"LEFT JOIN ({within.used_depths()}) used ON used.code_key = o.code_key"
+    else:
+        depth, derived, join = f"CASE WHEN o.code_key IS NULL THEN 0 ELSE {share} END", "o.code_key IS NOT NULL", ""
+    where = ""
+    if campaign is not None:
+        where = "AND used.campaign = '{}'".format(campaign.replace("'", "''"))
+    names = ", ".join(f"f.{feature.name}" for feature in chosen)
+    in_window = within.within("ordered_at", days=(within.as_of - before.as_of).days)
+    return f"""
+      SELECT f.customer_id, o.ordered_at, ln(o.full_minor / 100) AS log_full_price, CAST({depth} AS DOUBLE) AS depth,
+             {derived} AS depth_derived, {names}
+      FROM (SELECT {within.key("customer", "orders")} AS customer, {within.key("order", "orders")} AS order_key,
+                   {within.key("code", "orders")} AS code_key, CAST(t.ordered_at AS TIMESTAMP) AS ordered_at,
+                   {minor_units("t", "orders", "full_price")} AS full_minor,
+                   {minor_units("t", "orders", "paid")} AS paid_minor
+            FROM raw_orders t WHERE {in_window}) o
+      JOIN ({feature_sql(asked, before)}) f ON {customer} = o.customer
+      {join}
+      WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0 {where}
+      ORDER BY o.ordered_at, o.order_key"""
+
+
+def _batches(reader: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with duckdb_errors():
+        for batch in reader:
+            yield batch.cast(schema)
+
+
+def _collected(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> TrainingSet:
+    table = pa.Table.from_batches(batches, schema).combine_chunks()
+    return TrainingSet(
+        ids=read_ids(table["customer_id"]),
+        X=table.drop_columns(list(_BESIDES)),
+        log_full_price=table["log_full_price"].to_numpy(),
+        depth=table["depth"].to_numpy(),
+        depth_derived=np.asarray(table["depth_derived"].to_numpy(), np.bool_),
+    )
