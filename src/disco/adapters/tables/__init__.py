@@ -1,0 +1,24 @@
+"""Readers of a retailer's tables: a folder of Parquet or CSV files, or queries of a database."""
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+from disco.adapters.tables.folder import FolderTables
+from disco.adapters.tables.sql import SqlTables
+from disco.records.validation import Report, validate
+
+__all__ = ["FolderTables", "SqlTables", "open_tables", "validate_tables"]
+
+
+def open_tables(place: str | Path, *, queries: Mapping[str, str] | None = None) -> FolderTables | SqlTables:
+    """A folder, or a database URL such as `postgresql+psycopg://user@host/shop`; `queries`: SELECTs by table name."""
+    if "://" in str(place):
+        return SqlTables(str(place), queries=queries)
+    return FolderTables(Path(place))
+
+
+def validate_tables(tables: FolderTables | SqlTables, *, as_of: date) -> Report:
+    """Every problem of the tables and of how their files are named."""
+    report = validate([tables.source(name) for name in tables.names()], as_of=as_of)
+    return Report(report.rows, (*tables.problems(), *report.problems))

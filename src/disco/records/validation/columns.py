@@ -12,7 +12,7 @@ from disco.records.arrays import Flags
 from disco.records.depths import depth_advice
 from disco.records.money import LARGEST_AMOUNT
 from disco.records.tables import Column, Kind
-from disco.records.validation.cells import Cells
+from disco.records.validation.cells import Cells, shown
 from disco.records.validation.findings import Findings
 from disco.records.validation.text import READABLE
 
@@ -35,9 +35,9 @@ def check_cells(cells: Cells, findings: Findings, *, offset: int, as_of: date) -
             kind, column=column.name, rows=rows, offset=offset, found=cells.show, expected=expected, fix=fix
         )
 
-    note("encoding", cells.not_unicode, "UTF-8 text", "Save the file as UTF-8.")
-    readable = READABLE.get(column.kind, "text")
-    note("wrong_type", cells.unreadable, readable, "Write plain numbers with a point, and dates as YYYY-MM-DD.")
+    note_unreadable(
+        column, cells.raw, findings, not_unicode=cells.not_unicode, unreadable=cells.unreadable, offset=offset
+    )
     if not column.nullable:
         findings.of_rows(
             "null",
@@ -59,6 +59,30 @@ def check_cells(cells: Cells, findings: Findings, *, offset: int, as_of: date) -
         note("unknown_choice", unknown, "one of " + ", ".join(column.choices), "Use one of these words.")
         return np.asarray(valid & ~unknown)
     return valid
+
+
+def note_unreadable(
+    column: Column, raw: pa.Array, findings: Findings, *, not_unicode: Flags, unreadable: Flags, offset: int
+) -> None:
+    """Cells of text that are no text, or not the text of what the column holds."""
+    findings.of_rows(
+        "encoding",
+        column=column.name,
+        rows=not_unicode,
+        offset=offset,
+        found=lambda row: shown(raw[row]),
+        expected="UTF-8 text",
+        fix="Save the file as UTF-8.",
+    )
+    findings.of_rows(
+        "wrong_type",
+        column=column.name,
+        rows=unreadable,
+        offset=offset,
+        found=lambda row: shown(raw[row]),
+        expected=READABLE.get(column.kind, "text"),
+        fix="Write numbers plainly with a point, and dates as YYYY-MM-DD.",
+    )
 
 
 def _check_numbers(cells: Cells, findings: Findings, *, offset: int) -> Flags:

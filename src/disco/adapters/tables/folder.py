@@ -1,0 +1,90 @@
+"""A folder with TABLE.parquet, TABLE.csv, or TABLE/ (parts of Parquet) for each table."""
+
+from difflib import get_close_matches
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from disco.adapters.tables.csv import CsvSource
+from disco.adapters.tables.parquet import ParquetSource
+from disco.records.errors import InputError, Problem
+from disco.records.tables import SCHEMAS
+
+
+class FolderTables:
+    """The `Tables` port over files. Nothing is read before it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        if not folder.exists():
+            raise InputError(str(folder), found="no such folder", expected="a folder with tables", fix=_example())
+        if not folder.is_dir():
+            raise InputError(str(folder), found="a file", expected="the folder it lies in", fix=f"Try {folder.parent}.")
+        self._sources: dict[str, CsvSource | ParquetSource] = {}
+        self._problems: list[Problem] = []
+        for name in SCHEMAS:
+            self._find(name)
+        self._look_for_misnamed_files()
+        if not self._sources:
+            there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+            raise InputError(str(folder), found=there, expected="at least one table", fix=_example())
+
+    def _find(self, name: str) -> None:
+        found: list[CsvSource | ParquetSource] = []
+        for label in (f"{name}.parquet", name):
+            path = self._folder / label
+            if path.is_file() and label != name:
+                found.append(ParquetSource(name, file=label, parts=[(label, path)]))
+            elif path.is_dir():
+                parts = [(str(part.relative_to(self._folder)), part) for part in sorted(path.rglob("*.parquet"))]
+                visible = [(part, file) for part, file in parts if not file.name.startswith(("_", "."))]
+                if visible:
+                    found.append(ParquetSource(name, file=f"{label}/", parts=visible))
+        path = self._folder / f"{name}.csv"
+        if path.is_file():
+            found.append(CsvSource(name, file=path.name, path=path))
+        if found:
+            self._sources[name] = found[0]
+        if len(found) > 1:
+            files = " and ".join(source.file for source in found)
+            self._problems.append(
+                Problem("two_sources", found[0].file, "", files, f"one source of {name}", "Remove all but one.")
+            )
+
+    def _look_for_misnamed_files(self) -> None:
+        absent = [name for name in SCHEMAS if name not in self._sources]
+        for path in sorted(self._folder.iterdir()):
+            stem, kind = path.stem.lower(), path.suffix.lower()
+            near = get_close_matches(stem, absent, n=1, cutoff=0.8)
+            if near and (kind in (".csv", ".parquet") or path.is_dir()):
+                meant = near[0] + kind
+                fix = f"Did you mean {meant}? Rename it."
+                self._problems.append(Problem("misnamed_file", path.name, "", "a table of no known name", meant, fix))
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._sources)
+
+    def scan(self, name: str) -> pads.Dataset | pa.Table:
+        """Parquet as a dataset that streams; CSV as a typed table in memory. The retailer's own types."""
+        return self.source(name).scan()
+
+    def source(self, name: str) -> CsvSource | ParquetSource:
+        """The table as validation reads it."""
+        if name not in self._sources:
+            raise InputError(
+                f"table {name} in {self._folder}",
+                found=f"only {', '.join(self._sources)}",
+                expected=f"{name}.parquet, {name}.csv or a folder {name}/ of Parquet files",
+            )
+        return self._sources[name]
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with the files' names; what is wrong inside them is for `validate` to say."""
+        return tuple(self._problems)
+
+
+def _example() -> str:
+    return (
+        f"Expected files are TABLE.parquet or TABLE.csv, for {', '.join(SCHEMAS)}; `disco init SHOP/` writes examples."
+    )

@@ -1,0 +1,132 @@
+"""Tables behind a database URL: one query each, fetched once in batches into a temporary file, then read from there."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from disco.records.errors import InputError, Problem
+from disco.records.tables import SCHEMAS
+from disco.records.validation import typed_table
+
+_ROWS_PER_FETCH = 50_000
+
+
+class SqlSource:
+    """A query's rows as text, whatever types the database has; one snapshot, so that rows keep their numbers."""
+
+    is_text = True
+
+    def __init__(self, name: str, *, file: str, spool: Path) -> None:
+        self.name, self.file = name, file
+        self._spool = spool
+
+    def schema(self) -> pa.Schema:
+        with pa.memory_map(str(self._spool)) as stream, pa.ipc.open_stream(stream) as reader:
+            return reader.schema
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(str(self._spool)) as stream, pa.ipc.open_stream(stream) as reader:
+            for batch in reader:
+                yield batch.select(list(columns))
+
+    def place(self, row: int) -> tuple[str, int]:
+        return self.file, row + 1
+
+    def problems(self) -> tuple[Problem, ...]:
+        return ()
+
+    def scan(self) -> pa.Table:
+        return typed_table(self)
+
+
+class SqlTables:
+    """The `Tables` port over a database: `queries` by table name; without them the tables of these names.
+
+    A context manager: its temporary files go when it closes.
+    """
+
+    def __init__(self, url: str, *, queries: Mapping[str, str] | None = None) -> None:
+        for name in queries or ():
+            if name not in SCHEMAS:
+                near = get_close_matches(name, SCHEMAS, n=1)
+                fix = f"Did you mean {near[0]}?" if near else None
+                raise InputError("queries", found=name, expected=f"one of {', '.join(SCHEMAS)}", fix=fix)
+        try:
+            parsed = sa.make_url(url)
+            self._shown = parsed.render_as_string(hide_password=True)
+            if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).is_file():
+                # SQLite would make an empty database and say that it has no tables
+                raise InputError(self._shown, found="no such file", expected="an existing SQLite database")
+            self._engine = sa.create_engine(parsed)
+            self._queries = dict(queries) if queries else self._tables_there()
+        except (sa.exc.SQLAlchemyError, ModuleNotFoundError) as error:
+            raise self._refusal("database URL", error) from error
+        if not self._queries:
+            raise InputError(self._shown, found="none of our tables", expected=f"one of {', '.join(SCHEMAS)}")
+        self._folder = TemporaryDirectory(prefix="disco-sql-")
+        self._sources: dict[str, SqlSource] = {}
+
+    def _tables_there(self) -> dict[str, str]:
+        there = sa.inspect(self._engine)
+        names = {*there.get_table_names(), *there.get_view_names()}
+        return {name: f"SELECT * FROM {name}" for name in SCHEMAS if name in names}
+
+    @staticmethod
+    def _refusal(what: str, error: Exception) -> InputError:
+        reason = " ".join(str(error).split("\n")[0].split())
+        return InputError(
+            what, found=reason[:200], expected="a database that answers", fix="Check the URL and the query."
+        )
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name in SCHEMAS if name in self._queries)
+
+    def scan(self, name: str) -> pa.Table:
+        return self.source(name).scan()
+
+    def source(self, name: str) -> SqlSource:
+        if name not in self._queries:
+            raise InputError(
+                f"table {name} in {self._shown}", found=f"only {', '.join(self.names())}", expected="a query"
+            )
+        if name not in self._sources:
+            spool = Path(self._folder.name) / f"{name}.arrow"
+            try:
+                self._fetch(self._queries[name], spool)
+            except sa.exc.SQLAlchemyError as error:
+                raise self._refusal(f"query of {name}", error) from error
+            self._sources[name] = SqlSource(name, file=f"{name} (SQL)", spool=spool)
+        return self._sources[name]
+
+    def _fetch(self, query: str, spool: Path) -> None:
+        with self._engine.connect() as connection:
+            result = connection.execution_options(stream_results=True).execute(sa.text(query))
+            schema = pa.schema([(name, pa.string()) for name in list(result.keys())])
+            with pa.ipc.new_stream(str(spool), schema) as writer:
+                for rows in result.partitions(_ROWS_PER_FETCH):
+                    columns = [pa.array(map(_text, column), pa.string()) for column in zip(*rows, strict=True)]
+                    writer.write_batch(pa.record_batch(columns, schema=schema))
+
+    def problems(self) -> tuple[Problem, ...]:
+        return ()
+
+    def close(self) -> None:
+        self._folder.cleanup()
+        self._engine.dispose()
+
+    def __enter__(self) -> "SqlTables":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return value.isoformat() if isinstance(value, date | datetime) else str(value)
