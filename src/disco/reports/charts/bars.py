@@ -10,6 +10,7 @@ from disco.reports.charts.parts import (
     INK,
     MUTED,
     Axis,
+    Figures,
     KeyEntry,
     Option,
     PlacedAxis,
@@ -36,9 +37,9 @@ class Bars:
     """One bar per category. `depth` colours all of them as that depth, a sequence of depths each bar by its own."""
 
     label: str
-    values: Sequence[float]
-    lower: Sequence[float] | None = None
-    upper: Sequence[float] | None = None
+    values: Figures
+    lower: Figures | None = None
+    upper: Figures | None = None
     depth: float | Sequence[float] | None = None
     muted: bool = False
 
@@ -164,7 +165,7 @@ class BarChart:
                 if estimate.ends is not None
             ]
             if ends:
-                series += whiskers(ends, colour=INK, x_axis=1)
+                series += whiskers(ends, colour=INK, x_axis=1, halo=True)
         return {
             **frame(tooltip="axis"),
             "grid": {"left": _LEFT_PX, "right": 12, "top": 34, "outerBoundsMode": "none"},

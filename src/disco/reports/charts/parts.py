@@ -5,12 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
+from disco.records.arrays import Floats
 from disco.records.depths import read_depth
 from disco.records.errors import InputError
 from disco.reports.formats import Scale, Unit, finite
 from disco.reports.table import Table
 
 Option: TypeAlias = dict[str, Any]
+Figures: TypeAlias = Sequence[float] | Floats  # what a caller has at hand; kept as a tuple
 
 NARROW_PX = 560  # below this width labels at line ends give way to the key; report.css says the same
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
@@ -140,13 +142,9 @@ def nice_extent(lowest: float, highest: float) -> tuple[float, float, float]:
         lowest, highest = (0.0, highest) if lowest > 0 else (lowest, 0.0) if highest < 0 else (0.0, 1.0)
     power = 10.0 ** math.floor(math.log10(span / 4))
     step = next(size * power for size in (1, 2, 5, 10) if span / (size * power) <= 6)
-    clean = _rounded_to(step)
-    return clean(math.floor(lowest / step + 1e-9) * step), clean(math.ceil(highest / step - 1e-9) * step), clean(step)
-
-
-def _rounded_to(step: float) -> Any:
-    digits = max(0, 2 - math.floor(math.log10(step)))
-    return lambda value: round(value, digits) + 0.0
+    digits = max(0, 2 - math.floor(math.log10(step)))  # 0.1 · 3 is 0.3 here, not 0.30000000000000004
+    low, high = math.floor(lowest / step + 1e-9) * step, math.ceil(highest / step - 1e-9) * step
+    return round(low, digits) + 0.0, round(high, digits) + 0.0, round(step, digits)
 
 
 def depth_colour(depth: float) -> str:
@@ -164,13 +162,13 @@ def series_colour(position: int) -> str:
     return f"var(--series-{position % _SERIES + 1})"
 
 
-def numbers(values: Sequence[float], *, where: str) -> tuple[float, ...]:
+def numbers(values: Figures, *, where: str) -> tuple[float, ...]:
     """Finite floats; the first that is not is refused with its position."""
     return tuple(finite(value, where=f"{where}, value {place}") for place, value in enumerate(values, start=1))
 
 
 def interval_ends(
-    lower: Sequence[float] | None, upper: Sequence[float] | None, *, rows: int, where: str
+    lower: Figures | None, upper: Figures | None, *, rows: int, where: str
 ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Both ends of an interval per value, or none; lower never above upper."""
     if lower is None and upper is None:
@@ -218,11 +216,16 @@ def quiet(series: Option) -> Option:
 
 
 def whiskers(
-    ends: Iterable[tuple[float, float, float]], *, colour: str, horizontal: bool = False, x_axis: int = 0
+    ends: Iterable[tuple[float, float, float]],
+    *,
+    colour: str,
+    horizontal: bool = False,
+    x_axis: int = 0,
+    halo: bool = False,
 ) -> list[Option]:
     """A line series with gaps that draws every interval (place, lower, upper), capped at both ends.
 
-    Below it the same, wider, in the colour of the page: a dark whisker stays visible on a dark bar.
+    With a halo the same stands below it, wider, in the colour of the page: a dark whisker stays visible on a dark bar.
     """
     data: list[list[float | str]] = []
     for place, lower, upper in ends:
@@ -243,7 +246,7 @@ def whiskers(
                 "z": height,
             }
         )
-        for stroke, width, cap, height in (("var(--page)", 4, 12, 4), (colour, 1.5, 9, 5))
+        for stroke, width, cap, height in ([("var(--page)", 4, 12, 4)] if halo else []) + [(colour, 1.5, 9, 5)]
     ]
 
 

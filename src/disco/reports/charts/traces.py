@@ -1,10 +1,10 @@
 """What a curve chart draws: lines, and observed points over them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from disco.records.errors import InputError
-from disco.reports.charts.parts import interval_ends, numbers
+from disco.reports.charts.parts import Figures, interval_ends, numbers
 from disco.reports.formats import Estimate
 
 
@@ -14,10 +14,10 @@ class _Trace:
     __slots__ = ()
 
     label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    lower: Sequence[float] | None
-    upper: Sequence[float] | None
+    x: Figures
+    y: Figures
+    lower: Figures | None
+    upper: Figures | None
 
     def _freeze(self, *, kind: str) -> None:
         where = f"{kind} '{self.label}'"
@@ -51,10 +51,10 @@ class Line(_Trace):
     """
 
     label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    lower: Sequence[float] | None = None
-    upper: Sequence[float] | None = None
+    x: Figures
+    y: Figures
+    lower: Figures | None = None
+    upper: Figures | None = None
     known: tuple[float, float] | None = None
     depth: float | None = None
     muted: bool = False
@@ -86,10 +86,10 @@ class Points(_Trace):
     """Observed points over the curves, with whiskers where there are intervals."""
 
     label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    lower: Sequence[float] | None = None
-    upper: Sequence[float] | None = None
+    x: Figures
+    y: Figures
+    lower: Figures | None = None
+    upper: Figures | None = None
 
     def __post_init__(self) -> None:
         self._freeze(kind="points")

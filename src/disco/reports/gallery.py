@@ -1,6 +1,13 @@
-"""A report with every kind of item, and the awkward cases a real one has: extrapolation, losses, crowded line ends."""
+"""Every kind of item on one page, with invented figures: what charts look like, and what tests and browsers look at.
+
+It has the awkward cases of a real report: extrapolation, losses, crowded line ends, long names, markup in a label.
+
+    python -m disco.reports.gallery gallery.html
+"""
 
 import math
+import sys
+from pathlib import Path
 
 from disco.reports import (
     Axis,
@@ -157,9 +164,10 @@ def uplift_forest() -> IntervalChart:
     )
 
 
-def sample_report() -> Report:
+def gallery() -> Report:
+    """The page of all charts."""
     return Report(
-        title="Demo: four campaigns at a simulated retailer of 50,000 customers",
+        title="Gallery: four invented campaigns",
         lead="Choosing who gets which code earned £24.1 k more than the same codes at random (£8.90 k to £39.3 k), "
         "for £182 k of markdown out of a £200 k budget; the 30 % cap is what holds it back.",
         sections=[
@@ -203,5 +211,9 @@ def sample_report() -> Report:
                 [basket_curve(), policy_curves(), depth_curves(), loss_bars()],
             ),
         ],
-        footer="Simulated customers with known truth; no real person is in these figures.",
+        footer="Invented figures, to show what a page looks like.",
     )
+
+
+if __name__ == "__main__":
+    gallery().save(Path(sys.argv[1]))

@@ -1,0 +1,227 @@
+"""One file, nothing from outside, nothing a label can break, readable by everybody."""
+
+import base64
+import csv
+import io
+import itertools
+import json
+import os
+import re
+from html.parser import HTMLParser
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from disco.records.errors import InputError
+from disco.reports import Axis, BarChart, Bars, Column, Count, Estimate, Fact, Facts, Money, Report, Section, Table
+from disco.reports.gallery import gallery
+from disco.reports.page import paragraphs
+
+HOSTILE = "</script><script>alert(1)</script> & \"quotes\" 'single' <b>\u2028{c}"
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, JSON blocks, and the tables' texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.json: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self._in_json = self._in_cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self._in_json = ("type", "application/json") in attrs
+        elif tag == "table":
+            self.tables.append([])
+        elif tag == "tr":
+            self.tables[-1].append([])
+        elif tag in ("td", "th"):
+            self._in_cell = True
+            self.tables[-1][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self._in_json = False
+        elif tag in ("td", "th"):
+            self._in_cell = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_json:
+            self.json.append(data)
+        elif self._in_cell:
+            self.tables[-1][-1][-1] += data
+
+
+def hostile_report() -> Report:
+    chart = BarChart(
+        title=HOSTILE,
+        subtitle=HOSTILE,
+        categories=[HOSTILE],
+        y=Axis(HOSTILE, Money(currency=HOSTILE)),
+        bars=[Bars(HOSTILE, [1.0]), Bars("b", [2.0])],
+    )
+    table = Table(caption=HOSTILE, note=HOSTILE, columns=[HOSTILE], rows=[[HOSTILE]])
+    facts = Facts([Fact(HOSTILE, HOSTILE, HOSTILE)])
+    section = Section(HOSTILE, HOSTILE, [chart, table, facts])
+    return Report(title=HOSTILE, lead=HOSTILE, sections=[section], footer=HOSTILE)
+
+
+def test_the_file_asks_nothing_of_any_network() -> None:
+    text = gallery().html()
+    page = Page(text)
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "action", "data", "poster", "srcset"):
+            assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
+    style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    assert "url(" not in style
+    assert "@import" not in style
+    policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+
+
+def test_the_same_report_gives_the_same_bytes() -> None:
+    assert gallery().html() == gallery().html()
+
+
+def test_a_page_without_charts_carries_no_chart_library() -> None:
+    page = Report(title="t", lead="l", sections=[Section("h", "x", [Facts([Fact("a", "b")])])]).html()
+    assert "<script" not in page
+    assert len(page) < 20_000
+
+
+def test_no_label_can_break_out_of_its_place() -> None:
+    page = Page(hostile_report().html())
+    assert [tag for tag, _ in page.tags].count("script") == 3  # the JSON, ECharts, and ours
+    assert "b" not in [tag for tag, _ in page.tags]
+    option = json.loads(page.json[0])
+    assert option["xAxis"][0]["data"] == [HOSTILE]
+    assert "</script" not in page.json[0]
+    assert page.tables[-1] == [[HOSTILE], [HOSTILE]]
+
+
+def test_every_chart_has_its_table_and_its_file() -> None:
+    report = gallery()
+    page = Page(report.html())
+    charts = [item for section in report.sections for item in section.items if not isinstance(item, Table | Facts)]
+    assert len(page.json) == len(charts)
+    shown = [[[cell.replace("\u00a0", " ") for cell in row] for row in table] for table in page.tables]
+    files = [a["href"] for tag, a in page.tags if tag == "a" and "download" in a]
+    assert len(files) == len(charts)
+    for chart, address in zip(charts, files, strict=True):
+        table = chart.table()
+        assert [[column.heading for column in table.headings()], *map(list, table.text())] in shown
+        assert address is not None
+        content = base64.b64decode(address.partition("base64,")[2]).decode("utf-8")
+        assert content == table.csv()
+
+
+def test_csv_is_in_full_and_splits_intervals() -> None:
+    table = Table(
+        caption="Revenue",
+        columns=["Campaign", Column("Revenue", Money()), Column("Codes", Count())],
+        rows=[['C, "spring"', Estimate(1.0 / 3, 0.25, 0.5), 1000], ["D", None, None], ["E", Estimate(2.0), 5]],
+    )
+    rows = list(csv.reader(io.StringIO(table.csv())))
+    assert rows[0] == ["Campaign", "Revenue", "Revenue, lower", "Revenue, upper", "Codes"]
+    assert rows[1] == ['C, "spring"', repr(1.0 / 3), "0.25", "0.5", "1000"]
+    assert rows[2] == ["D", "", "", "", ""]
+    assert rows[3] == ["E", "2.0", "", "", "5"]
+    assert Table(caption="Empty", columns=["a", "b"], rows=[]).csv() == "a,b\n"
+
+
+def test_tables_refuse_by_name() -> None:
+    with pytest.raises(InputError, match="row 2: found 1 cells"):
+        Table(caption="t", columns=["a", "b"], rows=[["x", "y"], ["x"]])
+    with pytest.raises(InputError, match="row 1, column 'b': found nan"):
+        Table(caption="t", columns=["a", Column("b", Money())], rows=[["x", float("nan")]])
+    with pytest.raises(InputError, match="Give the column a unit"):
+        Table(caption="t", columns=["a"], rows=[[1.5]])
+
+
+def test_figures_do_not_part_from_their_unit() -> None:
+    page = Report(title="t", lead="£1.24 m of 20 % by 8 Mar", sections=[]).html()
+    assert "£1.24\u00a0m of 20\u00a0% by 8\u00a0Mar" in page
+
+
+def test_blank_lines_part_paragraphs() -> None:
+    assert paragraphs("\n\n a \n \n b\nc \n\n") == ["a", "b\nc"]
+
+
+def test_a_report_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "out" / "report.html"
+    report = Report(title="t", lead="l", sections=[])
+    assert report.save(target).read_text(encoding="utf-8") == report.html()
+    before = target.read_bytes()
+
+    def full_disk(source: object, destination: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", full_disk)
+    with pytest.raises(OSError, match="disk full"):
+        Report(title="other", lead="l", sections=[]).save(target)
+    assert target.read_bytes() == before
+    assert [path.name for path in target.parent.iterdir()] == ["report.html"]
+
+
+def _themes() -> dict[str, dict[str, str]]:
+    style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    light, dark = (
+        dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6});", block))
+        for block in re.findall(r":root \{(.*?)\}", style, re.S)
+    )
+    assert light.keys() == dark.keys()
+    return {"light": light, "dark": dark}
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance of WCAG 2."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: str, other: str) -> float:
+    dark, light = sorted((_luminance(one), _luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_contrast_is_aa(theme: str) -> None:
+    colours = _themes()[theme]
+    texts = ["ink", "muted", "accent", "warning", *(f"series-{place}" for place in range(1, 7))]
+    for name in texts:
+        assert _contrast(colours[name], colours["page"]) >= 4.5, name
+    for name in ("ink", "muted"):
+        assert _contrast(colours[name], colours["surface"]) >= 4.5, name
+    for place in range(1, 11):  # bars and lines, not text
+        assert _contrast(colours[f"depth-{place}"], colours["page"]) >= 3 - 0.005, place
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_deeper_is_darker_in_both_themes(theme: str) -> None:
+    # luminance alone orders the depths, so the sequence survives every kind of colour blindness and a grey printer
+    luminances = [_luminance(_themes()[theme][f"depth-{place}"]) for place in range(1, 11)]
+    assert all(deeper < 0.93 * shallower for shallower, deeper in itertools.pairwise(luminances))
+
+
+def test_the_page_and_the_charts_agree_on_what_is_narrow() -> None:
+    from disco.reports.charts.parts import NARROW_PX
+
+    style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    assert f"@container (min-width: {NARROW_PX + 1}px)" in style
+
+
+def test_the_library_is_the_one_its_readme_names() -> None:
+    folder = resources.files("disco.reports").joinpath("vendor")
+    readme = folder.joinpath("README.md").read_text(encoding="utf-8")
+    version = re.search(r"ECharts (\d+\.\d+\.\d+)", readme)
+    assert version is not None
+    assert f'version="{version[1]}"' in folder.joinpath("echarts.common.min.js").read_text(encoding="utf-8")
+    assert "Apache License" in folder.joinpath("LICENSE").read_text(encoding="utf-8")
+    assert "Apache Software Foundation" in folder.joinpath("NOTICE").read_text(encoding="utf-8")
