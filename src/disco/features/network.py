@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 from disco.features.diagnostics import rescaled_columns
 from disco.features.embedding import Embedding
 from disco.features.fitting import fit_embedding
-from disco.features.row_sources import DEPTH, TARGET, MemoryRows, ParquetRows, Rows
+from disco.features.row_sources import DEPTH, TARGET, MemoryRows, Rows, parquet_rows
 from disco.features.rows import array_matrix, as_table, schema_of, table_matrix, vector
 from disco.features.training import Progress, Schedule
 from disco.records.arrays import Matrix, Vector
@@ -176,7 +176,7 @@ class ContextNetwork:
         needs_depth = self.heads == "level+slope"
         if isinstance(X, str | Path | ds.Dataset):
             column = DEPTH if needs_depth and depth is None else depth
-            return ParquetRows.open(X, log_basket or TARGET, column, validation_share=self.validation_share)
+            return parquet_rows(X, log_basket or TARGET, column, validation_share=self.validation_share)
         if log_basket is None:
             raise InputError("log_basket", found="none", expected="ln full price of each row")
         if needs_depth and depth is None:

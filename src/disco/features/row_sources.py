@@ -21,6 +21,7 @@ from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
 
 TARGET, DEPTH = "log_full_price", "depth"  # columns of a training file
+IN_MEMORY_ROWS = 300_000  # beyond this a file is streamed
 SAMPLE_ROWS = 200_000  # that scales and moments are taken from
 _LARGEST_LOG = 32.0  # |ln money| beyond this is no money
 
@@ -101,24 +102,12 @@ class ParquetRows:
     validation: RawRows
 
     @classmethod
-    def open(cls, source: Any, target: str, depth: str | None, *, validation_share: float) -> "ParquetRows":
-        dataset = source if isinstance(source, ds.Dataset) else _dataset(Path(source))
+    def open(cls, source: ds.Dataset, target: str, depth: str | None, *, validation_share: float) -> "ParquetRows":
         columns = (target,) if depth is None else (target, depth)
-        for column in columns:
-            if column not in dataset.schema.names:
-                found = ", ".join(dataset.schema.names)
-                raise InputError("training file", found=f"the columns {found}", expected=f"a column {column}")
-        empty = dataset.schema.empty_table()
+        empty = source.schema.empty_table()
         names = tuple(name for name in feature_columns(empty) if name not in columns)
-        pieces = [piece for file in dataset.get_fragments() for piece in file.split_by_row_group()]
+        pieces = [piece for file in source.get_fragments() for piece in file.split_by_row_group()]
         counts = [piece.count_rows() for piece in pieces]
-        if len(pieces) < 2:
-            raise InputError(
-                "training file",
-                found=f"{len(pieces)} row groups",
-                expected="at least two, so that it can be read in chunks",
-                fix="Write it with smaller row groups, or hand the table itself to `fit`.",
-            )
         early = len(pieces)
         while validation_share and early > 1 and sum(counts[early:]) < validation_share * sum(counts):
             early -= 1
@@ -158,6 +147,21 @@ class ScaledSource:
             return
         for chunk in self.rows.training(random):
             yield chunk.scaled(self.scaling, self.mean_depth, self.sd_depth)
+
+
+def parquet_rows(source: str | Path | ds.Dataset, target: str, depth: str | None, *, validation_share: float) -> Rows:
+    """Rows of a Parquet file, folder or dataset: in memory when they are few, else row group by row group."""
+    dataset = source if isinstance(source, ds.Dataset) else _dataset(Path(source))
+    for column in (target,) if depth is None else (target, depth):
+        if column not in dataset.schema.names:
+            found = ", ".join(dataset.schema.names)
+            raise InputError("training file", found=f"the columns {found}", expected=f"a column {column}")
+    if dataset.count_rows() > IN_MEMORY_ROWS:
+        return ParquetRows.open(dataset, target, depth, validation_share=validation_share)
+    table = dataset.to_table()
+    columns = [name for name in table.column_names if name not in (target, depth)]
+    depths = None if depth is None else table[depth]
+    return MemoryRows.read(table.select(columns), table[target], depths, validation_share=validation_share)
 
 
 def _dataset(path: Path) -> Any:

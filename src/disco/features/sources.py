@@ -6,47 +6,19 @@ from typing import Any
 
 from disco.features.measures import LOG_GRID, YEAR_DAYS
 from disco.records.errors import InputError
+from disco.records.tables import SCHEMAS, Kind
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
 _NUMBERS = (*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
-_ID, _WHEN, _MONEY, _COUNT = "an integer or text", "a date or timestamp", "an amount of money", "a count"
 _FITTING = {
-    _ID: (*_INTEGERS, "VARCHAR"),
-    _WHEN: ("DATE", "TIMESTAMP"),
-    _MONEY: _NUMBERS,
-    _COUNT: _NUMBERS,
+    Kind.ID: (*_INTEGERS, "VARCHAR"),
+    Kind.MOMENT: ("DATE", "TIMESTAMP"),
+    Kind.DAY: ("DATE", "TIMESTAMP"),
+    Kind.MONEY: _NUMBERS,
+    Kind.DEPTH: _NUMBERS,
+    Kind.COUNT: _NUMBERS,
 }
-
-COLUMNS: dict[str, dict[str, str]] = {
-    "customers": {"customer_id": _ID, "joined_on": _WHEN},
-    "orders": {
-        "order_id": _ID,
-        "customer_id": _ID,
-        "ordered_at": _WHEN,
-        "full_price": _MONEY,
-        "paid": _MONEY,
-        "items": _COUNT,
-        "code": _ID,
-    },
-    "returns": {"order_id": _ID, "returned_at": _WHEN, "value": _MONEY},
-    "codes": {
-        "code_id": _ID,
-        "customer_id": _ID,
-        "campaign_id": _ID,
-        "depth": _MONEY,
-        "sent_at": _WHEN,
-        "redeemed_at": _WHEN,
-    },
-    "site": {
-        "customer_id": _ID,
-        "day": _WHEN,
-        "visits": _COUNT,
-        "views": _COUNT,
-        "add_to_bag": _COUNT,
-        "saves": _COUNT,
-        "checkouts": _COUNT,
-    },
-}
+_UNTYPED = '"NULL"'  # a column without a single value
 _KEYS = {
     "customer": (
         ("customers", "customer_id"),
@@ -57,6 +29,9 @@ _KEYS = {
     "order": (("orders", "order_id"), ("returns", "order_id")),
     "code": (("orders", "code"), ("codes", "code_id")),
 }
+
+
+_COUNTS = tuple(column.name for column in SCHEMAS["site"].columns if column.kind is Kind.COUNT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +47,16 @@ class Sources:
         types = {}
         for table in present:
             found = {row[0]: row[1] for row in connection.execute(f"DESCRIBE raw_{table}").fetchall()}
-            for column, kind in COLUMNS[table].items():
-                if column not in found:
+            for column in SCHEMAS[table].columns:
+                if column.name not in found:
                     raise InputError(
                         f"table {table}",
                         found=f"the columns {', '.join(found)}",
-                        expected=f"a column {column} ({kind})",
+                        expected=f"a column {column.name} ({column.kind})",
                     )
-                # an empty or all-null column has no type of its own
-                if found[column] != '"NULL"' and not found[column].startswith(_FITTING[kind]):
-                    raise InputError(f"table {table}, column {column}", found=found[column], expected=kind)
+                kind = found[column.name]
+                if kind != _UNTYPED and not kind.startswith(_FITTING[column.kind]):
+                    raise InputError(f"table {table}, column {column.name}", found=kind, expected=column.kind)
             types[table] = found
         return cls(types, as_of)
 
@@ -93,7 +68,7 @@ class Sources:
         """The id column of a table as a join key: integers when they are so everywhere, else text (17 equals "17")."""
         column = next(column for name, column in _KEYS[kind] if name == table)
         kinds = [self.types[name][column] for name, column in _KEYS[kind] if name in self.types]
-        whole = all(kind.startswith(_INTEGERS) or kind == '"NULL"' for kind in kinds)
+        whole = all(kind.startswith(_INTEGERS) or kind == _UNTYPED for kind in kinds)
         return f"CAST({alias}.{column} AS {'BIGINT' if whole else 'VARCHAR'})"
 
     def within(self, column: str, *, days: int | None = YEAR_DAYS, alias: str = "t") -> str:
@@ -132,7 +107,7 @@ class Sources:
                 FROM raw_orders t {joins} WHERE {self.within("ordered_at")})"""
 
     def used_depths(self) -> str:
-        """One row per code sent before the as-of date: `code_key`, `depth_bp`, `campaign`; one listed twice counts once."""
+        """One row per code sent before the as-of date: `code_key`, `depth_bp`, `campaign`; none twice."""
         return f"""SELECT {self.key("code", "codes")} AS code_key, max({basis_points("t")}) AS depth_bp,
                           max(CAST(t.campaign_id AS VARCHAR)) AS campaign
                    FROM raw_codes t WHERE {self.within("sent_at", days=None)} GROUP BY 1"""
@@ -153,7 +128,7 @@ class Sources:
           FROM raw_codes t WHERE {self.within("sent_at")}"""
 
     def _site(self) -> str:
-        counts = ", ".join(f"CAST(t.{name} AS BIGINT) AS {name}" for name in list(COLUMNS["site"])[2:])
+        counts = ", ".join(f"CAST(t.{name} AS BIGINT) AS {name}" for name in _COUNTS)
         return f"""
           SELECT {self.key("customer", "site")} AS customer, {self.age("day")} AS age, {counts}
           FROM raw_site t WHERE {self.within("day")}"""

@@ -3,6 +3,7 @@
 One row per order, in time order. Reasons, and what was weighed against it: docs/decisions/040-context.md.
 """
 
+from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,11 +18,21 @@ from disco.features.catalogue import FEATURES, Feature, choose, schema_hash
 from disco.features.history import HISTORY_FEATURE
 from disco.features.sources import Sources, minor_units
 from disco.records.arrays import Flags, Ids, Vector
-from disco.records.errors import InputError
+from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.identity import read_ids
 from disco.records.ports import Tables
 
 _BESIDES = ("customer_id", "ordered_at", "log_full_price", "depth", "depth_derived")
+
+
+def months_later(day: date, months: int) -> date:
+    """The same day of a later month, or its last day.
+
+    >>> print(months_later(date(2025, 11, 30), 3))
+    2026-02-28
+    """
+    year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,11 +105,15 @@ def training_batches(
     window_start: date,
     window_end: date,
     features: Sequence[Feature | str] | None = None,
+    built: Any = None,
     campaign: str | None = None,
     threads: int = 2,
     memory_limit: str | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """The rows of a training set as (schema, record batches) in time order, never all in memory at once."""
+    """The rows of a training set as (schema, record batches) in time order, never all in memory at once.
+
+    `built` is a table or dataset of the same features as of `window_start`, where they were computed before.
+    """
     if window_end <= window_start:
         raise InputError("training window", found=f"{window_start} to {window_end}", expected="an end after its start")
     chosen = choose(features)
@@ -106,13 +121,16 @@ def training_batches(
         for table in ("customers", "orders", *(["codes"] if campaign is not None else [])):
             if table not in present:
                 raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {table}")
-        warn_of_missing(chosen, present)
-        query = _training_sql(
-            chosen,
-            Sources.describe(connection, present, window_start),
-            Sources.describe(connection, present, window_end),
-            campaign,
-        )
+        before = Sources.describe(connection, present, window_start)
+        within = Sources.describe(connection, present, window_end)
+        if built is None:
+            warn_of_missing(chosen, present)
+            feature_rows = feature_sql(_with_history(chosen), before)
+        else:
+            _check_built(built.schema, chosen, window_start)
+            connection.register("built", built)
+            feature_rows = "SELECT * FROM built"
+        query = _training_sql(feature_rows, chosen, before, within, campaign)
         with duckdb_errors():
             reader = connection.sql(query).to_arrow_reader(65536)
         schema = reader.schema.with_metadata(
@@ -121,9 +139,30 @@ def training_batches(
         yield schema, _batches(reader, schema)
 
 
-def _training_sql(chosen: Sequence[Feature], before: Sources, within: Sources, campaign: str | None) -> str:
-    known = next(feature for feature in FEATURES if feature.name == HISTORY_FEATURE)
-    asked = chosen if any(feature.name == HISTORY_FEATURE for feature in chosen) else (*chosen, known)
+def _with_history(chosen: tuple[Feature, ...]) -> tuple[Feature, ...]:
+    if any(feature.name == HISTORY_FEATURE for feature in chosen):
+        return chosen
+    return (*chosen, next(feature for feature in FEATURES if feature.name == HISTORY_FEATURE))
+
+
+def _check_built(schema: pa.Schema, chosen: Sequence[Feature], window_start: date) -> None:
+    metadata = schema.metadata or {}
+    found, expected = metadata.get(SCHEMA_KEY, b"").decode(), schema_hash(chosen)
+    if found != expected:
+        raise SchemaMismatchError(
+            "feature table",
+            found=f"the schema {found or 'of nobody'}",
+            expected=expected,
+            fix="Build the features again with `disco features`.",
+        )
+    as_of = metadata.get(AS_OF_KEY, b"").decode()
+    if as_of != window_start.isoformat():
+        raise InputError("feature table", found=f"features as of {as_of}", expected=f"as of {window_start}")
+
+
+def _training_sql(
+    feature_rows: str, chosen: Sequence[Feature], before: Sources, within: Sources, campaign: str | None
+) -> str:
     customer = before.key("customer", "customers", "f")
     share = "least(greatest(1 - o.paid_minor / o.full_minor, 0), 0.99)"
     if "codes" in within.types:
@@ -145,7 +184,7 @@ def _training_sql(chosen: Sequence[Feature], before: Sources, within: Sources, c
                    {minor_units("t", "orders", "full_price")} AS full_minor,
                    {minor_units("t", "orders", "paid")} AS paid_minor
             FROM raw_orders t WHERE {in_window}) o
-      JOIN ({feature_sql(asked, before)}) f ON {customer} = o.customer
+      JOIN ({feature_rows}) f ON {customer} = o.customer
       {join}
       WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0 {where}
       ORDER BY o.ordered_at, o.order_key"""

@@ -1,0 +1,50 @@
+"""`disco features DIR`."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+
+EXAMPLE = "Example: disco features shop/data --as-of 2025-06-01 -o features.parquet"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("features", epilog=EXAMPLE)(features)
+
+
+def features(
+    tables: Annotated[str, typer.Argument(metavar="DIR", help="Folder of tables, or a database URL.")],
+    as_of: Annotated[datetime, typer.Option("--as-of", formats=["%Y-%m-%d"], help="Only rows dated before it count.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file to write.")],
+    threads: Annotated[int, typer.Option(min=1, help="Threads to use.")] = 2,
+    memory_limit: Annotated[str | None, typer.Option(help="Such as 4GB; beyond it, work spills to disk.")] = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Compute the 76 features of every customer, as of a date, from the year before it.
+
+    docs/features.md says what each one means. A missing table gives a warning and unknown (null) features.
+    """
+    from disco.adapters.tables import open_tables
+    from disco.features.builder import feature_batches
+    from disco.features.cautions import collected
+    from disco.features.files import TABLES_KEY, write_batches
+
+    with (
+        collected() as notes,
+        feature_batches(open_tables(tables), as_of=as_of.date(), threads=threads, memory_limit=memory_limit) as (
+            schema,
+            batches,
+        ),
+    ):
+        if "://" not in tables:  # a URL may hold a password
+            schema = schema.with_metadata({**schema.metadata, TABLES_KEY: str(Path(tables).resolve()).encode()})
+        rows = write_batches(out, schema, (batch.cast(schema) for batch in batches))
+    for note in notes:
+        typer.secho(f"warning: {note}", fg="yellow", err=True)
+    result = {"file": str(out), "as_of": str(as_of.date()), "customers": rows, "features": len(schema) - 1}
+    text = f"{rows:,} customers × {len(schema) - 1} features as of {as_of.date()} in {out}."
+    show({**result, "warnings": notes}, text, as_json=as_json, quiet=quiet)

@@ -1,0 +1,137 @@
+"""`disco train …`: one sub-command per thing that learns."""
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+from disco.records.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from disco.features import ContextNetwork
+
+CONTEXT_EXAMPLE = "Example: disco train context --features features.parquet --heads level+slope -o context.safetensors"
+
+train = typer.Typer(name="train", help="Train what the decisions stand on.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(train)
+
+
+@train.command("context", epilog=CONTEXT_EXAMPLE)
+def context(
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            help="From `disco features`, as of the start of the window; or rows with log_full_price and depth."
+        ),
+    ] = None,
+    tables: Annotated[
+        str | None, typer.Option(help="Folder of tables, or a database URL (default: where the features came from).")
+    ] = None,
+    window_start: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="First day of the orders to learn from (with --tables alone)."),
+    ] = None,
+    months: Annotated[int, typer.Option(min=1, help="Length of the window of orders.")] = 3,
+    heads: Annotated[
+        str, typer.Option(help="level (as in the paper) or level+slope (also knows elasticity).")
+    ] = "level",
+    dimensions: Annotated[int, typer.Option(min=1, help="Numbers in a customer's context.")] = 6,
+    max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the rows at most.")] = 40,
+    seed: Annotated[int, typer.Option(help="Equal seeds and rows give equal networks.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    out: Annotated[Path, typer.Option("-o", "--out", help="File of the network.")] = Path("context.safetensors"),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Train the network that turns a customer's features into a context.
+
+    It learns ln full price from the orders of a window, each with the buyer's features before the window. Where the
+    month after the window is in the tables, the network is tested on it.
+    """
+    from tempfile import TemporaryDirectory
+
+    from disco.features import ContextNetwork
+    from disco.features.cautions import collected
+
+    if not out.parent.is_dir():
+        raise InputError(str(out), found=f"no folder {out.parent}", expected="a folder that exists")
+    network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
+    with collected() as notes, TemporaryDirectory(prefix="disco-train-") as folder:
+        rows, place, end = _training_rows(features, tables, window_start, months, Path(folder))
+        with progress(quiet=quiet or as_json) as bar:
+            task = bar.add_task("training, epochs", total=max_epochs)
+            network.fit(rows, progress=lambda done, _: bar.update(task, completed=done))
+        network.save(out)
+        tested = None if place is None or end is None else _test(network, place, end)
+    for note in notes:
+        typer.secho(f"warning: {note}", fg="yellow", err=True)
+    epochs = len(network.validation_losses_)
+    best = min(network.validation_losses_, default=None)
+    result = {"file": str(out), "heads": heads, "dimensions": dimensions, "epochs": epochs, "validation_mse": best}
+    text = f"Context network ({heads}, {dimensions} numbers) after {epochs} epochs in {out}."
+    if tested is not None:
+        figures = f"WAPE {tested['wape']:.3f}, Spearman {tested['spearman']:.3f}"
+        text += f" On the {tested['rows']:,} orders of the month after: {figures}."
+    show({**result, "test": tested, "warnings": notes}, text, as_json=as_json, quiet=quiet)
+
+
+def _training_rows(
+    features: Path | None, tables: str | None, window_start: datetime | None, months: int, folder: Path
+) -> tuple[Path, str | None, date | None]:
+    """The Parquet file of training rows, where the tables are, and the end of the window."""
+    import pyarrow.dataset as ds
+
+    from disco.adapters.tables import open_tables
+    from disco.features.files import built_as_of, built_from, read_schema, write_batches
+    from disco.features.training_set import months_later, training_batches
+
+    built: Any = None
+    start = window_start.date() if window_start is not None else None
+    if features is not None:
+        schema = read_schema(features)
+        if "log_full_price" in schema.names:
+            return features, None, None
+        as_of = built_as_of(schema)
+        tables = tables or built_from(schema)
+        if as_of is None:
+            raise InputError(str(features), found="no as-of date", expected="a file written by `disco features`")
+        if start is not None and str(start) != as_of:
+            raise UsageError("--window-start", found=start, expected=f"{as_of}, the date of the features")
+        built, start = ds.dataset(features, format="parquet"), date.fromisoformat(as_of)
+    if tables is None or start is None:
+        raise UsageError(
+            "train context",
+            found="neither --features nor --tables with --window-start",
+            expected="--features FILE, or --tables DIR --window-start DATE",
+        )
+    end = months_later(start, months)
+    rows = folder / "rows.parquet"
+    with training_batches(open_tables(tables), window_start=start, window_end=end, built=built) as (schema, batches):
+        count = write_batches(rows, schema, batches)
+    if not count:
+        raise InputError(
+            "training window",
+            found=f"no orders from {start} up to {end} of customers with a purchase in the year before",
+            expected="orders to learn from",
+            fix="Take features as of an earlier date: the window begins there.",
+        )
+    return rows, tables, end
+
+
+def _test(network: "ContextNetwork", tables: str, start: date) -> dict[str, Any] | None:
+    """Accuracy on the month after the window; None where it has no orders."""
+    from dataclasses import asdict
+
+    from disco.adapters.tables import open_tables
+    from disco.evaluation.accuracy import accuracy
+    from disco.features.training_set import months_later, training_set
+
+    test = training_set(open_tables(tables), window_start=start, window_end=months_later(start, 1))
+    if len(test) < 2:
+        return None
+    return asdict(accuracy(network.predict(test.X, test.depth), test.log_full_price))

@@ -1,0 +1,61 @@
+"""Feature and training rows on disk: Parquet, written batch by batch, there whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from disco.features.builder import AS_OF_KEY
+from disco.records.errors import FileFormatError, InputError
+
+_ROW_GROUP = 1 << 17  # rows that training reads at a time
+TABLES_KEY = b"disco.tables"  # metadata: the folder the rows were computed from
+
+
+def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """Stream batches to a Parquet file under a temporary name, then rename it; returns the number of rows."""
+    if not path.parent.is_dir():
+        raise InputError(str(path), found=f"no folder {path.parent}", expected="a folder that exists")
+    if path.is_dir():
+        raise InputError(str(path), found="a folder", expected="the name of a file")
+    unfinished = path.parent / f".{path.name}.{os.getpid()}.unfinished"
+    rows, waiting, held = 0, 0, []
+    try:
+        with pq.ParquetWriter(unfinished, schema) as writer:
+            for batch in batches:
+                held.append(batch)
+                rows, waiting = rows + batch.num_rows, waiting + batch.num_rows
+                if waiting >= _ROW_GROUP:
+                    writer.write_table(pa.Table.from_batches(held, schema), row_group_size=waiting)
+                    held, waiting = [], 0
+            writer.write_table(pa.Table.from_batches(held, schema))
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return rows
+
+
+def read_schema(path: Path) -> pa.Schema:
+    """Columns and metadata of a Parquet file."""
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="a Parquet file written by `disco features`")
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FileFormatError(
+            str(path), found=str(error).splitlines()[0], expected="a complete Parquet file"
+        ) from error
+
+
+def built_as_of(schema: pa.Schema) -> str | None:
+    """The date a feature table was built as of; None where it does not say."""
+    value = (schema.metadata or {}).get(AS_OF_KEY)
+    return None if value is None else value.decode()
+
+
+def built_from(schema: pa.Schema) -> str | None:
+    """The folder of tables a feature file was built from; None where it does not say."""
+    value = (schema.metadata or {}).get(TABLES_KEY)
+    return None if value is None else value.decode()
