@@ -68,14 +68,22 @@ class Problem:
     rows: int = 1
 
     def __str__(self) -> str:
-        where = self.file + (f", column {self.column}" if self.column else "")
-        if self.row is not None:
-            where += f", row {self.row}" + (f" (and {self.rows - 1} more)" if self.rows > 1 else "")
-        return f"{where}: {self.sentence()}"
+        where = self._place()
+        return f"{self.file}, {self._sentence(where)}" if where else f"{self.file}: {self._sentence('')}"
 
-    def sentence(self) -> str:
-        """What was found, what was expected, and the next step; without the place."""
-        return f"found {self.found}; expected {self.expected}. {self.fix}"
+    def within_file(self) -> str:
+        """The same without the file, for lists that name it once."""
+        return self._sentence(self._place())
+
+    def _place(self) -> str:
+        parts = [f"column {self.column}"] if self.column else []
+        if self.row is not None:
+            parts.append(f"row {self.row}" + (f" (and {self.rows - 1} more)" if self.rows > 1 else ""))
+        return ", ".join(parts)
+
+    def _sentence(self, where: str) -> str:
+        sentence = f"found {self.found}; expected {self.expected}. {self.fix}"
+        return f"{where}: {sentence}" if where else sentence
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json` and for services."""

@@ -79,6 +79,12 @@ class FolderTables:
             )
         return self._sources[name]
 
+    def __enter__(self) -> "FolderTables":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Files close themselves; this is for those who may have been given a database."""
+
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the files' names; what is wrong inside them is for `validate` to say."""
         return tuple(self._problems)

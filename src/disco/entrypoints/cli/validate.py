@@ -1,11 +1,66 @@
 """`disco validate DIR`."""
 
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+
+if TYPE_CHECKING:
+    from disco.records.validation import Report
 
 
 def register(app: typer.Typer) -> None:
-    app.command("validate")(validate)
+    app.command("validate", epilog="Example: disco validate shop/data --as-of 2026-03-01")(validate)
 
 
-def validate() -> None:
-    """placeholder"""
+def validate(
+    tables: Annotated[
+        str | None,
+        typer.Argument(metavar="DIR", help="Folder of tables, or a database URL; default: `data` of disco.yaml."),
+    ] = None,
+    as_of: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day that dates may name; default: today.")
+    ] = None,
+    shop: Annotated[Path, typer.Option(help="Folder with disco.yaml.")] = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Check a retailer's tables: columns, types, keys, references, dates, ranges. Nothing is changed.
+
+    Prints every problem with its file, column and first row, what was found, what was expected and what to do.
+    Exit 0 when there is none, 1 otherwise.
+    """
+    from disco.adapters.tables import open_tables, validate_tables
+    from disco.entrypoints.config import load_settings
+
+    settings = load_settings(shop)
+    place = tables or settings.data_place(shop)
+    day = (as_of or datetime.now()).date()
+    with open_tables(place, queries=None if tables else settings.queries) as opened:
+        report = validate_tables(opened, as_of=day)
+    result = {
+        "clean": not report.problems,
+        "as_of": str(day),
+        "rows": report.rows,
+        "count": len(report.problems),
+        "problems": [problem.as_dict() for problem in report.problems],
+    }
+    show(result, _text(report, place), as_json=as_json, quiet=quiet and not report.problems)
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _text(report: "Report", place: str) -> str:
+    if not report.problems:
+        return f"{place} is clean: " + ", ".join(f"{rows:,} rows of {name}" for name, rows in report.rows.items()) + "."
+    lines: list[str] = []
+    files = list(dict.fromkeys(problem.file for problem in report.problems))
+    for file in files:
+        lines += ["", file]
+        lines += [f"  {problem.within_file()}" for problem in report.problems if problem.file == file]
+    count = len(report.problems)
+    summary = f"{count} problem{'s'[: count > 1]} in {len(files)} file{'s'[: len(files) > 1]} of {place}."
+    return "\n".join([*lines[1:], "", summary])
