@@ -53,7 +53,9 @@ class Evidence:
             raise InputError("evidence", found=found, expected="as many of each")
         slots = 64
         while True:
-            problem, row, column, seen, high, low = kernel.tally(contexts, depths, prices, slots)
+            problem, row, column, seen, high, low = kernel.tally(
+                contexts, depths, depths.view(np.uint64), prices, slots
+            )
             if problem != kernel.TOO_MANY_DEPTHS:
                 break
             slots *= 16

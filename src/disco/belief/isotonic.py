@@ -1,10 +1,9 @@
 """Isotonic projection: the nearest non-decreasing curve over the depths offered."""
 
-import math
-
 import numba as nb
 import numpy as np
 
+from disco.belief.elementary import exponential, logarithm
 from disco.records.arrays import Floats, Integers, Vector
 
 
@@ -37,7 +36,7 @@ def pool_adjacent(values: Vector, weights: Vector) -> Vector:
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@nb.njit(cache=True, nogil=True, error_model="numpy")
 def make_monotone(prices: Floats, order: Integers) -> None:
     """Project every customer's curve of ln(price) in place; prices (depths, customers), `order` sorts the depths."""
     depths, customers = prices.shape
@@ -49,7 +48,7 @@ def make_monotone(prices: Floats, order: Integers) -> None:
             broken |= prices[order[place], customer] > prices[order[place + 1], customer]
         if broken:
             for place in range(depths):
-                line[place] = math.log(prices[order[place], customer])
+                line[place] = logarithm(prices[order[place], customer])
             line = pool_adjacent(line, ones)
             for place in range(depths):
-                prices[order[place], customer] = math.exp(line[place])
+                prices[order[place], customer] = exponential(line[place])

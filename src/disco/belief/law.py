@@ -1,7 +1,8 @@
 """A customer's whole demand curve is 1+d2 Gaussian numbers: c = Θᵀx̃ ~ N(Θ̂ᵀx̃, σ²C(x̃)), and ln F(a) = ãᵀc.
 
-Kernels work on blocks of customers with one array per quantity (a structure of arrays), so that every inner loop runs
-over customers; a customer's result never depends on its block. The array customers × depths × features never exists.
+Kernels work on blocks of customers with one line per quantity (a structure of arrays), so that every inner loop runs
+over customers on whole vectors; a customer's result never depends on its block. The array customers × depths ×
+features never exists.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from dataclasses import dataclass
 import numba as nb
 import numpy as np
 
+from disco.belief.elementary import customer_words, exponentials, normal_pair
 from disco.records.arrays import Floats, Keys, Matrix, Vector
-from disco.records.identity import mix
 
 BLOCK = 128
-_TURN = 2.0 * math.pi
+LOG_EDGE = 32.0  # served figures end at the edge of the domain |ln F| ≤ 32, so that no ignorance overflows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,15 +38,17 @@ class CurveLaw:
         return cls(mean.reshape(p, q), np.ascontiguousarray(both * np.where(i == k, 0.5, 1.0)), noise_sd)
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@nb.njit(cache=True, nogil=True)
 def _means(context: Matrix, start: int, size: int, mean: Matrix, x: Matrix, c: Matrix) -> None:
     """x̃ on the grid into x (p, BLOCK), Θ̂ᵀx̃ into c (q, BLOCK)."""
     p, q = mean.shape
     for b in range(size):
         x[0, b] = 1.0
+        for i in range(1, p):
+            x[i, b] = context[start + b, i - 1]
     for i in range(1, p):
         for b in range(size):
-            x[i, b] = np.rint(context[start + b, i - 1] * 65536.0) / 65536.0
+            x[i, b] = np.rint(x[i, b] * 65536.0) * (1.0 / 65536.0)
     for j in range(q):
         for b in range(size):
             c[j, b] = mean[0, j]
@@ -54,10 +57,11 @@ def _means(context: Matrix, start: int, size: int, mean: Matrix, x: Matrix, c: M
                 c[j, b] += mean[i, j] * x[i, b]
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
+@nb.njit(cache=True, nogil=True)
 def _covariances(size: int, quadratic: Matrix, x: Matrix, pairs: Matrix, cov: Matrix) -> None:
     """C(x̃) without σ², upper triangle by rows, into cov (q(q+1)/2, BLOCK)."""
     p = x.shape[0]
+    count = quadratic.shape[1]
     place = 0
     for i in range(p):
         for k in range(i, p):
@@ -67,14 +71,24 @@ def _covariances(size: int, quadratic: Matrix, x: Matrix, pairs: Matrix, cov: Ma
     for entry in range(cov.shape[0]):
         for b in range(size):
             cov[entry, b] = 0.0
-        for pair in range(place):
-            weight = quadratic[entry, pair]
+        done = 0
+        while done + 4 <= count:  # four at a time: a line of sums is read and written once for four products
+            w0, w1 = quadratic[entry, done], quadratic[entry, done + 1]
+            w2, w3 = quadratic[entry, done + 2], quadratic[entry, done + 3]
             for b in range(size):
-                cov[entry, b] += weight * pairs[pair, b]
+                cov[entry, b] += (w0 * pairs[done, b] + w1 * pairs[done + 1, b]) + (
+                    w2 * pairs[done + 2, b] + w3 * pairs[done + 3, b]
+                )
+            done += 4
+        while done < count:
+            w0 = quadratic[entry, done]
+            for b in range(size):
+                cov[entry, b] += w0 * pairs[done, b]
+            done += 1
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
-def _cholesky(size: int, q: int, cov: Matrix) -> None:
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _cholesky(size: int, q: int, cov: Matrix, inverse: Vector) -> None:
     """cov becomes U with UᵀU = C, per customer; a direction without variance gives a row of zeros."""
     for j in range(q):
         row = j * q - j * (j - 1) // 2 - j  # entry (j, l) lies at row + l
@@ -84,46 +98,36 @@ def _cholesky(size: int, q: int, cov: Matrix) -> None:
                 for b in range(size):
                     cov[row + l, b] -= cov[above + j, b] * cov[above + l, b]
         for b in range(size):
-            pivot = cov[row + j, b]
-            cov[row + j, b] = math.sqrt(pivot) if pivot > 0.0 else 0.0
+            pivot = math.sqrt(max(cov[row + j, b], 0.0))
+            cov[row + j, b] = pivot
+            inverse[b] = 1.0 / pivot if pivot > 0.0 else 0.0
         for l in range(j + 1, q):  # noqa: E741
             for b in range(size):
-                pivot = cov[row + j, b]
-                cov[row + l, b] = cov[row + l, b] / pivot if pivot > 0.0 else 0.0
+                cov[row + l, b] *= inverse[b]
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
-def _uniform(word: np.uint64) -> float:
-    """53 bits to a number in (0, 1)."""
-    return (np.float64(word >> np.uint64(11)) + 0.5) * 1.1102230246251565e-16
+@nb.njit(cache=True, nogil=True)
+def normals(keys: Keys, start: int, size: int, stream: np.uint64, words: Keys, z: Matrix) -> None:
+    """Standard normals as a pure function of (stream, customer key, index) into z (an even number of lines, BLOCK)."""
+    customer_words(keys, start, size, stream, words)
+    for pair in range(z.shape[0] // 2):
+        normal_pair(words, size, pair, z[2 * pair], z[2 * pair + 1])
 
 
-@nb.njit(cache=True, nogil=True, inline="always")
-def normals(keys: Keys, start: int, size: int, stream: np.uint64, count: int, z: Matrix) -> None:
-    """Standard normals as a pure function of (stream, customer key, index), by Box and Muller, into z (count, ·)."""
-    for j in range(0, count, 2):
-        for b in range(size):
-            root = mix(keys[start + b] ^ stream)
-            first = _uniform(mix(root + np.uint64(2 * j + 1) * np.uint64(0x9E3779B97F4A7C15)))
-            second = _uniform(mix(root + np.uint64(2 * j + 2) * np.uint64(0x9E3779B97F4A7C15)))
-            radius = math.sqrt(-2.0 * math.log(first))
-            z[j, b] = radius * math.cos(_TURN * second)
-            if j + 1 < count:
-                z[j + 1, b] = radius * math.sin(_TURN * second)
-
-
-@nb.njit(cache=True, nogil=True, inline="always")
+@nb.njit(cache=True, nogil=True)
 def _serve(size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out: Floats) -> None:
-    """exp(ãᵀc) for every depth into out (depths, customers); figures beyond the domain |ln F| ≤ 32 end at its edge."""
+    """exp(ãᵀc) for every depth into out (depths, customers)."""
     depths, q = encoded.shape
     for a in range(depths):
         for b in range(size):
             line[b] = c[0, b]
         for j in range(1, q):
+            weight = encoded[a, j]
             for b in range(size):
-                line[b] += encoded[a, j] * c[j, b]
+                line[b] += weight * c[j, b]
+        exponentials(line, size, LOG_EDGE)
         for b in range(size):
-            out[a, start + b] = math.exp(min(max(line[b], -32.0), 32.0))
+            out[a, start + b] = line[b]
 
 
 @nb.njit(cache=True, nogil=True)
@@ -152,14 +156,15 @@ def serve_draws(
 ) -> None:
     """exp(ãᵀc) with c ~ N(Θ̂ᵀx̃, β²C) drawn per customer, joint over its depths."""
     p, q = mean.shape
-    x, c, line = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK)
-    pairs, cov, z = np.empty((quadratic.shape[1], BLOCK)), np.empty((quadratic.shape[0], BLOCK)), np.empty((q, BLOCK))
+    x, c, line, words = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK), np.empty(BLOCK, np.uint64)
+    pairs, cov = np.empty((quadratic.shape[1], BLOCK)), np.empty((quadratic.shape[0], BLOCK))
+    z = np.empty((q + q % 2, BLOCK))
     for start in range(0, context.shape[0], BLOCK):
         size = min(BLOCK, context.shape[0] - start)
         _means(context, start, size, mean, x, c)
         _covariances(size, quadratic, x, pairs, cov)
-        _cholesky(size, q, cov)
-        normals(keys, start, size, stream, q, z)
+        _cholesky(size, q, cov, line)
+        normals(keys, start, size, stream, words, z)
         entry = 0
         for j in range(q):
             for l in range(j, q):  # noqa: E741
@@ -175,12 +180,11 @@ def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matr
     p, q = mean.shape
     x, c, line = np.empty((p, BLOCK)), np.empty((q, BLOCK)), np.empty(BLOCK)
     pairs, cov = np.empty((quadratic.shape[1], BLOCK)), np.empty((quadratic.shape[0], BLOCK))
-    depths = encoded.shape[0]
     for start in range(0, context.shape[0], BLOCK):
         size = min(BLOCK, context.shape[0] - start)
         _means(context, start, size, mean, x, c)
         _covariances(size, quadratic, x, pairs, cov)
-        for a in range(depths):
+        for a in range(encoded.shape[0]):
             for b in range(size):
                 line[b] = 0.0
             entry = 0
@@ -193,7 +197,9 @@ def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matr
             for b in range(size):
                 line[b] = beta * math.sqrt(max(line[b], 0.0))
             for j in range(q):
+                weight = encoded[a, j]
                 for b in range(size):
-                    line[b] += encoded[a, j] * c[j, b]
+                    line[b] += weight * c[j, b]
+            exponentials(line, size, LOG_EDGE)
             for b in range(size):
-                out[a, start + b] = math.exp(min(max(line[b], -32.0), 32.0))
+                out[a, start + b] = line[b]

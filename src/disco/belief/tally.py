@@ -1,8 +1,9 @@
 """The kernel behind `Evidence`: one pass over rows, exact sums per depth.
 
 A row is z = (1, grid units of ψ1, grid units of ln F). Per depth we want Σzzᵀ. Products stay below 2⁴², so float64
-sums of up to 2,048 of them are exact integers; then they are carried into two 64-bit limbs,
-value = high·2⁴⁰ + low with 0 ≤ low < 2⁴⁰, which hold 2⁶⁰ rows.
+sums of up to 2,048 of them are exact integers; here every LANE rows of a depth they are carried into two 64-bit limbs,
+value = high·2⁴⁰ + low with 0 ≤ low < 2⁴⁰, which hold 2⁶⁰ rows. Since every sum is exact, the compiler may reorder
+and fuse it (`fastmath`) without changing a bit.
 """
 
 import math
@@ -10,84 +11,99 @@ import math
 import numba as nb
 import numpy as np
 
-from disco.records.arrays import Integers, Matrix, Vector
+from disco.belief.elementary import logarithm
+from disco.records.arrays import Integers, Keys, Matrix, Vector
 
 LIMB_BITS = 40
 LIMB = 1 << LIMB_BITS
-ROWS_PER_FLUSH = 2048
+LANE = 64  # rows of one depth that are summed together
+_BLOCK = 512
 
 OK, BAD_CONTEXT, BAD_DEPTH, BAD_PRICE, TOO_MANY_DEPTHS = range(5)
 
 
-@nb.njit(cache=True, nogil=True)
-def flush(partial: Matrix, high: Integers, low: Integers) -> None:
-    """Move one depth's exact float sums (upper triangle) into its limbs and start again at zero."""
+@nb.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _carry(waiting: Matrix, count: int, high: Integers, low: Integers) -> None:
+    """Add Σzzᵀ of the `count` rows waiting (m, LANE) to one depth's limbs, upper triangle by rows."""
     place = 0
-    for i in range(partial.shape[0]):
-        for j in range(i, partial.shape[0]):
-            total = low[place] + np.int64(partial[i, j])
+    for i in range(waiting.shape[0]):
+        for j in range(i, waiting.shape[0]):
+            dot = 0.0
+            for b in range(count):
+                dot += waiting[i, b] * waiting[j, b]
+            total = low[place] + np.int64(dot)
             high[place] += total >> LIMB_BITS
             low[place] = total & (LIMB - 1)
             place += 1
-    partial[:] = 0.0
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def _log_units(full_price: Vector, start: int, size: int, out: Vector) -> None:
+    """ln F in grid units; figures that are not finite and positive give rubbish here and are refused by the caller."""
+    for b in range(size):
+        out[b] = np.rint(logarithm(full_price[start + b]) * 65536.0)
+
+
+@nb.njit(cache=True, nogil=True)
+def _slot(table: Integers, seen: Vector, depth: float, bits: np.uint64) -> int:
+    """Where a depth is, or would go, in the open-addressing table."""
+    mask = table.size - 1
+    at = np.int64((bits * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
+    while table[at] >= 0 and seen[table[at]] != depth:
+        at = (at + 1) & mask
+    return at
 
 
 @nb.njit(cache=True, nogil=True)
 def tally(
-    context: Matrix, depth: Vector, full_price: Vector, slots: int
+    context: Matrix, depth: Vector, bits: Keys, full_price: Vector, slots: int
 ) -> tuple[int, int, int, Vector, Integers, Integers]:
     """Sums per distinct depth, in order of first appearance: (problem, row, column, depths, high, low).
 
-    `slots` is the size of the table of depths, a power of two; at most half of it is used.
+    `bits` are the depths' own; `slots` is the size of the table of depths, a power of two, at most half of it used.
     """
     rows, d1 = context.shape
     m = d1 + 2
     limit = slots // 2
     table = np.full(slots, -1, np.int64)
     seen = np.empty(limit)
-    pending = np.zeros(limit, np.int64)
-    partial = np.zeros((limit, m, m))
+    waiting = np.empty((limit, m, LANE))
+    count = np.zeros(limit, np.int64)
     high = np.zeros((limit, m * (m + 1) // 2), np.int64)
     low = np.zeros((limit, m * (m + 1) // 2), np.int64)
-    count = 0
-    z = np.empty(m)
-    z[0] = 1.0
-    bits = depth.view(np.uint64)
-    for row in range(rows):
-        d = depth[row]
-        if not (0.0 <= d <= 1.0):
-            return BAD_DEPTH, row, 0, seen[:count], high[:count], low[:count]
-        for column in range(d1):
-            value = context[row, column]
-            if not (-4.0 <= value <= 4.0):
-                return BAD_CONTEXT, row, column, seen[:count], high[:count], low[:count]
-            z[1 + column] = np.rint(value * 65536.0)
-        price = full_price[row]
-        if not (0.0 < price < math.inf):
-            return BAD_PRICE, row, 0, seen[:count], high[:count], low[:count]
-        log_price = math.log(price)
-        if not (-32.0 < log_price < 32.0):
-            return BAD_PRICE, row, 0, seen[:count], high[:count], low[:count]
-        z[m - 1] = np.rint(log_price * 65536.0)
-
-        at = np.int64((bits[row] * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & (slots - 1)
-        while table[at] >= 0 and seen[table[at]] != d:
-            at = (at + 1) & (slots - 1)
-        if table[at] < 0:
-            if count == limit:
-                return TOO_MANY_DEPTHS, row, 0, seen[:count], high[:count], low[:count]
-            table[at] = count
-            seen[count] = d
-            count += 1
-        which = table[at]
-        sums = partial[which]
-        for i in range(m):
-            for j in range(m):
-                sums[i, j] += z[i] * z[j]
-        pending[which] += 1
-        if pending[which] == ROWS_PER_FLUSH:
-            flush(sums, high[which], low[which])
-            pending[which] = 0
-    for which in range(count):
-        flush(partial[which], high[which], low[which])
-    return OK, 0, 0, seen[:count], high[:count], low[:count]
+    distinct = 0
+    log_units = np.empty(_BLOCK)
+    for start in range(0, rows, _BLOCK):
+        size = min(_BLOCK, rows - start)
+        _log_units(full_price, start, size, log_units)
+        for b in range(size):
+            row = start + b
+            d = depth[row]
+            if not (0.0 <= d <= 1.0):
+                return BAD_DEPTH, row, 0, seen[:0], high[:0], low[:0]
+            # the second bound is ±32 in grid units; the first keeps NaN, ≤ 0 and infinity out
+            if not (0.0 < full_price[row] < math.inf and abs(log_units[b]) < 2097152.0):
+                return BAD_PRICE, row, 0, seen[:0], high[:0], low[:0]
+            at = _slot(table, seen, d, bits[row])
+            if table[at] < 0:
+                if distinct == limit:
+                    return TOO_MANY_DEPTHS, row, 0, seen[:0], high[:0], low[:0]
+                table[at] = distinct
+                seen[distinct] = d
+                waiting[distinct, 0] = 1.0
+                distinct += 1
+            which = table[at]
+            place = count[which]
+            for column in range(d1):
+                value = context[row, column]
+                if not (-4.0 <= value <= 4.0):
+                    return BAD_CONTEXT, row, column, seen[:0], high[:0], low[:0]
+                waiting[which, 1 + column, place] = np.rint(value * 65536.0)
+            waiting[which, m - 1, place] = log_units[b]
+            count[which] = place + 1
+            if count[which] == LANE:
+                _carry(waiting[which], LANE, high[which], low[which])
+                count[which] = 0
+    for which in range(distinct):
+        _carry(waiting[which], count[which], high[which], low[which])
+    return OK, 0, 0, seen[:distinct], high[:distinct], low[:distinct]

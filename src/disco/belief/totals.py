@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numba as nb
 import numpy as np
 
+from disco.belief.elementary import exponential
 from disco.belief.grid import read_context, read_depth_column
+from disco.belief.law import LOG_EDGE
 from disco.records.arrays import Integers, Matrix
 from disco.records.errors import InputError
 
@@ -73,7 +75,7 @@ def _sums(context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix, sh
             line = weights[a, 0] + shift
             for i in range(1, p):
                 line += weights[a, i] * (np.rint(context[row, i - 1] * 65536.0) / 65536.0)
-            money = math.exp(min(max(line, -32.0), 32.0))
+            money = exponential(min(max(line, -LOG_EDGE), LOG_EDGE))
             first[draw, a] += money
             second[draw, a] += money * money
     return first, second

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numba as nb
 import numpy as np
 
-from disco.belief.law import BLOCK, normals
+from disco.belief.elementary import exponentials
+from disco.belief.law import BLOCK, LOG_EDGE, normals
 from disco.belief.model import BasketModel
 from disco.belief.serving import Offer
 from disco.records.arrays import Flags, Floats, Keys, Matrix
@@ -48,15 +47,20 @@ def _draw(
     keys: Keys, stream: np.uint64, centre: Matrix, root: Matrix, encoded: Matrix, noise_sd: float, out: Floats
 ) -> None:
     depths, q = encoded.shape
-    z = np.empty((q + depths, BLOCK))
+    count = q + depths
+    z, words, line = np.empty((count + count % 2, BLOCK)), np.empty(BLOCK, np.uint64), np.empty(BLOCK)
     loading = encoded @ root
     level = encoded @ centre
     for start in range(0, keys.size, BLOCK):
         size = min(BLOCK, keys.size - start)
-        normals(keys, start, size, stream, q + depths, z)
+        normals(keys, start, size, stream, words, z)
         for a in range(depths):
             for b in range(size):
-                line = level[a] + noise_sd * z[q + a, b]
-                for j in range(q):
-                    line += loading[a, j] * z[j, b]
-                out[a, start + b] = math.exp(min(max(line, -32.0), 32.0))
+                line[b] = level[a] + noise_sd * z[q + a, b]
+            for j in range(q):
+                weight = loading[a, j]
+                for b in range(size):
+                    line[b] += weight * z[j, b]
+            exponentials(line, size, LOG_EDGE)
+            for b in range(size):
+                out[a, start + b] = line[b]
