@@ -1,5 +1,6 @@
 """Depth encodings ψ2, evidence, the posterior of ln(full price), engagement rates."""
 
+from disco.belief.curves import DemandCurve, demand_curve, monotone_shares
 from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis
 from disco.belief.engagement import Engagement, EngagementCounts
 from disco.belief.evidence import Evidence
@@ -11,6 +12,7 @@ from disco.belief.totals import draw_full_price_totals
 
 __all__ = [
     "BasketModel",
+    "DemandCurve",
     "DistanceToDepth",
     "Encoding",
     "Engagement",
@@ -22,5 +24,7 @@ __all__ = [
     "Prior",
     "RadialBasis",
     "SmoothSpline",
+    "demand_curve",
     "draw_full_price_totals",
+    "monotone_shares",
 ]

@@ -9,7 +9,9 @@ import math
 import numba as nb
 import numpy as np
 
-from disco.records.arrays import Matrix, Vector
+from disco.records.arrays import Integers, Matrix, Vector
+
+_BLOCK = 64  # rows handled together, so that inner loops run on whole vectors
 
 
 @nb.njit(cache=True, nogil=True)
@@ -114,30 +116,29 @@ def solve(root: Matrix, moment: Vector) -> Vector:
 
 @nb.njit(cache=True, nogil=True)
 def predict_rows(
-    context: Matrix, encoded: Matrix, which: "np.ndarray[tuple[int], np.dtype[np.int64]]", mean: Vector, root: Matrix
+    context: Matrix, encoded: Matrix, which: Integers, mean: Vector, root: Matrix
 ) -> tuple[Vector, Vector]:
     """Per row ψᵀθ̂ and ψᵀV⁻¹ψ = |Rψ|², ψ = x̃ ⊗ ã on the grid; `which` names the row's entry of `encoded`."""
     rows, d1 = context.shape
     q = encoded.shape[1]
     d = mean.size
-    psi = np.empty(d)
-    centre = np.empty(rows)
-    spread = np.empty(rows)
-    for row in range(rows):
-        a = which[row]
+    psi, line = np.empty((d, _BLOCK)), np.empty(_BLOCK)
+    centre, spread = np.zeros(rows), np.zeros(rows)
+    for start in range(0, rows, _BLOCK):
+        size = min(_BLOCK, rows - start)
         for i in range(d1 + 1):
-            x = 1.0 if i == 0 else np.rint(context[row, i - 1] * 65536.0) / 65536.0
-            for j in range(q):
-                psi[i * q + j] = x * encoded[a, j]
-        total = 0.0
-        for j in range(d):
-            total += psi[j] * mean[j]
-        centre[row] = total
-        squared = 0.0
+            for b in range(size):
+                x = 1.0 if i == 0 else np.rint(context[start + b, i - 1] * 65536.0) / 65536.0
+                for j in range(q):
+                    psi[i * q + j, b] = x * encoded[which[start + b], j]
         for i in range(d):
-            entry = 0.0
+            for b in range(size):
+                centre[start + b] += mean[i] * psi[i, b]
+            line[:] = 0.0
             for j in range(i + 1):
-                entry += root[i, j] * psi[j]
-            squared += entry * entry
-        spread[row] = squared
+                weight = root[i, j]
+                for b in range(size):
+                    line[b] += weight * psi[j, b]
+            for b in range(size):
+                spread[start + b] += line[b] * line[b]
     return centre, spread

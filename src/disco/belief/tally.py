@@ -45,7 +45,7 @@ def _log_units(full_price: Vector, start: int, size: int, out: Vector) -> None:
 
 
 @nb.njit(cache=True, nogil=True)
-def _slot(table: Integers, seen: Vector, depth: float, bits: np.uint64) -> int:
+def _slot(table: Integers, seen: Vector, depth: float, bits: np.uint64) -> np.int64:
     """Where a depth is, or would go, in the open-addressing table."""
     mask = table.size - 1
     at = np.int64((bits * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
