@@ -6,6 +6,7 @@ The minus sign is U+2212: it is as wide as a digit, so columns of figures stay a
 
 import datetime
 import math
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -97,6 +98,15 @@ def date(day: datetime.date) -> str:
     '8 Mar 2027'
     """
     return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+
+
+def keep_figures_together(text: str) -> str:
+    """No line break between a figure and its unit: "£1.24 m", "20 %", "8 Mar".
+
+    >>> keep_figures_together("20 % off by 8 Mar")
+    '20\\xa0% off by 8\\xa0Mar'
+    """
+    return re.sub(rf"(?<=\d) (?=%|(?:k|m|bn|{'|'.join(_MONTHS)})\b)", "\u00a0", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,54 @@ def loss_bars() -> BarChart:
     )
 
 
+def crowded_bars() -> BarChart:
+    policies = {"Thompson sampling": 1.0, "Greedy": 1.1, "Random": 0.8}
+    per_depth = [4200.0 * (1 + 0.3 * place) for place in range(8)]
+    return BarChart(
+        title="Revenue rises with depth under every policy",
+        subtitle="Revenue, £, one campaign of eight depths",
+        categories=[f"{depth} % off" for depth in range(5, 45, 5)],
+        x_label="Depth of the code",
+        y=Axis("Revenue", Money()),
+        interval="95 % interval",
+        bars=[
+            Bars(
+                name,
+                [share * revenue for revenue in per_depth],
+                lower=[0.9 * share * revenue for revenue in per_depth],
+                upper=[1.1 * share * revenue for revenue in per_depth],
+            )
+            for name, share in policies.items()
+        ],
+    )
+
+
+def frontier() -> CurveChart:
+    markdown = [1e4 * place for place in range(1, 21)]
+    return CurveChart(
+        title="Every further pound of markdown brings less revenue",
+        subtitle="Expected revenue against markdown, £, campaign C",
+        x=Axis("Markdown", Money()),
+        y=Axis("Revenue", Money()),
+        lines=[Line("Best possible", markdown, [1e6 + 800 * math.sqrt(spent) for spent in markdown])],
+        points=[Points("You are here", [1e5], [1e6 + 800 * math.sqrt(1e5)])],
+    )
+
+
+def reward_forest() -> IntervalChart:
+    return IntervalChart(
+        title="Reward per customer hardly differs",
+        subtitle="Reward against control, £ per customer",
+        x=Axis("Reward against control", Money(signed=True)),
+        interval="95 % interval",
+        rows=[
+            IntervalRow("C", Estimate(0.31, 0.1, 0.52)),
+            IntervalRow("D", Estimate(-0.02, -0.3, 0.26)),
+            IntervalRow("E, one customer per arm", Estimate(0.2)),
+        ],
+    )
+
+
 def uplift_forest() -> IntervalChart:
     return IntervalChart(
         title="Both decided campaigns beat their control; only C does so clearly",
@@ -208,8 +256,9 @@ def gallery() -> Report:
             Section(
                 "What it learned",
                 "Below 20 % and above 35 % nothing was ever offered: there the curve is an extrapolation.",
-                [basket_curve(), policy_curves(), depth_curves(), loss_bars()],
+                [basket_curve(), policy_curves(), depth_curves(), loss_bars(), crowded_bars()],
             ),
+            Section("What more would bring", "", [frontier(), reward_forest()], side_by_side=True),
         ],
         footer="Invented figures, to show what a page looks like.",
     )

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import jinja2
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from disco.reports.charts import BarChart, CurveChart, IntervalChart
+from disco.reports.formats import keep_figures_together
 from disco.reports.table import Table
 
 
@@ -109,16 +110,6 @@ def json_for_script(value: Any) -> Markup:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
-
-
-def keep_figures_together(text: str) -> Markup:
-    """No line break between a figure and its unit: "£1.24 m", "20 %", "8 Mar".
-
-    >>> keep_figures_together("20 % & more")
-    Markup('20\\xa0% &amp; more')
-    """
-    months = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
-    return Markup(re.sub(rf"(?<=\d) (?=%|(?:k|m|bn|{months})\b)", "\u00a0", str(escape(text))))
 
 
 def figures(text: str) -> str:

@@ -10,23 +10,25 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from disco.records.errors import DiscoError, MissingPartError
+from disco.records.errors import DiscoError, InputError, MissingPartError
 from disco.reports.charts import Chart
 from disco.reports.page import render
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _SECONDS = 120
+_NARROWEST_PX = 500
 
 
 def find_browser() -> str:
     """The path of a Chromium; `DISCO_CHROMIUM` names another one."""
     named = os.environ.get("DISCO_CHROMIUM")
-    found = named or next((path for name in _NAMES if (path := shutil.which(name))), None)
+    names = (named,) if named else _NAMES
+    found = next((path for name in names if (path := shutil.which(name))), None)
     if found is None:
         raise MissingPartError(
             "a browser for pictures",
             found="no Chromium",
-            expected=f"one of {', '.join(_NAMES)}",
+            expected=f"one of {', '.join(names)}",
             fix="On Debian: apt-get install chromium. Elsewhere set DISCO_CHROMIUM to its path.",
         )
     return found
@@ -59,6 +61,8 @@ def browse(page: Path, *flags: str, dark: bool = False) -> subprocess.CompletedP
 
 def save_png(chart: Chart, path: Path, *, width_px: int = 900, dark: bool = False) -> Path:
     """The chart with its title and key, twice as fine as a screen, as high as it needs."""
+    if width_px < _NARROWEST_PX:
+        raise InputError("width_px", found=width_px, expected=f"{_NARROWEST_PX} or more", fix="Chromium opens no less.")
     with tempfile.TemporaryDirectory(prefix="disco-picture-") as folder:
         page, shot = Path(folder, "picture.html"), Path(folder, "picture.png")
         page.write_text(render("picture.html", draws=True, chart=chart), encoding="utf-8")

@@ -1,6 +1,5 @@
 """Bars from zero: one group per category, side by side or stacked."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,13 +22,11 @@ from disco.reports.charts.parts import (
     text_px,
     whiskers,
 )
-from disco.reports.formats import Estimate
+from disco.reports.formats import Estimate, keep_figures_together
 from disco.reports.table import Column, Table
 
 _LEFT_PX = 64
 _LINE_PX = 15
-_PHONE_PX = 430
-_PHONE_PLOT_PX, _WIDE_PLOT_PX = 270, _PHONE_PX - 80  # the narrowest plots on either side of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +141,7 @@ class BarChart:
 
     def option(self) -> Option:
         y = self.y.placed(self._tops(), from_zero=True)
-        category_gap = 0.36 if len(self.bars) > 1 and not self.stacked else 0.5
+        category_gap = self._category_gap()
         series = [
             self._series(bars, colours, y, tips=self._tips(), category_gap=category_gap)
             for bars, colours in zip(self.bars, self._colours(), strict=True)
@@ -157,6 +154,7 @@ class BarChart:
                 "lineStyle": {"color": INK, "type": "solid", "width": 1},
                 "data": [{"yAxis": 0}],
             }
+        many = len(self.bars) * len(self.categories)
         for place, bars in enumerate(self.bars):
             centre = _centre(place, among=len(self.bars), category_gap=category_gap)
             ends = [
@@ -165,7 +163,7 @@ class BarChart:
                 if estimate.ends is not None
             ]
             if ends:
-                series += whiskers(ends, colour=INK, x_axis=1, halo=True)
+                series += whiskers(ends, colour=INK, x_axis=1, cap_px=9 if many <= 12 else 5, halo=many <= 12)
         return {
             **frame(tooltip="axis"),
             "grid": {"left": _LEFT_PX, "right": 12, "top": 34, "outerBoundsMode": "none"},
@@ -173,19 +171,25 @@ class BarChart:
             "yAxis": y.as_y(left_px=_LEFT_PX),
             "series": series,
             "media": [
-                {"query": {"maxWidth": _PHONE_PX}, "option": self._labels_within(_PHONE_PLOT_PX)},
-                {"option": self._labels_within(_WIDE_PLOT_PX)},
+                {"query": {"maxWidth": 430}, "option": self._labels_within(270)},
+                {"query": {"minWidth": 431, "maxWidth": 760}, "option": self._labels_within(350)},
+                {"option": self._labels_within(680)},
             ],
         }
 
+    def _category_gap(self) -> float:
+        """The free share of a category: a lone bar does not fill the page."""
+        if len(self.bars) > 1 and not self.stacked:
+            return 0.36
+        return {1: 0.8, 2: 0.65}.get(len(self.categories), 0.5)
+
     def _labels_within(self, plot_px: int) -> Option:
-        """Names of categories break into lines where the narrowest such page would let them collide."""
-        width = max(12, plot_px // len(self.categories) - 6)
-        lines = max(min(3, len(name.split()), math.ceil(text_px(name) / width)) for name in self.categories)
-        below = _LINE_PX * lines + 16
+        """Names of categories on as many lines as they need in a plot of this width."""
+        names = [_wrapped(name, width_px=plot_px // len(self.categories) - 6) for name in self.categories]
+        below = _LINE_PX * max(name.count("\n") + 1 for name in names) + 16
         return {
             "grid": {"bottom": below + (20 if self.x_label else 0)},
-            "xAxis": [{"nameGap": below, "axisLabel": {"width": width}}, {}],
+            "xAxis": [{"data": names, "nameGap": below}, {}],
         }
 
     def _tips(self) -> list[str]:
@@ -220,6 +224,7 @@ class BarChart:
             "data": list(self.categories),
             "name": self.x_label,
             "nameLocation": "middle",
+            "nameMoveOverlap": False,
             "nameTextStyle": {"color": MUTED, "fontSize": FONT_PX},
             "axisTick": {"show": False},
             "axisLine": {"onZero": False, "lineStyle": {"color": "var(--line)"}},
@@ -227,11 +232,25 @@ class BarChart:
                 "color": MUTED,
                 "fontSize": FONT_PX,
                 "interval": 0,
-                "overflow": "break",
                 "lineHeight": _LINE_PX,
             },
             "axisPointer": {"type": "none"},
         }
+
+
+def _wrapped(name: str, *, width_px: int) -> str:
+    """The name broken between words, never between a figure and its unit; ECharts would break anywhere.
+
+    >>> _wrapped("20 % off", width_px=40), _wrapped("20 % off", width_px=90)
+    ('20\\xa0%\\noff', '20\\xa0% off')
+    """
+    lines: list[str] = []
+    for word in keep_figures_together(name).split(" "):
+        if lines and text_px(f"{lines[-1]} {word}") <= width_px:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return "\n".join(lines)
 
 
 def _places(categories: int) -> Option:

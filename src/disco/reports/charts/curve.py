@@ -116,7 +116,8 @@ class CurveChart:
                 series += whiskers(ends, colour=INK)
             series.append(_dots(points, x, y, tips=tips))
         series.append(self._labels(x, y))
-        right = min(_WIDEST_LABEL_PX, max((text_px(line.label) for line in self.lines), default=0)) + 16
+        least = x.half_last_tick_px() + 2
+        right = max(least, min(_WIDEST_LABEL_PX, max((text_px(line.label) for line in self.lines), default=0)) + 16)
         grid = {"left": _LEFT_PX, "top": _TOP_PX, "bottom": _BOTTOM_PX, "right": right, "outerBoundsMode": "none"}
         labels: Any = {"id": "labels", "label": {"show": True}}
         return {
@@ -128,7 +129,7 @@ class CurveChart:
             "media": [
                 {
                     "query": {"maxWidth": NARROW_PX},
-                    "option": {"grid": {"right": 18}, "series": [{**labels, "label": {"show": False}}]},
+                    "option": {"grid": {"right": least}, "series": [{**labels, "label": {"show": False}}]},
                 },
                 {"option": {"grid": {"right": right}, "series": [labels]}},
             ],

@@ -125,7 +125,10 @@ class IntervalChart:
             "yAxis": [_rows(names, at="left"), _rows(texts, at="right")],
             "series": series,
             "media": [
-                {"query": {"maxWidth": left + right + _LEAST_PLOT_PX}, "option": _narrow(names, texts)},
+                {
+                    "query": {"maxWidth": left + right + _LEAST_PLOT_PX},
+                    "option": _narrow(names, texts, right=x.half_last_tick_px() + 4),
+                },
                 {"option": _wide(names, left=left, right=right)},
             ],
         }
@@ -168,7 +171,7 @@ def _wide(names: Sequence[str], *, left: int, right: int) -> Option:
     }
 
 
-def _narrow(names: Sequence[str], texts: Sequence[str]) -> Option:
+def _narrow(names: Sequence[str], texts: Sequence[str], *, right: int) -> Option:
     """Name and figures stand above their row instead of beside it."""
     both = [f"{name}  {text}" for name, text in zip(names, texts, strict=True)]
     if max(map(text_px, both)) > _NARROW_PLOT_PX:
@@ -183,7 +186,7 @@ def _narrow(names: Sequence[str], texts: Sequence[str]) -> Option:
         "overflow": "none",
     }
     return {
-        "grid": {"left": 20, "right": 24, "top": 24},
+        "grid": {"left": 20, "right": right, "top": 24},
         "xAxis": {"splitLine": {"show": False}},
         "yAxis": [{"data": both, "axisLabel": label}, {"axisLabel": {"show": False}}],
     }

@@ -105,6 +105,10 @@ class PlacedAxis:
             },
         }
 
+    def half_last_tick_px(self) -> int:
+        """What the last tick's label needs beyond the end of the axis."""
+        return math.ceil(text_px(f"{self.scale.prefix}{self.high:g}{self.scale.suffix}") / 2)
+
     def as_x(self) -> Option:
         return {
             **self.option(),
@@ -221,6 +225,7 @@ def whiskers(
     colour: str,
     horizontal: bool = False,
     x_axis: int = 0,
+    cap_px: int = 9,
     halo: bool = False,
 ) -> list[Option]:
     """A line series with gaps that draws every interval (place, lower, upper), capped at both ends.
@@ -246,7 +251,8 @@ def whiskers(
                 "z": height,
             }
         )
-        for stroke, width, cap, height in ([("var(--page)", 4, 12, 4)] if halo else []) + [(colour, 1.5, 9, 5)]
+        for stroke, width, cap, height in ([("var(--page)", 4, cap_px + 3, 4)] if halo else [])
+        + [(colour, 1.5, cap_px, 5)]
     ]
 
 
