@@ -6,6 +6,7 @@ Memory is the peak beyond what was held before the call (inputs, interpreter), o
 """
 
 import argparse
+import ctypes
 import gc
 import importlib.metadata
 import multiprocessing
@@ -154,6 +155,8 @@ def measure(name: str, count: int, repeats: int, limit_s: float) -> dict[str, tu
     for task, job in jobs.items():
         job()  # warm-up: compilation, caches
         gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)  # memory freed by the warm-up must not hide what the call needs
         peak = float("nan")
         if os.path.exists("/proc/self/clear_refs"):
             with open("/proc/self/clear_refs", "w") as file:

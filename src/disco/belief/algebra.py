@@ -115,6 +115,45 @@ def solve(root: Matrix, moment: Vector) -> Vector:
 
 
 @nb.njit(cache=True, nogil=True)
+def inverse(root: Matrix) -> Matrix:
+    """V⁻¹ = RᵀR."""
+    d = root.shape[0]
+    out = np.zeros((d, d))
+    for k in range(d):
+        for i in range(k + 1):
+            for j in range(k + 1):
+                out[i, j] += root[k, i] * root[k, j]
+    return out
+
+
+@nb.njit(cache=True, nogil=True)
+def shifted(mean: Vector, root: Matrix, normals: Vector, beta: float) -> Vector:
+    """mean + β·Rᵀz: a draw from N(mean, β²V⁻¹) when z is standard normal."""
+    out = mean.copy()
+    for k in range(mean.size):
+        for j in range(k + 1):
+            out[j] += beta * root[k, j] * normals[k]
+    return out
+
+
+@nb.njit(cache=True, nogil=True, error_model="numpy")
+def half(covariance: Matrix) -> Matrix:
+    """Lower triangular L with LLᵀ = covariance; a direction without variance gives a column of zeros."""
+    d = covariance.shape[0]
+    lower = np.zeros((d, d))
+    for j in range(d):
+        for i in range(j, d):
+            total = covariance[i, j]
+            for k in range(j):
+                total -= lower[i, k] * lower[j, k]
+            if i == j:
+                lower[j, j] = math.sqrt(max(total, 0.0))
+            else:
+                lower[i, j] = total / lower[j, j] if lower[j, j] > 0.0 else 0.0
+    return lower
+
+
+@nb.njit(cache=True, nogil=True)
 def predict_rows(
     context: Matrix, encoded: Matrix, which: Integers, mean: Vector, root: Matrix
 ) -> tuple[Vector, Vector]:

@@ -87,6 +87,15 @@ def exponentials(line: Vector, size: int, limit: float) -> None:
         line[b] = exponential(min(max(line[b], -limit), limit))
 
 
+@nb.njit(cache=True, nogil=True)
+def stream_normals(stream: np.uint64, count: int) -> Vector:
+    """`count` standard normals of a stream that belongs to nobody in particular."""
+    words, first, second = np.empty(count, np.uint64), np.empty(count), np.empty(count)
+    customer_words(np.arange(count).astype(np.uint64), 0, count, stream, words)
+    normal_pair(words, count, 0, first, second)
+    return first
+
+
 @nb.njit(cache=True, nogil=True, error_model="numpy")
 def customer_words(keys: Keys, start: int, size: int, stream: np.uint64, words: Keys) -> None:
     """The root of a customer's random numbers within one stream."""

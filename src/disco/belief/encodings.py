@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from disco.belief.elementary import exponentials
 from disco.belief.prior import Prior
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
@@ -89,8 +90,11 @@ class RadialBasis:
     def features(self, u: Vector) -> Matrix:
         squared = (np.asarray(u, np.float64)[:, None] - np.array(self.centres)) ** 2
         if self.alpha is not None:
-            return np.asarray(np.exp(-squared / (2.0 * np.asarray(self.alpha))))
-        return np.asarray(np.exp(-np.asarray(self.gamma) * squared))
+            powers = -squared / (2.0 * np.asarray(self.alpha))
+        else:
+            powers = -np.asarray(self.gamma) * squared
+        exponentials(powers.reshape(-1), powers.size, 700.0)
+        return np.asarray(powers)
 
     def prior(self) -> Prior:
         return Prior()

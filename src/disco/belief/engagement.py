@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 import numpy as np
 from scipy.special import betaincinv
 
-from disco.belief.grid import read_depth_column
+from disco.belief.grid import read_depth_column, read_positive
 from disco.belief.isotonic import pool_adjacent
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.depths import read_depth
@@ -125,11 +124,9 @@ class Engagement:
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise InputError(f"engagement {name}", found=repr(value), expected="a share from 0 to 1")
         for name in ("prior_codes", "reach"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
-                raise InputError(f"engagement {name}", found=repr(value), expected="a finite number above 0")
+            object.__setattr__(self, name, read_positive(getattr(self, name), where=f"engagement {name}"))
         given = {read_depth(depth, where="engagement override"): float(rate) for depth, rate in self.override.items()}
-        object.__setattr__(self, "override", MappingProxyType(given))
+        object.__setattr__(self, "override", given)
 
     def rates(self, depths: object) -> Vector:
         """e_a for each depth, shape (depths,)."""

@@ -169,6 +169,8 @@ def _numbers(name: str, values: object, dimensions: int) -> Matrix:
         array = np.ascontiguousarray(values, np.float64)
     except (TypeError, ValueError):
         raise InputError(name, found=f"a {type(values).__name__}", expected="an array of numbers") from None
+    if array.ndim == 1 and array.size == 0:
+        array = array.reshape((0,) * dimensions)  # an empty list is an empty batch
     if array.ndim != dimensions:
         shape = "(rows, features)" if dimensions == 2 else "(rows,)"
         raise InputError(name, found=f"an array of shape {array.shape}", expected=f"shape {shape}")

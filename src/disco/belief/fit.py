@@ -62,7 +62,7 @@ def posterior_of(model: BasketModel, sums: Sums, prior: Prior, *, d1: int, d2: i
         sums = Sums(gram, moment, sums.square, sums.rows)
     table, mean = prior.precision(d1, d2, constant=1.0 if constant is None else constant), prior.mean(d1, d2)
     variance = (model.noise_sd or NOISE_PRIOR_SD) ** 2
-    while True:
+    for _ in range(100):  # the estimate settles within a few steps
         v0 = table.copy()
         if prior.absolute:
             v0[1:] *= variance

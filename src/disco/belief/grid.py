@@ -4,6 +4,8 @@ Contexts and ln F are rounded to multiples of 2⁻¹⁶ (half to even). Rounded 
 products are exact in float64, so sums over rows are exact whatever the order.
 """
 
+from numbers import Real
+
 import numpy as np
 
 from disco.records.arrays import Matrix, Vector
@@ -33,6 +35,13 @@ def read_context(context: object, *, size: int | None = None) -> Matrix:
         row, column = np.argwhere(~(np.abs(array) <= CONTEXT_LIMIT))[0]
         refuse_context(array, int(row), int(column))
     return array
+
+
+def read_positive(value: object, *, where: str, expected: str = "a finite number above 0") -> float:
+    """A setting that must be a finite number above 0."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise InputError(where, found=repr(value), expected=expected)
+    return float(value)
 
 
 def refuse_context(context: Matrix, row: int, column: int) -> None:

@@ -15,7 +15,7 @@ from disco.belief import algebra
 from disco.belief.encodings import Encoding, RadialBasis
 from disco.belief.evidence import Evidence
 from disco.belief.fit import encoded_depths, fit
-from disco.belief.grid import read_context, read_depth_column
+from disco.belief.grid import read_context, read_depth_column, read_positive
 from disco.belief.law import CurveLaw
 from disco.belief.posterior import Posterior
 from disco.belief.prior import Prior
@@ -53,17 +53,18 @@ class BasketModel:
     _derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name, allowed in (("constant_precision", True), ("noise_sd", True), ("depth_scale", False)):
+        for name in ("constant_precision", "noise_sd", "depth_scale"):
             value = getattr(self, name)
-            if value is None and allowed:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
-                raise InputError(name, found=repr(value), expected="a finite number above 0")
-            object.__setattr__(self, name, float(value))
-        if not 0 < self.forgetting <= 1:
-            raise InputError("forgetting", found=self.forgetting, expected="a factor per campaign in (0, 1]")
+            if value is not None or name == "depth_scale":
+                object.__setattr__(self, name, read_positive(value, where=name))
+        expected = "a factor per campaign in (0, 1]"
+        object.__setattr__(self, "forgetting", read_positive(self.forgetting, where="forgetting", expected=expected))
+        if self.forgetting > 1:
+            raise InputError("forgetting", found=self.forgetting, expected=expected)
         if self.prior_precision is not None and not isinstance(self.prior_precision, Prior):
-            object.__setattr__(self, "prior_precision", _positive(self.prior_precision))
+            expected = "None, a finite number above 0, or a Prior"
+            given = read_positive(self.prior_precision, where="prior_precision", expected=expected)
+            object.__setattr__(self, "prior_precision", given)
         if len({evidence.context_size for evidence in self.campaigns.values()}) > 1:
             raise SchemaMismatchError("model", found="campaigns with contexts of several sizes", expected="one size")
         object.__setattr__(self, "campaigns", MappingProxyType(dict(self.campaigns)))
@@ -85,6 +86,8 @@ class BasketModel:
         if contexts.ndim == 2 and self.context_size is not None:
             read_context(contexts[:0], size=self.context_size)
         evidence = Evidence.of(context, depth, full_price)
+        if not evidence.depths.size:
+            return self
         return self.add(evidence, campaign=campaign)
 
     def add(self, evidence: Evidence, *, campaign: str = "") -> BasketModel:
@@ -142,10 +145,13 @@ class BasketModel:
     @property
     def evidence(self) -> Evidence:
         """All campaigns together, each row counted once (no forgetting)."""
-        total = Evidence.empty(self.context_size or 0)
-        for evidence in self.campaigns.values():
-            total = total + evidence
-        return total
+        if "evidence" not in self._derived:
+            total = Evidence.empty(self.context_size or 0)
+            for evidence in self.campaigns.values():
+                total = total + evidence
+            self._derived["evidence"] = total
+        found: Evidence = self._derived["evidence"]
+        return found
 
     # ---- belief ------------------------------------------------------------------------------------------------
 
@@ -220,6 +226,14 @@ class BasketModel:
             digest.update(evidence.hash.encode())
         return digest.hexdigest()
 
+    def __hash__(self) -> int:
+        return int(self.hash[:15], 16)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from disco.belief.model_file import from_bytes, to_bytes
+
+        return from_bytes, (to_bytes(self),)
+
     def save(self, path: str | Path) -> None:
         """Write a model file; see `disco.belief.model_file`."""
         from disco.belief.model_file import save
@@ -238,9 +252,3 @@ class BasketModel:
         from disco.belief.tuning import tuned
 
         return tuned(self)
-
-
-def _positive(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating) or not 0 < value < np.inf:
-        raise InputError("prior_precision", found=repr(value), expected="None, a finite number above 0, or a Prior")
-    return float(value)

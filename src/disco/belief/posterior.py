@@ -90,7 +90,7 @@ class Posterior:
     @property
     def covariance_factor(self) -> Matrix:
         """V⁻¹ = RᵀR, computed when asked for."""
-        return self.root.T @ self.root
+        return np.asarray(algebra.inverse(self.root))
 
 
 def _refusal(gram: Matrix, prior: Vector, condition: float) -> IllConditionedError:

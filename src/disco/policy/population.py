@@ -5,6 +5,7 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
+from disco.belief.algebra import half
 from disco.belief.elementary import exponentials
 from disco.belief.law import BLOCK, LOG_EDGE, normals
 from disco.belief.model import BasketModel
@@ -38,8 +39,7 @@ def _population(model: BasketModel, offer: Offer) -> tuple[Matrix, Matrix]:
     covariance = sums[1 : d1 + 1, 1 : d1 + 1] / n - np.outer(mean, mean) if n else np.eye(d1)
     theta = offer.law.mean
     between = theta[1:].T @ covariance @ theta[1:]
-    values, vectors = np.linalg.eigh(between)
-    return theta[0] + mean @ theta[1:], vectors * np.sqrt(np.maximum(values, 0.0))
+    return theta[0] + mean @ theta[1:], half(between)
 
 
 @nb.njit(cache=True, nogil=True)

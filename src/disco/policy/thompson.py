@@ -5,6 +5,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from disco.belief.algebra import shifted
+from disco.belief.elementary import stream_normals
 from disco.belief.model import BasketModel
 from disco.belief.serving import Offer
 from disco.policy.base import keys_of, read_figure, stream_of
@@ -54,7 +56,7 @@ class Thompson:
         stream = stream_of(seed, campaign, f"{self.name} {self.scope}")
         if self.scope == "round":
             posterior, law = model.fitted(offer.context.shape[1])
-            normals = np.random.Generator(np.random.Philox(key=stream)).standard_normal(posterior.mean.size)
-            theta = posterior.mean + self.exploration * posterior.noise_sd * (posterior.root.T @ normals)
+            normals = stream_normals(np.uint64(stream), posterior.mean.size)
+            theta = shifted(posterior.mean, posterior.root, normals, self.exploration * posterior.noise_sd)
             return offer.means(theta=theta.reshape(law.mean.shape), dtype=dtype)
         return offer.draws(keys, stream=stream, exploration=self.exploration, dtype=dtype)
