@@ -1,10 +1,17 @@
 """`allocate`: values and limits in, one depth or none per customer out."""
 
+import time
 from collections.abc import Iterable
 
-from disco.allocation.problem import read_problem
-from disco.allocation.reference import solve_with_highs
-from disco.allocation.result import Allocation
+import numpy as np
+
+from disco.allocation.certificate import certify
+from disco.allocation.problem import Problem, read_problem
+from disco.allocation.reference import infeasible, solve_with_highs
+from disco.allocation.result import Allocation, Conflict
+from disco.allocation.solver import Solution, solve
+from disco.records.arrays import Vector
+from disco.records.errors import InputError
 
 
 def allocate(
@@ -37,4 +44,35 @@ def allocate(
         eligible=eligible,
         ids=ids,
     )
-    return solve_with_highs(problem)
+    return solve_problem(problem, warm=_read_warm(warm_prices, columns=problem.columns))
+
+
+def solve_problem(problem: Problem, *, warm: Vector | None = None, threads: int = 1) -> Allocation:
+    """The allocation of a problem that has passed the door, checked by its certificate."""
+    start = time.perf_counter()
+    if problem.limits.budget is not None:
+        return solve_with_highs(problem)
+    found = solve(problem, warm=warm, threads=threads)
+    if not found.feasible:
+        return infeasible(problem, (Conflict(("the limits together",), "no allocation", None),), start)
+    return certified(problem, found, seconds=time.perf_counter() - start)
+
+
+def certified(problem: Problem, found: Solution, *, seconds: float) -> Allocation:
+    """A solution with its proof: prices per depth, and per segment on top of them."""
+    columns = problem.columns
+    prices = found.potentials[1 : columns + 1]
+    on_top = None
+    if problem.limits.segment_caps is not None:
+        on_top = found.potentials[found.tree.leaf] - prices
+    return certify(problem, found.choice, prices, segment_prices=on_top, seconds=seconds)
+
+
+def _read_warm(prices: object, *, columns: int) -> Vector | None:
+    """(nodes,) potentials from one price per column; prices of an earlier solve, or a guess."""
+    if prices is None:
+        return None
+    given = np.asarray(prices, np.float64)
+    if given.shape != (columns,) or not np.isfinite(given).all():
+        raise InputError("warm_prices", found=f"{given.tolist()}", expected=f"{columns} finite prices, one per column")
+    return np.concatenate([[0.0], given])

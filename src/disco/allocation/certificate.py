@@ -5,7 +5,8 @@ For any prices, with q = depth price + segment price + budget price · cost, no 
     bound = Σ_i max(0, max_k v_ik - q_ik) + Σ_limits (price⁺ · cap - price⁻ · floor) + budget price · budget
 
 (prices of limits without a cap may not be positive). The bound is taken as value + what each customer and each limit
-leaves on the table, term by term: differences of two large sums would drown the gap in rounding.
+leaves on the table, term by term: differences of two large sums would drown the gap in rounding. A customer's loss
+below 2⁻⁴⁹ of the value and the price it is the difference of is rounding, and counts as none.
 """
 
 import time
@@ -18,6 +19,8 @@ from disco.allocation.problem import Problem
 from disco.allocation.result import Allocation, Status, relative_gap
 from disco.records.arrays import Flags, Floats, Integers, Vector
 from disco.records.errors import CertificateError
+
+_ROUNDING = 2.0**-49
 
 
 @nb.njit(nogil=True, cache=True)
@@ -41,6 +44,7 @@ def _audit(
             group = segment[i]
         best = 0.0
         own = 0.0
+        size = 0.0  # of the numbers that `best` is a difference of
         picked = choice[i]
         if picked < -1 or picked >= columns:
             wrong = i
@@ -55,11 +59,13 @@ def _audit(
                 net -= budget_price * np.float64(costs[k, i])
             if net > best:
                 best = net
+                size = abs(np.float64(values[k, i])) + abs(prices[group, k])
             if picked == k:
                 own = net
         if wrong >= 0:
             break
-        lost += best - own
+        if best - own > _ROUNDING * size:
+            lost += best - own
         if picked >= 0:
             counts[group, picked] += 1
             # Neumaier: the sum carries its own rounding error

@@ -81,6 +81,9 @@ def _run(problem: Problem, *, integral: bool) -> tuple[Vector, Vector] | None:
     customers, columns = problem.customers, problem.columns
     row_of, column_of = _cells(problem)
     cells = row_of.size
+    if cells == 0:  # HiGHS calls a model without columns empty, not solved
+        limit_rows = columns + (0 if limits.segment_caps is None else limits.segment_caps.size) + 1
+        return None if limits.has_floors else (np.zeros((columns, customers)), np.zeros(limit_rows))
     lower = [np.full(customers, -np.inf), limits.floors.astype(float)]
     upper = [np.ones(customers), np.where(limits.caps >= UNLIMITED, np.inf, limits.caps)]
     row_index = [row_of, customers + column_of]
@@ -109,7 +112,8 @@ def _run(problem: Problem, *, integral: bool) -> tuple[Vector, Vector] | None:
     lp.a_matrix_.value_ = np.stack(coefficient, axis=1).ravel()
     if integral:
         lp.integrality_ = [highspy.HighsVarType.kInteger] * cells
-    solver: Any = highspy.Highs()
+    new_solver: Any = highspy.Highs
+    solver = new_solver()
     solver.silent()
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.setOptionValue("mip_abs_gap", 0.0)

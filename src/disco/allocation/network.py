@@ -1,0 +1,388 @@
+"""Exact allocation of few customers: successive shortest paths on the graph of depths, in lexicographic integers.
+
+Nodes form a tree: 0 is "no code", its children are the depths, and with segments each depth has one child per segment.
+A customer sits at a leaf (or at 0). Potentials are pairs (value, hash) and are compared lexicographically, so ties in
+value are settled by the hash and never by rounding or by order. Conventions, for every residual arc u → w of cost c:
+
+    potential[u] ≤ potential[w] + c      a customer moving from a to b costs v_a - v_b;   a limit's arc costs 0
+    price of a limit = potential[node] - potential[parent];   positive only when full, negative only when at its floor
+"""
+
+import numba as nb
+import numpy as np
+
+from disco.records.arrays import Integers, Keys
+from disco.records.identity import mix
+
+NEVER = -(2**61)  # the grid value of an ineligible cell
+_FAR = 2**62
+_KEPT = 12  # nearest movers remembered per pair of places
+
+_STRIDE = np.uint64(0x9E3779B97F4A7C15)
+
+
+@nb.njit("int64(uint64, int64)", inline="always", cache=True)
+def tie_hash(key: np.uint64, column: int) -> int:
+    """hash(customer id, depth) in [-2⁴⁹, 0): below "no code", whose hash is 0, so an idle code is not given away."""
+    return np.int64(mix(key + np.uint64(column + 1) * _STRIDE) >> np.uint64(15)) - np.int64(2**49)
+
+
+@nb.njit(inline="always", cache=True)
+def _less(a_value: int, a_hash: int, b_value: int, b_hash: int) -> bool:
+    return a_value < b_value or (a_value == b_value and a_hash < b_hash)
+
+
+@nb.njit(inline="always", cache=True)
+def _move_cost(worth: Integers, keys: Keys, i: int, a: int, b: int) -> tuple[int, int]:
+    """(value, hash) lost when customer i moves from a to b (columns, -1 = none)."""
+    value = np.int64(0)
+    tie = np.int64(0)
+    if a >= 0:
+        value += worth[i, a]
+        tie += tie_hash(keys[i], a)
+    if b >= 0:
+        value -= worth[i, b]
+        tie -= tie_hash(keys[i], b)
+    return value, tie
+
+
+@nb.njit(nogil=True, cache=True)
+def _refill(
+    row: int, a: int, b: int, member: int, worth: Integers, keys: Keys, nearest: Integers, cost: Integers,
+    size: Integers, partial: Integers, floor_cost: Integers, following: Integers,
+) -> None:  # fmt: skip
+    """Collect the _KEPT cheapest movers a → b among the members of a place, cheapest first."""
+    count = 0
+    more = 0
+    low_value = np.int64(0)
+    low_hash = np.int64(0)
+    i = member
+    while i >= 0:
+        if b >= 0 and worth[i, b] == NEVER:
+            i = following[i]
+            continue
+        value, tie = _move_cost(worth, keys, i, a, b)
+        if count == _KEPT:
+            if not _less(value, tie, cost[row, _KEPT - 1, 0], cost[row, _KEPT - 1, 1]):
+                if more == 0 or _less(value, tie, low_value, low_hash):
+                    low_value, low_hash = value, tie
+                more = 1
+                i = following[i]
+                continue
+            last_value, last_hash = cost[row, _KEPT - 1, 0], cost[row, _KEPT - 1, 1]
+            if more == 0 or _less(last_value, last_hash, low_value, low_hash):
+                low_value, low_hash = last_value, last_hash
+            more = 1
+            count -= 1
+        at = count
+        while at > 0 and _less(value, tie, cost[row, at - 1, 0], cost[row, at - 1, 1]):
+            nearest[row, at] = nearest[row, at - 1]
+            cost[row, at, 0] = cost[row, at - 1, 0]
+            cost[row, at, 1] = cost[row, at - 1, 1]
+            at -= 1
+        nearest[row, at] = i
+        cost[row, at, 0] = value
+        cost[row, at, 1] = tie
+        count += 1
+        i = following[i]
+    size[row] = count
+    partial[row] = more
+    floor_cost[row, 0] = low_value
+    floor_cost[row, 1] = low_hash
+
+
+@nb.njit(nogil=True, cache=True)
+def _forget(row: int, i: int, nearest: Integers, cost: Integers, size: Integers) -> None:
+    for at in range(size[row]):
+        if nearest[row, at] == i:
+            for next_at in range(at, size[row] - 1):
+                nearest[row, next_at] = nearest[row, next_at + 1]
+                cost[row, next_at, 0] = cost[row, next_at + 1, 0]
+                cost[row, next_at, 1] = cost[row, next_at + 1, 1]
+            size[row] -= 1
+            return
+
+
+@nb.njit(nogil=True, cache=True)
+def _remember(
+    row: int, i: int, value: int, tie: int, nearest: Integers, cost: Integers, size: Integers, partial: Integers,
+    floor_cost: Integers,
+) -> None:  # fmt: skip
+    """Insert a newcomer unless it lies beyond what the list vouches for."""
+    if partial[row] and not _less(value, tie, floor_cost[row, 0], floor_cost[row, 1]):
+        return
+    if size[row] == _KEPT:
+        last = _KEPT - 1
+        if not _less(value, tie, cost[row, last, 0], cost[row, last, 1]):
+            partial[row] = 1
+            floor_cost[row, 0] = value
+            floor_cost[row, 1] = tie
+            return
+        partial[row] = 1
+        floor_cost[row, 0] = cost[row, last, 0]
+        floor_cost[row, 1] = cost[row, last, 1]
+        size[row] = last
+    at = size[row]
+    while at > 0 and _less(value, tie, cost[row, at - 1, 0], cost[row, at - 1, 1]):
+        nearest[row, at] = nearest[row, at - 1]
+        cost[row, at, 0] = cost[row, at - 1, 0]
+        cost[row, at, 1] = cost[row, at - 1, 1]
+        at -= 1
+    nearest[row, at] = i
+    cost[row, at, 0] = value
+    cost[row, at, 1] = tie
+    size[row] += 1
+
+
+@nb.njit(nogil=True, cache=True)
+def settle(
+    worth: Integers,
+    keys: Keys,
+    group: Integers,
+    leaf: Integers,
+    parent: Integers,
+    low: Integers,
+    high: Integers,
+    value_potential: Integers,
+    hash_potential: Integers,
+    choice: Integers,
+) -> tuple[bool, int]:
+    """Choose a leaf for every customer so that (Σ worth, Σ hash) is lexicographically largest within the limits.
+
+    worth: (customers, depths) grid integers, NEVER = ineligible · leaf: (groups, depths) node of each place · parent,
+    low, high: (nodes,) the tree and the limits on how many customers may sit below each node · potentials: (nodes,)
+    a start, replaced by the optimum's: the smallest optimal prices · choice: filled. Returns (feasible, augmentations).
+    """
+    customers, columns = worth.shape
+    groups = leaf.shape[0]
+    nodes = parent.size
+    places = columns + 1
+
+    # every customer takes its best place at the starting potentials
+    flow = np.zeros(nodes, np.int64)
+    first = np.full(groups * places, -1, np.int64)
+    following = np.full(customers, -1, np.int64)
+    previous = np.full(customers, -1, np.int64)
+    for i in range(customers - 1, -1, -1):
+        g = group[i]
+        best = -1
+        best_value = np.int64(0)
+        best_hash = np.int64(0)
+        for k in range(columns):
+            if worth[i, k] == NEVER:
+                continue
+            node = leaf[g, k]
+            value = worth[i, k] - (value_potential[node] - value_potential[0])
+            if value < best_value:
+                continue
+            tie = tie_hash(keys[i], k) - (hash_potential[node] - hash_potential[0])
+            if _less(best_value, best_hash, value, tie):
+                best, best_value, best_hash = k, value, tie
+        choice[i] = best
+        slot = g * places + best + 1
+        following[i] = first[slot]
+        if first[slot] >= 0:
+            previous[first[slot]] = i
+        first[slot] = i
+        if best >= 0:
+            flow[leaf[g, best]] += 1
+
+    # limits take the flow their price allows; what does not fit is the imbalance to be routed
+    excess = np.zeros(nodes, np.int64)
+    total = np.int64(0)
+    for node in range(nodes - 1, 0, -1):  # children have larger numbers than their parents
+        price_value = value_potential[node] - value_potential[parent[node]]
+        price_hash = hash_potential[node] - hash_potential[parent[node]]
+        inflow = flow[node]
+        if _less(0, 0, price_value, price_hash):
+            allowed = high[node]
+        elif _less(price_value, price_hash, 0, 0):
+            allowed = low[node]
+        else:
+            allowed = min(max(inflow, low[node]), high[node])
+        flow[node] = allowed
+        excess[node] = inflow - allowed
+        total += excess[node]
+        if parent[node] > 0:
+            flow[parent[node]] += allowed
+    excess[0] = -total
+
+    lists = groups * places * places
+    nearest = np.empty((lists, _KEPT), np.int64)
+    cost = np.empty((lists, _KEPT, 2), np.int64)
+    size = np.zeros(lists, np.int64)
+    partial = np.ones(lists, np.int64)
+    floor_cost = np.full((lists, 2), -_FAR)
+    group_of = np.full(nodes, -1, np.int64)
+    column_of = np.full(nodes, -1, np.int64)
+    for g in range(groups):
+        for k in range(columns):
+            group_of[leaf[g, k]] = g
+            column_of[leaf[g, k]] = k
+
+    far_value = np.empty(nodes, np.int64)
+    far_hash = np.empty(nodes, np.int64)
+    done = np.empty(nodes, np.bool_)
+    came_from = np.empty(nodes, np.int64)
+    carried_by = np.empty(nodes, np.int64)  # the customer moved along the arc, -1: a limit's arc
+    rounds = 0
+    while True:
+        final = True
+        for node in range(nodes):
+            if excess[node] > 0:
+                final = False
+        if final:  # one more search, from "no code": how far each price can still fall
+            for node in range(1, nodes):
+                below = value_potential[node] < value_potential[parent[node]] or (
+                    value_potential[node] == value_potential[parent[node]]
+                    and hash_potential[node] < hash_potential[parent[node]]
+                )
+                if low[node] <= 0 and flow[node] == 0 and below:
+                    value_potential[node] = value_potential[parent[node]]
+                    hash_potential[node] = hash_potential[parent[node]]
+        for node in range(nodes):
+            done[node] = False
+            started = node == 0 if final else excess[node] > 0
+            far_value[node] = 0 if started else _FAR
+            far_hash[node] = 0
+            came_from[node] = -1
+        target = -1
+        while True:
+            u = -1
+            for node in range(nodes):
+                if (
+                    not done[node]
+                    and far_value[node] < _FAR
+                    and (u < 0 or _less(far_value[node], far_hash[node], far_value[u], far_hash[u]))
+                ):
+                    u = node
+            if u < 0:
+                break
+            done[u] = True
+            if not final and excess[u] < 0:
+                target = u
+                break
+            # limits: up to the parent while there is room, down to a child while it may lose flow
+            for w in range(nodes):
+                if done[w] or w == u:
+                    continue
+                arc = False
+                if u > 0 and parent[u] == w and flow[u] < high[u]:
+                    arc = True
+                if w > 0 and parent[w] == u and (flow[w] > low[w] or (final and low[w] <= 0)):
+                    arc = True
+                if arc:
+                    value = far_value[u] + value_potential[w] - value_potential[u]
+                    tie = far_hash[u] + hash_potential[w] - hash_potential[u]
+                    if _less(value, tie, far_value[w], far_hash[w]):
+                        far_value[w], far_hash[w] = value, tie
+                        came_from[w] = u
+                        carried_by[w] = -1
+            # customers who sit at u
+            first_group = 0
+            last_group = groups
+            a = -1
+            if u > 0:
+                if group_of[u] < 0:
+                    continue
+                first_group = group_of[u]
+                last_group = first_group + 1
+                a = column_of[u]
+            for g in range(first_group, last_group):
+                slot = g * places + a + 1
+                if first[slot] < 0:
+                    continue
+                for b in range(-1, columns):
+                    w = 0 if b < 0 else leaf[g, b]
+                    if b == a or done[w]:
+                        continue
+                    row = slot * places + b + 1
+                    if size[row] == 0:
+                        if not partial[row]:
+                            continue
+                        _refill(
+                            row, a, b, first[slot], worth, keys, nearest, cost, size, partial, floor_cost, following
+                        )
+                        if size[row] == 0:
+                            continue
+                    value = far_value[u] + cost[row, 0, 0] + value_potential[w] - value_potential[u]
+                    tie = far_hash[u] + cost[row, 0, 1] + hash_potential[w] - hash_potential[u]
+                    if _less(value, tie, far_value[w], far_hash[w]):
+                        far_value[w], far_hash[w] = value, tie
+                        came_from[w] = u
+                        carried_by[w] = nearest[row, 0]
+        if final:
+            last_value = np.int64(0)
+            last_hash = np.int64(0)
+            for node in range(nodes):
+                if far_value[node] < _FAR and _less(last_value, last_hash, far_value[node], far_hash[node]):
+                    last_value, last_hash = far_value[node], far_hash[node]
+            for node in range(1, nodes):
+                reached = far_value[node] < _FAR  # the others may fall as far as anybody, which keeps their order
+                value_potential[node] -= far_value[node] if reached else last_value
+                hash_potential[node] -= far_hash[node] if reached else last_hash
+            for node in range(nodes - 1, -1, -1):
+                value_potential[node] -= value_potential[0]
+                hash_potential[node] -= hash_potential[0]
+            return True, rounds
+        if target < 0:
+            return False, rounds
+        for node in range(nodes):
+            if done[node]:
+                value_potential[node] -= far_value[node]
+                hash_potential[node] -= far_hash[node]
+            else:
+                value_potential[node] -= far_value[target]
+                hash_potential[node] -= far_hash[target]
+
+        # push along the path: one customer, or many where only limits' arcs are crossed
+        amount = -excess[target]
+        node = target
+        while came_from[node] >= 0:
+            u = came_from[node]
+            if carried_by[node] >= 0:
+                amount = 1
+            elif parent[u] == node and u > 0:
+                amount = min(amount, high[u] - flow[u])
+            else:
+                amount = min(amount, flow[node] - low[node])
+            node = u
+        amount = min(amount, excess[node])
+        excess[node] -= amount
+        excess[target] += amount
+        node = target
+        while came_from[node] >= 0:
+            u = came_from[node]
+            i = carried_by[node]
+            if i >= 0:
+                g = group[i]
+                a = choice[i]
+                b = -1 if node == 0 else column_of[node]
+                slot = g * places + a + 1
+                for c in range(-1, columns):
+                    if c != a:
+                        _forget(slot * places + c + 1, i, nearest, cost, size)
+                if previous[i] >= 0:
+                    following[previous[i]] = following[i]
+                else:
+                    first[slot] = following[i]
+                if following[i] >= 0:
+                    previous[following[i]] = previous[i]
+                slot = g * places + b + 1
+                previous[i] = -1
+                following[i] = first[slot]
+                if first[slot] >= 0:
+                    previous[first[slot]] = i
+                first[slot] = i
+                choice[i] = b
+                for c in range(-1, columns):
+                    if c == b or (c >= 0 and worth[i, c] == NEVER):
+                        continue
+                    value, tie = _move_cost(worth, keys, i, b, c)
+                    _remember(slot * places + c + 1, i, value, tie, nearest, cost, size, partial, floor_cost)
+            elif u > 0 and parent[u] == node:
+                flow[u] += amount
+            else:
+                flow[node] -= amount
+            node = u
+        rounds += 1

@@ -1,0 +1,308 @@
+"""Prices that nearly balance supply and demand: damped Newton on the dual, whose kinks blur into a density of ties.
+
+    D(p) = Σ_k (p_k⁺ high_k - p_k⁻ low_k) + Σ_i max(0, max_k v_ik - p_k),   dD/dp_k = limit_k - customers who want k,
+    d²D/dp_k dp_l = -(customers indifferent between k and l, per unit of price)
+
+Nothing here need be exact: the prices and the box around them are a guess that `screen` and `network` prove or refute.
+"""
+
+import numba as nb
+import numpy as np
+
+from disco.allocation.screen import compete, compete_two
+from disco.records.arrays import Flags, Integers, Vector
+
+
+@nb.njit(nogil=True, cache=True)
+def demand(sample: Vector, prices: Vector, first: Vector, second: Vector, winner: Integers, counts: Vector) -> float:
+    """Customers who want each depth at these prices (filled into counts); returns Σ_i of their best net value."""
+    columns, rows = sample.shape
+    for i in range(rows):
+        first[i] = 0.0
+        second[i] = -np.inf
+        winner[i] = 0
+    for k in range(0, columns - 1, 2):
+        compete_two(sample[k], sample[k + 1], prices[k], prices[k + 1], k + 1, first, second, winner)
+    if columns % 2:
+        compete(sample[columns - 1], prices[columns - 1], columns, first, second, winner)
+    wanted = np.zeros(columns + 1, np.int64)
+    total = 0.0
+    for i in range(rows):
+        wanted[winner[i]] += 1
+        total += first[i]
+    for k in range(columns):
+        counts[k] = wanted[k + 1]
+    return total
+
+
+@nb.njit(nogil=True, cache=True)
+def window_of(first: Vector, second: Vector, customers: float) -> float:
+    """A width that about `customers` of the gaps between best and second best do not exceed."""
+    rows = first.size
+    taken = min(rows, 128)
+    gaps = np.empty(taken)
+    for j in range(taken):
+        i = j * rows // taken
+        gaps[j] = first[i] - second[i]
+    gaps.sort()
+    at = min(taken - 1, max(int(customers / rows * taken), min(4, taken - 1)))
+    while at + 1 < taken and gaps[at] <= 0.0:
+        at += 1
+    return gaps[at]
+
+
+@nb.njit(nogil=True, cache=True)
+def _pairs_within(
+    sample: Vector, prices: Vector, first: Vector, second: Vector, winner: Integers, window: float, seen: Vector
+) -> None:
+    """seen[a + 1, b + 1] = customers whose best is a, second best b (-1: no code), and closer than the window."""
+    columns, rows = sample.shape
+    seen[:] = 0.0
+    for i in range(rows):
+        if first[i] - second[i] < window:
+            a = winner[i] - 1
+            b = -1
+            runner_up = 0.0 if a >= 0 else -np.inf
+            for k in range(columns):
+                net = sample[k, i] - prices[k]
+                if k != a and net > runner_up:
+                    runner_up = net
+                    b = k
+            seen[a + 1, b + 1] += 1.0
+
+
+@nb.njit(nogil=True, cache=True)
+def tie_density(
+    sample: Vector, prices: Vector, first: Vector, second: Vector, winner: Integers, window: float, density: Vector
+) -> None:
+    """density[k, l] = -customers indifferent between k and l per unit of price; the diagonal includes "no code".
+
+    A depth that few customers want is looked at through a window up to 16 times wider, until enough of them are seen.
+    """
+    columns = sample.shape[0]
+    density[:] = 0.0
+    if not window > 0.0 or not np.isfinite(window):
+        return
+    seen = np.empty((3, columns + 1, columns + 1))
+    scale = np.zeros(columns + 1, np.int64)
+    for level in range(3):
+        thin = level == 0
+        for k in range(1, columns + 1):
+            if level > 0 and seen[level - 1, k].sum() + seen[level - 1, :, k].sum() < 24.0:
+                scale[k] = level
+                thin = True
+        if not thin:
+            break
+        _pairs_within(sample, prices, first, second, winner, window * 4.0**level, seen[level])
+    for a in range(columns + 1):
+        for b in range(a):
+            level = max(scale[a], scale[b])
+            weight = (seen[level, a, b] + seen[level, b, a]) / (2.0 * window * 4.0**level)
+            density[a - 1, a - 1] += weight
+            if b > 0:
+                density[b - 1, b - 1] += weight
+                density[a - 1, b - 1] -= weight
+                density[b - 1, a - 1] -= weight
+
+
+@nb.njit(nogil=True, cache=True)
+def solve_symmetric(matrix: Vector, free: Flags, right: Vector) -> None:
+    """right ← matrix⁻¹ right on the free coordinates, 0 elsewhere; columns of right are separate systems."""
+    size = matrix.shape[0]
+    trace = 0.0
+    for k in range(size):
+        trace += matrix[k, k]
+    ridge = 1e-9 * trace + 1e-300
+    factor = np.zeros((size, size))
+    for a in range(size):
+        if not free[a]:
+            right[a] = 0.0
+            continue
+        for b in range(a + 1):
+            if not free[b]:
+                continue
+            total = matrix[a, b] + (ridge if a == b else 0.0)
+            for c in range(b):
+                total -= factor[a, c] * factor[b, c]
+            factor[a, b] = np.sqrt(max(total, ridge)) if a == b else total / factor[b, b]
+    for system in range(right.shape[1]):
+        for a in range(size):
+            if free[a]:
+                total = right[a, system]
+                for c in range(a):
+                    total -= factor[a, c] * right[c, system]
+                right[a, system] = total / factor[a, a]
+        for a in range(size - 1, -1, -1):
+            if free[a]:
+                total = right[a, system]
+                for c in range(a + 1, size):
+                    total -= factor[c, a] * right[c, system]
+                right[a, system] = total / factor[a, a]
+
+
+@nb.njit(nogil=True, cache=True)
+def _gradient(prices: Vector, counts: Vector, low: Vector, high: Vector, slope: Vector, free: Flags) -> float:
+    """dD/dp and which prices may move; returns the largest imbalance."""
+    worst = 0.0
+    for k in range(prices.size):
+        if prices[k] > 0.0 or (prices[k] == 0.0 and counts[k] > high[k]):
+            slope[k] = high[k] - counts[k]
+            free[k] = True
+        elif prices[k] < 0.0 or counts[k] < low[k]:
+            slope[k] = low[k] - counts[k]
+            free[k] = True
+        else:
+            slope[k] = 0.0
+            free[k] = False
+        worst = max(worst, abs(slope[k]))
+    return worst
+
+
+@nb.njit(nogil=True, cache=True)
+def _limits_worth(prices: Vector, low: Vector, high: Vector) -> float:
+    total = 0.0
+    for k in range(prices.size):
+        if prices[k] > 0.0:
+            total += prices[k] * high[k]
+        elif prices[k] < 0.0:
+            total += prices[k] * low[k]
+    return total
+
+
+@nb.njit(nogil=True, cache=True)
+def descend(
+    sample: Vector,
+    low: Vector,
+    high: Vector,
+    prices: Vector,
+    passes: int,
+    tolerance: float,
+    counts: Vector,
+    density: Vector,
+) -> float:
+    """Improve prices in place until every depth is within `tolerance` customers of its limit; returns the imbalance.
+
+    sample: (depths, customers) with -∞ for ineligible · low, high: limits in customers of this sample (∞ = none) ·
+    counts, density: filled, at the final prices.
+    """
+    columns, rows = sample.shape
+    first = np.empty(rows)
+    second = np.empty(rows)
+    winner = np.empty(rows, np.int64)
+    slope = np.empty(columns)
+    free = np.empty(columns, np.bool_)
+    trial = np.empty(columns)
+    step = np.empty((columns, 1))
+    best_counts = np.empty(columns)
+    value = demand(sample, prices, first, second, winner, counts) + _limits_worth(prices, low, high)
+    worst = _gradient(prices, counts, low, high, slope, free)
+    used = 1
+    while True:
+        window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
+        tie_density(sample, prices, first, second, winner, window, density)
+        if worst <= tolerance or used >= passes:
+            return worst
+        for k in range(columns):
+            step[k, 0] = -slope[k]
+            best_counts[k] = counts[k]
+        solve_symmetric(density, free, step)
+        longest = 0.0
+        for k in range(columns):
+            longest = max(longest, abs(step[k, 0]))
+        scale = min(1.0, 4.0 * window / longest) if longest > 0.0 else 0.0
+        improved = False
+        for _ in range(5):
+            for k in range(columns):
+                moved = prices[k] + scale * step[k, 0]
+                crossed = (prices[k] > 0.0 and moved < 0.0) or (prices[k] < 0.0 and moved > 0.0)
+                trial[k] = 0.0 if crossed or (low[k] <= 0.0 and moved < 0.0) else moved
+            new_value = demand(sample, trial, first, second, winner, counts) + _limits_worth(trial, low, high)
+            new_worst = _gradient(trial, counts, low, high, slope, free)
+            used += 1
+            if new_value < value or new_worst < worst:
+                improved = True
+                break
+            if used >= passes:
+                break
+            scale *= 0.3
+        if not improved:
+            demand(sample, prices, first, second, winner, counts)
+            _gradient(prices, counts, low, high, slope, free)
+            tie_density(sample, prices, first, second, winner, window, density)
+            return worst
+        value = new_value
+        worst = new_worst
+        prices[:] = trial
+
+
+@nb.njit(nogil=True, cache=True)
+def box(
+    density: Vector,
+    prices: Vector,
+    counts: Vector,
+    low: Vector,
+    high: Vector,
+    rows: float,
+    thinning: float,
+    spread: float,
+    width: Vector,
+) -> float:
+    """Half-widths around the prices, from how far counts may be off; returns the width of the common shift.
+
+    thinning: 1 - sample / population: how much of the multinomial noise of counts applies; 0 = the sample is everybody.
+    """
+    columns = prices.size
+    noise = np.zeros((columns, columns))
+    free = np.empty(columns, np.bool_)
+    anchored = 0.0
+    for k in range(columns):
+        anchored += density[k].sum()
+    loose = anchored <= 1e-6 * np.trace(density)  # nobody near "no code": prices are fixed up to a common shift
+    pinned = False
+    for k in range(columns):
+        share = counts[k] / rows
+        noise[k, k] += thinning * rows * share
+        for l in range(columns):
+            noise[k, l] -= thinning * rows * share * counts[l] / rows
+        off = 0.0
+        if prices[k] > 0.0:
+            off = abs(high[k] - counts[k])
+        elif prices[k] < 0.0:
+            off = abs(low[k] - counts[k])
+        noise[k, k] += off * off + 1.0
+        slack = min(high[k] - counts[k], counts[k] - low[k] if low[k] > 0.0 else np.inf)
+        free[k] = prices[k] != 0.0 or slack <= spread * np.sqrt(noise[k, k])
+        if loose and not pinned and prices[k] == 0.0:
+            free[k] = False
+            pinned = True
+        if density[k, k] <= 0.0:
+            free[k] = False
+    solve_symmetric(density, free, noise)
+    error = noise.T.copy()
+    solve_symmetric(density, free, error)
+    # as if prices were independent (no common shift), or with the shift taken out: whichever opens fewer customers
+    apart = np.empty(columns)
+    shift = 0.0
+    for k in range(columns):
+        shift += error[k].sum() / columns**2
+    shift = spread * np.sqrt(max(shift, 0.0))
+    plain = 0.0
+    shifted = 0.0
+    for k in range(columns):
+        width[k] = spread * np.sqrt(max(error[k, k], 0.0))
+        row = error[k].sum() / columns
+        everything = 0.0
+        for l in range(columns):
+            everything += error[l].sum() / columns**2
+        apart[k] = spread * np.sqrt(max(error[k, k] - 2.0 * row + everything, 0.0))
+    for k in range(columns):
+        none = max(density[k].sum(), 0.0)
+        plain += none * width[k]
+        shifted += none * (apart[k] + shift)
+        for l in range(k):
+            plain -= density[k, l] * (width[k] + width[l])
+            shifted -= density[k, l] * (apart[k] + apart[l])
+    if shifted < plain:
+        width[:] = apart
+        return shift
+    return 0.0

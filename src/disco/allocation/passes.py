@@ -1,0 +1,100 @@
+"""Running the screening pass over chunks of customers, on one thread or several."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from disco.allocation.problem import Problem, refuse_non_finite
+from disco.allocation.screen import screen
+from disco.records.arrays import Integers, Vector
+
+_CHUNK = 262_144  # customers per chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """choice: (customers,), -1 for the open ones · counts: (groups, depths) settled · rows, kept: the open customers' row
+    numbers and values · opened: how many there are (kept is empty when they were too many) · largest: the largest
+    value (with floors: magnitude) · margin: by how much every settled customer's place wins, at least."""
+
+    choice: Integers
+    counts: Integers
+    rows: Integers
+    kept: Vector
+    opened: int
+    largest: float
+    margin: float
+
+
+def run_screen(
+    problem: Problem,
+    *,
+    rate: float,
+    centre: Vector,
+    width: Vector,
+    none_width: float,
+    least_margin: float = 0.0,
+    threads: int = 1,
+    chunk: int = _CHUNK,
+) -> Screened:
+    """Screen all customers at the box `centre` ± `width`; InputError names a NaN or infinity."""
+    values = problem.values
+    columns, customers = values.shape
+    wide = values.dtype.itemsize == 8
+    bits = values.view(np.int64 if wide else np.int32)
+    groups = centre.shape[0]
+    direct = bool(values.flags.c_contiguous and problem.eligible is None and problem.costs is None and groups == 1)
+    choice = np.empty(customers, np.int16)
+    margin = max(least_margin, 1e-12 * float(np.abs(centre).max() + np.abs(width).max() + none_width))
+    costs = problem.costs if rate != 0.0 else None
+    segment = problem.limits.segment
+
+    def one(start: int, share: float, margin: float) -> tuple[int, int, int, Integers, Integers, Vector]:
+        stop = min(start + chunk, customers)
+        room = int((stop - start) * share) + 256
+        counts = np.zeros((groups, columns), np.int64)
+        rows = np.empty(room, np.int64)
+        kept = np.empty((room, columns))
+        opened, top, size = screen(
+            values, bits, problem.eligible, costs, rate, segment, start, stop, direct, centre, width, none_width,
+            margin, choice, counts, rows, kept,
+        )  # fmt: skip
+        return opened, top, size, counts, rows[: min(opened, room)], kept[: min(opened, room)]
+
+    share = 0.5 if customers <= 20_000 else 0.15
+    for _ in range(3):
+        starts = range(0, customers, chunk)
+        if threads > 1 and len(starts) > 1:
+            with ThreadPoolExecutor(threads) as pool:
+                parts = list(pool.map(lambda start: one(start, share, margin), starts))
+        else:
+            parts = [one(start, share, margin) for start in starts]
+        opened = sum(part[0] for part in parts)
+        largest = _as_float(max(part[1] for part in parts), wide=wide)
+        magnitude = _as_float(max(part[2] for part in parts), wide=wide)
+        if not np.isfinite(magnitude):
+            refuse_non_finite(values, name="values")
+        needed = 1e-12 * magnitude if problem.limits.has_floors or costs is not None else 1e-12 * largest
+        copied = sum(part[4].size for part in parts)
+        if needed <= margin and copied == opened:
+            break
+        if copied < opened and opened > 0.4 * customers:
+            break
+        margin = max(margin, needed)
+        share = 1.0
+    if len(parts) == 1:
+        counts, rows, kept = parts[0][3:]
+    else:
+        counts = np.sum([part[3] for part in parts], axis=0)
+        rows = np.concatenate([part[4] for part in parts])
+        kept = np.concatenate([part[5] for part in parts])
+    scale_by = magnitude if problem.limits.has_floors or costs is not None else max(largest, 0.0)
+    return Screened(choice, counts, rows, kept, opened, scale_by, margin)
+
+
+def _as_float(pattern: int, *, wide: bool) -> float:
+    """The float whose bits these are."""
+    if wide:
+        return float(np.int64(pattern).view(np.float64))
+    return float(np.int32(pattern).view(np.float32))

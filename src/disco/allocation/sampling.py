@@ -1,0 +1,37 @@
+"""A stratified random sample of customers, the same for the same table."""
+
+import numba as nb
+import numpy as np
+
+from disco.records.arrays import Flags, Floats, Integers, Vector
+from disco.records.identity import mix
+
+
+@nb.njit(nogil=True, cache=True)
+def sample_rows(customers: int, size: int, run: int) -> Integers:
+    """About `size` row numbers: one run of neighbours (they share a cache line) from each of size / run strata."""
+    runs = size // run
+    rows = np.empty(runs * run, np.int64)
+    for stratum in range(runs):
+        begin = stratum * customers // runs
+        room = max((stratum + 1) * customers // runs - begin - run, 0)
+        offset = np.int64(mix(np.uint64(stratum + 1)) % np.uint64(room + 1))
+        for j in range(run):
+            rows[stratum * run + j] = begin + offset + j
+    return rows
+
+
+@nb.njit(nogil=True, cache=True)
+def take(
+    values: Floats, eligible: Flags | None, costs: Floats | None, rate: float, rows: Integers, out: Vector
+) -> None:
+    """out[k, j] = value - rate · cost of customer rows[j]; -∞ where ineligible or not a number."""
+    for k in range(values.shape[0]):
+        for j in range(rows.size):
+            i = rows[j]
+            x = np.float64(values[k, i])
+            if costs is not None:
+                x -= rate * np.float64(costs[k, i])
+            if eligible is not None and not eligible[k, i]:
+                x = -np.inf
+            out[k, j] = x if np.isfinite(x) else -np.inf

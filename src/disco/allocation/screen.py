@@ -1,0 +1,179 @@
+"""The screening pass: decide every customer whose best place is the same for all prices in a box. A pure function of
+one chunk of customers, so that threads, tests and a cluster call the same code.
+
+Prices p_k = t + s_k with |t - t₀| ≤ none_width and |s_k - s₀_k| ≤ width_k: depths compete by s alone, "no code" feels t
+too. A customer is settled when its best place still wins at the corner of the box that is worst for it.
+"""
+
+import numba as nb
+import numpy as np
+
+from disco.records.arrays import Flags, Floats, Integers, Vector
+
+BLOCK = 2048  # customers per block: long enough for the prefetcher, short enough for the second-level cache
+
+
+@nb.njit(nogil=True, cache=True)
+def compete(line: Floats, shift: float, place: int, first: Vector, second: Vector, winner: Integers) -> None:
+    """Let one more place bid line - shift for every customer: keep the best two bids and who made the best."""
+    for j in range(line.size):
+        x = line[j] - shift
+        f = first[j]
+        s = second[j]
+        ahead = x > f
+        lesser = f if ahead else x
+        second[j] = lesser if lesser > s else s
+        first[j] = x if ahead else f
+        winner[j] = place if ahead else winner[j]
+
+
+@nb.njit(nogil=True, cache=True)
+def compete_two(
+    line: Floats, other: Floats, shift: float, other_shift: float, place: int, first: Vector, second: Vector,
+    winner: Integers,
+) -> None:  # fmt: skip
+    """Two places at once: half the traffic of `compete` for the three state arrays."""
+    for j in range(line.size):
+        x = line[j] - shift
+        y = other[j] - other_shift
+        f = first[j]
+        s = second[j]
+        w = winner[j]
+        larger = x if x >= y else y
+        smaller = y if x >= y else x
+        of = place if x >= y else place + 1
+        ahead = larger > f
+        lesser = f if ahead else larger
+        lesser = lesser if lesser > smaller else smaller
+        second[j] = lesser if lesser > s else s
+        first[j] = larger if ahead else f
+        winner[j] = of if ahead else w
+
+
+@nb.njit(nogil=True, cache=True)
+def value_range(bits: Integers, magnitude_mask: int, largest: int, magnitude: int) -> tuple[int, int]:
+    """Largest value and largest magnitude as bit patterns: finite floats of one sign sort like their bits, and NaN and
+    infinities lie above all of them; integer maxima run at memory speed, float ones must mind NaN."""
+    for j in range(bits.size):
+        word = bits[j]
+        largest = word if word > largest else largest
+        size = word & magnitude_mask
+        magnitude = size if size > magnitude else magnitude
+    return largest, magnitude
+
+
+@nb.njit(nogil=True, cache=True)
+def load_line(
+    values: Floats,
+    eligible: Flags | None,
+    costs: Floats | None,
+    rate: float,
+    segment: Integers | None,
+    centre: Vector,
+    width: Vector,
+    k: int,
+    start: int,
+    line: Vector,
+) -> None:
+    """line[j] = value - rate · cost - (centre - width) of customer start + j; -∞ where ineligible."""
+    count = line.size
+    if segment is None:
+        shift = centre[0, k] - width[0, k]
+        for j in range(count):
+            line[j] = np.float64(values[k, start + j]) - shift
+    else:
+        for j in range(count):
+            group = segment[start + j]
+            line[j] = np.float64(values[k, start + j]) - (centre[group, k] - width[group, k])
+    if costs is not None:
+        for j in range(count):
+            line[j] -= rate * np.float64(costs[k, start + j])
+    if eligible is not None:
+        for j in range(count):
+            line[j] = line[j] if eligible[k, start + j] else -np.inf
+
+
+@nb.njit(nogil=True, cache=True)
+def screen(
+    values: Floats,
+    bits: Integers,
+    eligible: Flags | None,
+    costs: Floats | None,
+    rate: float,
+    segment: Integers | None,
+    start: int,
+    stop: int,
+    direct: bool,
+    centre: Vector,
+    width: Vector,
+    none_width: float,
+    margin: float,
+    choice: Integers,
+    counts: Integers,
+    rows: Integers,
+    kept: Vector,
+) -> tuple[int, int, int]:
+    """Fill choice[start:stop], add the settled customers to counts (groups, depths), and copy the open ones.
+
+    bits: `values` seen as integers · direct: nothing but depth-major `values` · centre, width: (groups, depths) · rows,
+    kept: room for the open customers' row numbers and values (open, depths). Returns how many are open (those beyond
+    the room are counted, not copied) and the bit patterns of the largest value and magnitude.
+    """
+    columns = values.shape[0]
+    room = rows.size
+    mask = ~(np.int64(1) << np.int64(8 * bits.itemsize - 1)) if bits.itemsize == 8 else np.int64(0x7FFFFFFF)
+    first = np.empty(BLOCK)
+    second = np.empty(BLOCK)
+    winner = np.empty(BLOCK, np.int64)
+    lines = np.empty((2, BLOCK))
+    reach = np.empty((centre.shape[0], columns + 1))
+    reach[:, 0] = 2.0 * none_width + margin
+    reach[:, 1:] = 2.0 * width + margin
+    won = np.zeros((centre.shape[0], columns + 1), np.int64)
+    opened = 0
+    largest = np.int64(0)
+    magnitude = np.int64(0)
+    for base in range(start, stop, BLOCK):
+        count = min(BLOCK, stop - base)
+        end = base + count
+        for j in range(count):
+            first[j] = none_width
+            second[j] = -np.inf
+            winner[j] = 0
+        for k in range(0, columns - 1, 2):
+            if direct:
+                compete_two(
+                    values[k, base:end], values[k + 1, base:end], centre[0, k] - width[0, k],
+                    centre[0, k + 1] - width[0, k + 1], k + 1, first, second, winner,
+                )  # fmt: skip
+            else:
+                load_line(values, eligible, costs, rate, segment, centre, width, k, base, lines[0, :count])
+                load_line(values, eligible, costs, rate, segment, centre, width, k + 1, base, lines[1, :count])
+                compete_two(lines[0, :count], lines[1, :count], 0.0, 0.0, k + 1, first, second, winner)
+        if columns % 2:
+            load_line(values, eligible, costs, rate, segment, centre, width, columns - 1, base, lines[0, :count])
+            compete(lines[0, :count], 0.0, columns, first, second, winner)
+        for k in range(columns):
+            largest, magnitude = value_range(bits[k, base:end], mask, largest, magnitude)
+        for j in range(count):
+            place = winner[j]
+            group = 0
+            if segment is not None:
+                group = segment[base + j]
+            choice[base + j] = place - 1
+            won[group, place] += 1
+            if first[j] - second[j] <= reach[group, place]:
+                won[group, place] -= 1
+                if opened < room:
+                    rows[opened] = base + j
+                    for k in range(columns):
+                        kept[opened, k] = values[k, base + j]
+                        if costs is not None:
+                            kept[opened, k] -= rate * np.float64(costs[k, base + j])
+                        if eligible is not None and not eligible[k, base + j]:
+                            kept[opened, k] = -np.inf
+                opened += 1
+    for group in range(centre.shape[0]):
+        for k in range(columns):
+            counts[group, k] += won[group, k + 1]
+    return opened, largest, magnitude
