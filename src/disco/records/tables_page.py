@@ -11,13 +11,14 @@ with its row.
 
 - **Ids** are integers or text, of one sort in all tables; 17 and "17" are the same customer. Ids from CSV and SQL are
   text: leading zeros stay.
-- **Money** is decimal or float in currency units (12.34; a whole number is whole units, not pennies). It becomes integer
-  minor units once, at the door: the canonical column says so in its name (`full_price` → `full_price_minor`).
+- **Money** is decimal or float in currency units (12.34; a whole number is whole units, not pennies). It becomes
+  integer minor units once, at the door: the canonical column says so in its name (`full_price_minor`).
 - **Times** without a zone are UTC. All times of a shop have a zone, or none has. A time at midnight may be a mere date.
   No time lies after `--as-of` (default: today).
 - **CSV** is UTF-8 (with or without a byte-order mark), commas, one header line; an empty cell is null; numbers have a
   point, dates are `2026-03-01`, times `2026-03-01T14:05:00`.
-- Further columns are allowed everywhere. Those of `customers` can be used in `eligible:` of a plan (from CSV they are text).
+- Further columns are allowed everywhere. Those of `customers` can be used in `eligible:` of a plan (from CSV they
+  are text).
 """
 
 

@@ -1,0 +1,310 @@
+"""Validation: a clean shop is clean, and each planted fault is found at its row, whatever else is wrong."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from disco.records.errors import Problem, TableError
+from disco.records.validation import Report, TableSource, validate
+
+Shop = dict[str, pa.Table]
+
+
+def check(tables: Shop, as_of: date, **options: Any) -> Report:
+    return validate([TableSource(name, table, name) for name, table in tables.items()], as_of=as_of, **options)
+
+
+def with_cell(table: pa.Table, column: str, row: int, value: Any) -> pa.Table:
+    """The table with another value in one cell; of the column's type unless the value does not fit."""
+    cells = table[column].to_pylist()
+    cells[row] = value
+    kind = table[column].type
+    array = pa.array(cells) if pa.types.is_null(kind) else pa.array(cells, kind)
+    return table.set_column(table.schema.get_field_index(column), column, array)
+
+
+@dataclass(frozen=True)
+class Fault:
+    kind: str
+    table: str
+    column: str
+    value: Any
+    is_eligible: Callable[[pa.Table, int], bool] = lambda table, row: True
+
+
+def is_refund(table: pa.Table, row: int) -> bool:
+    return bool(table["kind"][row].as_py() == "refund")
+
+
+def is_purchase(table: pa.Table, row: int) -> bool:
+    return not is_refund(table, row)
+
+
+FAULTS = [
+    Fault("null", "orders", "customer_id", None),
+    Fault("null", "site", "day", None),
+    Fault("not_finite", "orders", "full_price", float("nan")),
+    Fault("not_finite", "orders", "paid", float("inf")),
+    Fault("not_finite", "returns", "value", float("-inf")),
+    Fault("negative_money", "orders", "full_price", -0.01),
+    Fault("negative_money", "outcomes", "full_price", -5.0),
+    Fault("too_large", "orders", "full_price", 1e15),
+    Fault("depth_range", "codes", "depth", 20.0),
+    Fault("depth_range", "codes", "depth", 1.0),
+    Fault("depth_range", "codes", "depth", -0.1),
+    Fault("not_finite", "codes", "depth", float("nan")),
+    Fault("negative_count", "site", "views", -1),
+    Fault("negative_count", "orders", "items", -1),
+    Fault("future_date", "orders", "ordered_at", np.datetime64("2026-03-02T00:00:00", "us").item()),
+    Fault("future_date", "customers", "joined_on", date(2026, 3, 2)),
+    Fault("unknown_customer", "orders", "customer_id", "nobody"),
+    Fault("unknown_customer", "site", "customer_id", "nobody"),
+    Fault("unknown_customer", "outcomes", "customer_id", "nobody"),
+    Fault("unknown_order", "returns", "order_id", "nothing"),
+    Fault("unknown_code", "orders", "code", "nothing"),
+    Fault("unknown_code", "outcomes", "code", "nothing"),
+    Fault("paid_above_full_price", "orders", "paid", 200.01),
+    Fault("refund_above_order", "returns", "value", 200.01),
+    Fault("returned_before_ordered", "returns", "returned_at", np.datetime64("2025-05-31T00:00:00", "us").item()),
+    Fault("redeemed_before_sent", "codes", "redeemed_at", np.datetime64("2025-05-01T10:00:00", "us").item()),
+    Fault("unknown_choice", "outcomes", "kind", "gift"),
+    Fault("missing_refers_to", "outcomes", "refers_to", None, is_refund),
+    Fault("unknown_event", "outcomes", "refers_to", "e999", is_refund),
+    Fault("purchase_of_nothing", "outcomes", "full_price", 0.0, is_purchase),
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    customers=st.integers(1, 9),
+    orders=st.integers(1, 30),
+    text_ids=st.booleans(),
+    decimals=st.booleans(),
+)
+def test_a_clean_shop_of_any_sort_stays_clean(
+    shop: Callable[..., Shop], as_of: date, seed: int, customers: int, orders: int, text_ids: bool, decimals: bool
+) -> None:
+    tables = shop(seed, customers=customers, orders=orders, text_ids=text_ids, decimals=decimals)
+    report = check(tables, as_of)
+    assert report.problems == ()
+    assert report.rows == {name: table.num_rows for name, table in tables.items()}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind}-{fault.table}-{fault.column}")
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(data=st.data())
+def test_a_planted_fault_is_found_at_its_row_and_alone(
+    shop: Callable[..., Shop], as_of: date, fault: Fault, data: st.DataObject
+) -> None:
+    tables = shop(data.draw(st.integers(0, 999)), orders=12)
+    table = tables[fault.table]
+    rows = [row for row in range(table.num_rows) if fault.is_eligible(table, row)]
+    row = data.draw(st.sampled_from(rows))
+    report = check(tables | {fault.table: with_cell(table, fault.column, row, fault.value)}, as_of)
+    found = [(problem.kind, problem.file, problem.column, problem.row, problem.rows) for problem in report.problems]
+    assert found == [(fault.kind, fault.table, fault.column, row + 1, 1)]
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_a_key_used_again_is_found_at_its_second_row(
+    shop: Callable[..., Shop], as_of: date, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(["customers", "orders", "codes", "site", "outcomes"]))
+    tables = shop(data.draw(st.integers(0, 999)))
+    row = data.draw(st.integers(0, tables[name].num_rows - 1))
+    doubled = pa.concat_tables([tables[name], tables[name].slice(row, 1)])
+    (problem,) = check(tables | {name: doubled}, as_of).problems
+    assert (problem.kind, problem.row, problem.rows) == ("duplicate_key", doubled.num_rows, 1)
+    assert f"first in row {row + 1}" in problem.found
+
+
+def test_the_same_customer_on_another_day_is_no_duplicate(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    site = tables["site"]
+    same_customer = with_cell(site, "customer_id", 1, site["customer_id"][0].as_py())
+    assert check(tables | {"site": same_customer}, as_of).problems == ()
+
+
+def kinds(problems: tuple[Problem, ...]) -> list[tuple[str, str, str]]:
+    return [(problem.kind, problem.file, problem.column) for problem in problems]
+
+
+def test_columns_that_are_absent_misnamed_or_of_another_type(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    orders = tables["orders"].rename_columns(
+        ["order_id", "customer_id", "ordered_at", "Full Price", "paid", "items", "code"]
+    )
+    site = tables["site"].drop_columns(["saves"])
+    codes = tables["codes"]
+    codes = codes.set_column(3, "depth", codes["depth"].cast(pa.string()))
+    customers = tables["customers"]
+    customers = customers.append_column("customer_id", customers["customer_id"])
+    problems = check(tables | {"orders": orders, "site": site, "codes": codes, "customers": customers}, as_of).problems
+    assert kinds(problems) == [
+        ("duplicate_column", "customers", "customer_id"),
+        ("missing_column", "orders", "full_price"),
+        ("wrong_type", "codes", "depth"),
+        ("missing_column", "site", "saves"),
+    ]
+    assert "Did you mean 'Full Price'?" in problems[1].fix
+    assert "string" in problems[2].found
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("full_price", pa.array(["12.50"] * 12)),
+        ("full_price", pa.array([True] * 12)),
+        ("ordered_at", pa.array(["2025-06-01"] * 12)),
+        ("items", pa.array(["3"] * 12)),
+        ("customer_id", pa.array([1.0] * 12)),
+    ],
+)
+def test_a_typed_column_of_text_floats_or_truths_is_a_wrong_type(
+    shop: Callable[..., Shop], as_of: date, column: str, values: pa.Array
+) -> None:
+    orders = shop()["orders"]
+    orders = orders.set_column(orders.schema.get_field_index(column), column, values)
+    assert ("wrong_type", "orders", column) in kinds(check({"orders": orders}, as_of).problems)
+
+
+def test_an_empty_table_and_a_missing_one(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    del tables["customers"]
+    problems = check(tables | {"site": tables["site"].slice(0, 0)}, as_of).problems
+    assert kinds(problems) == [
+        ("missing_table", "orders", "customer_id"),
+        ("missing_table", "codes", "customer_id"),
+        ("empty_table", "site", ""),
+    ]
+
+
+def test_outcomes_can_be_checked_alone_because_the_store_knows_the_customers(
+    shop: Callable[..., Shop], as_of: date
+) -> None:
+    assert check({"outcomes": shop()["outcomes"]}, as_of).problems == ()
+
+
+def test_a_later_file_of_refunds_can_be_checked_without_the_purchases(shop: Callable[..., Shop], as_of: date) -> None:
+    outcomes = shop()["outcomes"]
+    refunds = outcomes.filter(pa.compute.equal(outcomes["kind"], "refund"))
+    assert kinds(check({"outcomes": refunds}, as_of).problems) == [("unknown_event", "outcomes", "refers_to")]
+    assert check({"outcomes": refunds}, as_of, relations=False).problems == ()
+
+
+def test_ids_of_two_types_are_named_and_still_compared(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop(text_ids=False)
+    site = tables["site"]
+    as_text = site.set_column(0, "customer_id", site["customer_id"].cast(pa.string()))
+    (problem,) = check(tables | {"site": as_text}, as_of).problems
+    assert (problem.kind, problem.file, problem.column) == ("mixed_ids", "site", "customer_id")
+    assert "text here, integers in customers.customer_id" in problem.found
+
+
+def test_a_word_among_integers_is_a_mixed_id_but_random_hexadecimal_ids_are_not(as_of: date) -> None:
+    def customers(names: list[str]) -> Shop:
+        return {"customers": pa.table({"customer_id": names, "joined_on": [date(2025, 1, 1)] * len(names)})}
+
+    (problem,) = check(customers(["17", "18", "guest", "-4", "19.0"]), as_of).problems
+    assert (problem.kind, problem.row, problem.rows) == ("mixed_ids", 3, 2)
+    hexadecimal = [f"{number:04x}" for number in range(300, 4000, 7)]
+    assert any(name.isdigit() for name in hexadecimal)
+    assert check(customers(hexadecimal), as_of).problems == ()
+
+
+def test_time_zones_must_agree_between_columns(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    returns = tables["returns"]
+    zoned = returns.set_column(1, "returned_at", returns["returned_at"].cast(pa.timestamp("us", "Europe/Berlin")))
+    (problem,) = check(tables | {"returns": zoned}, as_of).problems
+    assert (problem.kind, problem.file, problem.column) == ("mixed_time_zones", "returns", "returned_at")
+
+
+def test_a_mere_date_of_return_on_the_day_of_the_order_is_fine(as_of: date) -> None:
+    moment = pa.array([np.datetime64("2025-06-01T18:00:00", "us")])
+    order = {"order_id": ["a"], "customer_id": ["c"], "ordered_at": moment, "full_price": [9.0], "paid": [9.0]}
+    tables = {
+        "customers": pa.table({"customer_id": ["c"], "joined_on": [date(2025, 1, 1)]}),
+        "orders": pa.table(order | {"items": [1], "code": pa.nulls(1)}),
+        "returns": pa.table({"order_id": ["a"], "returned_at": [date(2025, 6, 1)], "value": [9.0]}),
+    }
+    assert check(tables, as_of).problems == ()
+    hour_early = pa.array([np.datetime64("2025-06-01T17:00:00", "us")])
+    early = tables["returns"].set_column(1, "returned_at", hour_early)
+    assert kinds(check(tables | {"returns": early}, as_of).problems) == [
+        ("returned_before_ordered", "returns", "returned_at")
+    ]
+
+
+def test_refunds_count_together_and_float_dust_does_not(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    orders = tables["orders"]
+    for column in ("paid", "full_price"):
+        orders = with_cell(orders, column, 0, 0.3)
+    order, day = orders["order_id"][0].as_py(), date(2026, 1, 5)
+    thirds = pa.table({"order_id": [order] * 3, "returned_at": [day] * 3, "value": [0.1, 0.1, 0.1]})
+    assert 0.1 + 0.1 + 0.1 > 0.3
+    assert check(tables | {"orders": orders, "returns": thirds}, as_of).problems == ()
+    too_much = with_cell(thirds, "value", 1, 0.11)
+    (problem,) = check(tables | {"orders": orders, "returns": too_much}, as_of).problems
+    assert (problem.kind, problem.row) == ("refund_above_order", 3)
+    assert "0.31" in problem.found
+    assert "0.30" in problem.found
+
+
+def test_many_batches_count_like_one(shop: Callable[..., Shop], as_of: date) -> None:
+    orders = shop(orders=30)["orders"]
+    orders = with_cell(with_cell(orders, "items", 7, -2), "items", 29, -3)
+    in_pieces = pa.Table.from_batches(orders.to_batches(max_chunksize=4))
+    one, many = (check({"orders": table}, as_of).problems for table in (orders, in_pieces))
+    assert one == many
+    negative = next(problem for problem in many if problem.kind == "negative_count")
+    assert (negative.row, negative.rows, negative.found) == (8, 2, "-2")
+
+
+def test_depth_advice_reaches_the_report(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    codes = with_cell(tables["codes"], "depth", 2, 12.5)
+    report = check(tables | {"codes": codes}, as_of)
+    assert report.problems[0].fix == "Did you mean 0.125?"
+    with pytest.raises(TableError, match=r"Did you mean 0\.125"):
+        report.raise_if_any("codes.parquet:")
+
+
+def test_dictionary_and_view_columns_are_text(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    customers = tables["customers"].set_column(
+        0, "customer_id", tables["customers"]["customer_id"].cast(pa.string_view())
+    )
+    site = tables["site"].set_column(0, "customer_id", tables["site"]["customer_id"].dictionary_encode())
+    outcomes = tables["outcomes"].set_column(6, "kind", tables["outcomes"]["kind"].dictionary_encode())
+    assert check(tables | {"customers": customers, "site": site, "outcomes": outcomes}, as_of).problems == ()
+
+
+def test_twenty_faults_at_once_are_all_found(shop: Callable[..., Shop], as_of: date) -> None:
+    """Each fault in a row of its own, so that none can hide another."""
+    tables = shop(orders=40, customers=20)
+    planted = set()
+    taken: dict[str, int] = {}
+    for fault in FAULTS:
+        table = tables[fault.table]
+        free = range(taken.get(fault.table, 0), table.num_rows)
+        row = next(row for row in free if fault.is_eligible(table, row))
+        if (fault.kind, fault.table, fault.column) in {entry[:3] for entry in planted}:
+            continue  # a second depth out of range is counted, not listed
+        taken[fault.table] = row + 1
+        tables[fault.table] = with_cell(table, fault.column, row, fault.value)
+        planted.add((fault.kind, fault.table, fault.column, row + 1))
+    report = check(tables, as_of)
+    found = {(problem.kind, problem.file, problem.column, problem.row) for problem in report.problems}
+    assert planted <= found
+    assert len(planted) >= 20
