@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,26 +15,32 @@ _ROW_GROUP = 1 << 17  # rows that training reads at a time
 TABLES_KEY = b"disco.tables"  # metadata: the folder the rows were computed from
 
 
-def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    """Stream batches to a Parquet file under a temporary name, then rename it; returns the number of rows."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name in the same folder that becomes `path` at the end, or disappears when something goes wrong."""
     if not path.parent.is_dir():
         raise InputError(str(path), found=f"no folder {path.parent}", expected="a folder that exists")
     if path.is_dir():
         raise InputError(str(path), found="a folder", expected="the name of a file")
     unfinished = path.parent / f".{path.name}.{os.getpid()}.unfinished"
-    rows, waiting, held = 0, 0, []
     try:
-        with pq.ParquetWriter(unfinished, schema) as writer:
-            for batch in batches:
-                held.append(batch)
-                rows, waiting = rows + batch.num_rows, waiting + batch.num_rows
-                if waiting >= _ROW_GROUP:
-                    writer.write_table(pa.Table.from_batches(held, schema), row_group_size=waiting)
-                    held, waiting = [], 0
-            writer.write_table(pa.Table.from_batches(held, schema))
+        yield unfinished
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """Stream batches to a Parquet file; returns the number of rows."""
+    rows, waiting, held = 0, 0, []
+    with replacing(path) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
+        for batch in batches:
+            held.append(batch)
+            rows, waiting = rows + batch.num_rows, waiting + batch.num_rows
+            if waiting >= _ROW_GROUP:
+                writer.write_table(pa.Table.from_batches(held, schema), row_group_size=waiting)
+                held, waiting = [], 0
+        writer.write_table(pa.Table.from_batches(held, schema))
     return rows
 
 

@@ -1,6 +1,7 @@
 """Training rows → `Embedding`: scales, weights, then the context layer standardised over the training rows."""
 
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +17,7 @@ from disco.records.errors import InputError
 FEWEST_ROWS = 100
 SMALLEST_DEPTH_SD = 0.02  # of money depth: less, and the orders say nothing about elasticity
 MOST_EXPLAINED = 0.5  # share of depth's variance the features may explain before slope and spend mix
+_SMALLEST_BATCH, _STEPS_PER_EPOCH = 32, 64
 _CONSTANT = 1e-6  # sd below which a unit of the context layer is dead
 
 
@@ -42,9 +44,11 @@ def fit_embedding(
         _warn_of_weak_depths(inputs, sample.depth, sd_depth)
     sd_depth = sd_depth or 1.0
     sizes = (len(rows.names), *hidden, dimensions)
+    # few rows, smaller batches: an epoch of a handful of steps would be stopped before it has learned anything
+    batch_rows = min(schedule.batch_rows, max(_SMALLEST_BATCH, len(sample.target) // _STEPS_PER_EPOCH))
     trained = train(
         ScaledSource.of(rows, scaling, mean_depth, sd_depth),
-        schedule,
+        replace(schedule, batch_rows=batch_rows),
         sizes=sizes,
         start=_start(sample, mean_depth, sd_depth)[: 2 if with_slope else 1],
         progress=progress,

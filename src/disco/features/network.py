@@ -23,13 +23,12 @@ _DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(slots=True, eq=False)
 class ContextNetwork:
-    """A network [features → `hidden` → `dimensions` → heads] of ln full price; its `dimensions` layer is the context
-    ψ1.
+    """A network [features → `hidden` → `dimensions` → heads] of ln full price; its last hidden layer is the context ψ1.
 
     heads="level": E[ln F] = b(x), the paper's. heads="level+slope": E[ln F] = b(x) + s(x)·(depth − mean depth) on the
     same layer, so that the context also carries how a customer answers to depth; `fit` then needs the depth of each
-    order. Rows come in time order, and the last `validation_share` of them decide when to stop. `leak` = 0 is the plain
-    ReLU.
+    order. Rows come in time order, and the last `validation_share` of them decide when to stop. Batches have
+    `batch_rows` rows, fewer when there are few rows. `leak` = 0 is the plain ReLU.
 
     >>> rng = np.random.default_rng(1)
     >>> X = rng.lognormal(size=(400, 3))

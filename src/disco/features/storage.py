@@ -2,7 +2,6 @@
 
 import json
 import os
-import tempfile
 from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from disco.features.embedding import Embedding
+from disco.features.files import replacing
 from disco.features.scaling import Scaling
 from disco.records.errors import FileFormatError
 
@@ -24,7 +24,7 @@ _SCALES = tuple(part.name for part in fields(Scaling))
 
 
 def save_network(network: "ContextNetwork", path: Path) -> None:
-    """Write to a temporary name in the same folder, then rename: the old file or the new one, never half of one."""
+    """Write the file whole or not at all."""
     from safetensors.numpy import save
 
     embedding = network.embedding_
@@ -43,17 +43,13 @@ def save_network(network: "ContextNetwork", path: Path) -> None:
         },
         sort_keys=True,
     )
-    content = save(tensors, metadata={"network": header, "sha256": _digest(header, tensors)})
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    # one entry: the library writes several in any order, and equal networks should be equal files
+    sealed = json.dumps({"content": header, "sha256": _digest(header, tensors)})
+    content = save(tensors, metadata={"network": sealed})
+    with replacing(path) as unfinished, unfinished.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def load_network(path: Path) -> "ContextNetwork":
@@ -70,11 +66,15 @@ def load_network(path: Path) -> "ContextNetwork":
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, ValueError, TypeError) as error:
         raise _damaged(path, str(error)) from error
-    header = metadata.get("network", "")
     expected = {*_VECTORS, *(f"scaling.{name}" for name in _SCALES)}
-    if not header or set(tensors) != expected:
+    if "network" not in metadata or set(tensors) != expected:
         raise _damaged(path, f"the parts {', '.join(sorted(tensors))}")
-    if metadata.get("sha256") != _digest(header, tensors):
+    try:
+        sealed = json.loads(metadata["network"])
+        header, digest = sealed["content"], sealed["sha256"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise _damaged(path, "a header that cannot be read") from error
+    if digest != _digest(header, tensors):
         raise _damaged(path, "content that does not match its digest")
     content = json.loads(header)
     if content["kind"] != KIND or content["version"] != VERSION:

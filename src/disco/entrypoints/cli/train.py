@@ -51,7 +51,7 @@ def context(
     """Train the network that turns a customer's features into a context.
 
     It learns ln full price from the orders of a window, each with the buyer's features before the window. Where the
-    month after the window is in the tables, the network is tested on it.
+    tables hold the month after the window, the network is tested on it.
     """
     from tempfile import TemporaryDirectory
 

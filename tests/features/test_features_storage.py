@@ -1,0 +1,84 @@
+"""A network on disk: the same bits back, and never a damaged one."""
+
+import numpy as np
+import pytest
+
+from disco.features import ContextNetwork
+from disco.records.errors import FileFormatError, InputError
+
+
+@pytest.fixture(scope="module")
+def network():
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(size=(300, 3))
+    depth = rng.choice([0.0, 0.2, 0.4], 300)
+    return ContextNetwork(heads="level+slope", hidden=(2,), dimensions=1, max_epochs=2).fit(
+        X, np.log(X[:, 0]) + 4, depth
+    )
+
+
+@pytest.fixture(scope="module")
+def saved(network, tmp_path_factory):
+    path = tmp_path_factory.mktemp("network") / "context.safetensors"
+    network.save(path)
+    return path
+
+
+def test_what_is_loaded_computes_the_same_bits(network, saved):
+    X = np.random.default_rng(1).lognormal(size=(50, 3))
+    loaded = ContextNetwork.load(saved)
+    assert (loaded.transform(X) == network.transform(X)).all()
+    assert (loaded.predict(X, 0.3) == network.predict(X, 0.3)).all()
+    assert loaded.get_params() == network.get_params()
+    assert loaded.feature_names_in_.tolist() == network.feature_names_in_.tolist()
+    assert loaded.validation_losses_ == network.validation_losses_
+
+
+def test_saving_twice_writes_the_same_bytes(network, saved, tmp_path):
+    network.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == saved.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["again.safetensors"]
+
+
+def test_every_flipped_bit_is_noticed(saved, tmp_path):
+    content = saved.read_bytes()
+    path = tmp_path / "damaged.safetensors"
+    rng = np.random.default_rng(0)
+    header = 8 + int.from_bytes(content[:8], "little")
+    for place in [*range(header), *range(header, len(content), 11)]:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        with pytest.raises(FileFormatError):
+            ContextNetwork.load(path)
+
+
+def test_cut_short_empty_absent_and_foreign_files_are_refused(saved, tmp_path):
+    path = tmp_path / "file.safetensors"
+    for content in (b"", saved.read_bytes()[:-8], b"\x80\x04pickle", saved.read_bytes() + b"tail"):
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError):
+            ContextNetwork.load(path)
+    with pytest.raises(FileFormatError, match="no such file"):
+        ContextNetwork.load(tmp_path / "absent.safetensors")
+    from safetensors.numpy import save_file
+
+    save_file({"a": np.ones(3)}, path)
+    with pytest.raises(FileFormatError, match="the parts a"):
+        ContextNetwork.load(path)
+
+
+def test_a_failed_save_leaves_the_old_file(network, saved, tmp_path, monkeypatch):
+    path = tmp_path / "context.safetensors"
+    path.write_bytes(b"old")
+
+    def full_disk(file):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        network.save(path)
+    assert path.read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(InputError, match="no folder"):
+        network.save(tmp_path / "nowhere" / "context.safetensors")
