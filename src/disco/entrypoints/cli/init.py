@@ -59,7 +59,10 @@ def _write(shop: Path, names: list[str]) -> None:
             undo.callback(remove, aside)
             for name in names:
                 template = _TEMPLATES / name
-                (shutil.copytree if template.is_dir() else shutil.copyfile)(template, aside / name)
+                if template.is_dir():
+                    shutil.copytree(template, aside / name, copy_function=shutil.copyfile)
+                else:
+                    shutil.copyfile(template, aside / name)
             for name in names:
                 (aside / name).rename(shop / name)
                 undo.callback(remove, shop / name)

@@ -1,0 +1,108 @@
+"""`disco init`: a shop that works at once, never overwrites, and leaves nothing behind when it fails."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import yaml
+
+from disco.entrypoints.config import Settings, load_settings
+from disco.records.plan import read_plan
+from disco.records.tables import SCHEMAS
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def test_a_new_shop_has_everything_and_validates(disco: Run, tmp_path: Path) -> None:
+    shop = tmp_path / "deep" / "shop"
+    code, out, _ = disco("init", shop)
+    assert code == 0
+    assert "disco validate" in out
+    assert files(shop) == {"disco.yaml", "plan.yaml", "data"} | {f"data/{name}.csv" for name in SCHEMAS}
+    code, out, _ = disco("validate", "--shop", shop)
+    assert code == 0
+    for name in SCHEMAS:
+        assert f"2 rows of {name}" in out
+
+
+def test_templates_show_every_column_and_every_setting_at_its_default(disco: Run, tmp_path: Path) -> None:
+    disco("init", tmp_path / "shop", "--quiet")
+    for name, schema in SCHEMAS.items():
+        header = (tmp_path / "shop" / "data" / f"{name}.csv").read_text().splitlines()[0].split(",")
+        assert header[: len(schema.columns)] == [column.name for column in schema.columns]
+    text = (tmp_path / "shop" / "disco.yaml").read_text()
+    assert load_settings(tmp_path / "shop", environment={}) == Settings()
+    for name in Settings.model_fields:
+        assert f"\n{name}:" in text or f"\n# {name}:" in text
+
+
+def test_the_plan_template_is_a_plan(disco: Run, tmp_path: Path) -> None:
+    disco("init", tmp_path / "shop")
+    plan = read_plan(yaml.safe_load((tmp_path / "shop" / "plan.yaml").read_text()), file="plan.yaml")
+    assert plan.offered == (0.1, 0.2, 0.3)
+    assert (tmp_path / "shop" / plan.customers.table).is_file()
+
+
+def test_json_lists_the_files(disco: Run, tmp_path: Path) -> None:
+    code, out, _ = disco("init", tmp_path / "shop", "--json")
+    assert code == 0
+    assert set(json.loads(out)["files"]) == {name for name in files(tmp_path / "shop") if name != "data"}
+
+
+@pytest.mark.parametrize("there", ["disco.yaml", "plan.yaml", "data/orders.parquet"])
+def test_nothing_is_overwritten_and_nothing_is_added(disco: Run, tmp_path: Path, there: str) -> None:
+    path = tmp_path / there
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    before = files(tmp_path)
+    code, _, err = disco("init", tmp_path)
+    assert code == 1
+    assert there.split("/")[0] in err
+    assert files(tmp_path) == before
+    assert path.read_text() == "mine"
+
+
+def test_a_folder_with_other_things_is_filled_beside_them(disco: Run, tmp_path: Path) -> None:
+    (tmp_path / "README").write_text("mine")
+    assert disco("init", tmp_path)[0] == 0
+    assert {"README", "plan.yaml"} <= files(tmp_path)
+
+
+def test_a_file_in_the_way_is_refused(disco: Run, tmp_path: Path) -> None:
+    (tmp_path / "shop").write_text("mine")
+    code, _, err = disco("init", tmp_path / "shop")
+    assert code == 1
+    assert "found a file" in err
+
+
+@pytest.mark.parametrize("failing", ["copyfile", "copytree", "rename"])
+def test_a_failure_on_the_way_leaves_nothing(
+    disco: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    fired = []
+
+    def fail(*arguments: object, **_: object) -> NoReturn:
+        fired.append(arguments)
+        raise OSError(28, "No space left on device")
+
+    if failing == "rename":
+        genuine = Path.rename
+
+        def rename_data_only(self: Path, target: Path) -> Path:
+            return genuine(self, target) if target.name == "data" else fail(self)
+
+        monkeypatch.setattr(Path, "rename", rename_data_only)
+    else:
+        monkeypatch.setattr(shutil, failing, fail)
+    code, _, err = disco("init", tmp_path / "deep" / "shop")
+    assert fired
+    assert code == 1
+    assert "No space left on device" in err
+    assert files(tmp_path) == set()

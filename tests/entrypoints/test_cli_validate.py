@@ -1,0 +1,178 @@
+"""`disco validate`: every planted fault at once, with its row; a clean folder; bad folders; no traceback."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from disco.entrypoints.cli import init
+
+Run = Callable[..., tuple[int, str, str]]
+TEMPLATES = Path(init.__file__).parent / "templates"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The example tables, as Parquet where a type is to be wrong and CSV elsewhere."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for path in (TEMPLATES / "data").iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+def rewrite(path: Path, *lines: str) -> None:
+    header = path.read_text().splitlines()[0]
+    path.write_text("\n".join([header, *lines]) + "\n")
+
+
+def test_a_clean_folder_is_one_line_with_row_counts(disco: Run, data: Path) -> None:
+    code, out, err = disco("validate", data)
+    assert (code, err) == (0, "")
+    assert len(out.splitlines()) == 1
+    assert "2 rows of orders" in out
+    assert disco("validate", data, "--quiet") == (0, "", "")
+
+
+def test_every_one_of_many_faults_is_named_at_once_with_its_row(disco: Run, data: Path) -> None:
+    rewrite(
+        data / "customers.csv", "1,2024-05-17,GB", "2,2025-01-09,GB", "2,2025-01-09,GB", "guest,2099-01-01,GB", "5,,GB"
+    )
+    rewrite(
+        data / "orders.csv",
+        "O1,1,2025-02-03T18:24:10,64.50,51.60,3,",
+        "O2,2,2025-02-03T18:24:10,-1,0,1,",
+        "O3,2,2025-02-03T18:24:10,10,10.01,1,",
+        "O4,99,2025-02-03T18:24:10,10,10,1,",
+        "O5,2,2025-02-03T18:24:10,NaN,10,1,",
+        "O6,2,2025-02-03T18:24:10,10,10,-1,",
+        "O6,2,2025-02-03T18:24:10,10,10,1,",
+        "O8,2,2025-02-03T18:24:10,10,10,1,NEVER-SENT",
+        "O9,2,2025-02-03T18:24:10Z,10,10,1,",
+        "OA,2,03/02/2025,10,10,1,",
+    )
+    rewrite(
+        data / "returns.csv",
+        "O1,2025-02-12T10:00:00,30",
+        "O1,2025-02-12T10:00:00,30",
+        "O2,2025-01-12T10:00:00,0",
+        "O0,2025-02-12T10:00:00,1",
+    )
+    rewrite(
+        data / "codes.csv",
+        "K1,1,spring,20,2025-02-01T08:00:00,",
+        "K2,1,spring,0.2,2025-02-01T08:00:00,2025-01-01T08:00:00",
+    )
+    rewrite(
+        data / "outcomes.csv",
+        "E1,spring,1,,2025-02-03T18:24:10,64.50,purchase,",
+        "E2,spring,1,,2025-02-03T18:24:10,64.50,refund,",
+        "E3,spring,1,,2025-02-03T18:24:10,64.50,correction,E0",
+        "E4,spring,1,,2025-02-03T18:24:10,64.50,gift,",
+    )
+    (data / "site.csv").unlink()
+    counts = pa.table({name: [1, 1] for name in ("visits", "views", "add_to_bag", "saves")})
+    site = counts.add_column(0, "customer_id", [["1", "2"]]).add_column(1, "day", [["2025-02-01", "2025-02-02"]])
+    pq.write_table(site, data / "site.parquet")
+    code, out, _ = disco("validate", data, "--json")
+    result = json.loads(out)
+    found = {(entry["file"], entry["column"], entry["kind"], entry["row"]) for entry in result["problems"]}
+    assert code == 1
+    assert found == {
+        ("customers.csv", "customer_id", "duplicate_key", 3),
+        ("customers.csv", "customer_id", "mixed_ids", 4),
+        ("customers.csv", "joined_on", "future_date", 4),
+        ("customers.csv", "joined_on", "null", 5),
+        ("orders.csv", "order_id", "duplicate_key", 7),
+        ("orders.csv", "customer_id", "unknown_customer", 4),
+        ("orders.csv", "ordered_at", "mixed_time_zones", 9),
+        ("orders.csv", "ordered_at", "wrong_type", 10),
+        ("orders.csv", "full_price", "negative_money", 2),
+        ("orders.csv", "full_price", "not_finite", 5),
+        ("orders.csv", "paid", "paid_above_full_price", 3),
+        ("orders.csv", "items", "negative_count", 6),
+        ("orders.csv", "code", "unknown_code", 8),
+        ("returns.csv", "order_id", "unknown_order", 4),
+        ("returns.csv", "returned_at", "returned_before_ordered", 3),
+        ("returns.csv", "value", "refund_above_order", 2),
+        ("codes.csv", "depth", "depth_range", 1),
+        ("codes.csv", "redeemed_at", "redeemed_before_sent", 2),
+        ("site.parquet", "day", "wrong_type", None),
+        ("site.parquet", "checkouts", "missing_column", None),
+        ("outcomes.csv", "kind", "unknown_choice", 4),
+        ("outcomes.csv", "refers_to", "missing_refers_to", 2),
+        ("outcomes.csv", "refers_to", "unknown_event", 3),
+    }
+    assert result["count"] == len(found)
+
+    code, out, err = disco("validate", data, "--quiet")
+    assert (code, err) == (1, "")
+    for file, column, _, row in found:
+        place = f"column {column}" + (f", row {row}" if row else "")
+        section = out[out.index(file) :].split("\n\n")[0]
+        assert place in section
+    assert "Did you mean 0.20?" in out
+    assert out.splitlines()[-1].startswith(f"{len(found)} problems in 6 files")
+
+
+def test_as_of_decides_what_is_in_the_future(disco: Run, data: Path) -> None:
+    assert disco("validate", data, "--as-of", "2025-02-20")[0] == 0
+    code, out, _ = disco("validate", data, "--as-of", "2025-02-19")
+    assert code == 1
+    assert "returns.csv" in out
+    assert "nothing after 2025-02-19" in out
+    assert disco("validate", data, "--as-of", "yesterday")[0] == 2
+
+
+def test_nothing_is_written(disco: Run, data: Path) -> None:
+    rewrite(data / "orders.csv", "O1,nobody,2025-02-03,-1,0,1,")
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.rglob("*")}
+    assert disco("validate", data)[0] == 1
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.rglob("*")} == before
+
+
+@pytest.mark.parametrize("what", ["missing folder", "empty folder", "file"])
+def test_bad_folders_end_in_one_clear_line(disco: Run, tmp_path: Path, what: str) -> None:
+    place = tmp_path / "there"
+    if what == "empty folder":
+        place.mkdir()
+    elif what == "file":
+        place.touch()
+    code, out, err = disco("validate", place)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert str(place) in err
+    assert "Traceback" not in err
+    code, _, err = disco("validate", place, "--json")
+    assert code == 1
+    assert str(place) in json.loads(err)["message"]
+
+
+def test_the_shops_settings_name_the_tables(disco: Run, data: Path) -> None:
+    (data.parent / "disco.yaml").write_text("data: data\n")
+    code, out, _ = disco("validate", "--shop", data.parent)
+    assert code == 0
+    assert "2 rows of customers" in out
+
+
+def test_a_database_is_validated_like_a_folder(disco: Run, data: Path) -> None:
+    import sqlite3
+
+    connection = sqlite3.connect(data.parent / "shop.db")
+    for path in data.glob("*.csv"):
+        table = pacsv.read_csv(path, convert_options=pacsv.ConvertOptions(strings_can_be_null=True))
+        connection.execute(f"CREATE TABLE {path.stem} ({', '.join(table.column_names)})")
+        marks = ", ".join("?" * table.num_columns)
+        rows = [[None if cell is None else str(cell) for cell in row.values()] for row in table.to_pylist()]
+        connection.executemany(f"INSERT INTO {path.stem} VALUES ({marks})", rows)
+    connection.execute("UPDATE codes SET depth = '30'")
+    connection.commit()
+    connection.close()
+    code, out, _ = disco("validate", f"sqlite:///{data.parent / 'shop.db'}")
+    assert code == 1
+    assert "Did you mean 0.30?" in out
+    assert out.splitlines()[-1].startswith("1 problem in 1 file")
