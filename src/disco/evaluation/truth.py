@@ -1,0 +1,89 @@
+"""Judging a decision by a simulated truth, handed in as plain arrays: what the decision is really worth.
+
+Truth per customer and depth: F (expected full price given a purchase) and p (purchase probability). The expected
+objective of a choice is Σ p·F·(w(1−a) − a), its expected revenue Σ p·F·(1−a). Two yardsticks on the same customers with
+the same codes per depth: a random allocation (in expectation) and an oracle that knows the truth.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from disco import objective
+from disco.allocation import allocate
+from disco.records.arrays import Floats, Integers, Matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """Expected revenue and objective of a decision, of random allocation and of the oracle, in money."""
+
+    revenue: float
+    objective: float
+    random_revenue: float
+    random_objective: float
+    shuffled_objective: float  # the same customers, their depths dealt at random among them
+    oracle_revenue: float
+    oracle_objective: float
+
+    @property
+    def revenue_uplift(self) -> float:
+        """Relative to random allocation with the same codes per depth."""
+        return self.revenue / self.random_revenue - 1
+
+    @property
+    def objective_uplift(self) -> float:
+        return self.objective / self.random_objective - 1
+
+    @property
+    def uplift_by_whom(self) -> float:
+        """The part of the objective's uplift that comes from who gets a code at all."""
+        return self.shuffled_objective / self.random_objective - 1
+
+    @property
+    def uplift_by_depth(self) -> float:
+        """The part that comes from which depth they get; both parts multiply to the whole."""
+        return self.objective / self.shuffled_objective - 1
+
+    @property
+    def share_of_possible(self) -> float:
+        """How much of the way from random to the oracle was gone, on the objective."""
+        possible = self.oracle_objective - self.random_objective
+        return (self.objective - self.random_objective) / possible if possible > 0 else 0.0
+
+
+def judge(
+    choice: Integers,
+    *,
+    full_price: Matrix,
+    purchase_probability: Matrix,
+    depths: tuple[float, ...],
+    revenue_weight: float,
+) -> Judgement:
+    """Compare a choice (n,) of depths, -1 = none, with random and with the oracle; truth arrays are (n, K).
+
+    >>> truth = {"full_price": np.array([[100.0, 110.0], [100.0, 180.0]]), "purchase_probability": np.full((2, 2), 0.5)}
+    >>> result = judge(np.array([0, 1]), **truth, depths=(0.1, 0.3), revenue_weight=3.0)
+    >>> result.share_of_possible, round(result.revenue_uplift, 3)
+    (1.0, 0.131)
+    """
+    grid = np.asarray(depths)
+    expected_price = full_price * purchase_probability
+    revenues = objective.revenue(expected_price, grid)
+    worth = expected_price * objective.weights(grid, np.ones(grid.size), revenue_weight=revenue_weight)
+    counts = np.bincount(choice[choice >= 0], minlength=grid.size)
+    best = allocate(np.asfortranarray(worth), counts.tolist(), floors=counts.tolist()).choice
+    return Judgement(
+        revenue=_total(revenues, choice),
+        objective=_total(worth, choice),
+        random_revenue=float(revenues.mean(axis=0) @ counts),
+        random_objective=float(worth.mean(axis=0) @ counts),
+        shuffled_objective=float(worth[choice >= 0].mean(axis=0) @ counts) if counts.any() else 0.0,
+        oracle_revenue=_total(revenues, best),
+        oracle_objective=_total(worth, best),
+    )
+
+
+def _total(figures: Floats, choice: Integers) -> float:
+    rows = np.flatnonzero(choice >= 0)
+    return float(figures[rows, choice[rows]].sum())

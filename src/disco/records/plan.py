@@ -1,0 +1,174 @@
+"""A campaign plan as an operator writes it: depths with limits, objective, policy, arms, dates. Frozen once read."""
+
+import re
+from collections.abc import Mapping
+from datetime import date, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+
+from disco.records.depths import read_depth
+from disco.records.errors import PlanError, Problem
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+
+
+def _read_share(value: object) -> float:
+    """`10%`, or 0.1, as a share of one."""
+    percent = re.fullmatch(r"\s*([0-9.]+)\s*%\s*", value) if isinstance(value, str) else None
+    share = float(percent[1]) / 100 if percent else value
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise ValueError("a share from 0% to below 100%, such as 10% or 0.1")
+    return float(share)
+
+
+def _read_name(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", value):
+        raise ValueError("a name of letters, digits, '-', '_' and '.', such as spring-27")
+    return value
+
+
+def _read_limit(value: object) -> int | float | None:
+    """A whole number is a count of customers; `40%`, or 0.4, is a share of the eligible ones."""
+    percent = re.fullmatch(r"\s*([0-9.]+)\s*%\s*", value) if isinstance(value, str) else None
+    limit = float(percent[1]) / 100 if percent else value
+    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
+        return limit
+    if isinstance(limit, float) and 0 <= limit <= 1:
+        return limit
+    raise ValueError("a whole number of customers, such as 20000, or a share, such as 40%")
+
+
+Name = Annotated[str, PlainValidator(_read_name)]
+Share = Annotated[float, PlainValidator(_read_share)]
+Limit = Annotated[int | float | None, PlainValidator(_read_limit)]
+
+
+def limit_count(limit: Limit, *, eligible: int) -> int | None:
+    """The limit in customers; a share is rounded down, so that shares that add to 100 % never exceed everybody.
+
+    >>> limit_count(0.4, eligible=1_001), limit_count(7, eligible=5), limit_count(None, eligible=5)
+    (400, 7, None)
+    """
+    return int(limit * eligible + 1e-9) if isinstance(limit, float) else limit
+
+
+class CustomersSection(_Section):
+    table: str = "data/customers.parquet"
+    eligible: str = "true"  # an SQL condition on the customers table
+    as_of: date
+
+
+class DepthSection(_Section):
+    at_most: Limit = None
+    at_least: Limit = 0
+
+
+class ObjectiveSection(_Section):
+    revenue_weight: Annotated[float, Field(gt=0)]
+
+
+class PolicySection(_Section):
+    name: Literal["thompson", "ucb", "epsilon_greedy", "greedy", "random"] = "thompson"
+    exploration: Annotated[float, Field(ge=0)] = 1.0
+    scope: Literal["customer", "round"] = "customer"
+
+
+class ArmSection(_Section):
+    share: Share = 0.0
+
+
+class ValiditySection(_Section):
+    start: date = Field(alias="from")
+    days: Annotated[int, Field(ge=1)]
+
+    @property
+    def end(self) -> date:
+        return self.start + timedelta(days=self.days)
+
+
+def _read_depth_keys(value: object) -> object:
+    if not isinstance(value, Mapping):
+        raise ValueError("a depth for each line, such as `0.20: {at_most: 10000}`")
+    depths = {read_depth(key): section or {} for key, section in value.items()}
+    if len(depths) < len(value):
+        raise ValueError("each depth once (0.1 and 0.10 are one depth)")
+    if not depths:
+        raise ValueError("at least one depth, such as `0.20: {at_most: 10000}`")
+    return dict(sorted(depths.items()))
+
+
+class Plan(_Section):
+    """One campaign, immutable. Depths ascend; shares are of the eligible customers (reserve: of each cap)."""
+
+    campaign: Name
+    customers: CustomersSection
+    depths: Annotated[dict[float, DepthSection], BeforeValidator(_read_depth_keys)]
+    objective: ObjectiveSection
+    budget: Annotated[float, Field(ge=0)] | None = None  # expected markdown, currency units
+    policy: PolicySection = PolicySection()
+    control: ArmSection = ArmSection()
+    holdout: ArmSection = ArmSection()
+    reserve: ArmSection = ArmSection()
+    valid: ValiditySection
+    channel: Literal["on-site", "e-mail"] = "on-site"
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _arms_leave_customers(self) -> "Plan":
+        if self.control.share + self.holdout.share >= 1:
+            raise ValueError("control and holdout shares that leave customers for the campaign itself")
+        if self.customers.as_of > self.valid.start:
+            raise ValueError("customers.as_of on or before valid.from: a decision cannot look into the future")
+        return self
+
+    @property
+    def offered(self) -> tuple[float, ...]:
+        return tuple(self.depths)
+
+    def caps(self, eligible: int) -> tuple[int | None, ...]:
+        return tuple(limit_count(section.at_most, eligible=eligible) for section in self.depths.values())
+
+    def floors(self, eligible: int) -> tuple[int, ...]:
+        return tuple(limit_count(section.at_least, eligible=eligible) or 0 for section in self.depths.values())
+
+
+def read_plan(content: object, *, file: str = "plan") -> Plan:
+    """A plan from parsed YAML or JSON; every problem at once in a PlanError.
+
+    >>> read_plan({"campaign": "x", "depths": {20: {}}}, file="plan.yaml")
+    Traceback (most recent call last):
+    ...
+    disco.records.errors.PlanError: plan.yaml cannot be used as a campaign plan:
+      plan.yaml, customers: found nothing; expected a value. ...
+    """
+    try:
+        return Plan.model_validate(content)
+    except ValidationError as error:
+        problems = [_problem(detail, file) for detail in error.errors(include_url=False)]
+    raise PlanError(f"{file} cannot be used as a campaign plan:", problems)
+
+
+def _problem(detail: Any, file: str) -> Problem:
+    key = ".".join(str(part) for part in detail["loc"])
+    place = f"{file}, {key}" if key else file
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "missing":
+        return Problem("missing", place, "", "nothing", "a value", f"Add `{key}:` to the plan.")
+    if detail["type"] == "extra_forbidden":
+        return Problem(
+            "unknown", place, "", "an unknown key", "a key of the plan format", "Remove it or mend its name."
+        )
+    if not key and not isinstance(detail["input"], Mapping):
+        return Problem(
+            "format", place, "", repr(detail["input"]), "keys and values", "See the template of `disco init`."
+        )
+    if "; expected " in message:  # our own errors bring found / expected / fix along
+        found, rest = message.split("found ", 1)[1].split("; expected ", 1)
+        expected, _, fix = rest.partition(". ")
+        return Problem("value", place, "", found, expected, fix)
+    expected = message.removeprefix("Input should be ")
+    found = repr(detail["input"]) if key else "a contradiction"
+    return Problem("value", place, "", found, expected, "Mend the plan.")

@@ -1,0 +1,114 @@
+"""What `disco demo` does with runs of the demo: one run with its files, or many seeds with intervals over them."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from disco.reports.formats import percent
+from disco.reports.table import Table
+from disco.studies.demo.loop import DemoResult, Progress, run_demo
+from disco.studies.demo.report import demo_report
+from disco.studies.demo.tables import campaign_table, demo_json, learning_words
+
+
+def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tuple[dict[str, Any], str]:
+    """One run; report, allocations and raw tables replace those of an earlier run once everything is there."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    try:
+        fresh.chmod(0o755)  # mkdtemp keeps its folder to the owner; a report is for others to read
+        result = run_demo(
+            customers=customers, seed=seed, folder=fresh / "allocations", scratch=fresh, progress=progress
+        )
+        demo_report(result).save(fresh / "report.html")
+        (fresh / "result.json").write_text(json.dumps(demo_json(result), indent=2) + "\n", encoding="utf-8")
+        if out.exists():
+            shutil.rmtree(out)
+        fresh.rename(out)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    text = f"{table_text(campaign_table(result))}\n\n{_truth_words(result)}\n\nReport: {out / 'report.html'}"
+    return demo_json(result) | {"report": str(out / "report.html")}, text
+
+
+def _truth_words(result: DemoResult) -> str:
+    head = "By the simulation's truth (expected, without the luck of one campaign), against random with the same codes:"
+    lines = [
+        f"  campaign {campaign.name}: revenue {percent(judged.revenue_uplift, signed=True)}, "
+        f"objective {percent(judged.objective_uplift, signed=True)} "
+        f"({percent(judged.share_of_possible, decimals=0)} of what an oracle would gain)"
+        for campaign in result.campaigns
+        if (judged := campaign.judgement)
+    ]
+    words = learning_words(result)
+    return "\n".join([head, *lines, f"  {words[0].upper()}{words[1:]}"])
+
+
+def run_many(
+    *, customers: int, first_seed: int, seeds: int, out: Path, progress: Progress
+) -> tuple[dict[str, Any], str]:
+    """Several retailers, one seed each; uplift by truth with a 95 % interval (Student's t) over them."""
+    figures: dict[str, list[float]] = {}
+    for seed in range(first_seed, first_seed + seeds):
+        with tempfile.TemporaryDirectory() as scratch:
+            result = run_demo(customers=customers, seed=seed, folder=None, scratch=Path(scratch), progress=progress)
+        for campaign in result.campaigns:
+            if judged := campaign.judgement:
+                for name, figure in (
+                    ("revenue by truth", judged.revenue_uplift),
+                    ("objective by truth", judged.objective_uplift),
+                    ("objective by truth, from whom", judged.uplift_by_whom),
+                    ("objective by truth, from depth", judged.uplift_by_depth),
+                    ("share of the oracle's gain", judged.share_of_possible),
+                ):
+                    figures.setdefault(f"{campaign.name}: {name}", []).append(figure)
+            if campaign.revenue_uplift is not None:
+                figures.setdefault(f"{campaign.name}: revenue realised vs control", []).append(
+                    campaign.revenue_uplift.relative
+                )
+        first = result.campaigns[2].judgement
+        if first is not None:
+            gain = result.again.objective / first.objective - 1
+            figures.setdefault("C decided again with later belief: objective", []).append(gain)
+    summary = {name: _interval(values) for name, values in figures.items()}
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "seeds.json").write_text(
+        json.dumps({"values": figures, "summary": summary}, indent=2) + "\n", encoding="utf-8"
+    )
+    width = max(map(len, summary))
+    lines = [
+        f"{seeds} simulated retailers of {customers:,} customers, mean and 95 % interval over seeds;",
+        "uplifts against random allocation with the same codes, unless said otherwise",
+        "",
+    ]
+    for name, (mean, low, high) in summary.items():
+        ends = f"{percent(low, signed=True, decimals=2)} to {percent(high, signed=True, decimals=2)}"
+        lines.append(f"{name:<{width}}  {percent(mean, signed=True, decimals=2):>9}  ({ends})")
+    return {"simulated": True, "values": figures, "summary": summary}, "\n".join(lines)
+
+
+def _interval(values: list[float]) -> tuple[float, float, float]:
+    array = np.array(values)
+    half = float(student.ppf(0.975, array.size - 1) * array.std(ddof=1) / np.sqrt(array.size))
+    return float(array.mean()), float(array.mean() - half), float(array.mean() + half)
+
+
+def table_text(table: Table) -> str:
+    """A table as plain text, figures to the right; Rich would fold ten columns on a narrow terminal."""
+    headings = [column.heading.strip() for column in table.headings()]
+    rows = [headings, *([*row] for row in table.text())]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(headings))]
+    right = [column.unit is not None for column in table.headings()]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if flush else cell.ljust(width)
+            for cell, width, flush in zip(row, widths, right, strict=True)
+        )
+        for row in rows
+    ]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])

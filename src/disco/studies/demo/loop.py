@@ -1,0 +1,181 @@
+"""The whole loop on a simulated retailer: two random campaigns to learn from, two decided ones against a control group.
+
+Judged twice: by what the simulated customers did (noisy, as in life) and by the simulation's truth (what was decided
+is really worth). Nothing here is tuned; the retailer, the limits and the seed are arguments.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from disco.adapters.store import SqlStore
+from disco.adapters.tables import FolderTables
+from disco.belief import BasketModel, Engagement, SmoothSpline
+from disco.campaign import Belief, decide
+from disco.evaluation import Judgement
+from disco.features import ContextNetwork, build_features, has_history, training_set
+from disco.operations import Launched, ingest, launch, learn_campaign, offer_of, purchases_of
+from disco.operations.arms import share_offer
+from disco.policy import Thompson
+from disco.records.arrays import Matrix, Vector
+from disco.records.decisions import Arm, Audience, Purchases
+from disco.records.plan import Plan, read_plan
+from disco.retailer import Retailer, RetailerSettings
+from disco.retailer.files import move_on
+from disco.retailer.settings import Campaign
+from disco.studies.demo.results import CampaignResult, campaign_result, judge_by_truth
+
+REVENUE_WEIGHT = 3.0
+DECIDED_SHARES = (0.3, 0.2, 0.1)  # of the customers, shallow to deep: codes are scarce, deep ones scarcer
+CONTROL_SHARE = 0.2
+NETWORK_WINDOW_MONTHS = 3
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoResult:
+    seed: int
+    customers: int
+    campaigns: tuple[CampaignResult, ...]
+    again: Judgement  # campaign C decided once more with the belief after all campaigns, same customers and limits
+    belief_before: Belief  # after the random campaigns
+    belief_after: Belief
+    observed: Purchases  # all purchases with a code
+    contexts: Matrix  # of the customers of campaign C
+    true_log_full_price: Vector  # mean over those customers, on CURVE_DEPTHS
+
+
+CURVE_DEPTHS = np.linspace(0.05, 0.5, 19)
+
+
+def run_demo(
+    *, customers: int, seed: int, folder: Path | None, scratch: Path, progress: Progress = lambda step: None
+) -> DemoResult:
+    """Run the loop; shop, store and (where `folder` is given) allocations are written below these folders."""
+    progress("simulating the retailer")
+    shop = Retailer.simulate(RetailerSettings(customers=customers, seed=seed))
+    tables_folder = scratch / "shop"
+    shop.write(tables_folder)
+    store = SqlStore.embedded(scratch / "disco.sqlite")
+    progress("training the context network")
+    network = _train_network(FolderTables(tables_folder), before=shop.today, seed=seed)
+    belief = Belief(basket=BasketModel(encoding=SmoothSpline(), depth_scale=0.5), engagement=Engagement())
+
+    results: list[CampaignResult] = []
+    before, audience_c, decided_c = belief, None, None
+    for campaign in shop.settings.campaigns:
+        progress(f"campaign {campaign.name}: features and contexts")
+        audience = _audience(FolderTables(tables_folder), network, as_of=shop.today)
+        plan = _plan(campaign, random=campaign.name in ("A", "B"), seed=seed, as_of=shop.today)
+        progress(f"campaign {campaign.name}: decide, launch, customers answer, learn")
+        launched = launch(plan, audience, belief=belief, store=store, secret=_secret(seed))
+        response = shop.respond(codes_of(launched))
+        ingest(store, plan.campaign, response.outcomes)
+        results.append(campaign_result(launched, audience, belief=belief, store=store, shop=shop))
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            pq.write_table(launched.decisions.drop_columns(["context"]), folder / f"{campaign.name}.parquet")
+        if campaign.name == "C":
+            before, audience_c, decided_c = belief, audience, launched
+        move_on(tables_folder, response)
+        shop = response.shop
+        belief = learn_campaign(store, plan.campaign, belief, as_of=plan.valid.end + timedelta(days=3))
+
+    if audience_c is None or decided_c is None:
+        raise AssertionError("the retailer's settings name no campaign C")
+    progress("deciding campaign C once more with everything learned")
+    truth = shop.truth(audience_c.ids, CURVE_DEPTHS.tolist())
+    purchases = [purchases_of(store, campaign.name) for campaign in shop.settings.campaigns]
+    return DemoResult(
+        seed=seed,
+        customers=customers,
+        campaigns=tuple(results),
+        again=_decide_again(decided_c, audience_c, belief, shop),
+        belief_before=before,
+        belief_after=belief,
+        observed=Purchases(
+            context=np.concatenate([part.context for part in purchases]),
+            depth=np.concatenate([part.depth for part in purchases]),
+            full_price=np.concatenate([part.full_price for part in purchases]),
+        ),
+        contexts=audience_c.context[audience_c.known],
+        true_log_full_price=np.log(truth.expected_full_price[audience_c.known]).mean(axis=0)
+        - shop.settings.baskets.campaign_residual_sd**2 / 2,
+    )
+
+
+def _secret(seed: int) -> bytes:
+    """The demo's codes are worth nothing, so that runs with one seed can be equal byte for byte."""
+    return f"simulated shop {seed}".encode()
+
+
+def _train_network(tables: FolderTables, *, before: date, seed: int) -> ContextNetwork:
+    """As in the paper: orders of the last three months, features of the year before them."""
+    months = before.year * 12 + before.month - 1 - NETWORK_WINDOW_MONTHS
+    rows = training_set(tables, window_start=date(months // 12, months % 12 + 1, 1), window_end=before)
+    return ContextNetwork(heads="level+slope", seed=seed).fit(rows.X, rows.log_full_price, rows.depth)
+
+
+def _audience(tables: FolderTables, network: ContextNetwork, *, as_of: date) -> Audience:
+    features = build_features(tables, as_of=as_of)
+    return Audience(
+        ids=features["customer_id"].to_numpy(),
+        context=network.transform(features, check_scale=False),
+        known=has_history(features),
+    )
+
+
+def _plan(campaign: Campaign, *, random: bool, seed: int, as_of: date) -> Plan:
+    shares = (1 / len(campaign.depths),) * len(campaign.depths) if random else DECIDED_SHARES
+    return read_plan(
+        {
+            "campaign": campaign.name,
+            "customers": {"as_of": as_of},
+            "depths": {depth: {"at_most": share} for depth, share in zip(campaign.depths, shares, strict=True)},
+            "objective": {"revenue_weight": REVENUE_WEIGHT},
+            "policy": {"name": "random" if random else "thompson"},
+            "control": {"share": 0.0 if random else CONTROL_SHARE},
+            "valid": {"from": campaign.starts_on, "days": campaign.valid_days},
+            "channel": str(campaign.channel),
+            "seed": seed,
+        }
+    )
+
+
+def codes_of(launched: Launched) -> pa.Table:
+    """The codes a campaign hands out, as `disco respond` reads them."""
+    sent = launched.decisions.filter(launched.decisions["code"].is_valid())
+    valid = launched.plan.valid
+    rows = sent.num_rows
+    moment = pa.timestamp("us")
+    return pa.table(
+        {
+            "code_id": sent["code"],
+            "customer_id": sent["customer_id"],
+            "campaign_id": pa.array([launched.plan.campaign] * rows, pa.string()),
+            "depth": sent["depth"],
+            "sent_at": pa.array([valid.start] * rows, pa.date32()).cast(moment),
+            "expires_at": pa.array([valid.end] * rows, pa.date32()).cast(moment),
+            "channel": pa.array([launched.plan.channel] * rows, pa.string()),
+        }
+    )
+
+
+def _decide_again(launched: Launched, audience: Audience, belief: Belief, shop: Retailer) -> Judgement:
+    """Campaign C's test customers and limits under a later belief, judged by the same truth."""
+    members = audience.take(np.array(launched.decisions["arm"].to_pylist()) == Arm.TEST)
+    offer = share_offer(offer_of(launched.plan, eligible=len(audience)), customers=len(members), of=len(audience))
+    again = decide(
+        members,
+        belief=belief,
+        offer=offer,
+        policy=Thompson(),
+        campaign=launched.plan.campaign,
+        seed=launched.plan.seed,
+    )
+    return judge_by_truth(again.choice, members.ids, launched.plan, shop)

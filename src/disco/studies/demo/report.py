@@ -1,0 +1,240 @@
+"""The demo's report: what was decided, what came of it, how good it really was, and what was learned."""
+
+import numpy as np
+
+from disco.records.depths import depth_percent
+from disco.reports import (
+    Axis,
+    BarChart,
+    Bars,
+    Column,
+    Count,
+    CurveChart,
+    Fact,
+    Facts,
+    IntervalChart,
+    IntervalRow,
+    Line,
+    Money,
+    Percent,
+    Points,
+    Report,
+    Section,
+    Table,
+)
+from disco.reports.formats import percent
+from disco.studies.demo.loop import CURVE_DEPTHS, DemoResult
+from disco.studies.demo.results import CampaignResult
+from disco.studies.demo.tables import campaign_table, estimate_of, learning_words
+
+_SIMULATED = "All customers, orders and answers here are simulated."
+
+
+def demo_report(result: DemoResult) -> Report:
+    """The whole run as one page."""
+    decided = [campaign for campaign in result.campaigns if campaign.judgement is not None]
+    return Report(
+        title="DISCO demo: four campaigns of a simulated retailer",
+        lead=_lead(result, decided),
+        sections=[
+            Section(
+                "How good were the decisions?",
+                "A simulation knows each customer's true demand, so a decision can be judged without the luck of one "
+                "campaign: its expected objective (3 × revenue − markdown) beside random allocation with the same "
+                "number of codes per depth, and beside an oracle that knows every customer.",
+                [_truth_facts(decided), _truth_chart(decided), _truth_table(result, decided)],
+            ),
+            Section(
+                "What did the campaigns earn?",
+                "What the simulated customers then really bought, noise included. Campaigns A and B are random, to "
+                "learn from; C and D are decided by the system, with a control group that gets its codes at random "
+                "within its own share of the caps.",
+                [_uplift_chart(decided), campaign_table(result)],
+            ),
+            Section("Who got what?", "", [_codes_chart(result), _money_chart(result)], side_by_side=True),
+            Section(
+                "What has it learned?",
+                "Demand of the average customer over depth: the basket before the discount, given a purchase. The band "
+                "is the uncertainty of the average curve, which narrows where codes were played.",
+                [_curve_chart(result), _sd_chart(result)],
+                side_by_side=True,
+            ),
+        ],
+        footer=f"{_SIMULATED} Seed {result.seed}, {result.customers:,} customers.",
+    )
+
+
+def _lead(result: DemoResult, decided: list[CampaignResult]) -> str:
+    parts = [
+        f"{percent(campaign.judgement.objective_uplift, signed=True)} in campaign {campaign.name}"
+        for campaign in decided
+        if campaign.judgement
+    ]
+    return (
+        f"Judged by the simulation's truth, the codes the system gave are worth {' and '.join(parts)} against the same "
+        f"codes given at random; {learning_words(result)}"
+    )
+
+
+def _truth_facts(decided: list[CampaignResult]) -> Facts:
+    facts = []
+    for campaign in decided:
+        judged = campaign.judgement
+        assert judged is not None
+        note = f"of what an oracle would gain in campaign {campaign.name}"
+        facts.append(Fact(f"Campaign {campaign.name}", percent(judged.share_of_possible, decimals=0), note))
+    return Facts(facts)
+
+
+def _truth_chart(decided: list[CampaignResult]) -> BarChart:
+    judged = [campaign.judgement for campaign in decided if campaign.judgement]
+    return BarChart(
+        title="Most of the gain is choosing whom; the depth adds less"
+        if all(abs(j.uplift_by_whom) >= abs(j.uplift_by_depth) for j in judged)
+        else "Where the gain comes from",
+        subtitle="Expected objective against random allocation with the same codes, simulated truth",
+        categories=[f"Campaign {campaign.name}" for campaign in decided],
+        y=Axis("Uplift of the objective", Percent(signed=True)),
+        bars=[
+            Bars("Who gets a code", [j.uplift_by_whom for j in judged]),
+            Bars("Which depth they get", [j.uplift_by_depth for j in judged]),
+            Bars("Oracle, all in all", [j.oracle_objective / j.random_objective - 1 for j in judged], muted=True),
+        ],
+    )
+
+
+def _truth_table(result: DemoResult, decided: list[CampaignResult]) -> Table:
+    rows = [(f"Campaign {campaign.name}", campaign.judgement) for campaign in decided]
+    rows.append(("Campaign C decided again, all learned", result.again))
+    return Table(
+        caption="Expected worth of the decisions, by the simulation's truth",
+        columns=(
+            "Decision",
+            Column("Revenue", Money()),
+            Column("Uplift of revenue", Percent(signed=True)),
+            Column("Objective", Money()),
+            Column("Uplift of objective", Percent(signed=True)),
+            Column("Oracle's uplift", Percent(signed=True)),
+        ),
+        rows=[
+            (
+                name,
+                j.revenue,
+                j.revenue_uplift,
+                j.objective,
+                j.objective_uplift,
+                j.oracle_objective / j.random_objective - 1,
+            )
+            for name, j in rows
+            if j is not None
+        ],
+        note="Uplift: against random allocation with the same number of codes per depth.",
+    )
+
+
+def _uplift_chart(decided: list[CampaignResult]) -> IntervalChart:
+    rows = [
+        IntervalRow(f"Campaign {campaign.name}, {name}", estimate_of(measured))
+        for campaign in decided
+        for name, measured in (("revenue", campaign.revenue_uplift), ("reward", campaign.reward_uplift))
+        if measured is not None
+    ]
+    clear = [row for row in rows if row.estimate.lower is not None and row.estimate.lower > 0]
+    return IntervalChart(
+        title="Both campaigns beat their control group"
+        if len(clear) == len(rows)
+        else "One campaign is too small to prove each uplift",
+        subtitle="Per customer, against the control group, as realised; reward is revenue − markdown",
+        x=Axis("Uplift against control", Percent(signed=True)),
+        rows=rows,
+        interval="95 % interval",
+    )
+
+
+def _codes_chart(result: DemoResult) -> BarChart:
+    depths = sorted({depth for campaign in result.campaigns for depth in campaign.test.codes})
+    return BarChart(
+        title="Deep codes are scarce in the decided campaigns",
+        subtitle="Codes sent by the system or at random, control group left out",
+        categories=[f"Campaign {campaign.name}" for campaign in result.campaigns],
+        y=Axis("Customers with a code", Count()),
+        stacked=True,
+        bars=[
+            Bars(
+                depth_percent(depth), [campaign.test.codes.get(depth, 0) for campaign in result.campaigns], depth=depth
+            )
+            for depth in depths
+        ],
+    )
+
+
+def _money_chart(result: DemoResult) -> BarChart:
+    predicted = [c for c in result.campaigns if c.test.predicted_revenue is not None]
+    intervals = [c.test.predicted_revenue for c in predicted if c.test.predicted_revenue]
+    inside = [i.lower <= c.test.revenue <= i.upper for c, i in zip(predicted, intervals, strict=True)]
+    return BarChart(
+        title=f"Revenue fell into its predicted interval in {sum(inside)} of {len(inside)} campaigns",
+        subtitle="Revenue of the codes sent, predicted before the launch and realised",
+        categories=[f"Campaign {c.name}" for c in predicted],
+        y=Axis("Revenue", Money()),
+        interval="90 % interval",
+        bars=[
+            Bars("Predicted", [i.mean for i in intervals], [i.lower for i in intervals], [i.upper for i in intervals]),
+            Bars("Realised", [c.test.revenue for c in predicted], muted=True),
+        ],
+    )
+
+
+def _curve_chart(result: DemoResult) -> CurveChart:
+    mean, sd = _average_curve(result)
+    played = np.unique(result.observed.depth)
+    observed = [np.log(result.observed.full_price[result.observed.depth == depth]) for depth in played]
+    errors = [1.645 * part.std() / np.sqrt(part.size) for part in observed]
+    return CurveChart(
+        title="The learned demand curve follows the true one",
+        subtitle="Typical basket before the discount, average customer, £; observed: campaigns A to D",
+        x=Axis("Depth of the code", Percent(decimals=0)),
+        y=Axis("Full-price basket", Money()),
+        interval="90 % interval",
+        lines=[
+            Line(
+                "Learned",
+                CURVE_DEPTHS,
+                np.exp(mean),
+                np.exp(mean - 1.645 * sd),
+                np.exp(mean + 1.645 * sd),
+                known=(float(played.min()), float(played.max())),
+            ),
+            Line("Truth (simulated)", CURVE_DEPTHS, np.exp(result.true_log_full_price), muted=True),
+        ],
+        points=[
+            Points(
+                "Observed",
+                played,
+                [float(np.exp(part.mean())) for part in observed],
+                [float(np.exp(part.mean() - e)) for part, e in zip(observed, errors, strict=True)],
+                [float(np.exp(part.mean() + e)) for part, e in zip(observed, errors, strict=True)],
+            ),
+        ],
+    )
+
+
+def _average_curve(result: DemoResult) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and sd of ln F for the average context: the curve is linear in the context, so the average is exact."""
+    average = result.contexts.mean(axis=0, keepdims=True)
+    return result.belief_after.basket.predict(np.repeat(average, CURVE_DEPTHS.size, axis=0), CURVE_DEPTHS)
+
+
+def _sd_chart(result: DemoResult) -> CurveChart:
+    average = np.repeat(result.contexts.mean(axis=0, keepdims=True), CURVE_DEPTHS.size, axis=0)
+    before, after = (
+        belief.basket.predict(average, CURVE_DEPTHS)[1] for belief in (result.belief_before, result.belief_after)
+    )
+    return CurveChart(
+        title="Every campaign narrows what is unknown",
+        subtitle="Uncertainty of the average basket, ± one standard deviation, % of the basket",
+        x=Axis("Depth of the code", Percent(decimals=0)),
+        y=Axis("Uncertainty", Percent()),
+        from_zero=True,
+        lines=[Line("After A and B", CURVE_DEPTHS, before, muted=True), Line("After all four", CURVE_DEPTHS, after)],
+    )
