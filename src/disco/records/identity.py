@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.records.arrays import Ids, Integers, Keys
+from disco.records.arrays import Ids, Integers, Keys, Vector
 from disco.records.errors import InputError
 
 _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
@@ -140,3 +140,21 @@ def name_key(*names: object) -> int:
 
     text = "\x1f".join(f"{type(name).__name__}:{name}" for name in names)
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+@nb.njit(nb.void(nb.types.Array(nb.uint64, 1, "C", readonly=True), nb.uint64, nb.float64[::1]), nogil=True, cache=True)
+def _uniforms(keys: Keys, stream: np.uint64, out: Vector) -> None:
+    for row in range(keys.size):
+        out[row] = (mix(mix(keys[row] ^ stream)) >> np.uint64(11)) * 2.0**-53
+
+
+def uniforms(keys: Keys, *names: object) -> Vector:
+    """(n,) numbers in [0, 1), one per key: a function of the key and the names (seed, campaign, purpose) alone.
+
+    >>> keys = customer_keys([17, 18])
+    >>> bool((uniforms(keys, 1, "spring", "arm")[:1] == uniforms(keys[:1], 1, "spring", "arm")).all())
+    True
+    """
+    out = np.empty(keys.size)
+    _uniforms(np.ascontiguousarray(keys), np.uint64(name_key(*names)), out)
+    return out
