@@ -9,7 +9,8 @@ from disco.allocation.certificate import certify
 from disco.allocation.problem import Problem, read_problem
 from disco.allocation.reference import infeasible, solve_with_highs
 from disco.allocation.result import Allocation, Conflict
-from disco.allocation.solver import Solution, solve
+from disco.allocation.solution import Solution
+from disco.allocation.solver import solve
 from disco.records.arrays import Vector
 from disco.records.errors import InputError
 
@@ -69,10 +70,10 @@ def certified(problem: Problem, found: Solution, *, seconds: float) -> Allocatio
 
 
 def _read_warm(prices: object, *, columns: int) -> Vector | None:
-    """(nodes,) potentials from one price per column; prices of an earlier solve, or a guess."""
+    """One price per column: of an earlier solve, or a guess."""
     if prices is None:
         return None
     given = np.asarray(prices, np.float64)
     if given.shape != (columns,) or not np.isfinite(given).all():
         raise InputError("warm_prices", found=f"{given.tolist()}", expected=f"{columns} finite prices, one per column")
-    return np.concatenate([[0.0], given])
+    return given

@@ -24,10 +24,10 @@ def grid_scale(largest: float, *, nodes: int) -> float:
 
 @nb.njit(nogil=True, cache=True)
 def to_grid(kept: Vector, scale: float, keep_negative: bool, out: Integers) -> None:
-    """out[i, k] = round(kept[i, k] · scale); NEVER for -∞, and for a loss where no floor could ask for it."""
-    for i in range(kept.shape[0]):
-        for k in range(kept.shape[1]):
-            x = kept[i, k]
+    """out[i, k] = round(kept[k, i] · scale); NEVER for -∞, and for a loss where no floor could ask for it."""
+    for i in range(kept.shape[1]):
+        for k in range(kept.shape[0]):
+            x = kept[k, i]
             if x == -np.inf or (x < 0.0 and not keep_negative):
                 out[i, k] = NEVER
             else:

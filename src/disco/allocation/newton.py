@@ -39,13 +39,13 @@ def demand(sample: Vector, prices: Vector, first: Vector, second: Vector, winner
 def window_of(first: Vector, second: Vector, customers: float) -> float:
     """A width that about `customers` of the gaps between best and second best do not exceed."""
     rows = first.size
-    taken = min(rows, 128)
+    taken = min(rows, 64)
     gaps = np.empty(taken)
     for j in range(taken):
         i = j * rows // taken
         gaps[j] = first[i] - second[i]
     gaps.sort()
-    at = min(taken - 1, max(int(customers / rows * taken), min(4, taken - 1)))
+    at = min(taken - 1, max(int(customers / rows * taken), min(3, taken - 1)))
     while at + 1 < taken and gaps[at] <= 0.0:
         at += 1
     return gaps[at]
@@ -79,7 +79,8 @@ def tie_density(
 
     A depth that few customers want is looked at through a window up to 16 times wider, until enough of them are seen.
     """
-    columns = sample.shape[0]
+    columns, rows = sample.shape
+    enough = min(24.0, rows / 32.0)
     density[:] = 0.0
     if not window > 0.0 or not np.isfinite(window):
         return
@@ -88,7 +89,7 @@ def tie_density(
     for level in range(3):
         thin = level == 0
         for k in range(1, columns + 1):
-            if level > 0 and seen[level - 1, k].sum() + seen[level - 1, :, k].sum() < 24.0:
+            if level > 0 and seen[level - 1, k].sum() + seen[level - 1, :, k].sum() < enough:
                 scale[k] = level
                 thin = True
         if not thin:
@@ -159,7 +160,7 @@ def _gradient(prices: Vector, counts: Vector, low: Vector, high: Vector, slope: 
 
 
 @nb.njit(nogil=True, cache=True)
-def _limits_worth(prices: Vector, low: Vector, high: Vector) -> float:
+def limits_worth(prices: Vector, low: Vector, high: Vector) -> float:
     total = 0.0
     for k in range(prices.size):
         if prices[k] > 0.0:
@@ -194,7 +195,7 @@ def descend(
     trial = np.empty(columns)
     step = np.empty((columns, 1))
     best_counts = np.empty(columns)
-    value = demand(sample, prices, first, second, winner, counts) + _limits_worth(prices, low, high)
+    value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
     worst = _gradient(prices, counts, low, high, slope, free)
     used = 1
     while True:
@@ -216,7 +217,7 @@ def descend(
                 moved = prices[k] + scale * step[k, 0]
                 crossed = (prices[k] > 0.0 and moved < 0.0) or (prices[k] < 0.0 and moved > 0.0)
                 trial[k] = 0.0 if crossed or (low[k] <= 0.0 and moved < 0.0) else moved
-            new_value = demand(sample, trial, first, second, winner, counts) + _limits_worth(trial, low, high)
+            new_value = demand(sample, trial, first, second, winner, counts) + limits_worth(trial, low, high)
             new_worst = _gradient(trial, counts, low, high, slope, free)
             used += 1
             if new_value < value or new_worst < worst:
@@ -233,76 +234,3 @@ def descend(
         value = new_value
         worst = new_worst
         prices[:] = trial
-
-
-@nb.njit(nogil=True, cache=True)
-def box(
-    density: Vector,
-    prices: Vector,
-    counts: Vector,
-    low: Vector,
-    high: Vector,
-    rows: float,
-    thinning: float,
-    spread: float,
-    width: Vector,
-) -> float:
-    """Half-widths around the prices, from how far counts may be off; returns the width of the common shift.
-
-    thinning: 1 - sample / population: how much of the multinomial noise of counts applies; 0 = the sample is everybody.
-    """
-    columns = prices.size
-    noise = np.zeros((columns, columns))
-    free = np.empty(columns, np.bool_)
-    anchored = 0.0
-    for k in range(columns):
-        anchored += density[k].sum()
-    loose = anchored <= 1e-6 * np.trace(density)  # nobody near "no code": prices are fixed up to a common shift
-    pinned = False
-    for k in range(columns):
-        share = counts[k] / rows
-        noise[k, k] += thinning * rows * share
-        for l in range(columns):
-            noise[k, l] -= thinning * rows * share * counts[l] / rows
-        off = 0.0
-        if prices[k] > 0.0:
-            off = abs(high[k] - counts[k])
-        elif prices[k] < 0.0:
-            off = abs(low[k] - counts[k])
-        noise[k, k] += off * off + 1.0
-        slack = min(high[k] - counts[k], counts[k] - low[k] if low[k] > 0.0 else np.inf)
-        free[k] = prices[k] != 0.0 or slack <= spread * np.sqrt(noise[k, k])
-        if loose and not pinned and prices[k] == 0.0:
-            free[k] = False
-            pinned = True
-        if density[k, k] <= 0.0:
-            free[k] = False
-    solve_symmetric(density, free, noise)
-    error = noise.T.copy()
-    solve_symmetric(density, free, error)
-    # as if prices were independent (no common shift), or with the shift taken out: whichever opens fewer customers
-    apart = np.empty(columns)
-    shift = 0.0
-    for k in range(columns):
-        shift += error[k].sum() / columns**2
-    shift = spread * np.sqrt(max(shift, 0.0))
-    plain = 0.0
-    shifted = 0.0
-    for k in range(columns):
-        width[k] = spread * np.sqrt(max(error[k, k], 0.0))
-        row = error[k].sum() / columns
-        everything = 0.0
-        for l in range(columns):
-            everything += error[l].sum() / columns**2
-        apart[k] = spread * np.sqrt(max(error[k, k] - 2.0 * row + everything, 0.0))
-    for k in range(columns):
-        none = max(density[k].sum(), 0.0)
-        plain += none * width[k]
-        shifted += none * (apart[k] + shift)
-        for l in range(k):
-            plain -= density[k, l] * (width[k] + width[l])
-            shifted -= density[k, l] * (apart[k] + apart[l])
-    if shifted < plain:
-        width[:] = apart
-        return shift
-    return 0.0

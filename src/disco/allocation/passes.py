@@ -5,18 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from disco.allocation.problem import Problem, refuse_non_finite
+from disco.allocation.problem import Problem
 from disco.allocation.screen import screen
+from disco.allocation.solution import PriceBox
 from disco.records.arrays import Integers, Vector
 
 _CHUNK = 262_144  # customers per chunk
+_TOO_MANY = 0.5  # more open customers than this: their values are tied, and keeping them would copy the matrix
 
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """choice: (customers,), -1 for the open ones · counts: (groups, depths) settled · rows, kept: the open customers' row
-    numbers and values · opened: how many there are (kept is empty when they were too many) · largest: the largest
-    value (with floors: magnitude) · margin: by how much every settled customer's place wins, at least."""
+    """choice: (customers,), only a guess for the open ones · counts: (groups, depths) settled · rows, kept: row numbers and
+    values (depths, open) of the open customers · opened: how many there are (more than rows: too many to keep) ·
+    largest: the largest value (with floors: magnitude) · margin: by how much a settled customer's place wins."""
 
     choice: Integers
     counts: Integers
@@ -29,16 +31,15 @@ class Screened:
 
 def run_screen(
     problem: Problem,
+    box: PriceBox,
     *,
-    rate: float,
-    centre: Vector,
-    width: Vector,
-    none_width: float,
+    rate: float = 0.0,
     least_margin: float = 0.0,
     threads: int = 1,
     chunk: int = _CHUNK,
 ) -> Screened:
-    """Screen all customers at the box `centre` ± `width`; InputError names a NaN or infinity."""
+    """Screen all customers at all prices of a box; InputError names a NaN or infinity."""
+    centre, width, none_width = box.centre, box.width, box.none_width
     values = problem.values
     columns, customers = values.shape
     wide = values.dtype.itemsize == 8
@@ -62,7 +63,7 @@ def run_screen(
         )  # fmt: skip
         return opened, top, size, counts, rows[: min(opened, room)], kept[: min(opened, room)]
 
-    share = 0.5 if customers <= 20_000 else 0.15
+    share = 0.5 if customers <= 65_536 else 0.15
     for _ in range(3):
         starts = range(0, customers, chunk)
         if threads > 1 and len(starts) > 1:
@@ -73,13 +74,12 @@ def run_screen(
         opened = sum(part[0] for part in parts)
         largest = _as_float(max(part[1] for part in parts), wide=wide)
         magnitude = _as_float(max(part[2] for part in parts), wide=wide)
-        if not np.isfinite(magnitude):
-            refuse_non_finite(values, name="values")
+        problem.refuse_unless_finite(magnitude)
         needed = 1e-12 * magnitude if problem.limits.has_floors or costs is not None else 1e-12 * largest
         copied = sum(part[4].size for part in parts)
         if needed <= margin and copied == opened:
             break
-        if copied < opened and opened > 0.4 * customers:
+        if copied < opened and opened > _TOO_MANY * customers:
             break
         margin = max(margin, needed)
         share = 1.0
@@ -90,7 +90,7 @@ def run_screen(
         rows = np.concatenate([part[4] for part in parts])
         kept = np.concatenate([part[5] for part in parts])
     scale_by = magnitude if problem.limits.has_floors or costs is not None else max(largest, 0.0)
-    return Screened(choice, counts, rows, kept, opened, scale_by, margin)
+    return Screened(choice, counts, rows, np.ascontiguousarray(kept.T), opened, scale_by, margin)
 
 
 def _as_float(pattern: int, *, wide: bool) -> float:

@@ -32,6 +32,11 @@ class Problem:
     def columns(self) -> int:
         return int(self.values.shape[0])
 
+    def refuse_unless_finite(self, magnitude: float) -> None:
+        """InputError with the first bad row when the largest magnitude seen is no finite number."""
+        if not np.isfinite(magnitude):
+            refuse_non_finite(self.values, name="values")
+
     def keys_of(self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Keys:
         """The tie-breaking keys of some rows."""
         return customer_keys(rows) if self.keys is None else self.keys[rows]

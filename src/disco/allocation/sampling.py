@@ -24,14 +24,24 @@ def sample_rows(customers: int, size: int, run: int) -> Integers:
 @nb.njit(nogil=True, cache=True)
 def take(
     values: Floats, eligible: Flags | None, costs: Floats | None, rate: float, rows: Integers, out: Vector
-) -> None:
-    """out[k, j] = value - rate · cost of customer rows[j]; -∞ where ineligible or not a number."""
+) -> tuple[float, float]:
+    """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible.
+
+    Returns the largest magnitude (NaN or ∞ when any value is) and the largest eligible value (-∞: none).
+    """
+    magnitude = 0.0
+    largest = -np.inf
     for k in range(values.shape[0]):
         for j in range(rows.size):
             i = rows[j]
             x = np.float64(values[k, i])
+            size = abs(x)
+            if not size <= magnitude:
+                magnitude = size if not np.isnan(magnitude) else magnitude
             if costs is not None:
                 x -= rate * np.float64(costs[k, i])
             if eligible is not None and not eligible[k, i]:
                 x = -np.inf
+            largest = max(largest, x)
             out[k, j] = x if np.isfinite(x) else -np.inf
+    return magnitude, largest
