@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from disco.adapters.tables import SqlTables, open_tables, validate_tables
-from disco.records.errors import InputError
+from disco.records.errors import InputError, MissingPartError
 
 AS_OF = date(2026, 3, 1)
 
@@ -113,3 +113,8 @@ def test_a_password_is_never_shown() -> None:
     with pytest.raises(InputError) as caught:
         SqlTables("sqlite://user:s3cret@host/missing.db")
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_driver_that_is_not_installed_is_named() -> None:
+    with pytest.raises(MissingPartError, match="oracledb"):
+        SqlTables("oracle+oracledb://user@host/shop")

@@ -308,3 +308,20 @@ def test_twenty_faults_at_once_are_all_found(shop: Callable[..., Shop], as_of: d
     found = {(problem.kind, problem.file, problem.column, problem.row) for problem in report.problems}
     assert planted <= found
     assert len(planted) >= 20
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_of_every_unit_and_of_absurd_size(as_of: date, unit: str) -> None:
+    largest = 2**63 - 1
+    joined = pa.array([0, largest, 1_700_000_000], pa.int64()).cast(pa.timestamp(unit))
+    customers = pa.table({"customer_id": ["a", "b", "c"], "joined_on": joined})
+    (problem,) = check({"customers": customers}, as_of).problems
+    assert (problem.kind, problem.row, problem.rows) == ("future_date", 2, 1)
+
+
+def test_absurd_amounts_are_named_without_a_warning(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    orders = tables["orders"]
+    for column in ("paid", "full_price"):
+        orders = with_cell(orders, column, 0, 1.7e308)
+    assert [problem.kind for problem in check(tables | {"orders": orders}, as_of).problems] == ["too_large"] * 2

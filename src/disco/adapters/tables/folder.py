@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 from disco.adapters.tables.csv import CsvSource
+from disco.adapters.tables.file_errors import readable
 from disco.adapters.tables.parquet import ParquetSource
 from disco.records.errors import InputError, Problem
 from disco.records.tables import SCHEMAS
@@ -23,11 +24,12 @@ class FolderTables:
             raise InputError(str(folder), found="a file", expected="the folder it lies in", fix=f"Try {folder.parent}.")
         self._sources: dict[str, CsvSource | ParquetSource] = {}
         self._problems: list[Problem] = []
-        for name in SCHEMAS:
-            self._find(name)
-        self._look_for_misnamed_files()
-        if not self._sources:
+        with readable(str(folder), expected="a folder that can be read", fix="Check its permissions."):
+            for name in SCHEMAS:
+                self._find(name)
+            self._look_for_misnamed_files()
             there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
+        if not self._sources:
             raise InputError(str(folder), found=there, expected="at least one table", fix=_example())
 
     def _find(self, name: str) -> None:

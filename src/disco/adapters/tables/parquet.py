@@ -28,9 +28,9 @@ class ParquetSource:
     def dataset(self) -> pads.Dataset:
         first: pa.Schema | None = None
         for label, path in self._parts:
-            if path.stat().st_size == 0:
-                raise FileFormatError(label, found="a file of zero bytes", expected=_EXPECTED, fix=_FIX)
             with readable(label, expected=_EXPECTED, fix=_FIX):
+                if path.stat().st_size == 0:
+                    raise FileFormatError(label, found="a file of zero bytes", expected=_EXPECTED, fix=_FIX)
                 schema = pads.dataset(path, format="parquet").schema
             first = first or schema
             self._same_columns(label, first, schema)

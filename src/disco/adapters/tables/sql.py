@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import sqlalchemy as sa
 
-from disco.records.errors import InputError, Problem
+from disco.records.errors import InputError, MissingPartError, Problem
 from disco.records.tables import SCHEMAS
 from disco.records.validation import typed_table
 
@@ -64,7 +64,11 @@ class SqlTables:
                 raise InputError(self._shown, found="no such file", expected="an existing SQLite database")
             self._engine = sa.create_engine(parsed)
             self._queries = dict(queries) if queries else self._tables_there()
-        except (sa.exc.SQLAlchemyError, ModuleNotFoundError) as error:
+        except ModuleNotFoundError as error:
+            raise MissingPartError(
+                "database URL", found=str(error), expected="the driver it names", fix="Install that driver."
+            ) from error
+        except sa.exc.SQLAlchemyError as error:
             raise self._refusal("database URL", error) from error
         if not self._queries:
             raise InputError(self._shown, found="none of our tables", expected=f"one of {', '.join(SCHEMAS)}")

@@ -36,10 +36,12 @@ def validate(
     from disco.adapters.tables import open_tables, validate_tables
     from disco.entrypoints.config import load_settings
 
-    settings = load_settings(shop)
-    place = tables or settings.data_place(shop)
+    place, queries = tables, None
+    if place is None:
+        settings = load_settings(shop)
+        place, queries = settings.data_place(shop), settings.queries
     day = (as_of or datetime.now()).date()
-    with open_tables(place, queries=None if tables else settings.queries) as opened:
+    with open_tables(place, queries=queries) as opened:
         report = validate_tables(opened, as_of=day)
     result = {
         "clean": not report.problems,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from disco.records.arrays import Flags
+from disco.records.arrays import Flags, Integers
 from disco.records.identity import customer_keys
 from disco.records.tables import Column, Kind
 from disco.records.validation.text import parse_text
@@ -37,6 +37,8 @@ class Cells:
 
 def shown(cell: pa.Scalar) -> str:
     """A cell for a message, at most 60 characters long."""
+    if pa.types.is_timestamp(cell.type):  # Python's own times have neither nanoseconds nor years above 9999
+        return f"{cell.cast(pa.timestamp(cell.type.unit)).cast(pa.string())}{' UTC' if cell.type.tz else ''}"
     value = cell.as_py()
     if isinstance(value, bytes):
         value = value.decode(errors="backslashreplace")
@@ -91,10 +93,19 @@ def _numbers(typed: pa.Array, column: Column) -> tuple[NDArray[Any], Flags]:
     if kind is Kind.CHOICE:
         number = pc.index_in(typed, value_set=pa.array(column.choices, typed.type)).fill_null(-1)
     elif kind in (Kind.MOMENT, Kind.DAY):
-        number = typed.cast(pa.timestamp("us", typed.type.tz), safe=False).cast(pa.int64()).fill_null(0)
+        return _microseconds(typed.cast(pa.int64()).fill_null(0), unit=typed.type.unit), valid
     else:
         number = typed.cast(pa.float64(), safe=False).fill_null(0.0)
     return np.asarray(number.to_numpy(zero_copy_only=False)), valid
+
+
+def _microseconds(ticks: pa.Array, *, unit: str) -> Integers:
+    """UTC microseconds; times beyond ±146,000 years stay there instead of wrapping round into the past."""
+    count = ticks.to_numpy(zero_copy_only=False)
+    if unit == "ns":
+        return np.asarray(count // 1000)
+    factor = {"s": 1_000_000, "ms": 1000, "us": 1}[unit]
+    return np.asarray(np.clip(count, -(2**62) // factor, 2**62 // factor) * factor)
 
 
 def _values_of_nothing(rows: int, kind: Kind) -> NDArray[Any]:

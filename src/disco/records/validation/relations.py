@@ -139,7 +139,7 @@ def _check_returns(orders: Gathered, returns: Gathered) -> None:
         )
     if "value" in returns.values and "paid" in orders.values:
         rows = np.flatnonzero(known & returns.good["value"] & orders.good["paid"][order])
-        paid = in_pennies(orders.values["paid"])
+        paid = in_pennies(np.where(orders.good["paid"], orders.values["paid"], 0.0))
         refunded = np.bincount(order[rows], in_pennies(returns.values["value"][rows]), minlength=paid.size)
         last = np.full(paid.size, -1)
         last[order[rows]] = rows  # of an order's refunds, the last one is the one to look at
