@@ -56,7 +56,7 @@ def refuse_context(context: Matrix, row: int, column: int) -> None:
 def read_depth_column(depth: object, *, rows: int | None = None) -> Vector:
     """Depths in [0, 1] as float64; a single depth stands for every row when `rows` is given."""
     try:
-        array = np.ascontiguousarray(depth, np.float64)
+        array = np.asarray(depth, np.float64, order="C")
     except (TypeError, ValueError):
         raise InputError("depth", found=f"a {type(depth).__name__}", expected="numbers in [0, 1]") from None
     if rows is not None and array.ndim == 0:

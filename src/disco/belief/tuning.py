@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Widths tried for radial basis functions, from nearly straight to bumps narrower than the usual steps of depth.
 GAMMAS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 _SMALLEST, _LARGEST = math.log(1e-3), math.log(1e5)  # of a precision
+_STEP = 1.5  # first steps of the search, in logarithms
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,18 @@ def _best_prior(model: BasketModel, encoding: Encoding, d1: int) -> _Candidate:
         except IllConditionedError:
             return math.inf
 
+    start_at = np.clip(np.log(values), _SMALLEST, _LARGEST - _STEP)
     found = minimize(
         loss,
-        np.log(values),
+        start_at,
         method="Nelder-Mead",
         bounds=[(_SMALLEST, _LARGEST)] * len(values),
-        options={"xatol": 0.02, "fatol": 1e-3, "maxfev": 400},
+        options={
+            "initial_simplex": np.vstack((start_at, start_at + _STEP * np.eye(len(values)))),
+            "xatol": 0.02,
+            "fatol": 1e-4,
+            "maxfev": 400,
+        },
     )
     return _Candidate(encoding, prior_at(np.exp(found.x).tolist()), -float(found.fun))
 

@@ -1,0 +1,154 @@
+"""Demand curves, shares of monotone steps, totals of a campaign."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from disco.belief import (
+    BasketModel,
+    Engagement,
+    EngagementCounts,
+    RadialBasis,
+    SmoothSpline,
+    demand_curve,
+    draw_full_price_totals,
+    monotone_shares,
+)
+from disco.records.errors import InputError
+from disco.records.identity import customer_keys
+
+
+def learned(encoding, count=2000, noise_sd=None, monotone=False):
+    generator = np.random.default_rng(1)
+    context = generator.normal(size=(count, 3)).clip(-4, 4)
+    depth = generator.choice([0.3, 0.4, 0.5], count)
+    log_price = 3.6 + 0.4 * context[:, 0] + depth + 0.6 * generator.normal(size=count)
+    model = BasketModel(encoding=encoding, noise_sd=noise_sd, monotone=monotone)
+    return model.update(context, depth, np.exp(log_price))
+
+
+MODEL = learned(RadialBasis(gamma=2))
+DEPTHS = np.array([0.1, 0.3, 0.5, 0.9])
+
+
+def test_a_customers_curve_is_its_prediction():
+    customer = np.array([0.5, -1.0, 2.0])
+    curve = demand_curve(MODEL, customer, DEPTHS, level=0.8)
+    mean, sd = MODEL.predict(np.repeat(customer[None], 4, axis=0), DEPTHS)
+    reach = stats.t(MODEL.posterior.degrees_of_freedom).ppf(0.9)
+    np.testing.assert_allclose(curve.log_full_price.mean, mean)
+    np.testing.assert_allclose(curve.log_full_price.high, mean + reach * sd)
+    np.testing.assert_allclose(curve.full_price.mean, MODEL.expected_full_price(customer[None], DEPTHS)[0])
+    np.testing.assert_allclose(curve.revenue.mean, curve.full_price.mean * (1 - DEPTHS))
+    np.testing.assert_allclose(curve.markdown.low, curve.full_price.low * DEPTHS)
+
+
+def test_draws_of_a_curve_have_its_moments():
+    curve = demand_curve(MODEL, np.array([0.5, -1.0, 2.0]), DEPTHS, draws=20_000)
+    _, sd = MODEL.predict(np.repeat([[0.5, -1.0, 2.0]], 4, axis=0), DEPTHS)
+    draws = curve.log_full_price.draws
+    assert draws.shape == (20_000, 4)
+    assert (np.abs(draws.mean(axis=0) - curve.log_full_price.mean) < 5 * sd / np.sqrt(20_000)).all()
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.03)
+    np.testing.assert_allclose(curve.full_price.draws, np.exp(draws + MODEL.posterior.noise_sd**2 / 2), rtol=1e-9)
+
+
+def test_a_segments_money_is_the_average_over_its_customers():
+    segment = np.random.default_rng(2).normal(size=(500, 3)).clip(-4, 4)
+    curve = demand_curve(MODEL, segment, DEPTHS, draws=50)
+    np.testing.assert_allclose(curve.full_price.mean, MODEL.expected_full_price(segment, DEPTHS).mean(axis=0))
+    means = np.array([MODEL.predict(segment, depth)[0].mean() for depth in DEPTHS])
+    np.testing.assert_allclose(curve.log_full_price.mean, means, atol=1e-9)
+    assert (curve.full_price.low < curve.full_price.mean).all()
+
+
+def test_extrapolation_is_flagged_by_plays_also_where_the_sd_falls_again():
+    model = learned(RadialBasis(gamma=60), noise_sd=0.6)
+    curve = demand_curve(model, np.zeros(3), [0.0, 0.3, 0.4, 0.5, 0.63, 0.75, 1.0])
+    assert curve.extrapolated.tolist() == [True, False, False, False, True, True, True]
+    width = curve.log_full_price.high - curve.log_full_price.low
+    assert width[-1] < width[-2]  # the trap: at the far end every bump has vanished and the sd falls again
+    nothing = demand_curve(BasketModel(), np.zeros(3), [0.1, 0.2])
+    assert nothing.extrapolated.all()
+
+
+def test_monotone_shares_by_hand():
+    generator = np.random.default_rng(3)
+    context = generator.normal(size=(4000, 3)).clip(-4, 4)
+    keys = customer_keys(np.arange(4000))
+    mean_share, draw_share = monotone_shares(MODEL, context, [0.5, 0.3, 0.4], keys=keys)
+    prices = MODEL.expected_full_price(context, [0.3, 0.4, 0.5])
+    assert mean_share == np.mean([prices[:, 1] >= prices[:, 0], prices[:, 2] >= prices[:, 1]])
+    assert 0.5 < draw_share <= 1
+    projected = learned(RadialBasis(gamma=20), count=100, monotone=True)
+    assert monotone_shares(projected, context, [0.1, 0.3, 0.5, 0.7], keys=keys) == (1.0, 1.0)
+
+
+def test_the_spline_is_monotone_at_the_mean_where_the_truth_is():
+    keys = customer_keys(np.arange(1000))
+    context = np.random.default_rng(4).normal(size=(1000, 3)).clip(-4, 4)
+    model = learned(SmoothSpline(), count=20_000).tuned()
+    assert monotone_shares(model, context, np.linspace(0.2, 0.6, 9), keys=keys)[0] > 0.99
+
+
+# ---- totals ----------------------------------------------------------------------------------------------------------
+
+
+def test_totals_agree_with_a_full_simulation():
+    """By moments: against drawing θ, a rate, buyers and their baskets one by one."""
+    model = learned(RadialBasis(gamma=2), count=300)
+    generator = np.random.default_rng(5)
+    context = generator.normal(size=(400, 3)).clip(-4, 4)
+    choice = generator.integers(-1, 2, 400)
+    depths = np.array([0.3, 0.5])
+    engagement = Engagement(counts=EngagementCounts([0.3, 0.5], [200, 300], [40, 90]))
+    found = draw_full_price_totals(model, context, choice, depths, engagement=engagement, draws=20_000, seed=3)
+    posterior = model.posterior
+    simulated = []
+    for _ in range(4000):
+        theta = posterior.mean + posterior.noise_sd * posterior.root.T @ generator.normal(size=posterior.mean.size)
+        rates = engagement.draws(depths, count=1, generator=generator)[0]
+        total = []
+        for column, depth in enumerate(depths):
+            x = np.column_stack((np.ones(400), np.round(context * 65536) / 65536))[choice == column]
+            mean = (x @ theta.reshape(4, 4)) @ np.concatenate(([1.0], model.encoding.features(np.array([depth]))[0]))
+            baskets = np.exp(mean + posterior.noise_sd * generator.normal(size=len(x)))
+            total.append((baskets * (generator.random(len(x)) < rates[column])).sum())
+        simulated.append(total)
+    simulated = np.array(simulated)
+    np.testing.assert_allclose(found.mean(axis=0), simulated.mean(axis=0), rtol=0.03)
+    np.testing.assert_allclose(found.std(axis=0), simulated.std(axis=0), rtol=0.1)
+
+
+def test_one_theta_for_everybody_keeps_the_uncertainty_of_a_total():
+    """Per-customer draws would average out: the relative width must not vanish as the campaign grows."""
+    model = learned(RadialBasis(gamma=2), count=300)
+    engagement = Engagement(override={0.9: 1.0})
+    widths = []
+    for size in (1000, 16_000):
+        context = np.zeros((size, 3))
+        totals = draw_full_price_totals(model, context, np.zeros(size, int), [0.9], engagement=engagement, draws=1000)
+        widths.append(totals.std() / totals.mean())
+    assert widths[1] > 0.7 * widths[0]
+
+
+def test_nobody_chosen_costs_nothing():
+    totals = draw_full_price_totals(MODEL, np.zeros((5, 3)), np.full(5, -1), [0.3], engagement=Engagement())
+    assert (totals == 0).all()
+
+
+@pytest.mark.parametrize("choice", [[0, 1], [0, 1, 7], [0, -2, 0]])
+def test_choices_that_name_no_depth_are_refused(choice):
+    with pytest.raises(InputError, match="choice"):
+        draw_full_price_totals(MODEL, np.zeros((3, 3)), choice, [0.3, 0.4], engagement=Engagement())
+
+
+def test_curves_refuse_nonsense():
+    with pytest.raises(InputError):
+        demand_curve(MODEL, np.zeros(3), DEPTHS, level=0)
+    with pytest.raises(InputError):
+        demand_curve(MODEL, np.zeros(3), DEPTHS, draws=0)
+    with pytest.raises(InputError):
+        demand_curve(MODEL, np.empty((0, 3)), DEPTHS)
+    with pytest.raises(InputError):
+        monotone_shares(MODEL, np.zeros((1, 3)), [0.1], keys=np.zeros(1, np.uint64))

@@ -1,0 +1,161 @@
+"""Engagement rates: shrunk, monotone, defined everywhere, matured codes only, the operator's word last."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from disco.belief import Engagement, EngagementCounts
+from disco.records.errors import InputError
+
+
+def test_by_hand():
+    engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [80, 120], [8, 32]), prior_codes=40)
+    pooled = 40 / 200
+    expected = [(8 + 40 * pooled) / 120, (32 + 40 * pooled) / 160]
+    np.testing.assert_allclose(engagement.rates([0.1, 0.3]), expected)
+    np.testing.assert_allclose(engagement.rates([0.2]), [np.mean(expected)])  # a straight line between
+    np.testing.assert_allclose(engagement.rates([0.0, 0.6]), expected)  # flat outside
+
+
+def test_interval_is_the_betas():
+    engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [80, 120], [8, 32]), prior_codes=40)
+    rate = engagement.rates([0.3])[0]
+    low, high = engagement.interval([0.3], level=0.8)
+    expected = stats.beta(rate * 160, (1 - rate) * 160).interval(0.8)
+    np.testing.assert_allclose([low[0], high[0]], expected, rtol=1e-9)
+
+
+def test_draws_have_the_betas_moments():
+    engagement = Engagement(
+        counts=EngagementCounts([0.1, 0.3], [80, 120], [8, 32]), prior_codes=40, override={0.5: 0.4}
+    )
+    draws = engagement.draws([0.1, 0.3, 0.5], count=100_000, generator=np.random.default_rng(1))
+    rates = engagement.rates([0.1, 0.3])
+    sizes = np.array([120, 160])
+    sd = np.sqrt(rates * (1 - rates) / (sizes + 1))
+    assert (np.abs(draws[:, :2].mean(axis=0) - rates) < 5 * sd / np.sqrt(100_000)).all()
+    np.testing.assert_allclose(draws[:, :2].std(axis=0), sd, rtol=0.02)
+    assert (draws[:, 2] == 0.4).all()
+
+
+def test_coverage_of_the_interval():
+    """Rates drawn from the prior the shrinkage assumes: 90 % intervals cover 90 %, within the binomial band."""
+    generator = np.random.default_rng(3)
+    hits, repeats = 0, 2000
+    for _ in range(repeats):
+        truth = generator.beta(0.15 * 200, 0.85 * 200)
+        # a second depth with very many codes pins the pooled rate at 0.15
+        counts = EngagementCounts([0.1, 0.2], [10**8, 300], [15 * 10**6, generator.binomial(300, truth)])
+        low, high = Engagement(counts=counts, prior_codes=200).interval([0.2], level=0.9)
+        hits += low[0] <= truth <= high[0]
+    # where a deeper discount seems to engage less it is pooled with its huge neighbour: that can only lose coverage
+    assert hits <= stats.binom(repeats, 0.9).ppf(0.9995)
+    assert hits >= 0.4 * repeats
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    counts=st.dictionaries(st.integers(0, 90), st.tuples(st.integers(1, 5000), st.floats(0, 1)), min_size=1, max_size=6)
+)
+def test_rates_never_fall_with_depth_and_unplayed_depths_are_less_sure(counts):
+    depths = [depth / 100 for depth in counts]
+    sent = [n for n, _ in counts.values()]
+    redeemed = [int(n * share) for n, share in counts.values()]
+    engagement = Engagement(counts=EngagementCounts(depths, sent, redeemed))
+    grid = np.linspace(0, 0.95, 200)
+    rates = engagement.rates(grid)
+    assert (np.diff(rates) >= -1e-12).all()
+    assert ((rates >= 0) & (rates <= 1)).all()
+    low, high = engagement.interval(grid)
+    assert (low <= high).all()
+    _, sizes = engagement._learned(np.array(sorted({*depths, *grid})))
+    at = dict(zip(sorted({*depths, *grid}), sizes, strict=True))
+    played = np.array(sorted(depths))
+    for depth in grid:
+        if depth in depths:
+            continue
+        neighbours = [*played[played < depth][-1:], *played[played > depth][:1]]
+        assert at[depth] < min(at[n] for n in neighbours)
+
+
+def test_uncertainty_grows_with_distance_from_the_depths_played():
+    engagement = Engagement(counts=EngagementCounts([0.4, 0.5], [1000, 1000], [100, 100]))
+    for side in ([0.5, 0.55, 0.7, 0.9], [0.4, 0.35, 0.2, 0.0]):
+        low, high = engagement.interval(side)
+        assert (np.diff(high - low) > 0).all()
+
+
+def test_before_any_code_it_says_the_prior():
+    engagement = Engagement(prior_rate=0.07, prior_codes=50)
+    assert engagement.rates([0.1, 0.5]).tolist() == [0.07, 0.07]
+    low, high = engagement.interval([0.1])
+    assert low[0] < 0.07 < high[0]
+
+
+def test_the_operator_has_the_last_word():
+    engagement = Engagement(counts=EngagementCounts([0.1], [1000], [100]), override={0.2: 0.5})
+    assert engagement.rates([0.2]).tolist() == [0.5]
+    low, high = engagement.interval([0.2])
+    assert low.tolist() == high.tolist() == [0.5]
+
+
+def test_only_matured_codes_count():
+    counts = EngagementCounts.matured(
+        [0.1, 0.1, 0.1, 0.2],
+        np.array([True, False, True, False]),
+        valid_until=["2027-03-10", "2027-03-10", "2027-03-19", "2027-03-20"],
+        as_of="2027-03-20",
+        grace_days=3,
+    )
+    assert (counts.depths.tolist(), counts.sent.tolist(), counts.redeemed.tolist()) == ([0.1], [2], [1])
+
+
+def test_counting_in_mid_campaign_does_not_push_the_rate_down():
+    generator = np.random.default_rng(5)
+    sent = np.datetime64("2027-03-01") + generator.integers(0, 20, 20_000).astype("timedelta64[D]")
+    redeemed_after = np.where(generator.random(20_000) < 0.2, generator.integers(0, 14, 20_000), 9999)
+    now = np.datetime64("2027-03-25")
+    seen = (sent + redeemed_after.astype("timedelta64[D]")) <= now
+    depth = np.full(20_000, 0.3)
+    until = sent + np.timedelta64(14, "D")
+    ripe = EngagementCounts.matured(depth, seen, valid_until=until, as_of=now, grace_days=1)
+    naive = EngagementCounts.of(depth, seen)
+    assert ripe.redeemed[0] / ripe.sent[0] == pytest.approx(0.2, abs=0.015)
+    assert naive.redeemed[0] / naive.sent[0] < 0.19
+
+
+def test_counts_are_a_group():
+    a = EngagementCounts([0.1, 0.2], [5, 6], [1, 2])
+    b = EngagementCounts([0.2, 0.4], [3, 4], [3, 0])
+    assert (a + b) - b == a
+    assert a + b == b + a
+    assert hash(a + b) == hash(b + a)
+    assert (a - a).depths.size == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: EngagementCounts([0.1], [5], [6]),
+        lambda: EngagementCounts([0.1], [-5], [0]),
+        lambda: EngagementCounts([0.1, 0.1], [5, 5], [1, 1]),
+        lambda: EngagementCounts([np.nan], [5], [1]),
+        lambda: EngagementCounts([0.1], [5.5], [1]),
+        lambda: EngagementCounts([0.1], [5, 6], [1]),
+        lambda: EngagementCounts.of([0.1], [0.5]),
+        lambda: EngagementCounts([0.1], [1], [1]) - EngagementCounts([0.1], [2], [1]),
+        lambda: Engagement(override={0.1: 1.2}),
+        lambda: Engagement(override={0.1: float("nan")}),
+        lambda: Engagement(override={20: 0.1}),
+        lambda: Engagement(prior_rate=-0.1),
+        lambda: Engagement(prior_codes=0),
+        lambda: Engagement().rates([np.inf]),
+        lambda: Engagement().interval([0.1], level=1.0),
+        lambda: EngagementCounts.matured([0.1], np.array([True]), valid_until=["NaT"], as_of="2027-01-01"),
+    ],
+)
+def test_nonsense_is_refused(make):
+    with pytest.raises(InputError):
+        make()

@@ -1,0 +1,271 @@
+"""BasketModel: its predictions against the textbook, what it does with campaigns, and what sharing means."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from disco.belief import (
+    BasketModel,
+    DistanceToDepth,
+    Evidence,
+    LinearDepth,
+    OneHotDepth,
+    Prior,
+    RadialBasis,
+    SmoothSpline,
+)
+from disco.records.errors import InputError, SchemaMismatchError
+
+
+def on_grid(values):
+    return np.round(np.asarray(values) * 65536) / 65536
+
+
+def psi_of(encoding, context, depth, scale=1.0):
+    """[1, ψ1, ψ2, ψ1×ψ2], written out."""
+    x, a = on_grid(context), encoding.features(np.asarray(depth) / scale)
+    crossed = [x[:, i] * a[:, j] for i in range(x.shape[1]) for j in range(a.shape[1])]
+    return np.column_stack((np.ones(len(x)), x, a, *crossed))
+
+
+def purchases(count=400, d1=4, seed=1, depths=(0.1, 0.2, 0.4)):
+    generator = np.random.default_rng(seed)
+    context = generator.normal(size=(count, d1)).clip(-4, 4)
+    depth = generator.choice(depths, count)
+    log_price = 3.6 + 0.4 * context[:, 0] + depth * (1 + 0.5 * context[:, 1]) + 0.6 * generator.normal(size=count)
+    return context, depth, np.exp(log_price)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    encoding=st.sampled_from(
+        [
+            RadialBasis((0.3, 0.5, 0.9), gamma=(2.0, 20.0, 5.0)),
+            RadialBasis((0.4,), alpha=0.3),
+            LinearDepth(),
+            DistanceToDepth(reference=0.45),
+            OneHotDepth((0.2, 0.4, 0.8)),
+        ]
+    ),
+    precision=st.sampled_from([0.05, 2.5, 40.0]),
+    constant=st.sampled_from([1e-6, 0.3]),
+    seed=st.integers(0, 10_000),
+    d1=st.integers(0, 6),
+    count=st.integers(1, 200),
+)
+def test_prediction_is_the_textbooks(encoding, precision, constant, seed, d1, count):
+    context, depth, price = purchases(count, max(d1, 2), seed)
+    context = context[:, :d1]
+    model = BasketModel(
+        encoding=encoding, prior_precision=precision, constant_precision=constant, noise_sd=0.65, depth_scale=0.5
+    ).update(context, depth, price)
+    psi, y = psi_of(encoding, context, depth, 0.5), on_grid(np.log(price))
+    v0 = np.full(psi.shape[1], precision)
+    v0[0] = constant
+    v = np.diag(v0) + psi.T @ psi
+    new = purchases(10, max(d1, 2), seed + 1)[0][:, :d1]
+    at = psi_of(encoding, new, np.full(10, 0.2), 0.5)
+    mean, sd = model.predict(new, 0.2)
+    np.testing.assert_allclose(mean, at @ np.linalg.solve(v, psi.T @ y), rtol=1e-7, atol=1e-7)
+    expected = 0.65 * np.sqrt((at * np.linalg.solve(v, at.T).T).sum(axis=1))
+    np.testing.assert_allclose(sd, expected, rtol=1e-7)
+
+
+def test_block_precisions_go_to_their_blocks():
+    encoding = RadialBasis((0.2, 0.5), gamma=4)
+    prior = Prior(context=0.7, depth=(1.5, 2.5), interaction=(8.0, 9.0), depth_mean=(0.3, -0.2))
+    context, depth, price = purchases(d1=2)
+    model = BasketModel(encoding=encoding, prior_precision=prior, constant_precision=0.01, noise_sd=0.6)
+    mean, sd = model.update(context, depth, price).predict(context, depth)
+    psi, y = psi_of(encoding, context, depth), on_grid(np.log(price))
+    v0 = np.array([0.01, 0.7, 0.7, 1.5, 2.5, 8.0, 9.0, 8.0, 9.0])
+    m0 = np.array([0, 0, 0, 0.3, -0.2, 0, 0, 0, 0])
+    v = np.diag(v0) + psi.T @ psi
+    np.testing.assert_allclose(mean, psi @ np.linalg.solve(v, psi.T @ y + v0 * m0), rtol=1e-9)
+    np.testing.assert_allclose(sd, 0.6 * np.sqrt((psi * np.linalg.solve(v, psi.T).T).sum(axis=1)), rtol=1e-9)
+
+
+def test_before_any_data_it_says_the_prior():
+    model = BasketModel(encoding=LinearDepth(), prior_precision=4.0, constant_precision=0.25, noise_sd=0.5)
+    mean, sd = model.predict([[2.0]], [0.5])
+    assert mean.tolist() == [0.0]
+    # Var/σ² = 1/0.25 + 2²/4 + 0.5²/4 + (2·0.5)²/4
+    assert sd[0] == pytest.approx(0.5 * np.sqrt(4 + 1 + 0.0625 + 0.25))
+    assert BasketModel().posterior.noise_sd == pytest.approx(0.7)
+
+
+def test_batches_are_one_model_whatever_their_order():
+    context, depth, price = purchases()
+    whole = BasketModel().update(context, depth, price)
+    order = np.random.default_rng(0).permutation(len(depth))
+    streamed = BasketModel()
+    for part in np.array_split(order, 17):
+        streamed = streamed.update(context[part], depth[part], price[part])
+    assert streamed == whole
+    assert streamed.hash == whole.hash
+    assert (streamed.posterior.mean == whole.posterior.mean).all()
+
+
+def test_an_undone_batch_leaves_no_trace():
+    context, depth, price = purchases()
+    before = BasketModel().update(context, depth, price, campaign="A")
+    batch = Evidence.of(*purchases(seed=9))
+    for campaign in ("A", "B"):
+        assert before.add(batch, campaign=campaign).remove(batch, campaign=campaign) == before
+        assert before.add(batch, campaign=campaign).remove(batch, campaign=campaign).hash == before.hash
+        assert before.add(batch, campaign=campaign).hash != before.hash
+
+
+def test_changing_the_encoding_equals_learning_again():
+    rows = purchases()
+    learned = BasketModel().update(*rows)
+    for encoding in (RadialBasis(gamma=2), SmoothSpline(), LinearDepth()):
+        moved = BasketModel(encoding=encoding).add(learned.evidence)
+        again = BasketModel(encoding=encoding).update(*rows)
+        assert (moved.posterior.mean == again.posterior.mean).all()
+
+
+def test_forgetting_weighs_old_campaigns_and_keeps_their_integers():
+    first, second, third = (purchases(seed=seed) for seed in (1, 2, 3))
+    model = BasketModel(forgetting=0.5, noise_sd=0.6, prior_precision=2.0)
+    for name, rows in (("A", first), ("B", second), ("C", third)):
+        model = model.update(*rows, campaign=name)
+    assert model.campaigns["A"] == Evidence.of(*first)
+    psi = [psi_of(model.encoding, rows[0], rows[1]) for rows in (first, second, third)]
+    y = [on_grid(np.log(rows[2])) for rows in (first, second, third)]
+    v = np.diag([1e-6, *[2.0] * 19])
+    b = np.zeros(20)
+    for weight, p, values in zip((0.25, 0.5, 1.0), psi, y, strict=True):
+        v, b = v + weight * p.T @ p, b + weight * p.T @ values
+    mean, _ = model.predict(third[0], third[1])
+    np.testing.assert_allclose(mean, psi[2] @ np.linalg.solve(v, b), rtol=1e-8)
+    assert model.posterior.rows == pytest.approx(400 * 1.75)
+
+
+def test_without_forgetting_the_order_of_campaigns_does_not_matter():
+    a, b = purchases(seed=1), purchases(seed=2)
+    ab = BasketModel().update(*a, campaign="A").update(*b, campaign="B")
+    ba = BasketModel().update(*b, campaign="B").update(*a, campaign="A")
+    assert (ab.posterior.mean == ba.posterior.mean).all()
+
+
+# ---- effective plays and ignorance -----------------------------------------------------------------------------------
+
+
+def test_effective_plays_of_one_hot_are_the_plays():
+    model = BasketModel(encoding=OneHotDepth((0.2, 0.5, 0.8)), constant_precision=None, prior_precision=3.0)
+    model = model.update(np.empty((1000, 0)), np.full(1000, 0.5), np.full(1000, 30.0))
+    plays = model.effective_plays(np.empty((3, 0)), [0.2, 0.5, 0.8])
+    assert plays == pytest.approx([0, 1000, 0], abs=1e-9)
+
+
+@pytest.mark.parametrize(("gamma", "between"), [(2, 300), (20, 10)])
+def test_effective_plays_of_radial_basis_are_shared(gamma, between):
+    here = np.full((1, 6), 0.2)  # at a fixed context, as the definition says
+    depth = np.repeat([0.4, 0.6], 1000)
+    model = BasketModel(encoding=RadialBasis(gamma=gamma)).update(
+        np.repeat(here, 2000, axis=0), depth, np.full(2000, 30.0)
+    )
+    asked = [0.4, 0.5, 0.6, 0.0, 1.0]
+    left, middle, right, *far = model.effective_plays(np.repeat(here, 5, axis=0), asked)
+    assert min(left, right) >= 1000
+    assert between < middle < 2000
+    assert max(far) < min(10, middle / 5)
+
+
+def test_effective_plays_by_hand():
+    # ψ = [1, u] at u = ½: V0 = (2, 3); 8 plays at u = ½ add ψψᵀ eight times, so they are worth exactly 8
+    model = BasketModel(encoding=LinearDepth(), constant_precision=2.0, prior_precision=3.0)
+    model = model.update(np.empty((8, 0)), np.full(8, 0.5), np.full(8, 20.0))
+    assert model.effective_plays(np.empty((1, 0)), [0.5])[0] == pytest.approx(8)
+
+
+@pytest.mark.parametrize("encoding", [RadialBasis(gamma=2), RadialBasis(gamma=20), SmoothSpline()])
+def test_ignorance_is_larger_at_unplayed_depths_and_falls_with_data(encoding):
+    sds = []
+    for count in (200, 2000, 20_000):
+        context, depth, price = purchases(count, depths=(0.65, 0.75, 0.85))
+        model = BasketModel(encoding=encoding, noise_sd=0.6).update(context, depth, price)
+        sds.append([model.predict(np.zeros((1, 4)), [at])[1][0] for at in (0.75, 0.3)])
+    played, unplayed = np.array(sds).T
+    assert (unplayed > played).all()
+    assert (np.diff(played) < 0).all()
+    assert (np.diff(unplayed) < 0).all()
+
+
+def test_ignorance_of_the_spline_grows_with_distance_on_both_sides():
+    context, depth, price = purchases(5000, depths=(0.45, 0.5, 0.55))
+    model = BasketModel(encoding=SmoothSpline(), noise_sd=0.6).update(context, depth, price)
+    for side in (np.arange(0.55, 1.001, 0.05), np.arange(0.45, -0.001, -0.05)):
+        _, sd = model.predict(np.zeros((side.size, 4)), side.clip(0, 1))
+        assert (np.diff(sd) > 0).all()
+
+
+# ---- money and refusals ----------------------------------------------------------------------------------------------
+
+
+def test_money_adds_half_the_noise_variance():
+    context, depth, price = purchases()
+    model = BasketModel().update(context, depth, price)
+    mean, _ = model.predict(context[:3], 0.3)
+    money = model.expected_full_price(context[:3], [0.1, 0.3])
+    np.testing.assert_allclose(money[:, 1], np.exp(mean + model.posterior.noise_sd**2 / 2), rtol=1e-12)
+    assert money.flags.f_contiguous
+
+
+def test_mean_money_is_the_mean_basket():
+    """By moments: with plenty of data the mean prediction is the mean of the baskets, which exp(mean) is not."""
+    context, depth, price = purchases(50_000, depths=(0.2,))
+    model = BasketModel().update(context, depth, price)
+    expected = model.expected_full_price(context, [0.2]).mean()
+    assert expected == pytest.approx(price.mean(), rel=0.02)
+    assert np.exp(model.predict(context, 0.2)[0]).mean() < 0.9 * price.mean()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e308, 4.5])
+def test_predictions_refuse_bad_contexts(bad):
+    model = BasketModel().update(*purchases())
+    context = np.zeros((3, 4))
+    context[1, 2] = bad
+    for call in (model.predict, model.expected_full_price, model.effective_plays):
+        with pytest.raises(InputError, match="context, row 2, column 3"):
+            call(context, [0.1, 0.1, 0.1])
+
+
+def test_predictions_refuse_other_schemas_and_depths():
+    model = BasketModel(context_schema="s1").update(*purchases())
+    with pytest.raises(SchemaMismatchError, match="3 columns"):
+        model.predict(np.zeros((1, 3)), 0.1)
+    with pytest.raises(SchemaMismatchError, match="s2"):
+        model.predict(np.zeros((1, 4)), 0.1, context_schema="s2")
+    with pytest.raises(InputError, match="depth, row 1"):
+        model.predict(np.zeros((1, 4)), np.nan)
+    with pytest.raises(InputError, match="2 rows"):
+        model.predict(np.zeros((2, 4)), [0.1, 0.2, 0.3])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"noise_sd": 0.0},
+        {"noise_sd": np.nan},
+        {"noise_sd": "small"},
+        {"depth_scale": 0},
+        {"depth_scale": None},
+        {"constant_precision": -1},
+        {"forgetting": 0},
+        {"forgetting": 1.01},
+        {"prior_precision": True},
+        {"prior_precision": Prior(depth=(1.0, 2.0))},
+    ],
+)
+def test_settings_that_make_no_model_are_refused(settings):
+    with pytest.raises(InputError):
+        BasketModel(**settings).update(*purchases()).predict(np.zeros((1, 4)), 0.1)
+
+
+def test_empty_questions_get_empty_answers():
+    model = BasketModel().update(*purchases())
+    mean, sd = model.predict(np.empty((0, 4)), [])
+    assert mean.shape == sd.shape == (0,)
