@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disco.records.errors import Problem, TableError
+from disco.records.errors import TableError
 from disco.records.validation import Report, TableSource, validate
 
 Shop = dict[str, pa.Table]
@@ -134,117 +134,6 @@ def test_the_same_customer_on_another_day_is_no_duplicate(shop: Callable[..., Sh
     assert check(tables | {"site": same_customer}, as_of).problems == ()
 
 
-def kinds(problems: tuple[Problem, ...]) -> list[tuple[str, str, str]]:
-    return [(problem.kind, problem.file, problem.column) for problem in problems]
-
-
-def test_columns_that_are_absent_misnamed_or_of_another_type(shop: Callable[..., Shop], as_of: date) -> None:
-    tables = shop()
-    orders = tables["orders"].rename_columns(
-        ["order_id", "customer_id", "ordered_at", "Full Price", "paid", "items", "code"]
-    )
-    site = tables["site"].drop_columns(["saves"])
-    codes = tables["codes"]
-    codes = codes.set_column(3, "depth", codes["depth"].cast(pa.string()))
-    customers = tables["customers"]
-    customers = customers.append_column("customer_id", customers["customer_id"])
-    problems = check(tables | {"orders": orders, "site": site, "codes": codes, "customers": customers}, as_of).problems
-    assert kinds(problems) == [
-        ("duplicate_column", "customers", "customer_id"),
-        ("missing_column", "orders", "full_price"),
-        ("wrong_type", "codes", "depth"),
-        ("missing_column", "site", "saves"),
-    ]
-    assert "Did you mean 'Full Price'?" in problems[1].fix
-    assert "string" in problems[2].found
-
-
-@pytest.mark.parametrize(
-    ("column", "values"),
-    [
-        ("full_price", pa.array(["12.50"] * 12)),
-        ("full_price", pa.array([True] * 12)),
-        ("ordered_at", pa.array(["2025-06-01"] * 12)),
-        ("items", pa.array(["3"] * 12)),
-        ("customer_id", pa.array([1.0] * 12)),
-    ],
-)
-def test_a_typed_column_of_text_floats_or_truths_is_a_wrong_type(
-    shop: Callable[..., Shop], as_of: date, column: str, values: pa.Array
-) -> None:
-    orders = shop()["orders"]
-    orders = orders.set_column(orders.schema.get_field_index(column), column, values)
-    assert ("wrong_type", "orders", column) in kinds(check({"orders": orders}, as_of).problems)
-
-
-def test_an_empty_table_and_a_missing_one(shop: Callable[..., Shop], as_of: date) -> None:
-    tables = shop()
-    del tables["customers"]
-    problems = check(tables | {"site": tables["site"].slice(0, 0)}, as_of).problems
-    assert kinds(problems) == [
-        ("missing_table", "orders", "customer_id"),
-        ("missing_table", "codes", "customer_id"),
-        ("empty_table", "site", ""),
-    ]
-
-
-def test_outcomes_can_be_checked_alone_because_the_store_knows_the_customers(
-    shop: Callable[..., Shop], as_of: date
-) -> None:
-    assert check({"outcomes": shop()["outcomes"]}, as_of).problems == ()
-
-
-def test_a_later_file_of_refunds_can_be_checked_without_the_purchases(shop: Callable[..., Shop], as_of: date) -> None:
-    outcomes = shop()["outcomes"]
-    refunds = outcomes.filter(pa.compute.equal(outcomes["kind"], "refund"))
-    assert kinds(check({"outcomes": refunds}, as_of).problems) == [("unknown_event", "outcomes", "refers_to")]
-    assert check({"outcomes": refunds}, as_of, relations=False).problems == ()
-
-
-def test_ids_of_two_types_are_named_and_still_compared(shop: Callable[..., Shop], as_of: date) -> None:
-    tables = shop(text_ids=False)
-    site = tables["site"]
-    as_text = site.set_column(0, "customer_id", site["customer_id"].cast(pa.string()))
-    (problem,) = check(tables | {"site": as_text}, as_of).problems
-    assert (problem.kind, problem.file, problem.column) == ("mixed_ids", "site", "customer_id")
-    assert "text here, integers in customers.customer_id" in problem.found
-
-
-def test_a_word_among_integers_is_a_mixed_id_but_random_hexadecimal_ids_are_not(as_of: date) -> None:
-    def customers(names: list[str]) -> Shop:
-        return {"customers": pa.table({"customer_id": names, "joined_on": [date(2025, 1, 1)] * len(names)})}
-
-    (problem,) = check(customers(["17", "18", "guest", "-4", "19.0"]), as_of).problems
-    assert (problem.kind, problem.row, problem.rows) == ("mixed_ids", 3, 2)
-    hexadecimal = [f"{number:04x}" for number in range(300, 4000, 7)]
-    assert any(name.isdigit() for name in hexadecimal)
-    assert check(customers(hexadecimal), as_of).problems == ()
-
-
-def test_time_zones_must_agree_between_columns(shop: Callable[..., Shop], as_of: date) -> None:
-    tables = shop()
-    returns = tables["returns"]
-    zoned = returns.set_column(1, "returned_at", returns["returned_at"].cast(pa.timestamp("us", "Europe/Berlin")))
-    (problem,) = check(tables | {"returns": zoned}, as_of).problems
-    assert (problem.kind, problem.file, problem.column) == ("mixed_time_zones", "returns", "returned_at")
-
-
-def test_a_mere_date_of_return_on_the_day_of_the_order_is_fine(as_of: date) -> None:
-    moment = pa.array([np.datetime64("2025-06-01T18:00:00", "us")])
-    order = {"order_id": ["a"], "customer_id": ["c"], "ordered_at": moment, "full_price": [9.0], "paid": [9.0]}
-    tables = {
-        "customers": pa.table({"customer_id": ["c"], "joined_on": [date(2025, 1, 1)]}),
-        "orders": pa.table(order | {"items": [1], "code": pa.nulls(1)}),
-        "returns": pa.table({"order_id": ["a"], "returned_at": [date(2025, 6, 1)], "value": [9.0]}),
-    }
-    assert check(tables, as_of).problems == ()
-    hour_early = pa.array([np.datetime64("2025-06-01T17:00:00", "us")])
-    early = tables["returns"].set_column(1, "returned_at", hour_early)
-    assert kinds(check(tables | {"returns": early}, as_of).problems) == [
-        ("returned_before_ordered", "returns", "returned_at")
-    ]
-
-
 def test_refunds_count_together_and_float_dust_does_not(shop: Callable[..., Shop], as_of: date) -> None:
     tables = shop()
     orders = tables["orders"]
@@ -280,16 +169,6 @@ def test_depth_advice_reaches_the_report(shop: Callable[..., Shop], as_of: date)
         report.raise_if_any("codes.parquet:")
 
 
-def test_dictionary_and_view_columns_are_text(shop: Callable[..., Shop], as_of: date) -> None:
-    tables = shop()
-    customers = tables["customers"].set_column(
-        0, "customer_id", tables["customers"]["customer_id"].cast(pa.string_view())
-    )
-    site = tables["site"].set_column(0, "customer_id", tables["site"]["customer_id"].dictionary_encode())
-    outcomes = tables["outcomes"].set_column(6, "kind", tables["outcomes"]["kind"].dictionary_encode())
-    assert check(tables | {"customers": customers, "site": site, "outcomes": outcomes}, as_of).problems == ()
-
-
 def test_twenty_faults_at_once_are_all_found(shop: Callable[..., Shop], as_of: date) -> None:
     """Each fault in a row of its own, so that none can hide another."""
     tables = shop(orders=40, customers=20)
@@ -308,15 +187,6 @@ def test_twenty_faults_at_once_are_all_found(shop: Callable[..., Shop], as_of: d
     found = {(problem.kind, problem.file, problem.column, problem.row) for problem in report.problems}
     assert planted <= found
     assert len(planted) >= 20
-
-
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_times_of_every_unit_and_of_absurd_size(as_of: date, unit: str) -> None:
-    largest = 2**63 - 1
-    joined = pa.array([0, largest, 1_700_000_000], pa.int64()).cast(pa.timestamp(unit))
-    customers = pa.table({"customer_id": ["a", "b", "c"], "joined_on": joined})
-    (problem,) = check({"customers": customers}, as_of).problems
-    assert (problem.kind, problem.row, problem.rows) == ("future_date", 2, 1)
 
 
 def test_absurd_amounts_are_named_without_a_warning(shop: Callable[..., Shop], as_of: date) -> None:

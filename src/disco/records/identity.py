@@ -109,7 +109,9 @@ def _column(ids: object, *, where: str) -> pa.Array:
     try:
         column = column.cast(target)
     except pa.ArrowInvalid:
-        raise InputError(where, found=pc.max(column).as_py(), expected="integers below 2⁶³, or text") from None
+        largest = pc.max(column).as_py()
+        expected, fix = "integers below 2⁶³, or text", "Store these ids as text."
+        raise InputError(where, found=largest, expected=expected, fix=fix) from None
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

@@ -68,7 +68,8 @@ def validate(sources: Iterable[Source], *, as_of: date, relations: bool = True) 
 def _unreadable(source: Source, error: InputError) -> Problem:
     found = str(error.found) if error.found is not None else str(error)
     expected = str(error.expected) if error.expected is not None else "a table that can be read"
-    return Problem("unreadable_file", source.file, "", found, expected, error.fix or "Write the file again.")
+    column = error.what if error.what in {column.name for column in SCHEMAS[source.name].columns} else ""
+    return Problem("unreadable_file", source.file, column, found, expected, error.fix or "Write the file again.")
 
 
 def _read_table(source: Source, findings: Findings, *, as_of: date) -> tuple[int, Gathered]:
@@ -112,7 +113,7 @@ def _usable_columns(source: Source, schema: TableSchema, findings: Findings) -> 
                 "missing_column",
                 column=column.name,
                 found=f"no such column among {', '.join(there.names[:12])}" + ("…" if len(there.names) > 12 else ""),
-                expected=f"{column.meaning}: {column.kind}",
+                expected=f"{column.kind}: {column.meaning}",
                 fix=f"Did you mean {near!r}? Rename it." if near else "Add the column.",
             )
         elif count > 1:
