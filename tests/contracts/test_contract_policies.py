@@ -1,0 +1,140 @@
+"""What every policy promises, whatever its formula."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from disco.belief import BasketModel, OneHotDepth, SmoothSpline
+from disco.policy import POLICIES, EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
+from disco.records.errors import InputError, SchemaMismatchError
+
+EVERY = [Thompson(), Thompson(scope="round"), UpperConfidence(), EpsilonGreedy(epsilon=0.3), Greedy(), Random()]
+DEPTHS = (0.2, 0.3, 0.5)
+every_policy = pytest.mark.parametrize("policy", EVERY, ids=repr)
+
+
+def rows(count, seed=1):
+    generator = np.random.default_rng(seed)
+    context = generator.normal(size=(count, 4)).clip(-4, 4)
+    return context, generator.choice(DEPTHS, count), np.exp(generator.normal(3.5, 0.6, count))
+
+
+MODELS = [
+    BasketModel().update(*rows(400)),
+    BasketModel(encoding=SmoothSpline(), monotone=True).update(*rows(400)),
+    BasketModel(encoding=OneHotDepth(DEPTHS), constant_precision=None).update(*rows(400)),
+]
+CONTEXT = rows(3001, seed=2)[0]
+IDS = np.random.default_rng(3).permutation(10**6)[:3001]
+
+
+def served(policy, model, context=CONTEXT, depths=DEPTHS, *, ids=IDS, seed=1, campaign="spring", **more):
+    return policy.full_prices(model, context, depths, ids=ids, seed=seed, campaign=campaign, **more)
+
+
+def test_the_suite_covers_every_policy():
+    assert {type(policy) for policy in EVERY} == set(POLICIES.values())
+
+
+@every_policy
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.encoding.kind)
+def test_shape_order_and_range(policy, model):
+    prices = served(policy, model)
+    assert prices.shape == (3001, 3)
+    assert prices.flags.f_contiguous
+    assert prices.dtype == np.float64
+    assert np.isfinite(prices).all()
+    assert (prices > 0).all()
+
+
+@every_policy
+def test_float32_is_the_same_figure_rounded(policy):
+    exact, short = served(policy, MODELS[0]), served(policy, MODELS[0], dtype=np.float32)
+    assert short.dtype == np.float32
+    assert short.flags.f_contiguous
+    np.testing.assert_array_equal(short, exact.astype(np.float32))
+
+
+@every_policy
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.encoding.kind)
+@pytest.mark.parametrize("chunks", [1, 2, 7])
+def test_chunks_give_the_same_bytes(policy, model, chunks):
+    parts = [
+        served(policy, model, context, ids=ids)
+        for context, ids in zip(np.array_split(CONTEXT, chunks), np.array_split(IDS, chunks), strict=True)
+    ]
+    np.testing.assert_array_equal(np.concatenate(parts), served(policy, model))
+
+
+@every_policy
+def test_threads_give_the_same_bytes(policy):
+    context = np.random.default_rng(5).normal(size=(150_000, 4)).clip(-4, 4)  # enough for several threads
+    ids = np.arange(150_000)
+    whole = served(policy, MODELS[0], context, ids=ids)
+    parts = [
+        served(policy, MODELS[0], context[a : a + 40_000], ids=ids[a : a + 40_000]) for a in range(0, 150_000, 40_000)
+    ]
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+
+
+@every_policy
+@settings(max_examples=25, deadline=None)
+@given(keep=st.lists(st.integers(0, 3000), min_size=1, max_size=40, unique=True))
+def test_who_else_is_there_never_matters(policy, keep):
+    whole = served(policy, MODELS[0])
+    np.testing.assert_array_equal(served(policy, MODELS[0], CONTEXT[keep], ids=IDS[keep]), whole[keep])
+
+
+@every_policy
+def test_ids_as_text_or_integers_are_the_same_customers(policy):
+    as_text = served(policy, MODELS[0], ids=IDS.astype(str).astype(object))
+    np.testing.assert_array_equal(as_text, served(policy, MODELS[0]))
+
+
+@every_policy
+def test_the_same_question_gets_the_same_answer(policy):
+    np.testing.assert_array_equal(served(policy, MODELS[0]), served(policy, MODELS[0]))
+
+
+@pytest.mark.parametrize(
+    "policy", [Thompson(), Thompson(scope="round"), EpsilonGreedy(epsilon=0.3), Random()], ids=repr
+)
+def test_another_seed_or_campaign_is_another_draw(policy):
+    base = served(policy, MODELS[0])
+    for other in (served(policy, MODELS[0], seed=2), served(policy, MODELS[0], campaign="summer")):
+        assert (base != other).any()
+
+
+@every_policy
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_memory_order_of_contexts_does_not_matter(policy, order):
+    np.testing.assert_array_equal(served(policy, MODELS[0], np.array(CONTEXT, order=order)), served(policy, MODELS[0]))
+
+
+@every_policy
+def test_nobody_gives_an_empty_table(policy):
+    assert served(policy, MODELS[0], np.empty((0, 4)), ids=np.arange(0)).shape == (0, 3)
+
+
+@every_policy
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e308])
+def test_bad_figures_are_refused(policy, bad):
+    context = CONTEXT.copy()
+    context[7, 1] = bad
+    with pytest.raises(InputError, match="context, row 8, column 2"):
+        served(policy, MODELS[0], context)
+    with pytest.raises(InputError, match="depth, row 2"):
+        served(policy, MODELS[0], depths=[0.1, bad])
+
+
+@every_policy
+def test_bad_questions_are_refused(policy):
+    with pytest.raises(SchemaMismatchError):
+        served(policy, MODELS[0], CONTEXT[:, :3])
+    with pytest.raises(InputError, match="ids"):
+        served(policy, MODELS[0], ids=IDS[:5])
+    with pytest.raises(InputError, match="seed"):
+        served(policy, MODELS[0], seed=1.5)
+    with pytest.raises(InputError, match="one-hot"):
+        served(policy, MODELS[2], depths=[0.2, 0.25])
