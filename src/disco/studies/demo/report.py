@@ -49,7 +49,7 @@ def demo_report(result: DemoResult) -> Report:
                 "What the simulated customers then really bought, noise included. Campaigns A and B are random, to "
                 "learn from; C and D are decided by the system, with a control group that gets its codes at random "
                 "within its own share of the caps.",
-                [_uplift_chart(decided), campaign_table(result)],
+                [_uplift_chart(decided), campaign_table(result, codes_per_depth=False)],
             ),
             Section("Who got what?", "", [_codes_chart(result), _money_chart(result)], side_by_side=True),
             Section(

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from disco.evaluation import Uplift
-from disco.records.depths import depth_label
+from disco.records.depths import depth_label, depth_percent
 from disco.reports import Column, Count, Estimate, Money, Percent, Table
 from disco.reports.formats import percent
 from disco.studies.demo.loop import DemoResult
@@ -30,8 +30,8 @@ def _between(interval: Interval | None) -> Estimate | None:
     return None if interval is None else Estimate(interval.mean, interval.lower, interval.upper)
 
 
-def campaign_table(result: DemoResult) -> Table:
-    """Per campaign and arm: customers, codes, predicted and realised money, uplift. Also printed by the command."""
+def campaign_table(result: DemoResult, *, codes_per_depth: bool) -> Table:
+    """Per campaign and arm: customers, codes, predicted and realised money, uplift."""
     rows: list[tuple[str | float | Estimate | None, ...]] = []
     for campaign in result.campaigns:
         arms: list[tuple[str, ArmResult]] = [(campaign.name, campaign.test)]
@@ -44,7 +44,7 @@ def campaign_table(result: DemoResult) -> Table:
                     name,
                     campaign.decided_by if arm is campaign.test else "at random",
                     arm.customers,
-                    " · ".join(f"{depth_label(depth * 100)} %: {codes:,}" for depth, codes in arm.codes.items()),
+                    _codes_words(arm) if codes_per_depth else sum(arm.codes.values()),
                     _between(arm.predicted_revenue),
                     arm.revenue,
                     _between(arm.predicted_markdown),
@@ -59,7 +59,7 @@ def campaign_table(result: DemoResult) -> Table:
             "Campaign",
             "Decided",
             Column("Customers", Count()),
-            "Codes per depth",
+            "Codes per depth" if codes_per_depth else Column("Codes", Count()),
             Column("Revenue predicted", Money()),
             Column("realised", Money()),
             Column("Markdown predicted", Money()),
@@ -72,6 +72,10 @@ def campaign_table(result: DemoResult) -> Table:
         "predict. Campaign D goes out by e-mail, valid for a month, at depths never tried before: its prediction "
         "extrapolates.",
     )
+
+
+def _codes_words(arm: ArmResult) -> str:
+    return " · ".join(f"{depth_percent(depth).removesuffix(' off')}: {codes:,}" for depth, codes in arm.codes.items())
 
 
 def demo_json(result: DemoResult) -> dict[str, Any]:

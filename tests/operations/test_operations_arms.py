@@ -1,0 +1,72 @@
+"""Arms and random allocation: shares, independence of the other customers, caps and budget."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, chisquare
+
+from disco.operations.arms import assign_at_random, codes_in_proportion, share_offer, split
+from disco.records.decisions import Arm, Offer
+
+IDS = np.arange(20_000)
+
+
+def arms(ids=IDS, **more):
+    return split(ids, **{"control": 0.2, "holdout": 0.05, "seed": 1, "campaign": "c", **more})
+
+
+def test_every_customer_is_in_exactly_one_arm_and_shares_are_kept():
+    found = arms()
+    assert (sum(flags.astype(int) for flags in found.values()) == 1).all()
+    for arm, share in ((Arm.CONTROL, 0.2), (Arm.HOLDOUT, 0.05), (Arm.TEST, 0.75)):
+        low, high = binom.ppf([0.0005, 0.9995], IDS.size, share)
+        assert low <= found[arm].sum() <= high
+
+
+def test_an_arm_belongs_to_the_customer_not_to_the_row_or_the_crowd():
+    some = np.array([5, 17, 400])
+    for arm, flags in arms().items():
+        assert np.array_equal(arms(some)[arm], flags[some])
+
+
+def test_another_campaign_or_seed_splits_anew():
+    first = arms()[Arm.CONTROL]
+    for other in (arms(campaign="d"), arms(seed=2)):
+        overlap = (first & other[Arm.CONTROL]).sum()
+        low, high = binom.ppf([0.0005, 0.9995], IDS.size, 0.2 * 0.2)
+        assert low <= overlap <= high
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 60)), min_size=1, max_size=5), st.integers(0, 50))
+def test_random_codes_keep_caps_and_go_to_as_many_as_the_caps_allow(caps, customers):
+    counts = codes_in_proportion(tuple(caps), customers=customers)
+    limits = [customers if cap is None else cap for cap in caps]
+    assert (counts <= limits).all()
+    assert counts.sum() == min(customers, sum(limits))
+
+
+def test_random_allocation_is_independent_of_the_customer():
+    offer = Offer(depths=(0.1, 0.2), caps=(8000, 4000), revenue_weight=3.0)
+    choice = assign_at_random(IDS, offer, costs=np.zeros(2), seed=1, campaign="c")
+    first_half = np.bincount(choice[:10_000] + 1, minlength=3)
+    assert chisquare(first_half, np.array([8000, 8000, 4000]) / 2).pvalue > 1e-4
+    order = np.random.default_rng(1).permutation(IDS.size)
+    again = assign_at_random(IDS[order], offer, costs=np.zeros(2), seed=1, campaign="c")
+    assert np.array_equal(again, choice[order])
+
+
+def test_over_its_budget_random_customers_go_without():
+    offer = Offer(depths=(0.1, 0.2), caps=(8000, 4000), revenue_weight=3.0, budget=9000.0)
+    costs = np.array([1.0, 2.0])
+    choice = assign_at_random(IDS, offer, costs=costs, seed=1, campaign="c")
+    counts = np.bincount(choice[choice >= 0], minlength=2)
+    assert 8990 <= counts @ costs <= 9000
+    assert abs(counts[0] / counts[1] - 2) < 0.15  # the mix of depths stays that of the caps
+
+
+def test_each_arm_has_its_own_share_of_caps_floors_and_budget():
+    offer = Offer(depths=(0.1, 0.2), caps=(101, None), revenue_weight=3.0, floors=(9, 0), budget=10.0)
+    parts = [share_offer(offer, customers=size, of=10) for size in (8, 2)]
+    assert [part.caps for part in parts] == [(80, None), (20, None)]
+    assert [part.floors for part in parts] == [(7, 0), (1, 0)]
+    assert sum(part.budget for part in parts) == 10.0

@@ -1,0 +1,103 @@
+"""A plan is read whole or refused with every problem named."""
+
+from datetime import date
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disco.records.errors import PlanError
+from disco.records.plan import Plan, limit_count, read_plan
+
+TEXT = """
+campaign: spring-27
+customers: {table: data/customers.parquet, eligible: "country = 'GB'", as_of: 2027-03-01}
+depths: {0.30: {at_most: 5000}, 0.10: {at_most: 20000}, 0.20: {at_most: 40%, at_least: 10}}
+objective: {revenue_weight: 3}
+budget: 250000
+policy: {name: thompson, exploration: 1, scope: customer}
+control: {share: 10%}
+holdout: {share: 2%}
+reserve: {share: 0.02}
+valid: {from: 2027-03-08, days: 14}
+seed: 42
+"""
+
+
+def content(**more):
+    return {**yaml.safe_load(TEXT), **more}
+
+
+def refusal(**more):
+    with pytest.raises(PlanError) as caught:
+        read_plan(content(**more), file="plan.yaml")
+    return str(caught.value)
+
+
+def test_the_documented_plan_is_read():
+    plan = read_plan(content())
+    assert plan.offered == (0.1, 0.2, 0.3)
+    assert plan.caps(1000) == (20000, 400, 5000)
+    assert plan.floors(1000) == (0, 10, 0)
+    assert (plan.control.share, plan.holdout.share, plan.reserve.share) == (0.1, 0.02, 0.02)
+    assert plan.valid.end == date(2027, 3, 22)
+
+
+def test_a_saved_plan_reads_back_equal():
+    plan = read_plan(content())
+    assert Plan.model_validate_json(plan.model_dump_json(by_alias=True)) == plan
+
+
+def test_a_depth_of_twenty_is_asked_about():
+    assert "Did you mean 0.20?" in refusal(depths={20: {"at_most": 5}})
+
+
+def test_every_problem_is_named_at_once():
+    text = refusal(
+        campaign="a b",
+        depths={"0.1": {"at_most": -1}},
+        objective={"revenue_weight": float("nan")},
+        budget=-1,
+        policy={"name": "thomson"},
+        control={"share": "100%"},
+        valid={"from": "2027-13-01", "days": 0},
+        polcy={},
+    )
+    for place in (
+        "campaign",
+        "depths.0.1.at_most",
+        "objective.revenue_weight",
+        "budget",
+        "policy.name",
+        "control.share",
+        "valid.from",
+        "valid.days",
+        "polcy",
+    ):
+        assert f"plan.yaml, {place}: found" in text
+
+
+@pytest.mark.parametrize("missing", ["campaign", "customers", "depths", "objective", "valid"])
+def test_a_missing_part_is_named(missing):
+    broken = content()
+    del broken[missing]
+    with pytest.raises(PlanError, match=f"plan.yaml, {missing}: found nothing"):
+        read_plan(broken, file="plan.yaml")
+
+
+def test_arms_must_leave_customers_and_features_must_precede_the_campaign():
+    assert "leave customers" in refusal(control={"share": "60%"}, holdout={"share": "40%"})
+    assert "future" in refusal(customers={"as_of": date(2027, 3, 9)})
+
+
+@pytest.mark.parametrize("text", [None, [], "spring", 3])
+def test_what_is_no_plan_at_all_is_refused(text):
+    with pytest.raises(PlanError, match="keys and values"):
+        read_plan(text)
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=6), st.integers(0, 10**7))
+def test_shares_up_to_everybody_never_give_more_codes_than_customers(percents, eligible):
+    shares = [percent / max(100, sum(percents)) for percent in percents]
+    assert sum(limit_count(share, eligible=eligible) for share in shares) <= eligible

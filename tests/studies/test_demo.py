@@ -1,0 +1,60 @@
+"""The demo in small: it ends, tells the truth about its limits, and repeats itself byte for byte."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from disco.studies.demo.command import run_many, run_once
+
+ARTEFACTS = (
+    *(f"allocations/{name}.parquet" for name in "ABCD"),
+    *(f"shop/{name}.parquet" for name in ("customers", "orders", "returns", "codes", "site")),
+    "report.html",
+    "result.json",
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    for name, seed in (("one", 5), ("again", 5), ("other", 6)):
+        run_once(customers=2000, seed=seed, out=folder / name, progress=lambda step: None)
+    return folder
+
+
+@pytest.mark.parametrize("artefact", ARTEFACTS)
+def test_one_seed_gives_equal_bytes_and_another_does_not(runs, artefact):
+    one, again, other = ((runs / name / artefact).read_bytes() for name in ("one", "again", "other"))
+    assert one == again
+    assert one != other
+
+
+def test_caps_hold_in_every_arm_and_the_decided_campaigns_have_a_control_group(runs):
+    result = json.loads((runs / "one" / "result.json").read_text())
+    assert [campaign["decided_by"] for campaign in result["campaigns"]] == ["at random"] * 2 + ["the system"] * 2
+    for campaign in result["campaigns"][2:]:
+        table = pq.read_table(runs / "one" / "allocations" / f"{campaign['campaign']}.parquet").to_pylist()
+        codes = campaign["test"]["codes"], campaign["control"]["codes"]
+        for depth, share in zip(codes[0], (0.3, 0.2, 0.1), strict=True):
+            assert codes[0][depth] + codes[1][depth] <= share * len(table)
+        assert campaign["revenue_uplift"]["lower"] < campaign["revenue_uplift"]["upper"]
+        assert 0 < campaign["by_truth"]["share_of_possible"] < 1
+
+
+def test_the_report_says_simulated_and_names_every_campaign(runs):
+    page = (runs / "one" / "report.html").read_text()
+    for words in ("simulated", *(f"Campaign {name}" for name in "ABCD"), "decided again"):
+        assert words in page
+
+
+def test_a_run_replaces_the_files_of_an_earlier_one_and_leaves_no_scraps(runs):
+    assert not [path for path in runs.iterdir() if path.name.startswith(".")]
+
+
+def test_many_seeds_give_an_interval(tmp_path):
+    result, text = run_many(customers=1500, first_seed=1, seeds=2, out=tmp_path, progress=lambda step: None)
+    mean, low, high = result["summary"]["C: objective by truth"]
+    assert low < mean < high
+    assert "C: objective by truth" in text
+    assert (tmp_path / "seeds.json").exists()
