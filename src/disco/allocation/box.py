@@ -36,11 +36,14 @@ def guess(
     columns, rows = sample.shape
     counts = np.empty(columns)
     density = np.empty((columns, columns))
-    if cold and rows >= 1024:
-        step = rows // 256
-        part = 1.0 / step
-        small = np.ascontiguousarray(sample[:, : rows - rows % step : step])
-        descend(small, low * part, high * part, prices, 24, 2.0, counts, density)
+    if cold:
+        step = 64
+        while step > 1:  # nested subsamples: far away, few customers show the way as well as many
+            if rows // step >= 200:
+                part = 1.0 / step
+                small = np.ascontiguousarray(sample[:, : rows - rows % step : step])
+                descend(small, low * part, high * part, prices, 20, 1.0 + 0.005 * rows / step, counts, density)
+            step //= 4
     left = descend(sample, low, high, prices, passes, tolerance, counts, density)
     if low.max() <= 0.0:
         _anchor(sample, prices, high, counts, density)

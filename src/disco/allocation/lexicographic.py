@@ -26,7 +26,7 @@ def screen_exactly(
     value_price: Integers,
     hash_price: Integers,
     value_width: Integers,
-    hash_width: int,
+    hash_width: Integers,
     choice: Integers,
     counts: Integers,
     rows: Integers,
@@ -34,7 +34,7 @@ def screen_exactly(
 ) -> int:
     """Fill choice[start:stop], add settled customers to counts (groups, depths), copy the open ones as grid integers.
 
-    value_price, hash_price, value_width: (groups, depths). Returns how many are open, copied or not.
+    value_price, hash_price, value_width, hash_width: (groups, depths). Returns how many are open, copied or not.
     """
     columns = values.shape[0]
     worth = np.empty(columns, np.int64)
@@ -78,7 +78,10 @@ def screen_exactly(
                 ahead = best_hash
                 if k >= 0:
                     ahead -= tie_hash(keys[i], k) - hash_price[group, k]
-                if ahead > 2 * hash_width:
+                reach = hash_width[group, best] if best >= 0 else np.int64(0)
+                if k >= 0:
+                    reach += hash_width[group, k]
+                if ahead > reach:
                     continue
             is_open = True
             break

@@ -53,22 +53,25 @@ def window_of(first: Vector, second: Vector, customers: float) -> float:
 
 @nb.njit(nogil=True, cache=True)
 def _pairs_within(
-    sample: Vector, prices: Vector, first: Vector, second: Vector, winner: Integers, window: float, seen: Vector
-) -> None:
-    """seen[a + 1, b + 1] = customers whose best is a, second best b (-1: no code), and closer than the window."""
+    sample: Vector, prices: Vector, first: Vector, second: Vector, winner: Integers, window: float, wanted: Flags,
+    seen: Vector,
+) -> None:  # fmt: skip
+    """seen[a + 1, b + 1] = customers whose best is a, second best b (-1: no code), and closer than the window.
+
+    Only pairs with a wanted depth in them are counted.
+    """
     columns, rows = sample.shape
     seen[:] = 0.0
     for i in range(rows):
         if first[i] - second[i] < window:
-            a = winner[i] - 1
-            b = -1
-            runner_up = 0.0 if a >= 0 else -np.inf
+            place = winner[i]
+            runner_up = 0  # "no code", unless some depth bids exactly the second best
             for k in range(columns):
-                net = sample[k, i] - prices[k]
-                if k != a and net > runner_up:
-                    runner_up = net
-                    b = k
-            seen[a + 1, b + 1] += 1.0
+                if sample[k, i] - prices[k] == second[i] and k + 1 != place:
+                    runner_up = k + 1
+                    break
+            if wanted[place] or wanted[runner_up]:
+                seen[place, runner_up] += 1.0
 
 
 @nb.njit(nogil=True, cache=True)
@@ -85,19 +88,23 @@ def tie_density(
     if not window > 0.0 or not np.isfinite(window):
         return
     seen = np.empty((3, columns + 1, columns + 1))
-    scale = np.zeros(columns + 1, np.int64)
+    level_of = np.zeros(columns + 1, np.int64)
+    wanted = np.ones(columns + 1, np.bool_)
     for level in range(3):
-        thin = level == 0
-        for k in range(1, columns + 1):
-            if level > 0 and seen[level - 1, k].sum() + seen[level - 1, :, k].sum() < enough:
-                scale[k] = level
-                thin = True
-        if not thin:
-            break
-        _pairs_within(sample, prices, first, second, winner, window * 4.0**level, seen[level])
+        if level > 0:
+            wanted[0] = False
+            thin = False
+            for k in range(1, columns + 1):
+                wanted[k] = wanted[k] and seen[level - 1, k].sum() + seen[level - 1, :, k].sum() < enough
+                if wanted[k]:
+                    level_of[k] = level
+                    thin = True
+            if not thin:
+                break
+        _pairs_within(sample, prices, first, second, winner, window * 4.0**level, wanted, seen[level])
     for a in range(columns + 1):
         for b in range(a):
-            level = max(scale[a], scale[b])
+            level = max(level_of[a], level_of[b])
             weight = (seen[level, a, b] + seen[level, b, a]) / (2.0 * window * 4.0**level)
             density[a - 1, a - 1] += weight
             if b > 0:

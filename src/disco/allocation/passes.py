@@ -35,10 +35,14 @@ def run_screen(
     *,
     rate: float = 0.0,
     least_margin: float = 0.0,
+    room_share: float = 1.0,
     threads: int = 1,
     chunk: int = _CHUNK,
 ) -> Screened:
-    """Screen all customers at all prices of a box; InputError names a NaN or infinity."""
+    """Screen all customers at all prices of a box; InputError names a NaN or infinity.
+
+    room_share: room for this share of the customers to stay open; where it does not do, the pass is repeated once.
+    """
     centre, width, none_width = box.centre, box.width, box.none_width
     values = problem.values
     columns, customers = values.shape
@@ -56,14 +60,14 @@ def run_screen(
         room = int((stop - start) * share) + 256
         counts = np.zeros((groups, columns), np.int64)
         rows = np.empty(room, np.int64)
-        kept = np.empty((room, columns))
+        kept = np.empty((columns, room))
         opened, top, size = screen(
             values, bits, problem.eligible, costs, rate, segment, start, stop, direct, centre, width, none_width,
             margin, choice, counts, rows, kept,
         )  # fmt: skip
-        return opened, top, size, counts, rows[: min(opened, room)], kept[: min(opened, room)]
+        return opened, top, size, counts, rows[: min(opened, room)], kept[:, : min(opened, room)]
 
-    share = 0.5 if customers <= 65_536 else 0.15
+    share = room_share
     for _ in range(3):
         starts = range(0, customers, chunk)
         if threads > 1 and len(starts) > 1:
@@ -88,9 +92,9 @@ def run_screen(
     else:
         counts = np.sum([part[3] for part in parts], axis=0)
         rows = np.concatenate([part[4] for part in parts])
-        kept = np.concatenate([part[5] for part in parts])
+        kept = np.concatenate([part[5] for part in parts], axis=1)
     scale_by = magnitude if problem.limits.has_floors or costs is not None else max(largest, 0.0)
-    return Screened(choice, counts, rows, np.ascontiguousarray(kept.T), opened, scale_by, margin)
+    return Screened(choice, counts, rows, np.ascontiguousarray(kept), opened, scale_by, margin)
 
 
 def _as_float(pattern: int, *, wide: bool) -> float:

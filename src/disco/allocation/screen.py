@@ -116,7 +116,7 @@ def screen(
     """Fill choice[start:stop], add the settled customers to counts (groups, depths), and copy the open ones.
 
     bits: `values` seen as integers · direct: nothing but depth-major `values` · centre, width: (groups, depths) · rows,
-    kept: room for the open customers' row numbers and values (open, depths). Returns how many are open (those beyond
+    kept: room for the open customers' row numbers and values (depths, open). Returns how many are open (those beyond
     the room are counted, not copied) and the bit patterns of the largest value and magnitude.
     """
     columns = values.shape[0]
@@ -167,11 +167,11 @@ def screen(
                 if opened < room:
                     rows[opened] = base + j
                     for k in range(columns):
-                        kept[opened, k] = values[k, base + j]
+                        kept[k, opened] = values[k, base + j]
                         if costs is not None:
-                            kept[opened, k] -= rate * np.float64(costs[k, base + j])
+                            kept[k, opened] -= rate * np.float64(costs[k, base + j])
                         if eligible is not None and not eligible[k, base + j]:
-                            kept[opened, k] = -np.inf
+                            kept[k, opened] = -np.inf
                 opened += 1
     for group in range(centre.shape[0]):
         for k in range(columns):

@@ -42,9 +42,10 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Choice of a few customers, potentials in money, and both potentials on the grid."""
+    """Choice and place (group · depths + depth, -1: none) of a few customers, potentials in money and on the grid."""
 
     choice: Integers
+    places: Integers
     potentials: Vector
     values: Integers
     hashes: Integers
@@ -75,4 +76,5 @@ def settle_from(
     groups = np.zeros(worth.shape[0], np.int64) if group is None else group
     if not settle(worth, keys, groups, tree.leaf, tree.parent, low, high, values, hashes, choice)[0]:
         return None
-    return Settled(choice, values / scale, values, hashes)
+    places = np.where(choice < 0, -1, groups * columns + choice)
+    return Settled(choice, places, values / scale, values, hashes)

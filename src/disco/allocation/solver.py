@@ -37,24 +37,52 @@ def solve(problem: Problem, *, rate: float = 0.0, warm: Vector | None = None, th
         if found is not None:
             return Solution(found[0], found[1], tree)
         return solve_exactly(problem, tree, rate=rate, warm=warm, threads=threads)
-    for attempt in range(2):
-        box = _guess(problem, tree, rate=rate, warm=warm, spread=4.0 * 4.0**attempt)
-        if box is None:
-            break
-        screened = run_screen(problem, box, rate=rate, threads=threads)
-        if screened.rows.size < screened.opened:
-            break
-        low, high = tree.less(screened.counts)
-        if (high < 0).any():
+    found = _solve_level(problem, tree, tree.low, tree.high, np.arange(0), rate=rate, prices=warm, threads=threads)
+    if found is not None:
+        return Solution(found[0], found[1], tree)
+    return solve_exactly(problem, tree, rate=rate, warm=warm, threads=threads)
+
+
+def _solve_level(
+    problem: Problem, tree: Tree, low: Integers, high: Integers, rows: Integers, *, rate: float, prices: Vector | None,
+    threads: int = 1, grid: Screened | None = None,
+) -> tuple[Integers, Vector] | None:  # fmt: skip
+    """Choice and potentials by sample, box, pass, and the same again on whom the pass leaves open; None: it failed.
+
+    rows: the customers' numbers in the whole table (empty: this is the whole table) · grid: the pass above this one.
+    """
+    for spread in (3.5, 14.0):
+        guessed = _guess(problem, low, high, rate=rate, prices=prices, spread=spread)
+        if guessed is None:
+            return None
+        box, share = guessed
+        margin = 0.0 if grid is None else grid.margin
+        screened = run_screen(
+            problem, box, rate=rate, threads=threads, least_margin=margin, room_share=min(1.0, 1.5 * share + 0.02)
+        )
+        if screened.rows.size < screened.opened or screened.opened > 0.5 * problem.customers:
+            return None
+        low_left, high_left = tree.less(screened.counts, low, high)
+        if (high_left < 0).any():
             continue
-        found = _solve_open(problem, tree, screened, low, high, box.centre[0])
+        top = screened if grid is None else grid
+        numbers = rows[screened.rows] if rows.size else screened.rows
+        inner = Screened(
+            screened.choice, screened.counts, numbers, screened.kept, screened.opened, top.largest, top.margin
+        )
+        prices = box.centre[0]
+        if screened.opened <= _ONE_LEVEL:
+            found = _solve_open(problem, tree, inner, low_left, high_left, prices)
+        else:
+            part = Problem(screened.kept, problem.limits, keys=problem.keys)
+            found = _solve_level(part, tree, low_left, high_left, numbers, rate=0.0, prices=prices, grid=inner)
         if found is None:
-            break
+            return None
         if box.holds(found[1][tree.leaf]):
             screened.choice[screened.rows] = found[0]
-            return Solution(screened.choice, found[1], tree)
-        warm = found[1][1:]
-    return solve_exactly(problem, tree, rate=rate, warm=warm, threads=threads)
+            return screened.choice, found[1]
+        prices = found[1][1:]
+    return None
 
 
 def _everybody(problem: Problem, rate: float) -> Screened:
@@ -68,25 +96,28 @@ def _everybody(problem: Problem, rate: float) -> Screened:
     return Screened(rows, counts, rows, by_depth, rows.size, top, 1e-12 * top)
 
 
-def _guess(problem: Problem, tree: Tree, *, rate: float, warm: Vector | None, spread: float) -> PriceBox | None:
-    """Prices and error bars from Newton on samples of growing size; None when values are too tied for Newton."""
+def _guess(
+    problem: Problem, low: Integers, high: Integers, *, rate: float, prices: Vector | None, spread: float
+) -> tuple[PriceBox, float] | None:
+    """Prices with error bars, and the share the box leaves open, by Newton on a sample; None: too tied for Newton."""
     customers, columns = problem.customers, problem.columns
-    prices = np.zeros(columns) if warm is None else warm.copy()
+    cold = prices is None
+    centre = np.zeros(columns) if prices is None else prices.copy()
     width = np.empty(columns)
-    size = int(max(1024, 24 * math.sqrt(customers)))
-    cold = warm is None
+    size = int(min(max(2048, 24 * math.sqrt(customers)), customers // 2))
+    run = 32 if customers >= 1_000_000 else 8 if customers >= 100_000 else 1
     while True:
-        rows = sample_rows(customers, size, 8 if customers >= 200_000 else 1)
+        rows = sample_rows(customers, size, run)
         sample = np.empty((columns, rows.size))
         take(problem.values, problem.eligible, problem.costs, rate, rows, sample)
         share = rows.size / customers
-        low, high = tree.low[1:] * share, tree.high[1:] * share
+        low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
         tolerance = 2.0 + 0.05 * math.sqrt(rows.size)
-        shift, left, opened = guess(sample, low, high, prices, cold, 6, tolerance, 1.0 - share, spread, width)
+        shift, left, opened = guess(sample, low_part, high_part, centre, cold, 8, tolerance, 1.0 - share, spread, width)
         if not math.isfinite(opened) or left > 20.0 * tolerance:
             return None
         if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3:
-            return PriceBox(prices[None, :], width[None, :], shift)
+            return PriceBox(centre[None, :], width[None, :], shift), opened / rows.size
         size *= 4
         cold = False
 

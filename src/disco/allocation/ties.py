@@ -4,8 +4,6 @@ Shortest paths on a sample give value prices and hash prices; a pass over all cu
 by more than the sampling error of those prices; shortest paths on the rest; the box is checked, or everybody is kept.
 """
 
-import math
-
 import numpy as np
 
 from disco.allocation.grid import grid_scale
@@ -33,13 +31,12 @@ def solve_exactly(
         while size <= min(16_384, problem.customers // 8):
             start = _on_sample(problem, tree, keys, size=size, rate=rate, scale=scale, warm=warm, start=start)
             size *= 4
-        sampled = max(size // 4, 1)
         if start is not None:
-            for spread in (2.0, 8.0):
-                found = _within_box(problem, tree, keys, rate, scale, start, spread / math.sqrt(sampled))
+            for spread in (3.0, 12.0):
+                found = _within_box(problem, tree, keys, rate, scale, start, spread)
                 if found is not None:
                     return found
-    worth, rows, choice, _ = _pass(problem, tree, keys, rate, scale, None, 0)
+    worth, rows, choice, _ = _pass(problem, tree, keys, rate, scale, None)
     group = None if problem.limits.segment is None else problem.limits.segment[rows]
     settled = settle_from(worth, keys[rows], group, tree, tree.low, tree.high, scale, warm, start)
     if settled is None:
@@ -74,7 +71,7 @@ def _on_sample(
         None if problem.eligible is None else problem.eligible[:, rows],
         None if problem.costs is None else problem.costs[:, rows],
     )
-    worth, taken, _, _ = _pass(part, tree, keys[rows], rate, scale, None, 0)
+    worth, taken, _, _ = _pass(part, tree, keys[rows], rate, scale, None)
     rows = rows[taken]
     group = None if limits.segment is None else limits.segment[rows]
     return settle_from(worth, keys[rows], group, tree, low, high, scale, warm, start) or start
@@ -82,7 +79,7 @@ def _on_sample(
 
 def _pass(
     problem: Problem, tree: Tree, keys: Keys, rate: float, scale: float, box: tuple[Integers, Integers, Integers] | None,
-    hash_width: int,
+    hash_width: Integers | None = None,
 ) -> tuple[Integers, Integers, Integers, Integers]:  # fmt: skip
     """(open customers as grid integers, their rows, choice, counts); without a box whoever is eligible is open."""
     groups, columns = tree.leaf.shape
@@ -92,6 +89,8 @@ def _pass(
     if box is None:
         everything = np.full((groups, columns), 2**60)
         box = (np.zeros_like(everything), np.zeros_like(everything), everything)
+    if hash_width is None:
+        hash_width = np.zeros((groups, columns), np.int64)
     choice = np.empty(customers, np.int16)
     counts = np.zeros((groups, columns), np.int64)
     rows = np.empty(room, np.int64)
@@ -107,10 +106,13 @@ def _pass(
 
 
 def _within_box(
-    problem: Problem, tree: Tree, keys: Keys, rate: float, scale: float, start: Settled, share: float
+    problem: Problem, tree: Tree, keys: Keys, rate: float, scale: float, start: Settled, spread: float
 ) -> Solution | None:
     """Settle everybody outside the sampling error of `start`; None when that error was larger than thought."""
-    hash_width = int(share * _HASH_RANGE)
+    sampled = np.zeros(tree.leaf.size + 1)
+    np.add.at(sampled, start.places + 1, 1.0)
+    share = spread / np.sqrt(np.maximum(sampled[1:], 1.0)).reshape(tree.leaf.shape)
+    hash_width = np.minimum(share * _HASH_RANGE, 2.0**51).astype(np.int64)
     prices, hashes = start.values[tree.leaf], start.hashes[tree.leaf]
     width = np.zeros_like(prices)
     worth, rows, choice, counts = _pass(problem, tree, keys, rate, scale, (prices, hashes, width), hash_width)

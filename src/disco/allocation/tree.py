@@ -21,7 +21,9 @@ class Tree:
     def nodes(self) -> int:
         return int(self.parent.size)
 
-    def less(self, counts: Integers) -> tuple[Integers, Integers]:
+    def less(
+        self, counts: Integers, low: Integers | None = None, high: Integers | None = None
+    ) -> tuple[Integers, Integers]:
         """low and high after `counts` (groups, depths) customers have taken their places."""
         taken = np.zeros(self.parent.size, np.int64)
         columns = counts.shape[1]
@@ -30,7 +32,7 @@ class Tree:
             taken[1 : columns + 1] = counts.sum(axis=0)
         else:
             taken[1:] = counts[0]
-        return self.low - taken, self.high - taken
+        return (self.low if low is None else low) - taken, (self.high if high is None else high) - taken
 
     def scaled(self, share: float) -> tuple[Integers, Integers]:
         """Limits for a sample with this share of the customers, rounded so that no floor asks more than its cap."""
