@@ -86,7 +86,8 @@ def run_screen(
         if copied < opened and opened > _TOO_MANY * customers:
             break
         margin = max(margin, needed)
-        share = 1.0
+        if copied < opened:
+            share = 1.0
     if len(parts) == 1:
         counts, rows, kept = parts[0][3:]
     else:

@@ -55,8 +55,8 @@ def _solve_level(
         guessed = _guess(problem, low, high, rate=rate, prices=prices, spread=spread)
         if guessed is None:
             return None
-        box, share = guessed
-        margin = 0.0 if grid is None else grid.margin
+        box, share, margin = guessed
+        margin = margin if grid is None else grid.margin
         screened = run_screen(
             problem, box, rate=rate, threads=threads, least_margin=margin, room_share=min(1.0, 1.5 * share + 0.02)
         )
@@ -98,8 +98,11 @@ def _everybody(problem: Problem, rate: float) -> Screened:
 
 def _guess(
     problem: Problem, low: Integers, high: Integers, *, rate: float, prices: Vector | None, spread: float
-) -> tuple[PriceBox, float] | None:
-    """Prices with error bars, and the share the box leaves open, by Newton on a sample; None: too tied for Newton."""
+) -> tuple[PriceBox, float, float] | None:
+    """Prices with error bars, the share the box leaves open, and a margin far above rounding, by Newton on a sample.
+
+    None: values are too tied for Newton.
+    """
     customers, columns = problem.customers, problem.columns
     cold = prices is None
     centre = np.zeros(columns) if prices is None else prices.copy()
@@ -109,15 +112,15 @@ def _guess(
     while True:
         rows = sample_rows(customers, size, run)
         sample = np.empty((columns, rows.size))
-        take(problem.values, problem.eligible, problem.costs, rate, rows, sample)
+        magnitude, _ = take(problem.values, problem.eligible, problem.costs, rate, rows, sample)
         share = rows.size / customers
         low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
         tolerance = 2.0 + 0.05 * math.sqrt(rows.size)
-        shift, left, opened = guess(sample, low_part, high_part, centre, cold, 8, tolerance, 1.0 - share, spread, width)
+        shift, left, opened = guess(sample, low_part, high_part, centre, cold, 16, tolerance, 1.0 - share, spread, width)
         if not math.isfinite(opened) or left > 20.0 * tolerance:
             return None
         if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3:
-            return PriceBox(centre[None, :], width[None, :], shift), opened / rows.size
+            return PriceBox(centre[None, :], width[None, :], shift), opened / rows.size, 1e-10 * magnitude
         size *= 4
         cold = False
 
@@ -136,7 +139,7 @@ def _solve_open(
         width = np.empty(columns)
         cold = prices is None
         for spread in (3.0, 12.0):
-            shift, _, _ = guess(by_depth, low_left, high_left, centre, cold, 8, 2.0, 0.0, spread, width)
+            shift, _, _ = guess(by_depth, low_left, high_left, centre, cold, 30, 2.0, 0.0, spread, width)
             box = PriceBox(centre[None, :].copy(), width[None, :].copy(), shift)
             inner = run_screen(Problem(by_depth, problem.limits), box, least_margin=screened.margin)
             if inner.opened > 0.5 * opened:
