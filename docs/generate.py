@@ -1,0 +1,75 @@
+"""Writes the pages of docs/ that are made from code (`./run docs`); with --check, fails where one is out of date."""
+
+import sys
+from pathlib import Path
+
+import typer
+
+from disco.entrypoints.cli.app import app
+from disco.features.documentation import features_page
+from disco.records.tables_page import tables_page
+
+DOCS = Path(__file__).parent
+
+
+def cli_page() -> str:
+    """Every command with its help, as a terminal 80 columns wide would say it, without colours or boxes."""
+    parts = [
+        "# The command line",
+        "",
+        "Made from the commands themselves by `./run docs`. Every command takes `--json` (one JSON object on standard "
+        "output) and `--quiet`; exit 0 = done, 1 = refused or a check failed, 2 = wrong usage.",
+    ]
+    group = typer.main.get_command(app)
+    for name, command in _walk("disco", group):
+        parts += ["", f"## `{name}`", "", *_described(command)]
+    return "\n".join(parts) + "\n"
+
+
+def _walk(name, command):
+    children = getattr(command, "commands", None)
+    if children is None:
+        yield name, command
+        return
+    for part, child in children.items():
+        yield from _walk(f"{name} {part}", child)
+
+
+def _described(command):
+    yield from (line.strip() for line in (command.help or "").strip().splitlines())
+    yield ""
+    yield "| Option | Meaning | Default |"
+    yield "|---|---|---|"
+    for parameter in command.params:
+        names = ", ".join(f"`{option}`" for option in (*parameter.opts, *parameter.secondary_opts))
+        if parameter.param_type_name == "argument":
+            names = f"`{parameter.metavar or parameter.name.upper()}`"
+        default = parameter.default
+        shown = "" if default in (None, False, ...) or callable(default) else f"`{default}`"
+        yield f"| {names} | {getattr(parameter, 'help', None) or ''} | {shown} |"
+    if command.epilog:
+        yield ""
+        yield f"    {command.epilog.removeprefix('Example: ')}"
+
+
+PAGES = {"cli.md": cli_page, "features.md": features_page, "tables.md": tables_page}
+
+
+def main() -> int:
+    stale = [name for name, page in PAGES.items() if not _is_current(DOCS / name, page())]
+    if "--check" in sys.argv:
+        for name in stale:
+            print(f"docs/{name} is out of date; run ./run docs")
+        return 1 if stale else 0
+    for name in stale:
+        (DOCS / name).write_text(PAGES[name](), encoding="utf-8")
+    print("written: " + ", ".join(f"docs/{name}" for name in stale) if stale else "all pages are up to date")
+    return 0
+
+
+def _is_current(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+if __name__ == "__main__":
+    sys.exit(main())
