@@ -157,19 +157,18 @@ def measure(name: str, count: int, repeats: int, limit_s: float) -> dict[str, tu
         gc.collect()
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)  # memory freed by the warm-up must not hide what the call needs
-        peak = float("nan")
-        if os.path.exists("/proc/self/clear_refs"):
-            with open("/proc/self/clear_refs", "w") as file:
-                file.write("5")  # restart the high-water mark
-            before = status_kib("VmRSS")
-            result = job()
-            peak = (status_kib("VmHWM") - before) * 1024.0
-            del result
-        seconds: list[float] = []
+        peak, seconds = float("nan"), []
+        watched = os.path.exists("/proc/self/clear_refs")
         while len(seconds) < repeats and (len(seconds) < 2 or sum(seconds) < limit_s):
+            if watched and not seconds:
+                with open("/proc/self/clear_refs", "w") as file:
+                    file.write("5")  # restart the high-water mark
+                before = status_kib("VmRSS")
             start = time.perf_counter()
             result = job()
             seconds.append(time.perf_counter() - start)
+            if watched and len(seconds) == 1:
+                peak = (status_kib("VmHWM") - before) * 1024.0
             del result
         found[task] = (seconds, peak)
     return found
