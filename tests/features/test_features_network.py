@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disco.features import ContextNetwork, build_features, has_history, row_sources
+from disco.features import network as network_module
 from disco.features.cautions import DepthVariationWarning, NetworkWarning
 from disco.features.fitting import last_layer
+from disco.features.kernel import scale_rows
 from disco.records.errors import InputError, SchemaMismatchError, StateError
 
 QUICK = {"max_epochs": 3, "seed": 1}
@@ -72,6 +74,13 @@ def test_scaling_by_hand():
     assert (scaling.apply(np.full((1, 9), np.nan)) == 0).all()
 
 
+@given(value=st.floats(-1e300, 1e300))
+def test_the_kernels_logarithm_is_the_logarithm(value):
+    unit, out = np.array([0.7]), np.empty((1, 1))
+    scale_rows(np.array([[value]]), unit, np.zeros(1), np.array([1e-3]), out)  # 1e-3: far from the limit
+    assert out[0, 0] == pytest.approx(1e-3 * np.sign(value) * np.log1p(abs(value) * 0.7), abs=3e-12)
+
+
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_row_has_the_same_bits_in_any_chunk_and_order(data, trained):
@@ -79,6 +88,14 @@ def test_a_row_has_the_same_bits_in_any_chunk_and_order(data, trained):
     whole = trained.embedding_.context(X)
     rows = data.draw(st.lists(st.integers(0, 299), min_size=1, max_size=100))
     assert (trained.embedding_.context(X[rows]) == whole[rows]).all()
+
+
+def test_chunks_side_by_side_give_the_bits_of_one(trained, monkeypatch):
+    X = shop(1000, seed=2)[0]
+    whole = trained.transform(X)
+    monkeypatch.setattr(network_module, "_CHUNK_ROWS", 77)
+    assert (trained.transform(X) == whole).all()
+    assert (trained.transform(pa.table({f"x{place}": X[:, place] for place in range(9)})) == whole).all()
 
 
 def test_the_slope_head_carries_elasticity_that_the_level_head_loses():

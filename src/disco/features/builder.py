@@ -52,7 +52,7 @@ def feature_batches(
 ) -> Iterator[tuple[Any, Iterator[Any]]]:
     """The rows of `build_features` as (schema, record batches), never all in memory at once."""
     chosen = choose(features)
-    with open_tables(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
+    with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
         if "customers" not in present:
             raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
         warn_of_missing(chosen, present)
@@ -66,7 +66,7 @@ def feature_batches(
 
 
 @contextmanager
-def open_tables(tables: Tables, *, threads: int, memory_limit: str | None) -> Iterator[tuple[Any, tuple[str, ...]]]:
+def connected(tables: Tables, *, threads: int, memory_limit: str | None) -> Iterator[tuple[Any, tuple[str, ...]]]:
     """A DuckDB connection that sees the retailer's tables as `raw_<name>`, and which of them exist."""
     import duckdb
 

@@ -1,5 +1,7 @@
 """`ContextNetwork`: the learner around an `Embedding`, with scikit-learn's conventions."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -99,24 +101,31 @@ class ContextNetwork:
         times larger or smaller than in training (pence for pounds); it looks at a thousand rows or more, never at
         single ones.
         """
-        embedding = self.embedding_
-        table = as_table(X)
+        names, table = self.embedding_.feature_names, as_table(X)
         if table is None:
-            matrix = array_matrix(X, embedding.feature_names)
-            parts = [matrix[start : start + _CHUNK_ROWS] for start in range(0, len(matrix), _CHUNK_ROWS)]
-            chunks = iter(parts)
+            matrix = array_matrix(X, names)
+            rows = len(matrix)
         else:
             self._check_schema(schema_of(table))
-            starts = range(0, table.num_rows, _CHUNK_ROWS)
-            chunks = (table_matrix(table.slice(at, _CHUNK_ROWS), embedding.feature_names) for at in starts)
-            if not table.num_rows:
-                table_matrix(table, embedding.feature_names)
-        contexts = [np.empty((0, embedding.dimensions))]
-        for number, chunk in enumerate(chunks):
-            if check_scale and number == 0:
-                self._check_scale(chunk)
-            contexts.append(embedding.context(chunk))
-        return np.concatenate(contexts)
+            rows = table.num_rows
+
+        def chunk(start: int) -> Matrix:
+            part = slice(start, start + _CHUNK_ROWS)
+            return matrix[part] if table is None else table_matrix(table.slice(start, _CHUNK_ROWS), names)
+
+        first = chunk(0)
+        if check_scale:
+            self._check_scale(first)
+        out = np.empty((rows, self.embedding_.dimensions))
+        out[:_CHUNK_ROWS] = self.embedding_.context(first)
+        # a row's bits do not depend on its chunk, so chunks may run side by side
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            starts = range(_CHUNK_ROWS, rows, _CHUNK_ROWS)
+            for start, part in zip(
+                starts, pool.map(lambda at: self.embedding_.context(chunk(at)), starts), strict=True
+            ):
+                out[start : start + _CHUNK_ROWS] = part
+        return out
 
     def fit_transform(self, X: Any, log_basket: Any = None, depth: Any = None) -> Matrix:
         return self.fit(X, log_basket, depth).transform(X)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from disco.features.builder import AS_OF_KEY, SCHEMA_KEY, duckdb_errors, feature_sql, open_tables, warn_of_missing
+from disco.features.builder import AS_OF_KEY, SCHEMA_KEY, connected, duckdb_errors, feature_sql, warn_of_missing
 from disco.features.catalogue import FEATURES, Feature, choose, schema_hash
 from disco.features.history import HISTORY_FEATURE
 from disco.features.sources import Sources, minor_units
@@ -117,7 +117,7 @@ def training_batches(
     if window_end <= window_start:
         raise InputError("training window", found=f"{window_start} to {window_end}", expected="an end after its start")
     chosen = choose(features)
-    with open_tables(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
+    with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
         for table in ("customers", "orders", *(["codes"] if campaign is not None else [])):
             if table not in present:
                 raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {table}")
