@@ -86,6 +86,23 @@ def test_customers_of_a_round_share_theta_and_otherwise_do_not():
         assert abs(np.arctanh(found) - np.arctanh(expected)) < 5 / np.sqrt(count - 3)
 
 
+@pytest.mark.parametrize("depths", [(0.2,), (0.2, 0.4)])
+def test_draws_stay_right_after_a_billion_rows(depths):
+    """Nearly everything is known and features are nearly alike: what is left of the variance must survive rounding."""
+    generator = np.random.default_rng(1)
+    context = generator.normal(size=(1000, 3)).clip(-4, 4)
+    depth = generator.choice(depths, 1000)
+    model = BasketModel(noise_sd=0.8).update(context, depth, np.exp(3.5 + generator.normal(size=1000)))
+    for _ in range(20):
+        model = model.add(model.evidence)
+    assert model.evidence.total_rows > 10**9
+    draws = drawn(Thompson(), model, CUSTOMER, [0.2], count=20_000)[:, 0]
+    mean, sd = model.predict(CUSTOMER[None], 0.2)
+    assert sd[0] < 1e-3
+    assert draws.std() == pytest.approx(sd[0], rel=5 / np.sqrt(2 * 20_000))
+    assert draws.mean() == pytest.approx(mean[0], abs=5 * sd[0] / np.sqrt(20_000))
+
+
 def test_a_drawn_curve_lies_on_the_encodings_span():
     """One curve per customer: with a straight-line encoding three depths are always on one line."""
     draws = drawn(Thompson(), learned(LinearDepth()), CUSTOMER, [0.1, 0.2, 0.3], count=1000)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 from disco.belief.grid import GRID, read_context, read_depth_column
 from disco.belief.law import serve_means
@@ -83,7 +83,8 @@ def demand_curve(
     psi = np.einsum("i,aj->aij", np.concatenate(([1.0], average)), encoded).reshape(offered.size, -1)
     mean, sd = psi @ posterior.mean, posterior.noise_sd * np.sqrt(posterior.variance_factor(psi))
     freedom = posterior.degrees_of_freedom
-    reach = float((norm if np.isinf(freedom) else t(freedom)).ppf((1 + level) / 2))
+    share = (1 + level) / 2
+    reach = float(ndtri(share) if np.isinf(freedom) else stdtrit(freedom, share))
 
     generator = np.random.Generator(np.random.Philox(key=seed))
     theta = (

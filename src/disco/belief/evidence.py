@@ -37,6 +37,10 @@ class Evidence:
     high: Integers  # (D, m(m+1)/2), m = d1 + 2
     low: Integers  # (D, m(m+1)/2), in [0, 2⁴⁰)
 
+    def __post_init__(self) -> None:
+        for array in (self.depths, self.high, self.low):
+            array.flags.writeable = False
+
     @classmethod
     def empty(cls, context_size: int) -> Evidence:
         entries = (context_size + 2) * (context_size + 3) // 2

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import minimize
 
 from disco.belief.encodings import Encoding, RadialBasis
 from disco.belief.fit import Sums, posterior_of, weighted_sums
@@ -55,6 +54,8 @@ def _widths(encoding: Encoding) -> Sequence[Encoding]:
 
 def _best_prior(model: BasketModel, encoding: Encoding, d1: int) -> _Candidate:
     """Climb the marginal likelihood over the logarithms of the block precisions."""
+    from scipy.optimize import minimize  # a second to load, and needed only here
+
     sums = weighted_sums(model, encoding, d1)
     start = model.prior if encoding.size == model.encoding.size else encoding.prior()
     values, prior_at = _blocks(start)
