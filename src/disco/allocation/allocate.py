@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
+from disco.allocation.budget import BudgetSolution, solve_budget
 from disco.allocation.certificate import certify
 from disco.allocation.problem import Problem, read_problem
-from disco.allocation.reference import infeasible, solve_with_highs
-from disco.allocation.result import Allocation, Conflict
+from disco.allocation.reference import infeasible
+from disco.allocation.result import Allocation, Conflict, Status
 from disco.allocation.solution import Solution
 from disco.allocation.solver import solve
 from disco.records.arrays import Vector
@@ -52,21 +54,34 @@ def solve_problem(problem: Problem, *, warm: Vector | None = None, threads: int 
     """The allocation of a problem that has passed the door, checked by its certificate."""
     start = time.perf_counter()
     if problem.limits.budget is not None:
-        return solve_with_highs(problem)
+        filled = solve_budget(problem, warm=warm, threads=threads)
+        if filled is None:
+            return infeasible(problem, (Conflict(("the limits together",), "no allocation", None),), start)
+        return certified_budget(problem, filled, seconds=time.perf_counter() - start)
     found = solve(problem, warm=warm, threads=threads)
     if not found.feasible:
         return infeasible(problem, (Conflict(("the limits together",), "no allocation", None),), start)
     return certified(problem, found, seconds=time.perf_counter() - start)
 
 
-def certified(problem: Problem, found: Solution, *, seconds: float) -> Allocation:
+def certified_budget(problem: Problem, filled: BudgetSolution, *, seconds: float) -> Allocation:
+    """The filled budget with the bound of its Lagrangian prices, or with its own value where the search proved it."""
+    priced = filled.bound_from
+    prices = replace(priced.solution, choice=filled.solution.choice)
+    allocation = certified(problem, prices, seconds=seconds, budget_price=priced.rate)
+    if filled.exact and allocation.status is not Status.OPTIMAL:
+        return replace(allocation, bound=allocation.value, gap=0.0, status=Status.OPTIMAL)
+    return allocation
+
+
+def certified(problem: Problem, found: Solution, *, seconds: float, budget_price: float | None = None) -> Allocation:
     """A solution with its proof: prices per depth, and per segment on top of them."""
     columns = problem.columns
     prices = found.potentials[1 : columns + 1]
     on_top = None
     if problem.limits.segment_caps is not None:
         on_top = found.potentials[found.tree.leaf] - prices
-    return certify(problem, found.choice, prices, segment_prices=on_top, seconds=seconds)
+    return certify(problem, found.choice, prices, segment_prices=on_top, budget_price=budget_price, seconds=seconds)
 
 
 def _read_warm(prices: object, *, columns: int) -> Vector | None:

@@ -19,7 +19,7 @@ def grid_scale(largest: float, *, nodes: int) -> float:
     """
     if largest <= 0.0:
         return 1.0
-    return math.ldexp(1.0, 56 - nodes.bit_length() - math.frexp(largest)[1])
+    return math.ldexp(1.0, min(56 - nodes.bit_length() - math.frexp(largest)[1], 1000))
 
 
 @nb.njit(nogil=True, cache=True)

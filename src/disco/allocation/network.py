@@ -16,7 +16,7 @@ from disco.records.identity import mix
 
 NEVER = -(2**61)  # the grid value of an ineligible cell
 _FAR = 2**62
-_KEPT = 12  # nearest movers remembered per pair of places
+_KEPT = (12, 32, 96)  # nearest movers remembered per pair of places: a refill reads all who sit there
 
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)
 
@@ -51,7 +51,8 @@ def _refill(
     row: int, a: int, b: int, member: int, worth: Integers, keys: Keys, nearest: Integers, cost: Integers,
     size: Integers, partial: Integers, floor_cost: Integers, following: Integers,
 ) -> None:  # fmt: skip
-    """Collect the _KEPT cheapest movers a → b among the members of a place, cheapest first."""
+    """Collect the cheapest movers a → b among the members of a place, cheapest first."""
+    room = nearest.shape[1]
     count = 0
     more = 0
     low_value = np.int64(0)
@@ -62,14 +63,14 @@ def _refill(
             i = following[i]
             continue
         value, tie = _move_cost(worth, keys, i, a, b)
-        if count == _KEPT:
-            if not _less(value, tie, cost[row, _KEPT - 1, 0], cost[row, _KEPT - 1, 1]):
+        if count == room:
+            if not _less(value, tie, cost[row, room - 1, 0], cost[row, room - 1, 1]):
                 if more == 0 or _less(value, tie, low_value, low_hash):
                     low_value, low_hash = value, tie
                 more = 1
                 i = following[i]
                 continue
-            last_value, last_hash = cost[row, _KEPT - 1, 0], cost[row, _KEPT - 1, 1]
+            last_value, last_hash = cost[row, room - 1, 0], cost[row, room - 1, 1]
             if more == 0 or _less(last_value, last_hash, low_value, low_hash):
                 low_value, low_hash = last_value, last_hash
             more = 1
@@ -111,8 +112,9 @@ def _remember(
     """Insert a newcomer unless it lies beyond what the list vouches for."""
     if partial[row] and not _less(value, tie, floor_cost[row, 0], floor_cost[row, 1]):
         return
-    if size[row] == _KEPT:
-        last = _KEPT - 1
+    room = nearest.shape[1]
+    if size[row] == room:
+        last = room - 1
         if not _less(value, tie, cost[row, last, 0], cost[row, last, 1]):
             partial[row] = 1
             floor_cost[row, 0] = value
@@ -208,8 +210,9 @@ def settle(
     excess[0] = -total
 
     lists = groups * places * places
-    nearest = np.empty((lists, _KEPT), np.int64)
-    cost = np.empty((lists, _KEPT, 2), np.int64)
+    room = _KEPT[0] if customers < 500 else _KEPT[1] if customers < 5000 else _KEPT[2]
+    nearest = np.empty((lists, room), np.int64)
+    cost = np.empty((lists, room, 2), np.int64)
     size = np.zeros(lists, np.int64)
     partial = np.ones(lists, np.int64)
     floor_cost = np.full((lists, 2), -_FAR)

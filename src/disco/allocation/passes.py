@@ -79,7 +79,8 @@ def run_screen(
         largest = _as_float(max(part[1] for part in parts), wide=wide)
         magnitude = _as_float(max(part[2] for part in parts), wide=wide)
         problem.refuse_unless_finite(magnitude)
-        needed = 1e-12 * magnitude if problem.limits.has_floors or costs is not None else 1e-12 * largest
+        top = problem.grid_top(largest, magnitude, rate)
+        needed = 1e-12 * top
         copied = sum(part[4].size for part in parts)
         if needed <= margin and copied == opened:
             break
@@ -94,8 +95,7 @@ def run_screen(
         counts = np.sum([part[3] for part in parts], axis=0)
         rows = np.concatenate([part[4] for part in parts])
         kept = np.concatenate([part[5] for part in parts], axis=1)
-    scale_by = magnitude if problem.limits.has_floors or costs is not None else max(largest, 0.0)
-    return Screened(choice, counts, rows, np.ascontiguousarray(kept), opened, scale_by, margin)
+    return Screened(choice, counts, rows, np.ascontiguousarray(kept), opened, top, margin)
 
 
 def _as_float(pattern: int, *, wide: bool) -> float:

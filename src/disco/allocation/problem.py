@@ -23,6 +23,11 @@ class Problem:
     costs: Floats | None = None
     keys: Keys | None = None
     depths: tuple[float, ...] | None = None
+    largest_cost: float = 0.0
+
+    def grid_top(self, largest: float, magnitude: float, rate: float) -> float:
+        """What sets the grid: the largest value, or with floors, where losses count too, the largest magnitude."""
+        return magnitude + rate * self.largest_cost if self.limits.has_floors else max(largest, 0.0)
 
     @property
     def customers(self) -> int:
@@ -140,7 +145,8 @@ def read_problem(
         if flags.flags.c_contiguous != by_depth.flags.c_contiguous:
             flags = np.ascontiguousarray(flags) if by_depth.flags.c_contiguous else np.asfortranarray(flags)
     keys = None if ids is None else _read_keys(ids, customers=customers)
-    return Problem(by_depth, limits, flags, cost, keys, named)
+    top_cost = 0.0 if cost is None else float(cost.max())
+    return Problem(by_depth, limits, flags, cost, keys, named, top_cost)
 
 
 def _read_costs(costs: object, *, shape: tuple[int, int]) -> Floats:

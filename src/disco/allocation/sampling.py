@@ -27,7 +27,7 @@ def take(
 ) -> tuple[float, float]:
     """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible.
 
-    Returns the largest magnitude (NaN or ∞ when any value is) and the largest eligible value (-∞: none).
+    Returns the largest magnitude (NaN or ∞ when any value is) and the largest value, of all cells before costs.
     """
     magnitude = 0.0
     largest = -np.inf
@@ -38,10 +38,10 @@ def take(
             size = abs(x)
             if not size <= magnitude:
                 magnitude = size if not np.isnan(magnitude) else magnitude
+            largest = max(largest, x)
             if costs is not None:
                 x -= rate * np.float64(costs[k, i])
             if eligible is not None and not eligible[k, i]:
                 x = -np.inf
-            largest = max(largest, x)
             out[k, j] = x if np.isfinite(x) else -np.inf
     return magnitude, largest

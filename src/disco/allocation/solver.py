@@ -12,6 +12,7 @@ import numpy as np
 
 from disco.allocation.box import guess
 from disco.allocation.grid import grid_scale, to_grid
+from disco.allocation.limits import Limits
 from disco.allocation.passes import Screened, run_screen
 from disco.allocation.problem import Problem
 from disco.allocation.sampling import sample_rows, take
@@ -22,6 +23,8 @@ from disco.records.arrays import Integers, Vector
 
 _FEW = 200  # up to here shortest paths alone are fastest
 _ONE_LEVEL = 12_000  # up to here everybody is the sample
+_USELESS = 0.4  # a guess that would leave more than this open settles too few to be worth a pass
+_COPIED = 1_500_000  # customers, at most, who may all be kept instead
 _OPEN_SHARE = 0.12  # a guess that would leave more than this open deserves a larger sample
 
 
@@ -32,7 +35,7 @@ def solve(problem: Problem, *, rate: float = 0.0, warm: Vector | None = None, th
     if tree.leaf.shape[0] > 1 or customers <= _FEW:
         return solve_exactly(problem, tree, rate=rate, warm=warm, threads=threads)
     if customers <= _ONE_LEVEL:
-        everybody = _everybody(problem, rate)
+        everybody = _everybody(problem, rate, np.arange(0), None)
         found = _solve_open(problem, tree, everybody, tree.low, tree.high, warm)
         if found is not None:
             return Solution(found[0], found[1], tree)
@@ -56,6 +59,9 @@ def _solve_level(
         if guessed is None:
             return None
         box, share, margin = guessed
+        if share > _USELESS and problem.customers <= _COPIED:
+            everybody = _everybody(problem, rate, rows, grid)
+            return _solve_open(problem, tree, everybody, low, high, box.centre[0])
         margin = margin if grid is None else grid.margin
         screened = run_screen(
             problem, box, rate=rate, threads=threads, least_margin=margin, room_share=min(1.0, 1.5 * share + 0.02)
@@ -85,15 +91,17 @@ def _solve_level(
     return None
 
 
-def _everybody(problem: Problem, rate: float) -> Screened:
-    """All customers as open ones: where a sample would hardly be smaller."""
-    rows = np.arange(problem.customers)
+def _everybody(problem: Problem, rate: float, rows: Integers, grid: Screened | None) -> Screened:
+    """All customers as open ones: where a sample would hardly be smaller, or tells too little."""
+    here = np.arange(problem.customers)
     by_depth = np.empty(problem.values.shape)
-    magnitude, largest = take(problem.values, problem.eligible, problem.costs, rate, rows, by_depth)
-    problem.refuse_unless_finite(magnitude)
+    magnitude, largest = take(problem.values, problem.eligible, problem.costs, rate, here, by_depth)
     counts = np.zeros((1, problem.columns), np.int64)
-    top = magnitude if problem.limits.has_floors else max(largest, 0.0)
-    return Screened(rows, counts, rows, by_depth, rows.size, top, 1e-12 * top)
+    if grid is not None:
+        return Screened(here, counts, rows, by_depth, here.size, grid.largest, grid.margin)
+    problem.refuse_unless_finite(magnitude)
+    top = problem.grid_top(largest, magnitude, rate)
+    return Screened(here, counts, rows if rows.size else here, by_depth, here.size, top, 1e-12 * top)
 
 
 def _guess(
@@ -116,13 +124,35 @@ def _guess(
         share = rows.size / customers
         low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
         tolerance = 2.0 + 0.05 * math.sqrt(rows.size)
-        shift, left, opened = guess(sample, low_part, high_part, centre, cold, 16, tolerance, 1.0 - share, spread, width)
+        shift, left, opened = guess(
+            sample, low_part, high_part, centre, cold, 16, tolerance, 1.0 - share, spread, width
+        )
         if not math.isfinite(opened) or left > 20.0 * tolerance:
-            return None
-        if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3:
+            if not cold:
+                return None
+            centre = _sample_prices(sample, low_part, high_part)
+            cold = False
+            continue
+        useless = opened > _USELESS * rows.size and customers <= _COPIED
+        if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3 or useless:
             return PriceBox(centre[None, :], width[None, :], shift), opened / rows.size, 1e-10 * magnitude
         size *= 4
         cold = False
+
+
+def _sample_prices(sample: Vector, low: Vector, high: Vector) -> Vector:
+    """Exact prices of about a thousand customers: where Newton from nowhere loses its way, these show it."""
+    step = max(1, sample.shape[1] // 1024)
+    few = np.ascontiguousarray(sample[:, ::step])
+    finite = few[np.isfinite(few)]
+    scale = grid_scale(float(np.abs(finite).max(initial=0.0)), nodes=few.shape[0] + 1)
+    worth = np.empty(few.shape[::-1], np.int64)
+    to_grid(few, scale, bool((low > 0).any()), worth)
+    caps = np.maximum(np.rint(high / step), high > 0).astype(np.int64)
+    tree = tree_of(Limits(caps, np.minimum(np.floor(low / step), caps).astype(np.int64)))
+    keys = np.arange(worth.shape[0]).astype(np.uint64)
+    found = settle_from(worth, keys, None, tree, tree.low, tree.high, scale, None)
+    return np.zeros(few.shape[0]) if found is None else found.potentials[1:]
 
 
 def _solve_open(
@@ -139,7 +169,10 @@ def _solve_open(
         width = np.empty(columns)
         cold = prices is None
         for spread in (3.0, 12.0):
-            shift, _, _ = guess(by_depth, low_left, high_left, centre, cold, 30, 2.0, 0.0, spread, width)
+            shift, left, _ = guess(by_depth, low_left, high_left, centre, cold, 30, 2.0, 0.0, spread, width)
+            if left > 50.0 + 0.01 * opened:
+                centre = _sample_prices(by_depth, low_left, high_left)
+                shift, left, _ = guess(by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width)
             box = PriceBox(centre[None, :].copy(), width[None, :].copy(), shift)
             inner = run_screen(Problem(by_depth, problem.limits), box, least_margin=screened.margin)
             if inner.opened > 0.5 * opened:

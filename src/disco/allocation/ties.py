@@ -46,7 +46,7 @@ def solve_exactly(
 
 
 def _largest(problem: Problem, rate: float) -> float:
-    """The value that sets the grid: the largest one, or with floors, where losses count too, the largest magnitude."""
+    """The value that sets the grid, from one pass over all cells."""
     block = 65_536
     top = size = 0.0
     for start in range(0, problem.customers, block):
@@ -55,7 +55,7 @@ def _largest(problem: Problem, rate: float) -> float:
         magnitude, largest = take(problem.values, problem.eligible, problem.costs, rate, rows, part)
         top, size = max(top, largest), max(size, magnitude)
     problem.refuse_unless_finite(size)
-    return size if problem.limits.has_floors else top
+    return problem.grid_top(top, size, rate)
 
 
 def _on_sample(
