@@ -199,7 +199,7 @@ def table(task: str, results: dict[str, Any], count: int) -> None:
             print(f"{name:30} {median:9.4f} {spread:>17} {median / mine:8.1f}× {memory:>14}  {note}")
 
 
-def verdict(results: dict[str, Any]) -> None:
+def verdict(results: dict[str, Any], count: int) -> None:
     """The figures we promise, met or not."""
     peers = {name: found for name, found in results.items() if "disco" not in name and not isinstance(found, str)}
     ours = results["disco"]
@@ -214,6 +214,8 @@ def verdict(results: dict[str, Any]) -> None:
         fastest = min(statistics.median(found["update"][0]) for found in peers.values() if "update" in found)
         figures.append(("update against the fastest peer", fastest / update, 2.0))
     print()
+    share = ours["draw"][1] / (count * len(DEPTHS) * 8)
+    print(f"{'memory of draws over the output':36} {share:6.2f}×  wanted 1.5×  {'met' if share < 1.5 else 'NOT MET'}")
     for what, ratio, wanted in figures:
         print(f"{what:36} {ratio:6.1f}×  wanted {wanted:g}×  {'met' if ratio >= wanted else 'NOT MET'}")
 
@@ -238,7 +240,7 @@ def main() -> None:
     table("draw", results, count)
     print(f"\nEvidence of {count:,} purchases")
     table("update", results, count)
-    verdict(results)
+    verdict(results, count)
 
 
 if __name__ == "__main__":

@@ -127,6 +127,17 @@ def inverse(root: Matrix) -> Matrix:
 
 
 @nb.njit(cache=True, nogil=True)
+def product(a: Matrix, b: Matrix) -> Matrix:
+    """ab."""
+    out = np.zeros((a.shape[0], b.shape[1]))
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            for j in range(b.shape[1]):
+                out[i, j] += a[i, k] * b[k, j]
+    return out
+
+
+@nb.njit(cache=True, nogil=True)
 def shifted(mean: Vector, root: Matrix, normals: Vector, beta: float) -> Vector:
     """mean + β·Rᵀz: a draw from N(mean, β²V⁻¹) when z is standard normal."""
     out = mean.copy()

@@ -68,7 +68,7 @@ class Posterior:
             raise _refusal(gram, v0, condition)
         mean = algebra.solve(root, total)
         log_ratio = 0.5 * (float(np.log(v0).sum()) - log_determinant)
-        misfit = max(square + float(m0 @ (v0 * m0)) - float(total @ mean), 0.0)
+        misfit = max(square + math.fsum(m0 * v0 * m0) - math.fsum(total * mean), 0.0)
         if noise_sd is None:
             a0, b0 = NOISE_PRIOR_ROWS / 2, NOISE_PRIOR_ROWS * NOISE_PRIOR_SD**2 / 2
             a, b = a0 + rows / 2, b0 + misfit / 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numba as nb
 import numpy as np
 
-from disco.belief.algebra import half
+from disco.belief.algebra import half, product
 from disco.belief.elementary import exponentials
 from disco.belief.law import BLOCK, LOG_EDGE, normals
 from disco.belief.model import BasketModel
 from disco.belief.serving import Offer
-from disco.records.arrays import Flags, Floats, Keys, Matrix
+from disco.records.arrays import Flags, Floats, Keys, Matrix, Vector
 
 
 def overwrite_with_population(
@@ -22,35 +22,32 @@ def overwrite_with_population(
     normal before any), shared by the customer's depths, ε_a the noise of a basket, one per depth. Nothing of the
     customer but its key goes in, so any customer may get any depth.
     """
-    centre, root = _population(model, offer)
+    level, loading = _population(model, offer)
     rows = np.arange(len(prices)) if where is None else np.flatnonzero(where)
     chosen = np.ascontiguousarray(keys[rows])
     drawn = np.empty((offer.depths.size, rows.size), prices.dtype)
-    _draw(chosen, np.uint64(stream), centre, root, offer.encoded, offer.law.noise_sd, drawn)
+    _draw(chosen, np.uint64(stream), level, loading, offer.law.noise_sd, drawn)
     prices[rows] = drawn.T
 
 
-def _population(model: BasketModel, offer: Offer) -> tuple[Matrix, Matrix]:
-    """Mean (q,) and a root (q, q) of the covariance of Θ̂ᵀX̃ over the population of purchasers."""
+def _population(model: BasketModel, offer: Offer) -> tuple[Vector, Matrix]:
+    """The law of ãᵀΘ̂ᵀX̃ over the population of purchasers, at each depth offered: mean + loading·z, z ~ N(0, I_q)."""
     d1 = offer.context.shape[1]
     sums = model.evidence.sums().sum(axis=0) if model.campaigns else np.zeros((d1 + 2, d1 + 2))
     n = sums[0, 0]
     mean = sums[0, 1 : d1 + 1] / n if n else np.zeros(d1)
     covariance = sums[1 : d1 + 1, 1 : d1 + 1] / n - np.outer(mean, mean) if n else np.eye(d1)
     theta = offer.law.mean
-    between = theta[1:].T @ covariance @ theta[1:]
-    return theta[0] + mean @ theta[1:], half(between)
+    centre = theta[:1] + product(mean[None, :], theta[1:])
+    between = product(np.ascontiguousarray(theta[1:].T), product(covariance, theta[1:]))
+    return product(offer.encoded, np.ascontiguousarray(centre.T))[:, 0], product(offer.encoded, half(between))
 
 
 @nb.njit(cache=True, nogil=True)
-def _draw(
-    keys: Keys, stream: np.uint64, centre: Matrix, root: Matrix, encoded: Matrix, noise_sd: float, out: Floats
-) -> None:
-    depths, q = encoded.shape
+def _draw(keys: Keys, stream: np.uint64, level: Vector, loading: Matrix, noise_sd: float, out: Floats) -> None:
+    depths, q = loading.shape
     count = q + depths
     z, words, line = np.empty((count + count % 2, BLOCK)), np.empty(BLOCK, np.uint64), np.empty(BLOCK)
-    loading = encoded @ root
-    level = encoded @ centre
     for start in range(0, keys.size, BLOCK):
         size = min(BLOCK, keys.size - start)
         normals(keys, start, size, stream, words, z)
