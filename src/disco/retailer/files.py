@@ -28,7 +28,10 @@ _TABLES = ("customers", *DATED_BY)
 
 def write(shop: Retailer, folder: Path, *, after_block: Callable[[], None] = lambda: None) -> None:
     """All tables up to today, streamed block by block; a table appears whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(str(folder), found=error.strerror, expected="a folder that can be written") from None
     with _replacing(folder, _TABLES) as writers:
         for block in shop.history():
             for name, rows in block.items():
@@ -44,14 +47,12 @@ def load(folder: Path) -> Retailer:
     """The shop that a folder holds, on the day it has reached."""
     settings, today = _read_state(folder)
     history_end = settings.calendar.history_end
-    lived = {
-        name: pq.read_table(
-            _table(folder, name),
-            schema=SCHEMAS[name],
-            filters=(pc.field(column) >= _moment(column, history_end)) & (pc.field(column) < _moment(column, today)),
-        ).replace_schema_metadata(None)
-        for name, column in DATED_BY.items()
-    }
+    lived = {}
+    for name, column in DATED_BY.items():
+        since = pc.field(column) >= _moment(column, history_end)
+        until = pc.field(column) < _moment(column, today)
+        with _whole(folder, name) as path:
+            lived[name] = pq.read_table(path, schema=SCHEMAS[name], filters=since & until)
     return Retailer(settings, today, lived)
 
 
@@ -65,7 +66,7 @@ def move_on(folder: Path, response: Response) -> None:
     with _replacing(folder, tuple(DATED_BY)) as writers:
         for name, rows in response.tables().items():
             column = DATED_BY[name]
-            with pq.ParquetFile(_table(folder, name)) as old:
+            with _whole(folder, name) as path, pq.ParquetFile(path) as old:
                 for place in range(old.num_row_groups):
                     group = old.read_row_group(place)
                     writers[name].write_table(group.filter(pc.less(group[column], _moment(column, today))))
@@ -118,11 +119,17 @@ def _read_state(folder: Path) -> tuple[RetailerSettings, date]:
     return RetailerSettings.from_json(settings), today
 
 
-def _table(folder: Path, name: str) -> Path:
+@contextmanager
+def _whole(folder: Path, name: str) -> Iterator[Path]:
+    """The file of a table; one that is absent, damaged or of other columns is refused by name."""
     path = folder / f"{name}.parquet"
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="the tables beside retailer.json")
-    return path
+    try:
+        yield path
+    except (pa.ArrowException, ValueError) as error:
+        found = str(error).splitlines()[0]
+        raise FileFormatError(str(path), found=found, expected="the table as disco simulate wrote it") from None
 
 
 def _moment(column: str, day: date) -> pa.Scalar:

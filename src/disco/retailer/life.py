@@ -140,11 +140,14 @@ def live_month(customers: Customers, at: BlockMonth) -> tuple[Orders, Returns, C
 
 
 def _uncoded_orders(customers: Customers, at: BlockMonth) -> tuple[Integers, Integers]:
-    """Who orders on which day without a code: a Poisson stream per customer, busier on busy days."""
+    """Who orders on which day without a code: in a month with a mission one order or more, busier on busy days."""
     days = at.days
     factor = busyness(days, calendar=at.settings.calendar)
     draw = at.generator("orders")
-    counts = draw.poisson(customers.orders_per_month * factor.sum() / DAYS_PER_MONTH)
+    shopping = draw.random(customers.index.size) < -np.expm1(
+        -customers.missions_per_month * factor.sum() / DAYS_PER_MONTH
+    )
+    counts = shopping * (1 + draw.poisson(at.settings.habits.orders_per_mission - 1, shopping.size))
     who = np.repeat(np.arange(counts.size), counts)
     place = np.searchsorted(np.cumsum(factor) / factor.sum(), draw.random(who.size))
     day = days.astype(np.int64)[np.minimum(place, days.size - 1)]
@@ -200,19 +203,18 @@ def _baskets(
     depth: Vector,
     ordered_at: Integers,
 ) -> Orders:
-    """ln(full price) = b + s·g(u) + season + mood + noise; the last two make up residual_sd. No codes are named yet."""
+    """ln(full price) = b + s·g(u) + season + mission + noise; the last two make up residual_sd. Codes come later."""
     settings, baskets = at.settings, at.settings.baskets
     buyers = customers.take(who)
-    episode = replace(at, month=at.month // baskets.mood_months)
-    mood = episode.generator("mood").standard_normal(customers.index.size)[who]
+    mission = at.generator("missions").standard_normal(customers.index.size)[who]
+    order_sd = np.sqrt(baskets.residual_sd**2 - baskets.mission_sd**2)
     season = busyness((ordered_at // DAY).astype("datetime64[D]"), calendar=settings.calendar)
-    noise_sd = np.sqrt(baskets.residual_sd**2 - baskets.mood_sd**2)
     full_price = pennies(
         np.exp(
             log_basket(buyers, rise(buyers, depth, settings=settings))
             + settings.calendar.basket_share * np.log(season)
-            + baskets.mood_sd * mood
-            + noise_sd * draw.standard_normal(who.size)
+            + baskets.mission_sd * mission
+            + order_sd * draw.standard_normal(who.size)
         )
     )
     return Orders(

@@ -13,10 +13,10 @@ from disco.retailer.season import day_number
 from disco.retailer.settings import ChannelName, RetailerSettings
 
 HABITS = 8
-BEHAVIOURS = (
-    "orders", "item_price", "returns", "browsing", "views", "bagging",
-    "saving", "checkouts", "visits", "codes", "return_delay",
-)  # fmt: skip
+BEHAVIOURS = {  # and the habit that each shows first; the less a behaviour says, the more company its habit gets
+    "missions": 0, "item_price": 1, "views": 2, "browsing": 3, "bagging": 4, "saving": 5, "visits": 6, "returns": 7,
+    "checkouts": 4, "codes": 6, "return_delay": 0,
+}  # fmt: skip
 NEVER = np.iinfo(np.int32).max  # a day no calendar reaches
 _REFERENCE = 20_000  # customers of the sample on which scales are set; its size is part of the meaning of a seed
 
@@ -75,7 +75,7 @@ class Customers:
     engagement: Vector  # logit of a purchase with a code of depth 0, before the channel's part
     engagement_gain: Vector
     lapsed: Flags
-    orders_per_month: Vector
+    missions_per_month: Vector
     item_price: Vector
     return_share: Vector
     return_days: Vector
@@ -140,11 +140,10 @@ def _spend(z: Matrix, directions: Directions, settings: RetailerSettings, linear
 def foundations(settings: RetailerSettings) -> tuple[Directions, Scales]:
     """Directions from the seed, and scales from a reference sample, so that no figure depends on the shop's size."""
     draw = block_generator(settings.seed, purpose="directions", block=0)
-    places = np.arange(len(BEHAVIOURS))
-    behaviour = 0.35 * draw.standard_normal((HABITS, places.size))
-    behaviour[places % HABITS, places] += 1.0  # every habit shows in some behaviour
+    behaviour = settings.habits.cross_loading * draw.standard_normal((HABITS, len(BEHAVIOURS)))
+    behaviour[list(BEHAVIOURS.values()), range(len(BEHAVIOURS))] += 1.0
     directions = Directions(
-        mixing=_unit_rows(np.eye(HABITS) + 0.35 * draw.standard_normal((HABITS, HABITS))),
+        mixing=_unit_rows(np.eye(HABITS) + settings.habits.mixing * draw.standard_normal((HABITS, HABITS))),
         behaviour=_unit_rows(behaviour.T).T,
         baseline=draw.standard_normal(HABITS),
         elasticity=_unit_rows(draw.standard_normal((1, HABITS)))[0],
@@ -212,7 +211,7 @@ def block_of_customers(settings: RetailerSettings, *, block: int) -> Customers:
         engagement=engagement.level + engagement.spread * readiness,
         engagement_gain=engagement.gain * np.exp(engagement.gain_spread * own[:, 3] - engagement.gain_spread**2 / 2),
         lapsed=lapsed,
-        orders_per_month=habits.orders_per_month * np.exp(habits.orders_spread * behaviour["orders"]),
+        missions_per_month=habits.missions_per_month * np.exp(habits.missions_spread * behaviour["missions"]),
         item_price=habits.item_price * np.exp(habits.item_price_spread * behaviour["item_price"]),
         return_share=expit(habits.return_logit + habits.return_spread * behaviour["returns"]),
         return_days=habits.return_days * np.exp(habits.return_days_spread * behaviour["return_delay"]),

@@ -21,8 +21,8 @@ _CORRELATIONS = {  # values in [−1, 1]
 }
 _POSITIVE = {
     "calendar": ("weekend_lift",),
-    "habits": ("orders_per_month", "item_price", "return_days", "most_return_days", "browse_days_per_month"),
-    "baskets": ("residual_sd", "campaign_residual_sd", "mood_months"),
+    "habits": ("missions_per_month", "item_price", "return_days", "most_return_days", "browse_days_per_month"),
+    "baskets": ("residual_sd", "campaign_residual_sd"),
     "curves": ("depth_scale", "concave_rate", "steepness", "ramp"),
     "on_site": ("valid_days", "delay_days"),
     "email": ("valid_days", "delay_days"),
@@ -56,7 +56,9 @@ def check_ranges(settings: "RetailerSettings") -> None:
         )
     if abs(sum(share for _, share in settings.countries) - 1) > 1e-9:
         raise InputError("countries", found=settings.countries, expected="shares that add up to 1")
-    if settings.baskets.mood_sd > settings.baskets.residual_sd:
+    if not settings.habits.orders_per_mission >= 1:
+        raise InputError("habits.orders_per_mission", found=settings.habits.orders_per_mission, expected="at least 1")
+    if settings.baskets.mission_sd > settings.baskets.residual_sd:
         raise InputError(
-            "baskets.mood_sd", found=settings.baskets.mood_sd, expected="at most residual_sd, which it is part of"
+            "baskets.mission_sd", found=settings.baskets.mission_sd, expected="at most residual_sd, which it is part of"
         )

@@ -67,9 +67,12 @@ class Habits:
     sets how well aggregates of the tables can reveal the habits, and with them baseline and elasticity.
     """
 
-    habit_noise: float = 0.15
-    orders_per_month: float = 0.40  # median customer, without codes
-    orders_spread: float = 0.85  # sd of its ln
+    mixing: float = 0.35  # how strongly habits hang together
+    cross_loading: float = 0.2  # how strongly a behaviour follows habits other than its first
+    habit_noise: float = 0.05
+    missions_per_month: float = 0.23  # median customer; a mission is a month with at least one order without a code
+    missions_spread: float = 0.6  # sd of its ln
+    orders_per_mission: float = 2.25
     item_price: float = 21.0
     item_price_spread: float = 0.30
     return_logit: float = -1.3
@@ -77,7 +80,7 @@ class Habits:
     return_days: float = 9.0
     return_days_spread: float = 0.35
     most_return_days: int = 45
-    browse_days_per_month: float = 1.05
+    browse_days_per_month: float = 1.15
     browse_spread: float = 0.65
     views_per_visit: float = 6.0
     views_spread: float = 0.45
@@ -91,14 +94,13 @@ class Baskets:
     """ln(full price) = b + s·g(u) + residual; b = mean + linear·lin(habits) + nonlinear·nonlin(habits)."""
 
     mean: float = 3.65
-    linear_sd: float = 0.235
-    nonlinear_sd: float = 0.28
+    linear_sd: float = 0.16
+    nonlinear_sd: float = 0.3
     residual_sd: float = 0.685  # ordinary orders
     campaign_residual_sd: float = 0.72
-    # Part of residual_sd that all ordinary orders of a customer share for mood_months: the larger it is, the less a
-    # customer's past average basket gives the baseline away.
-    mood_sd: float = 0.35
-    mood_months: int = 3
+    # The part of residual_sd that all ordinary orders of one mission share. With few missions a year, it decides how
+    # much a customer's past average basket gives the baseline away.
+    mission_sd: float = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disco.records import tables
 from disco.records.arrays import Integers
+from disco.records.tables import Kind
 from disco.retailer.life import DAY, BlockMonth, Codes, Orders, Returns, live_month
 from disco.retailer.population import Customers
 from disco.retailer.season import day_number, month_of
@@ -18,50 +20,12 @@ from disco.retailer.site import Site, browse_month
 Tables = dict[str, pa.Table]
 
 INSTANT = pa.timestamp("us")
+_RAW = {Kind.MONEY: pa.float64(), Kind.MOMENT: INSTANT}  # as a retailer would bring them; the rest as we keep them
 SCHEMAS = {
-    "customers": pa.schema([("customer_id", pa.string()), ("joined_on", pa.date32()), ("country", pa.string())]),
-    "orders": pa.schema(
-        [
-            ("order_id", pa.string()),
-            ("customer_id", pa.string()),
-            ("ordered_at", INSTANT),
-            ("full_price", pa.float64()),
-            ("paid", pa.float64()),
-            ("items", pa.int64()),
-            ("code", pa.string()),
-        ]
-    ),
-    "returns": pa.schema([("order_id", pa.string()), ("returned_at", INSTANT), ("value", pa.float64())]),
-    "codes": pa.schema(
-        [
-            ("code_id", pa.string()),
-            ("customer_id", pa.string()),
-            ("campaign_id", pa.string()),
-            ("depth", pa.float64()),
-            ("sent_at", INSTANT),
-            ("redeemed_at", INSTANT),
-        ]
-    ),
-    "site": pa.schema(
-        [
-            ("customer_id", pa.string()),
-            ("day", pa.date32()),
-            *((name, pa.int64()) for name in ("visits", "views", "add_to_bag", "saves", "checkouts")),
-        ]
-    ),
-    "outcomes": pa.schema(
-        [
-            ("event_id", pa.string()),
-            ("campaign_id", pa.string()),
-            ("customer_id", pa.string()),
-            ("code", pa.string()),
-            ("ordered_at", INSTANT),
-            ("full_price", pa.float64()),
-            ("kind", pa.string()),
-            ("refers_to", pa.string()),
-        ]
-    ),
+    name: pa.schema([(column.name, _RAW.get(column.kind, column.kind.canonical)) for column in table.columns])
+    for name, table in tables.SCHEMAS.items()
 }
+SCHEMAS["customers"] = SCHEMAS["customers"].append(pa.field("country", pa.string()))
 DATED_BY = {"orders": "ordered_at", "returns": "returned_at", "codes": "sent_at", "site": "day"}
 
 Columns = TypeVar("Columns", Orders, Returns, Codes, Site)

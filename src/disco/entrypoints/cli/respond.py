@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
-from disco.records.errors import FileFormatError, InputError
+from disco.records.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,18 +63,12 @@ def respond(
 
 
 def _read(path: Path) -> "pa.Table":
-    """The codes as a table; ids in a CSV stay text."""
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet as pq
+    """The codes as a table, typed as the table `codes` is; further columns of a CSV stay text."""
+    from disco.adapters.tables.csv import CsvSource
+    from disco.adapters.tables.parquet import ParquetSource
 
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of codes")
-    try:
-        if path.suffix.lower() == ".csv":
-            texts = {name: pa.string() for name in ("code_id", "customer_id", "campaign_id", "channel")}
-            options = pyarrow.csv.ConvertOptions(column_types=texts)
-            return pyarrow.csv.read_csv(path, convert_options=options)
-        return pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise FileFormatError(str(path), found=str(error).splitlines()[0], expected="a Parquet or CSV file") from None
+    if path.suffix.lower() == ".csv":
+        return CsvSource("codes", file=str(path), path=path).scan()
+    return ParquetSource("codes", file=str(path), parts=[(str(path), path)]).dataset.to_table()
