@@ -14,6 +14,7 @@ from disco.features import network as network_module
 from disco.features.cautions import DepthVariationWarning, NetworkWarning
 from disco.features.fitting import last_layer
 from disco.features.kernel import scale_rows
+from disco.features.row_sources import MemoryRows
 from disco.records.errors import InputError, SchemaMismatchError, StateError
 
 QUICK = {"max_epochs": 3, "seed": 1}
@@ -144,7 +145,7 @@ def test_equal_seeds_give_equal_networks_and_torch_is_left_as_it_was():
     assert (first.embedding_.weights != other.embedding_.weights).any()
 
 
-def test_training_stops_when_the_latest_rows_no_longer_improve():
+def test_training_stops_when_the_rows_kept_out_no_longer_improve():
     X, _, *_ = shop(600)
     noise = np.random.default_rng(0).normal(4, 1, 600)
     network = ContextNetwork(max_epochs=200, patience=3, learning_rate=0.01).fit(X, noise)
@@ -156,6 +157,33 @@ def test_training_stops_when_the_latest_rows_no_longer_improve():
         X, noise, progress=lambda done, most: told.append((done, most))
     )
     assert told == [(epoch, 5) for epoch in range(1, 6)]
+
+
+def test_customers_kept_out_are_kept_out_with_all_their_orders():
+    X, y, depth, *_ = shop(1000)
+    order = np.random.default_rng(3).permutation(np.repeat(np.arange(1000), 4))  # four orders each, mixed in time
+    rows = MemoryRows.read(X[order], y[order], depth[order], validation_share=0.2)
+
+    def customers(part):
+        return {features.tobytes() for features in part.features}
+
+    assert customers(rows.kept).isdisjoint(customers(rows.validation))
+    assert len(customers(rows.kept)) == pytest.approx(800, abs=60)
+    assert len(rows.validation.target) == pytest.approx(400, abs=80)  # a fifth of the customers, the later half
+    assert len(rows.kept.target) == 4 * len(customers(rows.kept))
+
+
+def test_a_network_does_not_go_on_learning_customers_by_heart():
+    """Several orders share a customer's own level, which the features do not tell: remembering it must not count."""
+    rng = np.random.default_rng(5)
+    X = rng.lognormal(size=(500, 9))
+    order = rng.permutation(np.repeat(np.arange(500), 8))
+    own = rng.normal(0, 1, 500)
+    y = 4 + own[order] + rng.normal(0, 0.1, order.size)
+    network = ContextNetwork(max_epochs=60, dropout=0.0, learning_rate=0.01).fit(X[order], y)
+    fresh = rng.lognormal(size=(2000, 9))
+    assert network.predict(fresh).std() < 0.45  # near the mean, the best one can say of strangers
+    assert len(network.validation_losses_) < 20
 
 
 def named(X):

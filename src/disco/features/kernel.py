@@ -10,7 +10,8 @@ import math
 import numba as nb
 import numpy as np
 
-from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.arrays import Integers, Keys, Matrix, Vector
+from disco.records.identity import mix
 
 LANES = 32
 INPUT_LIMIT = 6.0  # scaled inputs beyond this many robust sds count as this many
@@ -51,6 +52,16 @@ def scale_rows(rows: Matrix, unit: Vector, centre: Vector, spread: Vector, out: 
     size = np.empty(rows.shape[1])
     for row in range(rows.shape[0]):
         _scale_row(rows[row], unit, centre, spread, size, size.view(np.int64), out[row])
+
+
+@nb.njit(nogil=True, cache=True)
+def row_keys(rows: Matrix, bits: Keys, out: Keys) -> None:
+    """A 64-bit key per row that depends on its values alone; `bits` is `rows` seen as integers."""
+    for row in range(rows.shape[0]):
+        key = np.uint64(rows.shape[1])
+        for place in range(rows.shape[1]):
+            key = mix(key ^ (np.uint64(0) if math.isnan(rows[row, place]) else bits[row, place]))
+        out[row] = key
 
 
 @nb.njit(nogil=True, cache=True)

@@ -29,8 +29,8 @@ class ContextNetwork:
 
     heads="level": E[ln F] = b(x), the paper's. heads="level+slope": E[ln F] = b(x) + s(x)·(depth − mean depth) on the
     same layer, so that the context also carries how a customer answers to depth; `fit` then needs the depth of each
-    order. Rows come in time order, and the last `validation_share` of them decide when to stop. Batches have
-    `batch_rows` rows, fewer when there are few rows. `leak` = 0 is the plain ReLU.
+    order. Rows come in time order; a `validation_share` of the customers is kept out of training, and their later
+    orders tell when to stop. Batches have `batch_rows` rows, fewer when there are few. `leak` = 0 is the plain ReLU.
 
     >>> rng = np.random.default_rng(1)
     >>> X = rng.lognormal(size=(400, 3))
@@ -42,13 +42,13 @@ class ContextNetwork:
     heads: str = "level"
     hidden: tuple[int, ...] = (64, 16)
     dimensions: int = 6
-    leak: float = 0.1
-    dropout: float = 0.1
+    leak: float = 0.3
+    dropout: float = 0.2
     learning_rate: float = 1e-3
     batch_rows: int = 512
     max_epochs: int = 40
     patience: int = 4
-    validation_share: float = 0.1
+    validation_share: float = 0.15
     seed: int = 0
     device: str = "auto"
     _embedding: Embedding | None = field(default=None, init=False, repr=False)
@@ -177,7 +177,7 @@ class ContextNetwork:
 
     @property
     def validation_losses_(self) -> tuple[float, ...]:
-        """Mean squared error of ln full price on the latest rows, after each epoch."""
+        """Mean squared error of ln full price on the rows kept out, after each epoch."""
         return self._validation_losses
 
     def _rows(self, X: Any, log_basket: Any, depth: Any) -> Rows:

@@ -1,7 +1,9 @@
 """Where training rows come from: arrays in memory, or Parquet read chunk by chunk so that not all rows are held at
 once.
 
-Rows are in time order; the last ones are kept apart for early stopping.
+Rows are in time order. For early stopping a share of the customers is kept out of training, and their orders in the
+later half of the rows tell when to stop. Later orders of customers who were trained on would not do: the orders of a
+customer share one row of features, so a network that remembers customers looks better and better on them.
 """
 
 from collections.abc import Iterator
@@ -14,10 +16,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from disco.features.history import known_rows
+from disco.features.kernel import row_keys
 from disco.features.rows import array_matrix, as_table, feature_columns, schema_of, table_matrix, vector
 from disco.features.scaling import Scaling
 from disco.features.training import ScaledRows
-from disco.records.arrays import Matrix, Vector
+from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.errors import InputError
 
 TARGET, DEPTH = "log_full_price", "depth"  # columns of a training file
@@ -40,9 +43,16 @@ class RawRows:
     def at(self, rows: Any) -> "RawRows":
         return RawRows(self.features[rows], self.target[rows], self.depth[rows])
 
+    def held_out(self, share: float) -> Flags:
+        """Whose rows are kept out of training: about `share` of the customers, told apart by their features."""
+        keys = np.empty(len(self.target), np.uint64)
+        features = np.ascontiguousarray(self.features)
+        row_keys(features, features.view(np.uint64), keys)
+        return np.asarray((keys >> np.uint64(11)) < share * 2.0**53)
+
 
 class Rows(Protocol):
-    """Training rows before scaling: in chunks, the latest kept apart in memory; names and schema of the features."""
+    """Training rows before scaling: in chunks, and those kept out; names and schema of the features."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -66,7 +76,7 @@ class MemoryRows:
 
     names: tuple[str, ...]
     schema: str
-    early: RawRows
+    kept: RawRows
     validation: RawRows
 
     @classmethod
@@ -79,14 +89,15 @@ class MemoryRows:
             names, schema = feature_columns(table), schema_of(table)
             matrix = table_matrix(table, names)
         rows = _checked(matrix, target, depth, names)
-        kept = len(rows.target) - int(len(rows.target) * validation_share)
-        return cls(names, schema, rows.at(slice(0, kept)), rows.at(slice(kept, None)))
+        held = rows.held_out(validation_share)
+        late = np.arange(len(held)) >= len(held) // 2
+        return cls(names, schema, rows.at(~held), rows.at(held & late))
 
     def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
-        yield self.early
+        yield self.kept
 
     def sample(self) -> RawRows:
-        return self.early.at(slice(None, None, max(1, -(-len(self.early.target) // SAMPLE_ROWS))))
+        return self.kept.at(slice(None, None, max(1, -(-len(self.kept.target) // SAMPLE_ROWS))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +109,7 @@ class ParquetRows:
     pieces: tuple[Any, ...]
     target: str
     depth: str | None
+    validation_share: float
     stride: int
     validation: RawRows
 
@@ -107,18 +119,25 @@ class ParquetRows:
         empty = source.schema.empty_table()
         names = tuple(name for name in feature_columns(empty) if name not in columns)
         pieces = [piece for file in source.get_fragments() for piece in file.split_by_row_group()]
-        counts = [piece.count_rows() for piece in pieces]
-        early = len(pieces)
-        while validation_share and early > 1 and sum(counts[early:]) < validation_share * sum(counts):
-            early -= 1
-        stride = max(1, -(-sum(counts[:early]) // SAMPLE_ROWS))
-        late = [_read(piece, names, target, depth) for piece in pieces[early:]]
-        return cls(names, schema_of(empty), tuple(pieces[:early]), target, depth, stride, _joined(late, len(names)))
+        stride = max(1, -(-sum(piece.count_rows() for piece in pieces) // SAMPLE_ROWS))
+        late = (_read(piece, names, target, depth) for piece in pieces[len(pieces) // 2 :])
+        held = [rows.at(rows.held_out(validation_share)) for rows in late]
+        return cls(
+            names=names,
+            schema=schema_of(empty),
+            pieces=tuple(pieces),
+            target=target,
+            depth=depth,
+            validation_share=validation_share,
+            stride=stride,
+            validation=_joined(held, len(names)),
+        )
 
     def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
         order = range(len(self.pieces)) if random is None else random.permutation(len(self.pieces)).tolist()
         for place in order:
-            yield _read(self.pieces[place], self.names, self.target, self.depth)
+            rows = _read(self.pieces[place], self.names, self.target, self.depth)
+            yield rows.at(~rows.held_out(self.validation_share))
 
     def sample(self) -> RawRows:
         return _joined([rows.at(slice(None, None, self.stride)) for rows in self.training(None)], len(self.names))
@@ -137,7 +156,7 @@ class ScaledSource:
 
     @classmethod
     def of(cls, rows: Rows, scaling: Scaling, mean_depth: float, sd_depth: float) -> "ScaledSource":
-        held = (rows.early,) if isinstance(rows, MemoryRows) else ()
+        held = (rows.kept,) if isinstance(rows, MemoryRows) else ()
         ready = tuple(part.scaled(scaling, mean_depth, sd_depth) for part in held)
         return cls(rows, scaling, mean_depth, sd_depth, rows.validation.scaled(scaling, mean_depth, sd_depth), ready)
 

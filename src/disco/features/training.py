@@ -1,4 +1,4 @@
-"""Fitting the network with torch: Adam, mini-batches, dropout, early stopping on the latest rows.
+"""Fitting the network with torch: Adam, mini-batches, dropout, early stopping on rows kept out.
 
 The only module that imports torch, and only when called. It leaves torch's global state (seed, threads) as it found it.
 """
@@ -29,7 +29,7 @@ class ScaledRows:
 
 
 class RowSource(Protocol):
-    """Training rows in chunks, the latest ones kept apart for early stopping."""
+    """Training rows in chunks, and the rows kept out for early stopping."""
 
     @property
     def validation(self) -> ScaledRows: ...
