@@ -32,6 +32,7 @@ def write(shop: Retailer, folder: Path, *, after_block: Callable[[], None] = lam
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(str(folder), found=error.strerror, expected="a folder that can be written") from None
+    (folder / STATE).unlink(missing_ok=True)  # an interrupted rewrite is then no shop at all, rather than half of two
     with _replacing(folder, _TABLES) as writers:
         for block in shop.history():
             for name, rows in block.items():

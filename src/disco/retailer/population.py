@@ -241,6 +241,8 @@ def _membership(draw: np.random.Generator, settings: RetailerSettings) -> tuple[
 
 def customers_at(settings: RetailerSettings, *, index: Integers) -> Customers:
     """The customers at these positions, in the order asked for; whole blocks are drawn and the rest dropped."""
+    if index.size == 0:
+        return block_of_customers(settings, block=0).take(index)
     blocks, inverse = np.unique(index // BLOCK, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     bounds = np.searchsorted(inverse[order], np.arange(blocks.size + 1))

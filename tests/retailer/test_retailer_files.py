@@ -1,0 +1,145 @@
+"""A shop in a folder: the same bytes for the same settings, and no half-written state whatever is interrupted."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from disco.records.errors import FileFormatError, InputError
+from disco.retailer import Response, Retailer, RetailerSettings
+from disco.retailer.files import move_on
+from disco.retailer.shop import Tables
+
+CodesFor = Callable[..., pa.Table]
+_SETTINGS = RetailerSettings(customers=700, seed=5)
+
+
+@pytest.fixture
+def shop() -> Retailer:
+    return Retailer.simulate(_SETTINGS)
+
+
+@pytest.fixture
+def response(shop: Retailer, codes_for: CodesFor) -> Response:
+    return shop.respond(codes_for(_SETTINGS.campaign("A"), range(600)))
+
+
+def _bytes(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _same(left: Tables, right: Tables) -> bool:
+    return left.keys() == right.keys() and all(left[name].equals(right[name]) for name in left)
+
+
+def test_two_writes_are_byte_identical_and_another_seed_is_not(shop: Retailer, tmp_path: Path) -> None:
+    shop.write(tmp_path / "one")
+    Retailer.simulate(_SETTINGS).write(tmp_path / "two")
+    Retailer.simulate(RetailerSettings(customers=700, seed=6)).write(tmp_path / "three")
+    one, two, three = (_bytes(tmp_path / name) for name in ("one", "two", "three"))
+    assert one == two
+    assert sorted(one) == sorted([*(f"{name}.parquet" for name in shop.tables()), "retailer.json"])
+    assert all(one[name] != three[name] for name in one)
+
+
+def test_a_written_shop_is_read_back_and_answers_alike(
+    shop: Retailer, response: Response, tmp_path: Path, codes_for: CodesFor
+) -> None:
+    shop.write(tmp_path)
+    for name, table in shop.tables().items():
+        assert pq.read_table(tmp_path / f"{name}.parquet").equals(table)
+    again = Retailer.load(tmp_path)
+    assert again.settings == _SETTINGS
+    assert _same(again.tables(), shop.tables())
+    assert again.respond(codes_for(_SETTINGS.campaign("A"), range(600))).outcomes.equals(response.outcomes)
+
+
+def test_nothing_about_single_customers_is_stored(shop: Retailer, tmp_path: Path) -> None:
+    shop.write(tmp_path)
+    state = json.loads((tmp_path / "retailer.json").read_text())
+    assert set(state) == {"format", "today", "settings"}
+    assert RetailerSettings.from_json(json.dumps(state["settings"])) == _SETTINGS
+    assert (tmp_path / "retailer.json").stat().st_size < 10_000
+
+
+def test_moving_on_appends_and_survives_reading_and_writing(
+    shop: Retailer, response: Response, tmp_path: Path, codes_for: CodesFor
+) -> None:
+    shop.write(tmp_path)
+    move_on(tmp_path, response)
+    later = Retailer.load(tmp_path)
+    assert later.today == response.end
+    assert _same(later.tables(), response.shop.tables())
+    for name, table in response.shop.tables().items():
+        assert pq.read_table(tmp_path / f"{name}.parquet").equals(table)
+    codes = codes_for(_SETTINGS.campaign("B"), range(600))
+    assert _same(later.respond(codes).tables(), response.shop.respond(codes).tables())
+
+
+def test_an_interrupted_step_can_be_taken_again(
+    shop: Retailer, response: Response, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies when some tables are replaced and others, with retailer.json, are not."""
+    shop.write(tmp_path / "calm")
+    move_on(tmp_path / "calm", response)
+    shop.write(tmp_path / "torn")
+    replace, moved = Path.replace, []
+
+    def dies_after_two(self: Path, target: Path) -> Path:
+        if len(moved) == 2:
+            raise KeyboardInterrupt
+        moved.append(target)
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", dies_after_two)
+        with pytest.raises(KeyboardInterrupt):
+            move_on(tmp_path / "torn", response)
+    assert len(moved) == 2
+    assert _same(Retailer.load(tmp_path / "torn").tables(), shop.tables())
+    move_on(tmp_path / "torn", response)
+    calm, torn = Retailer.load(tmp_path / "calm"), Retailer.load(tmp_path / "torn")
+    assert _same(calm.tables(), torn.tables())
+    assert sorted(_bytes(tmp_path / "torn")) == sorted(_bytes(tmp_path / "calm"))
+
+
+def test_a_failure_while_writing_leaves_no_files(
+    shop: Retailer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(OSError, match="No space"):
+        shop.write(tmp_path / "shop")
+    assert list((tmp_path / "shop").iterdir()) == []
+
+
+def test_a_step_of_another_day_is_refused(shop: Retailer, response: Response, tmp_path: Path) -> None:
+    shop.write(tmp_path)
+    move_on(tmp_path, response)
+    before = _bytes(tmp_path)
+    with pytest.raises(InputError, match="2025-09-12"):
+        move_on(tmp_path, response)
+    assert _bytes(tmp_path) == before
+
+
+def test_folders_that_hold_no_shop_are_refused_by_name(shop: Retailer, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"retailer\.json: found no such file"):
+        Retailer.load(tmp_path)
+    shop.write(tmp_path)
+    state = (tmp_path / "retailer.json").read_text()
+    for broken in ("{", state.replace('"format": 1', '"format": 9'), state.replace('"seed": 5', '"seed": -5')):
+        (tmp_path / "retailer.json").write_text(broken)
+        with pytest.raises(InputError):
+            Retailer.load(tmp_path)
+    (tmp_path / "retailer.json").write_text(state)
+    (tmp_path / "orders.parquet").write_bytes(b"no parquet")
+    with pytest.raises(FileFormatError, match=r"orders\.parquet"):
+        Retailer.load(tmp_path)
+    (tmp_path / "orders.parquet").unlink()
+    with pytest.raises(InputError, match=r"orders\.parquet"):
+        Retailer.load(tmp_path)
