@@ -171,8 +171,8 @@ def test_epsilon_greedy_is_greedy_but_for_its_share():
     policy = EpsilonGreedy(epsilon=0.2)
     prices = policy.full_prices(MODEL, contexts, DEPTHS, **same)
     explores = policy.explores(np.arange(20_000), seed=1, campaign="c")
-    low, high = stats.binom(20_000, 0.2).interval(0.9999)
-    assert low <= explores.sum() <= high
+    low, high = stats.binom(500_000, 0.2).interval(0.9999)
+    assert low <= policy.explores(np.arange(500_000), seed=1, campaign="c").sum() <= high
     greedy = Greedy().full_prices(MODEL, contexts, DEPTHS, **same)
     np.testing.assert_array_equal(prices[~explores], greedy[~explores])
     assert (prices[explores] != greedy[explores]).all()
