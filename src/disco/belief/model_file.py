@@ -1,8 +1,8 @@
 """Model files: safetensors with one JSON header; no pickle, every byte accounted for.
 
 The header names format version, settings, encoding, prior, context schema and the campaigns in order; the tensors are
-the evidence. A file is accepted only when the model read from it would be written as exactly the same bytes, the hash of
-its contents among them, so any changed byte is detected.
+the evidence. A file is accepted only when the model read from it would be written as exactly the same bytes, the hash
+of its contents among them, so any changed byte is detected.
 """
 
 from __future__ import annotations
