@@ -1,7 +1,9 @@
 """Values and limits to one depth (or none) per customer, with shadow prices and a certificate."""
 
 from disco.allocation.allocate import allocate
+from disco.allocation.frontier import FrontierPoint, frontier
+from disco.allocation.late import decide_late
 from disco.allocation.limits import Segments
 from disco.allocation.result import Allocation, Conflict, Status
 
-__all__ = ["Allocation", "Conflict", "Segments", "Status", "allocate"]
+__all__ = ["Allocation", "Conflict", "FrontierPoint", "Segments", "Status", "allocate", "decide_late", "frontier"]

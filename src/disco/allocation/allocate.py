@@ -1,5 +1,6 @@
 """`allocate`: values and limits in, one depth or none per customer out."""
 
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -8,13 +9,17 @@ import numpy as np
 
 from disco.allocation.budget import BudgetSolution, solve_budget
 from disco.allocation.certificate import certify
+from disco.allocation.compiling import listen
+from disco.allocation.conflicts import budget_conflict, count_conflicts
 from disco.allocation.problem import Problem, read_problem
 from disco.allocation.reference import infeasible
-from disco.allocation.result import Allocation, Conflict, Status
+from disco.allocation.result import Allocation, Status
 from disco.allocation.solution import Solution
 from disco.allocation.solver import solve
 from disco.records.arrays import Vector
 from disco.records.errors import InputError
+
+_TWO_THREADS = 400_000  # customers; below, starting a thread costs more than it saves
 
 
 def allocate(
@@ -50,17 +55,27 @@ def allocate(
     return solve_problem(problem, warm=_read_warm(warm_prices, columns=problem.columns))
 
 
-def solve_problem(problem: Problem, *, warm: Vector | None = None, threads: int = 1) -> Allocation:
-    """The allocation of a problem that has passed the door, checked by its certificate."""
+def solve_problem(problem: Problem, *, warm: Vector | None = None, threads: int | None = None) -> Allocation:
+    """The allocation of a problem that has passed the door, checked by its certificate.
+
+    threads: None = two for large tables where the machine has them; the result is the same.
+    """
+    if threads is None:
+        threads = min(2, os.cpu_count() or 1) if problem.customers >= _TWO_THREADS else 1
+    with listen():
+        return _solve(problem, warm=warm, threads=threads)
+
+
+def _solve(problem: Problem, *, warm: Vector | None, threads: int) -> Allocation:
     start = time.perf_counter()
     if problem.limits.budget is not None:
         filled = solve_budget(problem, warm=warm, threads=threads)
         if filled is None:
-            return infeasible(problem, (Conflict(("the limits together",), "no allocation", None),), start)
+            return infeasible(problem, budget_conflict(problem), start)
         return certified_budget(problem, filled, seconds=time.perf_counter() - start)
     found = solve(problem, warm=warm, threads=threads)
     if not found.feasible:
-        return infeasible(problem, (Conflict(("the limits together",), "no allocation", None),), start)
+        return infeasible(problem, count_conflicts(problem), start)
     return certified(problem, found, seconds=time.perf_counter() - start)
 
 

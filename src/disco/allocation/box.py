@@ -3,12 +3,12 @@
 import numba as nb
 import numpy as np
 
-from disco.allocation.newton import demand, descend, limits_worth, solve_symmetric, tie_density, window_of
-from disco.records.arrays import Vector
+from disco.allocation.arrays import Array
+from disco.allocation.newton import demand, descend, solve_symmetric, tie_density, window_of
 
 
 @nb.njit(nogil=True, cache=True)
-def _anchor(sample: Vector, prices: Vector, high: Vector, counts: Vector, density: Vector) -> None:
+def _anchor(sample: Array, prices: Array, high: Array, counts: Array, density: Array) -> None:
     """Where every customer finds a place, prices are fixed up to a common shift only: make the smallest 0."""
     columns, rows = sample.shape
     least = prices.min()
@@ -25,8 +25,8 @@ def _anchor(sample: Vector, prices: Vector, high: Vector, counts: Vector, densit
 
 @nb.njit(nogil=True, cache=True)
 def guess(
-    sample: Vector, low: Vector, high: Vector, prices: Vector, cold: bool, passes: int, tolerance: float,
-    thinning: float, spread: float, width: Vector,
+    sample: Array, low: Array, high: Array, prices: Array, cold: bool, passes: int, tolerance: float,
+    thinning: float, spread: float, width: Array,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Improve prices on a sample and fill the half-widths around them.
 
@@ -53,10 +53,10 @@ def guess(
 
 @nb.njit(nogil=True, cache=True)
 def box(
-    density: Vector, prices: Vector, counts: Vector, low: Vector, high: Vector, rows: float, thinning: float,
-    spread: float, width: Vector,
+    density: Array, prices: Array, counts: Array, low: Array, high: Array, rows: float, thinning: float,
+    spread: float, width: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """Half-widths of `spread` standard errors around each price; returns that of the common shift, and who is opened."""
+    """Half-widths of `spread` standard errors around each price; returns that of the common shift, and the open."""
     columns = prices.size
     noise = np.zeros((columns, columns))
     free = np.empty(columns, np.bool_)

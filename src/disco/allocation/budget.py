@@ -1,8 +1,11 @@
 """A budget on top of the limits: Lagrangian bound, then the budget filled cycle by cycle.
 
-For a budget price λ ≥ 0 the problem with values v - λ·c is exact and canonical, and L(λ) = max Σ (v - λ c) + λ·budget bounds
-the optimum. λ is bracketed between an allocation that spends too much and one that does not; the difference between
-the two is split into cycles, and the best subset that the budget allows is applied. Few customers: searched exactly.
+For a budget price λ ≥ 0 the problem with values v - λ·c is exact and canonical, and
+
+    L(λ) = max Σ (v - λ·c) + λ·budget   bounds the optimum.
+
+λ is bracketed between an allocation that spends too much and one that does not; the difference between the two is split
+into cycles, and the best subset that the budget allows is applied. Few customers: searched exactly.
 """
 
 import math
@@ -11,15 +14,16 @@ from dataclasses import dataclass, replace
 import numba as nb
 import numpy as np
 
+from disco.allocation.arrays import Array
 from disco.allocation.cycles import fill_budget, split_into_cycles
 from disco.allocation.enumeration import search
 from disco.allocation.problem import Problem
 from disco.allocation.solution import Solution
 from disco.allocation.solver import solve
-from disco.records.arrays import Floats, Integers, Vector
 
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
 _STEPS = 60
+_CLOSE_ENOUGH = 1e-8  # relative gap at which the search for the budget price may stop
 _VISITS = 2_000_000
 _SEARCHED = 48  # customers, at most, for the exact search
 
@@ -44,17 +48,17 @@ class BudgetSolution:
 
 
 @nb.njit(nogil=True, cache=True)
-def _total(matrix: Floats, choice: Integers, scale: float) -> int:
+def _total(matrix: Array, choice: Array, scale: float) -> int:
     """Σ round(matrix[choice[i], i] · scale): an integer, so the order of customers cannot change it."""
     total = 0
     for i in range(choice.size):
         if choice[i] >= 0:
-            total += np.int64(np.rint(np.float64(matrix[choice[i], i]) * scale))
+            total += int(np.rint(np.float64(matrix[choice[i], i]) * scale))
     return total
 
 
 @nb.njit(nogil=True, cache=True)
-def spent(costs: Floats, choice: Integers) -> float:
+def spent(costs: Array, choice: Array) -> float:
     """Σ costs[choice[i], i] with its rounding error carried along."""
     total = low = 0.0
     for i in range(choice.size):
@@ -74,10 +78,11 @@ def _sum_scale(largest: float, customers: int) -> float:
 class Lagrangian:
     """The problem at any budget price, warm-started from the last one."""
 
-    def __init__(self, problem: Problem, *, warm: Vector | None, threads: int) -> None:
-        assert problem.costs is not None and problem.limits.budget is not None
+    def __init__(self, problem: Problem, *, warm: Array | None, threads: int) -> None:
+        assert problem.costs is not None
+        assert problem.limits.budget is not None
         self.problem, self.threads, self.warm = problem, threads, warm
-        self.costs: Floats = problem.costs
+        self.costs: Array = problem.costs
         self.value_scale = _sum_scale(float(np.abs(problem.values).max()), problem.customers)
         self.cost_scale = _sum_scale(problem.largest_cost, problem.customers)
         self.budget = math.floor(problem.limits.budget * self.cost_scale) if problem.largest_cost > 0 else 0
@@ -102,7 +107,7 @@ class Lagrangian:
         return (rich.worth - poor.worth) / (rich.spent - poor.spent) / unit
 
 
-def solve_budget(problem: Problem, *, warm: Vector | None = None, threads: int = 1) -> BudgetSolution | None:
+def solve_budget(problem: Problem, *, warm: Array | None = None, threads: int = 1) -> BudgetSolution | None:
     """An allocation within the budget, and the prices that bound what any could reach; None: floors cost too much."""
     lagrangian = Lagrangian(_affordable(problem), warm=warm, threads=threads)
     rich = lagrangian.at(0.0)
@@ -113,8 +118,8 @@ def solve_budget(problem: Problem, *, warm: Vector | None = None, threads: int =
     poor = _cheapest(lagrangian, rich)
     if poor.spent > lagrangian.budget:
         return None
-    best, rich, poor = _bracket(lagrangian, rich, poor)
-    filled = _fill(lagrangian, rich, poor)
+    best, above, below = _bracket(lagrangian, rich, poor)
+    filled = _fill_best(lagrangian, above, below)
     if problem.customers <= _SEARCHED:
         filled, exact = _search(lagrangian, filled, best)
         return BudgetSolution(filled, best, exact)
@@ -140,9 +145,13 @@ def _cheapest(lagrangian: Lagrangian, rich: Priced) -> Priced:
     return lagrangian.priced(math.inf, solve(negative, threads=lagrangian.threads))
 
 
-def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced, Priced, Priced]:
-    """Narrow (spends too much, does not) until their difference is small or nothing lies between; the best bound too."""
+def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced, list[Priced], list[Priced]]:
+    """Narrow (spends too much, does not) until their difference is small or nothing lies between.
+
+    Returns the solution with the best bound, and the last few on either side, the narrowest last.
+    """
     best = rich
+    above, below = [rich], [poor]
     for step in range(_STEPS):
         rate = lagrangian.crossing(rich, poor)
         if math.isfinite(poor.rate) and step % 3 != 2:  # spending falls smoothly with the rate: interpolate
@@ -156,17 +165,37 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
         same = found.spent in (rich.spent, poor.spent)
         if found.spent > lagrangian.budget:
             rich = found
+            above = [*above[-3:], rich]
         else:
             poor = found
+            below = [*below[-3:], poor]
         if same and step % 3 == 2:  # at the crossing of the two, neither is beaten: nothing lies between
             break
         if found.spent == lagrangian.budget:
             break
-        if math.isfinite(poor.rate) and poor.rate - rich.rate <= 1e-3 * poor.rate:
-            moves = np.count_nonzero(rich.solution.choice != poor.solution.choice)
-            if moves <= max(40, min(_MOVES, np.count_nonzero(poor.solution.choice >= 0) // 100)):
+        if step >= 5 and poor.rate - rich.rate <= 1e-2 * poor.rate:  # perhaps the budget can be filled well already
+            worth = lagrangian.priced(0.0, _fill(lagrangian, rich, poor)).worth
+            if lagrangian.bound(best) - worth <= _CLOSE_ENOUGH * abs(worth):
                 break
-    return best, rich, poor
+        if math.isfinite(poor.rate) and poor.rate - rich.rate <= 1e-3 * poor.rate:
+            moves = int(np.count_nonzero(rich.solution.choice != poor.solution.choice))
+            if moves <= max(40, min(_MOVES, int(np.count_nonzero(poor.solution.choice >= 0)) // 100)):
+                break
+    return best, above, below
+
+
+def _fill_best(lagrangian: Lagrangian, above: list[Priced], below: list[Priced]) -> Solution:
+    """Fill from the narrowest bracket; a wider one has more cycles to choose from, and may leave less unspent."""
+    filled: list[Priced] = []
+    widths = [(1, 1), (2, 1), (1, 2), (2, 2), (3, 3), (4, 4)]
+    for back_above, back_below in widths:
+        rich, poor = above[-min(back_above, len(above))], below[-min(back_below, len(below))]
+        filled.append(lagrangian.priced(0.0, _fill(lagrangian, rich, poor)))
+        best = max(filled, key=lambda priced: priced.worth)
+        unspent = (lagrangian.budget - best.spent) / lagrangian.cost_scale
+        if unspent <= 1e-8 * lagrangian.budget / lagrangian.cost_scale:
+            break
+    return best.solution
 
 
 def _fill(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> Solution:

@@ -14,10 +14,10 @@ import time
 import numba as nb
 import numpy as np
 
+from disco.allocation.arrays import Array
 from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import Problem
 from disco.allocation.result import Allocation, Status, relative_gap
-from disco.records.arrays import Flags, Floats, Integers, Vector
 from disco.records.errors import CertificateError
 
 _ROUNDING = 2.0**-49
@@ -25,14 +25,14 @@ _ROUNDING = 2.0**-49
 
 @nb.njit(nogil=True, cache=True)
 def _audit(
-    values: Floats,
-    eligible: Flags | None,
-    costs: Floats | None,
-    segment: Integers | None,
-    choice: Integers,
-    prices: Vector,
+    values: Array,
+    eligible: Array | None,
+    costs: Array | None,
+    segment: Array | None,
+    choice: Array,
+    prices: Array,
     budget_price: float,
-    counts: Integers,
+    counts: Array,
 ) -> tuple[float, float, float, int]:
     """value, what customers leave on the table, cost, and the first row with an impossible choice (-1: none)."""
     columns, customers = values.shape
@@ -81,7 +81,7 @@ def _audit(
     return value + value_low, lost, cost + cost_low, wrong
 
 
-def _limit_slack(counts: Integers, caps: Integers, floors: Integers, prices: Vector, *, what: str) -> float:
+def _limit_slack(counts: Array, caps: Array, floors: Array, prices: Array, *, what: str) -> float:
     """Σ price⁺ · (cap - count) + price⁻ · (count - floor); CertificateError when a limit is broken."""
     if (counts > caps).any() or (counts < floors).any():
         raise CertificateError(
@@ -96,10 +96,10 @@ def _limit_slack(counts: Integers, caps: Integers, floors: Integers, prices: Vec
 
 def certify(
     problem: Problem,
-    choice: Integers,
-    prices: Vector,
+    choice: Array,
+    prices: Array,
     *,
-    segment_prices: Vector | None = None,
+    segment_prices: Array | None = None,
     budget_price: float | None = None,
     tolerance: float = 1e-12,
     seconds: float = 0.0,

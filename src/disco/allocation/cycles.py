@@ -1,18 +1,18 @@
 """From one allocation to another in steps that each keep every limit: the difference as cycles on the tree of places.
 
 Customers who sit elsewhere are edges from the old leaf to the new one; where a limit's count differs, extra edges along
-the tree make every node balanced. The edges then split into simple cycles. Any subset of the cycles can be applied: each
-count stays between its two ends.
+the tree make every node balanced. The edges then split into simple cycles. Any subset of the cycles can be applied:
+each count stays between its two ends.
 """
 
 import numba as nb
 import numpy as np
 
-from disco.records.arrays import Integers, Vector
+from disco.allocation.arrays import Array
 
 
 @nb.njit(nogil=True, cache=True)
-def split_into_cycles(origin: Integers, target: Integers, parent: Integers, cycle_of: Integers) -> int:
+def split_into_cycles(origin: Array, target: Array, parent: Array, cycle_of: Array) -> int:
     """Fill cycle_of (edges,) for customers moving origin[e] → target[e] (nodes); returns the number of cycles."""
     nodes = parent.size
     moves = origin.size
@@ -74,7 +74,7 @@ def split_into_cycles(origin: Integers, target: Integers, parent: Integers, cycl
 
 
 @nb.njit(nogil=True, cache=True)
-def fill_budget(gain: Vector, cost: Vector, budget: float, taken: Integers) -> None:
+def fill_budget(gain: Array, cost: Array, budget: float, taken: Array) -> None:
     """Choose cycles with Σ cost ≤ budget and Σ gain as high as greed and swaps of one for one can make it."""
     count = gain.size
     left = budget

@@ -7,11 +7,11 @@ loss ≥ 0. So a better one than the best known has Σ loss < D - best, and only
 import numba as nb
 import numpy as np
 
-from disco.records.arrays import Integers, Vector
+from disco.allocation.arrays import Array
 
 
 @nb.njit(nogil=True, cache=True)
-def _spent(cost: Vector, options: Integers, at: Integers) -> float:
+def _spent(cost: Array, options: Array, at: Array) -> float:
     """Σ cost of the options tried, with its rounding error carried along: budgets are kept to the last bit."""
     total = low = 0.0
     for i in range(at.size):
@@ -24,19 +24,19 @@ def _spent(cost: Vector, options: Integers, at: Integers) -> float:
 
 @nb.njit(nogil=True, cache=True)
 def search(
-    value: Vector,
-    cost: Vector,
-    loss: Vector,
-    leaf: Integers,
-    group: Integers,
-    parent: Integers,
-    low: Integers,
-    high: Integers,
+    value: Array,
+    cost: Array,
+    loss: Array,
+    leaf: Array,
+    group: Array,
+    parent: Array,
+    low: Array,
+    high: Array,
     budget: float,
     allowed: float,
     best_value: float,
     most_visits: int,
-    choice: Integers,
+    choice: Array,
 ) -> tuple[bool, float]:
     """Depth-first over customers (rows; column 0 is "no code"); choice holds the best known and is improved.
 

@@ -1,14 +1,13 @@
-"""Values as exact integers: rounded once to a grid of 2^(exponent of the largest value - bits), so that sums, comparisons
-and therefore decisions cannot depend on the order of anything. The grid is far finer than float noise of the inputs:
-about 52 bits below the largest value."""
+"""Values as exact integers: rounded once to a grid about 52 bits below the largest value, so that sums, comparisons and
+therefore decisions cannot depend on the order of anything."""
 
 import math
 
 import numba as nb
 import numpy as np
 
-from disco.allocation.network import NEVER
-from disco.records.arrays import Integers, Vector
+from disco.allocation.arrays import Array
+from disco.allocation.movers import NEVER
 
 
 def grid_scale(largest: float, *, nodes: int) -> float:
@@ -23,7 +22,7 @@ def grid_scale(largest: float, *, nodes: int) -> float:
 
 
 @nb.njit(nogil=True, cache=True)
-def to_grid(kept: Vector, scale: float, keep_negative: bool, out: Integers) -> None:
+def to_grid(kept: Array, scale: float, keep_negative: bool, out: Array) -> None:
     """out[i, k] = round(kept[k, i] · scale); NEVER for -∞, and for a loss where no floor could ask for it."""
     for i in range(kept.shape[1]):
         for k in range(kept.shape[0]):

@@ -7,30 +7,30 @@ widths are 0 and values tie exactly, in hash. A pure function of one chunk of cu
 import numba as nb
 import numpy as np
 
-from disco.allocation.network import NEVER, tie_hash
-from disco.records.arrays import Flags, Floats, Integers, Keys, Vector
+from disco.allocation.arrays import Array
+from disco.allocation.movers import NEVER, tie_hash
 
 
 @nb.njit(nogil=True, cache=True)
 def screen_exactly(
-    values: Floats,
-    eligible: Flags | None,
-    costs: Floats | None,
+    values: Array,
+    eligible: Array | None,
+    costs: Array | None,
     rate: float,
-    segment: Integers | None,
-    keys: Keys,
+    segment: Array | None,
+    keys: Array,
     start: int,
     stop: int,
     scale: float,
     keep_negative: bool,
-    value_price: Integers,
-    hash_price: Integers,
-    value_width: Integers,
-    hash_width: Integers,
-    choice: Integers,
-    counts: Integers,
-    rows: Integers,
-    kept: Integers,
+    value_price: Array,
+    hash_price: Array,
+    value_width: Array,
+    hash_width: Array,
+    choice: Array,
+    counts: Array,
+    rows: Array,
+    kept: Array,
 ) -> int:
     """Fill choice[start:stop], add settled customers to counts (groups, depths), copy the open ones as grid integers.
 
@@ -44,9 +44,8 @@ def screen_exactly(
         if segment is not None:
             group = segment[i]
         best = -1
-        best_value = np.int64(0)
-        best_hash = np.int64(0)
-        hashed = False
+        best_value = 0
+        best_hash = 0
         for k in range(columns):
             x = np.float64(values[k, i])
             if costs is not None:
@@ -63,7 +62,7 @@ def screen_exactly(
                 best = k
                 best_value = value
                 best_hash = tie
-        own_width = value_width[group, best] if best >= 0 else np.int64(0)
+        own_width = value_width[group, best] if best >= 0 else 0
         is_open = False
         for k in range(-1, columns):
             if k == best or (k >= 0 and worth[k] == NEVER):
@@ -71,14 +70,14 @@ def screen_exactly(
             margin = best_value
             if k >= 0:
                 margin -= worth[k] - value_price[group, k]
-            width = own_width + (value_width[group, k] if k >= 0 else np.int64(0))
+            width = own_width + (value_width[group, k] if k >= 0 else 0)
             if margin > width:
                 continue
             if width == 0:
                 ahead = best_hash
                 if k >= 0:
                     ahead -= tie_hash(keys[i], k) - hash_price[group, k]
-                reach = hash_width[group, best] if best >= 0 else np.int64(0)
+                reach = hash_width[group, best] if best >= 0 else 0
                 if k >= 0:
                     reach += hash_width[group, k]
                 if ahead > reach:

@@ -11,143 +11,25 @@ value are settled by the hash and never by rounding or by order. Conventions, fo
 import numba as nb
 import numpy as np
 
-from disco.records.arrays import Integers, Keys
-from disco.records.identity import mix
+from disco.allocation.arrays import Array
+from disco.allocation.movers import NEVER, forget, less, move_cost, refill, remember, tie_hash
 
-NEVER = -(2**61)  # the grid value of an ineligible cell
 _FAR = 2**62
 _KEPT = (12, 32, 96)  # nearest movers remembered per pair of places: a refill reads all who sit there
-
-_STRIDE = np.uint64(0x9E3779B97F4A7C15)
-
-
-@nb.njit("int64(uint64, int64)", inline="always", cache=True)
-def tie_hash(key: np.uint64, column: int) -> int:
-    """hash(customer id, depth) in [-2⁴⁹, 0): below "no code", whose hash is 0, so an idle code is not given away."""
-    return np.int64(mix(key + np.uint64(column + 1) * _STRIDE) >> np.uint64(15)) - np.int64(2**49)
-
-
-@nb.njit(inline="always", cache=True)
-def _less(a_value: int, a_hash: int, b_value: int, b_hash: int) -> bool:
-    return a_value < b_value or (a_value == b_value and a_hash < b_hash)
-
-
-@nb.njit(inline="always", cache=True)
-def _move_cost(worth: Integers, keys: Keys, i: int, a: int, b: int) -> tuple[int, int]:
-    """(value, hash) lost when customer i moves from a to b (columns, -1 = none)."""
-    value = np.int64(0)
-    tie = np.int64(0)
-    if a >= 0:
-        value += worth[i, a]
-        tie += tie_hash(keys[i], a)
-    if b >= 0:
-        value -= worth[i, b]
-        tie -= tie_hash(keys[i], b)
-    return value, tie
-
-
-@nb.njit(nogil=True, cache=True)
-def _refill(
-    row: int, a: int, b: int, member: int, worth: Integers, keys: Keys, nearest: Integers, cost: Integers,
-    size: Integers, partial: Integers, floor_cost: Integers, following: Integers,
-) -> None:  # fmt: skip
-    """Collect the cheapest movers a → b among the members of a place, cheapest first."""
-    room = nearest.shape[1]
-    count = 0
-    more = 0
-    low_value = np.int64(0)
-    low_hash = np.int64(0)
-    i = member
-    while i >= 0:
-        if b >= 0 and worth[i, b] == NEVER:
-            i = following[i]
-            continue
-        value, tie = _move_cost(worth, keys, i, a, b)
-        if count == room:
-            if not _less(value, tie, cost[row, room - 1, 0], cost[row, room - 1, 1]):
-                if more == 0 or _less(value, tie, low_value, low_hash):
-                    low_value, low_hash = value, tie
-                more = 1
-                i = following[i]
-                continue
-            last_value, last_hash = cost[row, room - 1, 0], cost[row, room - 1, 1]
-            if more == 0 or _less(last_value, last_hash, low_value, low_hash):
-                low_value, low_hash = last_value, last_hash
-            more = 1
-            count -= 1
-        at = count
-        while at > 0 and _less(value, tie, cost[row, at - 1, 0], cost[row, at - 1, 1]):
-            nearest[row, at] = nearest[row, at - 1]
-            cost[row, at, 0] = cost[row, at - 1, 0]
-            cost[row, at, 1] = cost[row, at - 1, 1]
-            at -= 1
-        nearest[row, at] = i
-        cost[row, at, 0] = value
-        cost[row, at, 1] = tie
-        count += 1
-        i = following[i]
-    size[row] = count
-    partial[row] = more
-    floor_cost[row, 0] = low_value
-    floor_cost[row, 1] = low_hash
-
-
-@nb.njit(nogil=True, cache=True)
-def _forget(row: int, i: int, nearest: Integers, cost: Integers, size: Integers) -> None:
-    for at in range(size[row]):
-        if nearest[row, at] == i:
-            for next_at in range(at, size[row] - 1):
-                nearest[row, next_at] = nearest[row, next_at + 1]
-                cost[row, next_at, 0] = cost[row, next_at + 1, 0]
-                cost[row, next_at, 1] = cost[row, next_at + 1, 1]
-            size[row] -= 1
-            return
-
-
-@nb.njit(nogil=True, cache=True)
-def _remember(
-    row: int, i: int, value: int, tie: int, nearest: Integers, cost: Integers, size: Integers, partial: Integers,
-    floor_cost: Integers,
-) -> None:  # fmt: skip
-    """Insert a newcomer unless it lies beyond what the list vouches for."""
-    if partial[row] and not _less(value, tie, floor_cost[row, 0], floor_cost[row, 1]):
-        return
-    room = nearest.shape[1]
-    if size[row] == room:
-        last = room - 1
-        if not _less(value, tie, cost[row, last, 0], cost[row, last, 1]):
-            partial[row] = 1
-            floor_cost[row, 0] = value
-            floor_cost[row, 1] = tie
-            return
-        partial[row] = 1
-        floor_cost[row, 0] = cost[row, last, 0]
-        floor_cost[row, 1] = cost[row, last, 1]
-        size[row] = last
-    at = size[row]
-    while at > 0 and _less(value, tie, cost[row, at - 1, 0], cost[row, at - 1, 1]):
-        nearest[row, at] = nearest[row, at - 1]
-        cost[row, at, 0] = cost[row, at - 1, 0]
-        cost[row, at, 1] = cost[row, at - 1, 1]
-        at -= 1
-    nearest[row, at] = i
-    cost[row, at, 0] = value
-    cost[row, at, 1] = tie
-    size[row] += 1
 
 
 @nb.njit(nogil=True, cache=True)
 def settle(
-    worth: Integers,
-    keys: Keys,
-    group: Integers,
-    leaf: Integers,
-    parent: Integers,
-    low: Integers,
-    high: Integers,
-    value_potential: Integers,
-    hash_potential: Integers,
-    choice: Integers,
+    worth: Array,
+    keys: Array,
+    group: Array,
+    leaf: Array,
+    parent: Array,
+    low: Array,
+    high: Array,
+    value_potential: Array,
+    hash_potential: Array,
+    choice: Array,
 ) -> tuple[bool, int]:
     """Choose a leaf for every customer so that (Σ worth, Σ hash) is lexicographically largest within the limits.
 
@@ -168,8 +50,8 @@ def settle(
     for i in range(customers - 1, -1, -1):
         g = group[i]
         best = -1
-        best_value = np.int64(0)
-        best_hash = np.int64(0)
+        best_value = 0
+        best_hash = 0
         for k in range(columns):
             if worth[i, k] == NEVER:
                 continue
@@ -178,7 +60,7 @@ def settle(
             if value < best_value:
                 continue
             tie = tie_hash(keys[i], k) - (hash_potential[node] - hash_potential[0])
-            if _less(best_value, best_hash, value, tie):
+            if less(best_value, best_hash, value, tie):
                 best, best_value, best_hash = k, value, tie
         choice[i] = best
         slot = g * places + best + 1
@@ -191,14 +73,14 @@ def settle(
 
     # limits take the flow their price allows; what does not fit is the imbalance to be routed
     excess = np.zeros(nodes, np.int64)
-    total = np.int64(0)
+    total = 0
     for node in range(nodes - 1, 0, -1):  # children have larger numbers than their parents
         price_value = value_potential[node] - value_potential[parent[node]]
         price_hash = hash_potential[node] - hash_potential[parent[node]]
         inflow = flow[node]
-        if _less(0, 0, price_value, price_hash):
+        if less(0, 0, price_value, price_hash):
             allowed = high[node]
-        elif _less(price_value, price_hash, 0, 0):
+        elif less(price_value, price_hash, 0, 0):
             allowed = low[node]
         else:
             allowed = min(max(inflow, low[node]), high[node])
@@ -256,7 +138,7 @@ def settle(
                 if (
                     not done[node]
                     and far_value[node] < _FAR
-                    and (u < 0 or _less(far_value[node], far_hash[node], far_value[u], far_hash[u]))
+                    and (u < 0 or less(far_value[node], far_hash[node], far_value[u], far_hash[u]))
                 ):
                     u = node
             if u < 0:
@@ -277,7 +159,7 @@ def settle(
                 if arc:
                     value = far_value[u] + value_potential[w] - value_potential[u]
                     tie = far_hash[u] + hash_potential[w] - hash_potential[u]
-                    if _less(value, tie, far_value[w], far_hash[w]):
+                    if less(value, tie, far_value[w], far_hash[w]):
                         far_value[w], far_hash[w] = value, tie
                         came_from[w] = u
                         carried_by[w] = -1
@@ -303,22 +185,20 @@ def settle(
                     if size[row] == 0:
                         if not partial[row]:
                             continue
-                        _refill(
-                            row, a, b, first[slot], worth, keys, nearest, cost, size, partial, floor_cost, following
-                        )
+                        refill(row, a, b, first[slot], worth, keys, nearest, cost, size, partial, floor_cost, following)
                         if size[row] == 0:
                             continue
                     value = far_value[u] + cost[row, 0, 0] + value_potential[w] - value_potential[u]
                     tie = far_hash[u] + cost[row, 0, 1] + hash_potential[w] - hash_potential[u]
-                    if _less(value, tie, far_value[w], far_hash[w]):
+                    if less(value, tie, far_value[w], far_hash[w]):
                         far_value[w], far_hash[w] = value, tie
                         came_from[w] = u
                         carried_by[w] = nearest[row, 0]
         if final:
-            last_value = np.int64(0)
-            last_hash = np.int64(0)
+            last_value = 0
+            last_hash = 0
             for node in range(nodes):
-                if far_value[node] < _FAR and _less(last_value, last_hash, far_value[node], far_hash[node]):
+                if far_value[node] < _FAR and less(last_value, last_hash, far_value[node], far_hash[node]):
                     last_value, last_hash = far_value[node], far_hash[node]
             for node in range(1, nodes):
                 reached = far_value[node] < _FAR  # the others may fall as far as anybody, which keeps their order
@@ -364,7 +244,7 @@ def settle(
                 slot = g * places + a + 1
                 for c in range(-1, columns):
                     if c != a:
-                        _forget(slot * places + c + 1, i, nearest, cost, size)
+                        forget(slot * places + c + 1, i, nearest, cost, size)
                 if previous[i] >= 0:
                     following[previous[i]] = following[i]
                 else:
@@ -381,8 +261,8 @@ def settle(
                 for c in range(-1, columns):
                     if c == b or (c >= 0 and worth[i, c] == NEVER):
                         continue
-                    value, tie = _move_cost(worth, keys, i, b, c)
-                    _remember(slot * places + c + 1, i, value, tie, nearest, cost, size, partial, floor_cost)
+                    value, tie = move_cost(worth, keys, i, b, c)
+                    remember(slot * places + c + 1, i, value, tie, nearest, cost, size, partial, floor_cost)
             elif u > 0 and parent[u] == node:
                 flow[u] += amount
             else:

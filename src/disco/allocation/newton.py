@@ -9,12 +9,12 @@ Nothing here need be exact: the prices and the box around them are a guess that 
 import numba as nb
 import numpy as np
 
+from disco.allocation.arrays import Array
 from disco.allocation.screen import compete, compete_two
-from disco.records.arrays import Flags, Integers, Vector
 
 
 @nb.njit(nogil=True, cache=True)
-def demand(sample: Vector, prices: Vector, first: Vector, second: Vector, winner: Integers, counts: Vector) -> float:
+def demand(sample: Array, prices: Array, first: Array, second: Array, winner: Array, counts: Array) -> float:
     """Customers who want each depth at these prices (filled into counts); returns Σ_i of their best net value."""
     columns, rows = sample.shape
     for i in range(rows):
@@ -36,7 +36,7 @@ def demand(sample: Vector, prices: Vector, first: Vector, second: Vector, winner
 
 
 @nb.njit(nogil=True, cache=True)
-def window_of(first: Vector, second: Vector, customers: float) -> float:
+def window_of(first: Array, second: Array, customers: float) -> float:
     """A width that about `customers` of the gaps between best and second best do not exceed."""
     rows = first.size
     taken = min(rows, 64)
@@ -48,13 +48,13 @@ def window_of(first: Vector, second: Vector, customers: float) -> float:
     at = min(taken - 1, max(int(customers / rows * taken), min(3, taken - 1)))
     while at + 1 < taken and gaps[at] <= 0.0:
         at += 1
-    return gaps[at]
+    return float(gaps[at])
 
 
 @nb.njit(nogil=True, cache=True)
 def _pairs_within(
-    sample: Vector, prices: Vector, first: Vector, second: Vector, winner: Integers, window: float, wanted: Flags,
-    seen: Vector,
+    sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, wanted: Array,
+    seen: Array,
 ) -> None:  # fmt: skip
     """seen[a + 1, b + 1] = customers whose best is a, second best b (-1: no code), and closer than the window.
 
@@ -76,7 +76,7 @@ def _pairs_within(
 
 @nb.njit(nogil=True, cache=True)
 def tie_density(
-    sample: Vector, prices: Vector, first: Vector, second: Vector, winner: Integers, window: float, density: Vector
+    sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, density: Array
 ) -> None:
     """density[k, l] = -customers indifferent between k and l per unit of price; the diagonal includes "no code".
 
@@ -114,7 +114,7 @@ def tie_density(
 
 
 @nb.njit(nogil=True, cache=True)
-def solve_symmetric(matrix: Vector, free: Flags, right: Vector) -> None:
+def solve_symmetric(matrix: Array, free: Array, right: Array) -> None:
     """right ← matrix⁻¹ right on the free coordinates, 0 elsewhere; columns of right are separate systems."""
     size = matrix.shape[0]
     trace = 0.0
@@ -149,7 +149,7 @@ def solve_symmetric(matrix: Vector, free: Flags, right: Vector) -> None:
 
 
 @nb.njit(nogil=True, cache=True)
-def _gradient(prices: Vector, counts: Vector, low: Vector, high: Vector, slope: Vector, free: Flags) -> float:
+def _gradient(prices: Array, counts: Array, low: Array, high: Array, slope: Array, free: Array) -> float:
     """dD/dp and which prices may move; returns the largest imbalance."""
     worst = 0.0
     for k in range(prices.size):
@@ -167,7 +167,7 @@ def _gradient(prices: Vector, counts: Vector, low: Vector, high: Vector, slope: 
 
 
 @nb.njit(nogil=True, cache=True)
-def limits_worth(prices: Vector, low: Vector, high: Vector) -> float:
+def limits_worth(prices: Array, low: Array, high: Array) -> float:
     total = 0.0
     for k in range(prices.size):
         if prices[k] > 0.0:
@@ -179,14 +179,14 @@ def limits_worth(prices: Vector, low: Vector, high: Vector) -> float:
 
 @nb.njit(nogil=True, cache=True)
 def descend(
-    sample: Vector,
-    low: Vector,
-    high: Vector,
-    prices: Vector,
+    sample: Array,
+    low: Array,
+    high: Array,
+    prices: Array,
     passes: int,
     tolerance: float,
-    counts: Vector,
-    density: Vector,
+    counts: Array,
+    density: Array,
 ) -> float:
     """Improve prices in place until every depth is within `tolerance` customers of its limit; returns the imbalance.
 

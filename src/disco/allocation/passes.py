@@ -2,13 +2,14 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
+from disco.allocation.arrays import Array
 from disco.allocation.problem import Problem
 from disco.allocation.screen import screen
 from disco.allocation.solution import PriceBox
-from disco.records.arrays import Integers, Vector
 
 _CHUNK = 262_144  # customers per chunk
 _TOO_MANY = 0.5  # more open customers than this: their values are tied, and keeping them would copy the matrix
@@ -16,14 +17,17 @@ _TOO_MANY = 0.5  # more open customers than this: their values are tied, and kee
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """choice: (customers,), only a guess for the open ones · counts: (groups, depths) settled · rows, kept: row numbers and
-    values (depths, open) of the open customers · opened: how many there are (more than rows: too many to keep) ·
-    largest: the largest value (with floors: magnitude) · margin: by how much a settled customer's place wins."""
+    """What a pass leaves behind.
 
-    choice: Integers
-    counts: Integers
-    rows: Integers
-    kept: Vector
+    choice: (customers,), only a guess for the open ones · counts: (groups, depths) settled · rows, kept: row numbers
+    and values (depths, open) of the open customers · opened: how many there are (more than rows: too many to keep) ·
+    largest: the largest value (with floors: magnitude) · margin: by how much a settled customer's place wins.
+    """
+
+    choice: Array
+    counts: Array
+    rows: Array
+    kept: Array
     opened: int
     largest: float
     margin: float
@@ -49,13 +53,13 @@ def run_screen(
     wide = values.dtype.itemsize == 8
     bits = values.view(np.int64 if wide else np.int32)
     groups = centre.shape[0]
-    direct = bool(values.flags.c_contiguous and problem.eligible is None and problem.costs is None and groups == 1)
+    costs = problem.costs if rate != 0.0 else None
+    direct = bool(values.flags.c_contiguous and problem.eligible is None and costs is None and groups == 1)
     choice = np.empty(customers, np.int16)
     margin = max(least_margin, 1e-12 * float(np.abs(centre).max() + np.abs(width).max() + none_width))
-    costs = problem.costs if rate != 0.0 else None
     segment = problem.limits.segment
 
-    def one(start: int, share: float, margin: float) -> tuple[int, int, int, Integers, Integers, Vector]:
+    def one(start: int, share: float, margin: float) -> tuple[int, int, int, Array, Array, Array]:
         stop = min(start + chunk, customers)
         room = int((stop - start) * share) + 256
         counts = np.zeros((groups, columns), np.int64)
@@ -72,7 +76,7 @@ def run_screen(
         starts = range(0, customers, chunk)
         if threads > 1 and len(starts) > 1:
             with ThreadPoolExecutor(threads) as pool:
-                parts = list(pool.map(lambda start: one(start, share, margin), starts))
+                parts = list(pool.map(one, starts, repeat(share), repeat(margin)))
         else:
             parts = [one(start, share, margin) for start in starts]
         opened = sum(part[0] for part in parts)

@@ -3,12 +3,12 @@
 import numba as nb
 import numpy as np
 
-from disco.records.arrays import Flags, Floats, Integers, Vector
+from disco.allocation.arrays import Array
 from disco.records.identity import mix
 
 
 @nb.njit(nogil=True, cache=True)
-def sample_rows(customers: int, size: int, run: int) -> Integers:
+def sample_rows(customers: int, size: int, run: int) -> Array:
     """About `size` row numbers: one run of neighbours (they share a cache line) from each of size / run strata."""
     runs = size // run
     rows = np.empty(runs * run, np.int64)
@@ -23,7 +23,7 @@ def sample_rows(customers: int, size: int, run: int) -> Integers:
 
 @nb.njit(nogil=True, cache=True)
 def take(
-    values: Floats, eligible: Flags | None, costs: Floats | None, rate: float, rows: Integers, out: Vector
+    values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array
 ) -> tuple[float, float]:
     """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible.
 
@@ -42,6 +42,8 @@ def take(
             if costs is not None:
                 x -= rate * np.float64(costs[k, i])
             if eligible is not None and not eligible[k, i]:
-                x = -np.inf
-            out[k, j] = x if np.isfinite(x) else -np.inf
+                x = np.float64(-np.inf)
+            out[k, j] = x
+            if not np.isfinite(x):
+                out[k, j] = -np.inf
     return magnitude, largest

@@ -8,13 +8,13 @@ too. A customer is settled when its best place still wins at the corner of the b
 import numba as nb
 import numpy as np
 
-from disco.records.arrays import Flags, Floats, Integers, Vector
+from disco.allocation.arrays import Array
 
 BLOCK = 2048  # customers per block: long enough for the prefetcher, short enough for the second-level cache
 
 
 @nb.njit(nogil=True, cache=True)
-def compete(line: Floats, shift: float, place: int, first: Vector, second: Vector, winner: Integers) -> None:
+def compete(line: Array, shift: float, place: int, first: Array, second: Array, winner: Array) -> None:
     """Let one more place bid line - shift for every customer: keep the best two bids and who made the best."""
     for j in range(line.size):
         x = line[j] - shift
@@ -29,8 +29,8 @@ def compete(line: Floats, shift: float, place: int, first: Vector, second: Vecto
 
 @nb.njit(nogil=True, cache=True)
 def compete_two(
-    line: Floats, other: Floats, shift: float, other_shift: float, place: int, first: Vector, second: Vector,
-    winner: Integers,
+    line: Array, other: Array, shift: float, other_shift: float, place: int, first: Array, second: Array,
+    winner: Array,
 ) -> None:  # fmt: skip
     """Two places at once: half the traffic of `compete` for the three state arrays."""
     for j in range(line.size):
@@ -51,7 +51,7 @@ def compete_two(
 
 
 @nb.njit(nogil=True, cache=True)
-def value_range(bits: Integers, magnitude_mask: int, largest: int, magnitude: int) -> tuple[int, int]:
+def value_range(bits: Array, magnitude_mask: int, largest: int, magnitude: int) -> tuple[int, int]:
     """Largest value and largest magnitude as bit patterns: finite floats of one sign sort like their bits, and NaN and
     infinities lie above all of them; integer maxima run at memory speed, float ones must mind NaN."""
     for j in range(bits.size):
@@ -64,16 +64,16 @@ def value_range(bits: Integers, magnitude_mask: int, largest: int, magnitude: in
 
 @nb.njit(nogil=True, cache=True)
 def load_line(
-    values: Floats,
-    eligible: Flags | None,
-    costs: Floats | None,
+    values: Array,
+    eligible: Array | None,
+    costs: Array | None,
     rate: float,
-    segment: Integers | None,
-    centre: Vector,
-    width: Vector,
+    segment: Array | None,
+    centre: Array,
+    width: Array,
     k: int,
     start: int,
-    line: Vector,
+    line: Array,
 ) -> None:
     """line[j] = value - rate · cost - (centre - width) of customer start + j; -∞ where ineligible."""
     count = line.size
@@ -95,23 +95,23 @@ def load_line(
 
 @nb.njit(nogil=True, cache=True)
 def screen(
-    values: Floats,
-    bits: Integers,
-    eligible: Flags | None,
-    costs: Floats | None,
+    values: Array,
+    bits: Array,
+    eligible: Array | None,
+    costs: Array | None,
     rate: float,
-    segment: Integers | None,
+    segment: Array | None,
     start: int,
     stop: int,
     direct: bool,
-    centre: Vector,
-    width: Vector,
+    centre: Array,
+    width: Array,
     none_width: float,
     margin: float,
-    choice: Integers,
-    counts: Integers,
-    rows: Integers,
-    kept: Vector,
+    choice: Array,
+    counts: Array,
+    rows: Array,
+    kept: Array,
 ) -> tuple[int, int, int]:
     """Fill choice[start:stop], add the settled customers to counts (groups, depths), and copy the open ones.
 
@@ -121,7 +121,7 @@ def screen(
     """
     columns = values.shape[0]
     room = rows.size
-    mask = ~(np.int64(1) << np.int64(8 * bits.itemsize - 1)) if bits.itemsize == 8 else np.int64(0x7FFFFFFF)
+    mask = 0x7FFFFFFFFFFFFFFF if bits.itemsize == 8 else 0x7FFFFFFF
     first = np.empty(BLOCK)
     second = np.empty(BLOCK)
     winner = np.empty(BLOCK, np.int64)
@@ -131,8 +131,8 @@ def screen(
     reach[:, 1:] = 2.0 * width + margin
     won = np.zeros((centre.shape[0], columns + 1), np.int64)
     opened = 0
-    largest = np.int64(0)
-    magnitude = np.int64(0)
+    largest = 0
+    magnitude = 0
     for base in range(start, stop, BLOCK):
         count = min(BLOCK, stop - base)
         end = base + count

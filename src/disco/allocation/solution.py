@@ -4,20 +4,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from disco.allocation.arrays import Array
 from disco.allocation.network import settle
 from disco.allocation.tree import Tree
-from disco.records.arrays import Integers, Keys, Vector
 
 
 @dataclass(frozen=True, slots=True)
 class PriceBox:
     """Prices p = centre ± width, up to a common shift of ± none_width per group; arrays (groups, depths)."""
 
-    centre: Vector
-    width: Vector
+    centre: Array
+    width: Array
     none_width: float
 
-    def holds(self, prices: Vector) -> bool:
+    def holds(self, prices: Array) -> bool:
         """Whether some common shift within none_width brings every price within its width, group by group.
 
         >>> box = PriceBox(np.array([[1.0, 2.0]]), np.array([[0.1, 0.1]]), 1.0)
@@ -34,8 +34,8 @@ class PriceBox:
 class Solution:
     """choice: (customers,) · potentials: (nodes,) prices summed up to each node of `tree` · feasible."""
 
-    choice: Integers
-    potentials: Vector
+    choice: Array
+    potentials: Array
     tree: Tree
     feasible: bool = True
 
@@ -44,22 +44,22 @@ class Solution:
 class Settled:
     """Choice and place (group · depths + depth, -1: none) of a few customers, potentials in money and on the grid."""
 
-    choice: Integers
-    places: Integers
-    potentials: Vector
-    values: Integers
-    hashes: Integers
+    choice: Array
+    places: Array
+    potentials: Array
+    values: Array
+    hashes: Array
 
 
 def settle_from(
-    worth: Integers,
-    keys: Keys,
-    group: Integers | None,
+    worth: Array,
+    keys: Array,
+    group: Array | None,
     tree: Tree,
-    low: Integers,
-    high: Integers,
+    low: Array,
+    high: Array,
     scale: float,
-    prices: Vector | None,
+    prices: Array | None,
     start: Settled | None = None,
 ) -> Settled | None:
     """Shortest paths from prices per depth, or from an earlier result; None when the limits cannot be met."""

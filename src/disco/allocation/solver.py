@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from disco.allocation.arrays import Array
 from disco.allocation.box import guess
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Limits
@@ -19,7 +20,6 @@ from disco.allocation.sampling import sample_rows, take
 from disco.allocation.solution import PriceBox, Solution, settle_from
 from disco.allocation.ties import solve_exactly
 from disco.allocation.tree import Tree, tree_of
-from disco.records.arrays import Integers, Vector
 
 _FEW = 200  # up to here shortest paths alone are fastest
 _ONE_LEVEL = 12_000  # up to here everybody is the sample
@@ -28,7 +28,7 @@ _COPIED = 1_500_000  # customers, at most, who may all be kept instead
 _OPEN_SHARE = 0.12  # a guess that would leave more than this open deserves a larger sample
 
 
-def solve(problem: Problem, *, rate: float = 0.0, warm: Vector | None = None, threads: int = 1) -> Solution:
+def solve(problem: Problem, *, rate: float = 0.0, warm: Array | None = None, threads: int = 1) -> Solution:
     """Exact optimum of Σ (value - rate · cost) within the limits; ties by hash. warm: one price per depth."""
     tree = tree_of(problem.limits)
     customers = problem.customers
@@ -47,9 +47,9 @@ def solve(problem: Problem, *, rate: float = 0.0, warm: Vector | None = None, th
 
 
 def _solve_level(
-    problem: Problem, tree: Tree, low: Integers, high: Integers, rows: Integers, *, rate: float, prices: Vector | None,
+    problem: Problem, tree: Tree, low: Array, high: Array, rows: Array, *, rate: float, prices: Array | None,
     threads: int = 1, grid: Screened | None = None,
-) -> tuple[Integers, Vector] | None:  # fmt: skip
+) -> tuple[Array, Array] | None:  # fmt: skip
     """Choice and potentials by sample, box, pass, and the same again on whom the pass leaves open; None: it failed.
 
     rows: the customers' numbers in the whole table (empty: this is the whole table) · grid: the pass above this one.
@@ -91,7 +91,7 @@ def _solve_level(
     return None
 
 
-def _everybody(problem: Problem, rate: float, rows: Integers, grid: Screened | None) -> Screened:
+def _everybody(problem: Problem, rate: float, rows: Array, grid: Screened | None) -> Screened:
     """All customers as open ones: where a sample would hardly be smaller, or tells too little."""
     here = np.arange(problem.customers)
     by_depth = np.empty(problem.values.shape)
@@ -105,7 +105,7 @@ def _everybody(problem: Problem, rate: float, rows: Integers, grid: Screened | N
 
 
 def _guess(
-    problem: Problem, low: Integers, high: Integers, *, rate: float, prices: Vector | None, spread: float
+    problem: Problem, low: Array, high: Array, *, rate: float, prices: Array | None, spread: float
 ) -> tuple[PriceBox, float, float] | None:
     """Prices with error bars, the share the box leaves open, and a margin far above rounding, by Newton on a sample.
 
@@ -140,7 +140,7 @@ def _guess(
         cold = False
 
 
-def _sample_prices(sample: Vector, low: Vector, high: Vector) -> Vector:
+def _sample_prices(sample: Array, low: Array, high: Array) -> Array:
     """Exact prices of about a thousand customers: where Newton from nowhere loses its way, these show it."""
     step = max(1, sample.shape[1] // 1024)
     few = np.ascontiguousarray(sample[:, ::step])
@@ -150,17 +150,17 @@ def _sample_prices(sample: Vector, low: Vector, high: Vector) -> Vector:
     to_grid(few, scale, bool((low > 0).any()), worth)
     caps = np.maximum(np.rint(high / step), high > 0).astype(np.int64)
     tree = tree_of(Limits(caps, np.minimum(np.floor(low / step), caps).astype(np.int64)))
-    keys = np.arange(worth.shape[0]).astype(np.uint64)
+    keys = np.arange(few.shape[1]).astype(np.uint64)
     found = settle_from(worth, keys, None, tree, tree.low, tree.high, scale, None)
     return np.zeros(few.shape[0]) if found is None else found.potentials[1:]
 
 
 def _solve_open(
-    problem: Problem, tree: Tree, screened: Screened, low: Integers, high: Integers, prices: Vector | None
-) -> tuple[Integers, Vector] | None:
-    """Exact places of the open customers: a smaller box first, shortest paths on what it leaves; None: too many ties."""
+    problem: Problem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array | None
+) -> tuple[Array, Array] | None:
+    """Exact places of the open customers: a smaller box first, shortest paths on what it leaves; None: many ties."""
     by_depth, rows = screened.kept, screened.rows
-    columns, opened = by_depth.shape
+    columns, opened = problem.columns, by_depth.shape[1]
     scale = grid_scale(screened.largest, nodes=tree.nodes)
     floors = problem.limits.has_floors
     centre = np.zeros(columns) if prices is None else prices.copy()

@@ -6,20 +6,20 @@ by more than the sampling error of those prices; shortest paths on the rest; the
 
 import numpy as np
 
+from disco.allocation.arrays import Array
 from disco.allocation.grid import grid_scale
 from disco.allocation.lexicographic import screen_exactly
 from disco.allocation.problem import Problem
 from disco.allocation.sampling import sample_rows, take
 from disco.allocation.solution import Settled, Solution, settle_from
 from disco.allocation.tree import Tree
-from disco.records.arrays import Integers, Keys, Vector
 
 _FEW = 4_000  # up to here no sample is taken
 _HASH_RANGE = 2.0**49
 
 
 def solve_exactly(
-    problem: Problem, tree: Tree, *, rate: float = 0.0, warm: Vector | None = None, threads: int = 1
+    problem: Problem, tree: Tree, *, rate: float = 0.0, warm: Array | None = None, threads: int = 1
 ) -> Solution:
     """Exact optimum without floating point: correct for any values, fastest where Newton cannot work."""
     top = _largest(problem, rate)
@@ -59,7 +59,7 @@ def _largest(problem: Problem, rate: float) -> float:
 
 
 def _on_sample(
-    problem: Problem, tree: Tree, keys: Keys, *, size: int, rate: float, scale: float, warm: Vector | None,
+    problem: Problem, tree: Tree, keys: Array, *, size: int, rate: float, scale: float, warm: Array | None,
     start: Settled | None,
 ) -> Settled | None:  # fmt: skip
     rows = sample_rows(problem.customers, size, 1)
@@ -78,9 +78,9 @@ def _on_sample(
 
 
 def _pass(
-    problem: Problem, tree: Tree, keys: Keys, rate: float, scale: float, box: tuple[Integers, Integers, Integers] | None,
-    hash_width: Integers | None = None,
-) -> tuple[Integers, Integers, Integers, Integers]:  # fmt: skip
+    problem: Problem, tree: Tree, keys: Array, rate: float, scale: float, box: tuple[Array, Array, Array] | None,
+    hash_width: Array | None = None,
+) -> tuple[Array, Array, Array, Array]:  # fmt: skip
     """(open customers as grid integers, their rows, choice, counts); without a box whoever is eligible is open."""
     groups, columns = tree.leaf.shape
     customers = problem.customers
@@ -95,9 +95,10 @@ def _pass(
     counts = np.zeros((groups, columns), np.int64)
     rows = np.empty(room, np.int64)
     kept = np.empty((room, columns), np.int64)
+    segment = None if box_is_everything or groups == 1 else problem.limits.segment
     opened = screen_exactly(
         problem.values, problem.eligible, problem.costs if rate != 0.0 else None, rate,
-        None if box_is_everything or groups == 1 else problem.limits.segment, keys, 0, customers, scale, problem.limits.has_floors,
+        segment, keys, 0, customers, scale, problem.limits.has_floors,
         box[0], box[1], box[2], hash_width, choice, counts, rows, kept,
     )  # fmt: skip
     if opened > room:
@@ -106,7 +107,7 @@ def _pass(
 
 
 def _within_box(
-    problem: Problem, tree: Tree, keys: Keys, rate: float, scale: float, start: Settled, spread: float
+    problem: Problem, tree: Tree, keys: Array, rate: float, scale: float, start: Settled, spread: float
 ) -> Solution | None:
     """Settle everybody outside the sampling error of `start`; None when that error was larger than thought."""
     sampled = np.zeros(tree.leaf.size + 1)

@@ -4,26 +4,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from disco.allocation.arrays import Array
 from disco.allocation.limits import Limits
-from disco.records.arrays import Integers, Vector
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """leaf: (groups, depths) node of each place · parent, low, high: (nodes,); node 0 is "no code", 1 + k is depth k."""
+    """leaf: (groups, depths) node of each place · parent, low, high: (nodes,); node 0 is "no code", 1 + k depth k."""
 
-    leaf: Integers
-    parent: Integers
-    low: Integers
-    high: Integers
+    leaf: Array
+    parent: Array
+    low: Array
+    high: Array
 
     @property
     def nodes(self) -> int:
         return int(self.parent.size)
 
-    def less(
-        self, counts: Integers, low: Integers | None = None, high: Integers | None = None
-    ) -> tuple[Integers, Integers]:
+    def less(self, counts: Array, low: Array | None = None, high: Array | None = None) -> tuple[Array, Array]:
         """low and high after `counts` (groups, depths) customers have taken their places."""
         taken = np.zeros(self.parent.size, np.int64)
         columns = counts.shape[1]
@@ -34,7 +32,7 @@ class Tree:
             taken[1:] = counts[0]
         return (self.low if low is None else low) - taken, (self.high if high is None else high) - taken
 
-    def scaled(self, share: float) -> tuple[Integers, Integers]:
+    def scaled(self, share: float) -> tuple[Array, Array]:
         """Limits for a sample with this share of the customers, rounded so that no floor asks more than its cap."""
         high = np.maximum(np.rint(self.high * share), self.high > 0).astype(np.int64)
         low = np.minimum(np.floor(self.low * share), high).astype(np.int64)
@@ -61,13 +59,13 @@ def tree_of(limits: Limits) -> Tree:
     return Tree(leaf, parent, low, high)
 
 
-def _with_root(limits: Integers, root: int) -> Integers:
+def _with_root(limits: Array, root: int) -> Array:
     with_root = np.empty(limits.size + 1, np.int64)
     with_root[0] = root
     with_root[1:] = limits
     return with_root
 
 
-def place_prices(tree: Tree, potentials: Vector) -> Vector:
+def place_prices(tree: Tree, potentials: Array) -> Array:
     """(groups, depths) what a place costs a customer there: the potential of its node."""
     return potentials[tree.leaf]

@@ -1,0 +1,193 @@
+"""Why limits cannot be met together, and the smallest change of one of them that would do.
+
+Customers with the same segment and the same eligible depths are one type, so the question is a small linear program
+over (type, depth) whose optimum is integral: it stays a flow.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from disco.allocation.limits import UNLIMITED, Limits, column_name
+from disco.allocation.problem import Problem
+from disco.allocation.result import Conflict
+from disco.allocation.solver import solve
+from disco.records.arrays import Integers
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """One floor or cap: which row of the program, and how people call it."""
+
+    row: int
+    is_floor: bool
+    number: int
+    place: str
+
+    @property
+    def name(self) -> str:
+        return f"{'floor' if self.is_floor else 'cap'} {self.number} of {self.place}"
+
+    def change(self, amount: int) -> str:
+        if self.is_floor:
+            return f"Lower the floor of {self.place} from {self.number} to {self.number - amount}"
+        return f"Raise the cap of {self.place} from {self.number} to {self.number + amount}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """Σ_k y[t, k] ≤ size[t];  low ≤ count rows ≤ high, rows being depths, then (segment, depth)."""
+
+    size: Integers
+    allowed: "np.ndarray[tuple[int, int], np.dtype[np.bool_]]"
+    segment: Integers
+    low: Integers
+    high: Integers
+
+    def least_violation(self, free: set[tuple[int, bool]], counted: tuple[int, bool]) -> int | None:
+        """The least amount by which `counted` must give way when `free` limits need not hold; None: not enough."""
+        from scipy.optimize import linprog
+        from scipy.sparse import csr_matrix
+
+        columns = self.allowed.shape[1]
+        rows = self.low.size
+        of_type, of_column = np.nonzero(self.allowed)
+        cells = of_type.size
+        above = [(row, True) for row in range(rows) if self.low[row] > 0 and (row, True) not in free]
+        below = [(row, False) for row in range(rows) if self.high[row] < UNLIMITED and (row, False) not in free]
+        row_of_cell = [of_column]
+        if rows > columns:
+            row_of_cell.append(columns + self.segment[of_type] * columns + of_column)
+        entries: list[tuple[int, int, float]] = []
+        bounds = [float(size) for size in self.size]
+        lines: dict[tuple[int, bool], int] = {}
+        for limit in (*above, *below):
+            lines[limit] = len(bounds)
+            bounds.append(float(-self.low[limit[0]] if limit[1] else self.high[limit[0]]))
+            entries.extend([(lines[limit], cells, -1.0)] if limit == counted else [])
+        index_row = [of_type]
+        index_column = [np.arange(cells)]
+        weight = [np.ones(cells)]
+        for of_row in row_of_cell:
+            for is_floor, sign in ((True, -1.0), (False, 1.0)):
+                line = np.array([lines.get((int(row), is_floor), -1) for row in range(rows)])[of_row]
+                used = line >= 0
+                index_row.append(line[used])
+                index_column.append(np.flatnonzero(used))
+                weight.append(np.full(int(used.sum()), sign))
+        for line_number, column, coefficient in entries:
+            index_row.append(np.array([line_number]))
+            index_column.append(np.array([column]))
+            weight.append(np.array([coefficient]))
+        matrix = csr_matrix(
+            (np.concatenate(weight), (np.concatenate(index_row), np.concatenate(index_column))),
+            shape=(len(bounds), cells + 1),
+        )
+        cost = np.zeros(cells + 1)
+        cost[cells] = 1.0
+        found = linprog(cost, A_ub=matrix, b_ub=np.array(bounds), method="highs")
+        return round(float(found.fun)) if found.status == 0 else None
+
+
+def _program(problem: Problem) -> tuple[_Program, list[_Limit]]:
+    limits, columns, customers = problem.limits, problem.columns, problem.customers
+    segment = np.zeros(customers, np.int64) if limits.segment is None else limits.segment
+    flags = np.ones((customers, columns), np.bool_) if problem.eligible is None else problem.eligible.T
+    packed = np.packbits(flags, axis=1)
+    kinds, first, size = np.unique(
+        np.concatenate([packed.astype(np.int64), segment[:, None]], axis=1),
+        axis=0,
+        return_index=True,
+        return_counts=True,
+    )
+    low, high = limits.floors, limits.caps
+    places = [column_name(column, problem.depths) for column in range(columns)]
+    if limits.segment_caps is not None and limits.segment_floors is not None:
+        low = np.concatenate([low, limits.segment_floors.ravel()])
+        high = np.concatenate([high, limits.segment_caps.ravel()])
+        places += [f"{place} in segment {label!r}" for label in limits.segment_labels for place in places[:columns]]
+    names = [_Limit(row, True, int(low[row]), places[row]) for row in range(low.size) if low[row] > 0]
+    names += [_Limit(row, False, int(high[row]), places[row]) for row in range(low.size) if high[row] < UNLIMITED]
+    return _Program(size.astype(np.int64), flags[first], kinds[:, -1].astype(np.int64), low, high), names
+
+
+def count_conflicts(problem: Problem) -> tuple[Conflict, ...]:
+    """A smallest set of floors and caps that clash with the customers, and the cheapest way out; () when none clash."""
+    program, limits = _program(problem)
+    nothing = (-1, True)
+    if program.least_violation(set(), nothing) is not None:
+        return ()
+    free: set[tuple[int, bool]] = set()
+    needed: list[_Limit] = []
+    for limit in sorted(limits, key=lambda limit: limit.is_floor):  # caps first: floors are what asks for too much
+        trial = free | {(limit.row, limit.is_floor)}
+        if program.least_violation(trial, nothing) is None:
+            free = trial
+        else:
+            needed.append(limit)
+    changes = [(program.least_violation(set(), (limit.row, limit.is_floor)), limit) for limit in limits]
+    ways_out = sorted(
+        ((amount, limit.is_floor, limit.name, limit) for amount, limit in changes if amount is not None),
+        key=lambda way: way[:3],
+    )
+    change = ways_out[0][3].change(ways_out[0][0]) if ways_out else None
+    concerned = sorted({limit.row % problem.columns for limit in needed})
+    total = int(program.size[program.allowed[:, concerned].any(axis=1)].sum())
+    names = tuple(limit.name for limit in sorted(needed, key=lambda limit: limit.row))
+    found = f"cannot hold with {total:,} eligible customer{'' if total == 1 else 's'}"
+    return (Conflict(names, found, change),)
+
+
+def budget_conflict(problem: Problem) -> tuple[Conflict, ...]:
+    """Floors that cost more than the budget: what they cost at least, and the largest single floor it could pay."""
+    least = _least_cost(problem, problem.limits)
+    budget = problem.limits.budget
+    if least is None or budget is None:
+        return count_conflicts(problem)
+    _, limits = _program(problem)
+    floors = [limit for limit in limits if limit.is_floor]
+    change = f"Raise the budget from {budget:g} to {least!r}"
+    ways = [(limit.number - kept, limit) for limit in floors if (kept := _affordable_floor(problem, limit)) is not None]
+    if ways:
+        amount, limit = min(ways, key=lambda way: (way[0], way[1].name))
+        change += f", or {limit.change(amount)[0].lower()}{limit.change(amount)[1:]}"
+    names = (f"budget {budget:g}", *(limit.name for limit in floors))
+    return (Conflict(names, f"the floors cost at least {least:g}", change),)
+
+
+def _least_cost(problem: Problem, limits: Limits) -> float | None:
+    if problem.costs is None:
+        return None
+    found = solve(replace(problem, values=-problem.costs, costs=None, largest_cost=0.0, limits=limits))
+    if not found.feasible:
+        return None
+    taken = np.flatnonzero(found.choice >= 0)
+    return float(math.fsum(problem.costs[found.choice[taken], taken].tolist()))
+
+
+def _affordable_floor(problem: Problem, limit: _Limit) -> int | None:
+    """The largest number this floor could be, all else equal, so that the budget pays; None: not even 0 would do."""
+    columns, budget = problem.columns, problem.limits.budget or 0.0
+
+    def pays(number: int) -> bool:
+        limits = problem.limits
+        if limit.row < columns:
+            floors = limits.floors.copy()
+            floors[limit.row] = number
+            changed = replace(limits, floors=floors)
+        else:
+            assert limits.segment_floors is not None
+            floors = limits.segment_floors.copy()
+            floors.ravel()[limit.row - columns] = number
+            changed = replace(limits, segment_floors=floors)
+        cost = _least_cost(problem, changed)
+        return cost is not None and cost <= budget
+
+    if not pays(0):
+        return None
+    low, high = 0, limit.number
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if pays(middle) else (low, middle)
+    return low
