@@ -40,12 +40,14 @@ def run_screen(
     rate: float = 0.0,
     least_margin: float = 0.0,
     room_share: float = 1.0,
+    checked: bool = False,
     threads: int = 1,
     chunk: int = _CHUNK,
 ) -> Screened:
     """Screen all customers at all prices of a box; InputError names a NaN or infinity.
 
-    room_share: room for this share of the customers to stay open; where it does not do, the pass is repeated once.
+    room_share: room for this share of the customers to stay open; where it does not do, the pass is repeated once ·
+    checked: an earlier pass has seen these values, in which -∞ now stands for ineligible.
     """
     centre, width, none_width = box.centre, box.width, box.none_width
     values = problem.values
@@ -82,8 +84,10 @@ def run_screen(
         opened = sum(part[0] for part in parts)
         largest = _as_float(max(part[1] for part in parts), wide=wide)
         magnitude = _as_float(max(part[2] for part in parts), wide=wide)
-        problem.refuse_unless_finite(magnitude)
-        top = problem.grid_top(largest, magnitude, rate)
+        top = 0.0
+        if not checked:
+            problem.refuse_unless_finite(magnitude)
+            top = problem.grid_top(largest, magnitude, rate)
         needed = 1e-12 * top
         copied = sum(part[4].size for part in parts)
         if needed <= margin and copied == opened:

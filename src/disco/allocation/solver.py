@@ -64,7 +64,13 @@ def _solve_level(
             return _solve_open(problem, tree, everybody, low, high, box.centre[0])
         margin = margin if grid is None else grid.margin
         screened = run_screen(
-            problem, box, rate=rate, threads=threads, least_margin=margin, room_share=min(1.0, 1.5 * share + 0.02)
+            problem,
+            box,
+            rate=rate,
+            threads=threads,
+            least_margin=margin,
+            room_share=min(1.0, 1.5 * share + 0.02),
+            checked=grid is not None,
         )
         if screened.rows.size < screened.opened or screened.opened > 0.5 * problem.customers:
             return None
@@ -174,7 +180,7 @@ def _solve_open(
                 centre = _sample_prices(by_depth, low_left, high_left)
                 shift, left, _ = guess(by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width)
             box = PriceBox(centre[None, :].copy(), width[None, :].copy(), shift)
-            inner = run_screen(Problem(by_depth, problem.limits), box, least_margin=screened.margin)
+            inner = run_screen(Problem(by_depth, problem.limits), box, least_margin=screened.margin, checked=True)
             if inner.opened > 0.5 * opened:
                 return None
             low_inner, high_inner = low.copy(), high.copy()

@@ -53,8 +53,8 @@ def _largest(problem: Problem, rate: float) -> float:
         rows = np.arange(start, min(start + block, problem.customers))
         part = np.empty((problem.columns, rows.size))
         magnitude, largest = take(problem.values, problem.eligible, problem.costs, rate, rows, part)
+        problem.refuse_unless_finite(magnitude)
         top, size = max(top, largest), max(size, magnitude)
-    problem.refuse_unless_finite(size)
     return problem.grid_top(top, size, rate)
 
 

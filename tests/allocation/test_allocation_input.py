@@ -1,0 +1,85 @@
+"""Bad input is named, never repaired and never a surprise."""
+
+import numpy as np
+import pytest
+
+from disco.allocation import Segments, allocate
+from disco.records.errors import InputError, LimitError
+
+VALUES = np.array([[1.0, 2.0], [3.0, 1.0], [2.0, 2.5]])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("rows", [3, 300, 20_000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_not_a_finite_number_names_its_row(bad, rows, dtype):
+    values = np.asfortranarray(np.random.default_rng(0).normal(1, 1, (rows, 2)).astype(dtype))
+    values[rows // 2, 1] = bad
+    with pytest.raises(InputError, match=f"row {rows // 2 + 1}, column 1"):
+        allocate(values, [rows, rows])
+
+
+def test_bad_costs_are_named():
+    with pytest.raises(InputError, match="costs, row 2"):
+        allocate(VALUES, [1, 1], costs=[[1, 1], [np.nan, 1], [1, 1]], budget=1)
+    with pytest.raises(InputError, match="at least 0"):
+        allocate(VALUES, [1, 1], costs=-VALUES, budget=1)
+    with pytest.raises(InputError, match="shape"):
+        allocate(VALUES, [1, 1], costs=VALUES[:, :1], budget=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"caps": [-1, 2]}, "cap of column 0"),
+        ({"caps": [1.5, 2]}, "whole number"),
+        ({"caps": [1]}, "one per column"),
+        ({"caps": [float("nan"), 2]}, "whole number"),
+        ({"caps": [True, 2]}, "whole number"),
+        ({"caps": {"0.1": 3}}, "depths"),
+        ({"caps": {"0.3": 3}, "depths": [0.1, 0.2]}, "depth 0.3"),
+        ({"caps": [1, 1], "floors": [2, 0]}, "floor 2 above its own cap 1"),
+        ({"caps": [1, 1], "budget": 5.0}, "without costs"),
+        ({"caps": [1, 1], "budget": -1.0, "costs": VALUES}, "budget"),
+        ({"caps": [1, 1], "budget": float("inf"), "costs": VALUES}, "budget"),
+        ({"caps": [1, 1], "segments": {"a": 1}}, "Segments"),
+        ({"caps": [1, 1], "segments": Segments(["a", "b"], {})}, "one label"),
+        ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"c": {"caps": [1, 1]}})}, "'c'"),
+        ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"b": {"cap": [1, 1]}})}, "caps"),
+        ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"b": {"caps": [1, 1], "floors": [2, 0]}})}, "floor 2"),
+    ],
+)
+def test_limits_that_cannot_be_read_are_named(arguments, words):
+    caps = arguments.pop("caps")
+    with pytest.raises(LimitError, match=words):
+        allocate(VALUES, caps, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"ids": [1, 2, 1]}, "rows 1 and 3"),
+        ({"ids": ["x", "y", "y"]}, "rows 2 and 3"),
+        ({"ids": [1, 2]}, "2 ids"),
+        ({"eligible": np.ones((2, 3), bool)}, "eligible"),
+        ({"eligible": np.ones((3, 2))}, "Booleans"),
+        ({"depths": [0.1]}, "1 depths"),
+        ({"warm_prices": [1.0]}, "warm_prices"),
+    ],
+)
+def test_other_arguments_are_checked(arguments, words):
+    with pytest.raises(InputError, match=words):
+        allocate(VALUES, [1, 1], **arguments)
+
+
+@pytest.mark.parametrize("values", [np.empty((0, 2)), np.empty((2, 0)), np.ones(3), [["a", "b"]]])
+def test_tables_without_customers_depths_or_numbers_are_refused(values):
+    with pytest.raises(InputError):
+        allocate(values, [1, 1])
+
+
+def test_ids_as_text_and_as_numbers_are_the_same_customers():
+    values = np.ones((6, 2))
+    by_number = allocate(values, [2, 2], ids=[5, 4, 3, 2, 1, 0])
+    by_text = allocate(values, [2, 2], ids=["5", "4", "3", "2", "1", "0"])
+    assert (by_number.choice == by_text.choice).all()
