@@ -1,0 +1,130 @@
+"""What another policy would have earned on a log with propensities: IPS, self-normalised IPS, doubly robust.
+
+With importance weights wᵢ = π(aᵢ|xᵢ)/pᵢ, figures yᵢ and a model q(x, a) of them, the value per customer is estimated by
+    IPS    Σ wᵢ·yᵢ / n
+    SNIPS  Σ wᵢ·yᵢ / Σ wᵢ
+    DR     Σ (q(xᵢ, π) + wᵢ·(yᵢ − q(xᵢ, aᵢ))) / n,   q(x, π) = Σ_a π(a|x)·q(x, a).
+IPS and DR are unbiased for any q made without these rows; SNIPS is consistent, and steadier when weights vary.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from disco.evaluation.estimate import Estimate, mean_estimate, ratio_estimate
+from disco.records.arrays import Integers, Vector
+from disco.records.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffPolicy:
+    """Estimand: the mean of the figure per customer of the log's population, had `target` chosen the depths.
+
+    `effective_rows` = (Σw)²/Σw²: how many unweighted rows the weighted ones are worth · `largest_weight` · `dr` is None
+    without a model.
+    """
+
+    rows: int
+    effective_rows: float
+    largest_weight: float
+    ips: Estimate
+    snips: Estimate | None  # None when the target never does what the log did
+    dr: Estimate | None
+
+
+def off_policy(
+    figure: Vector,
+    *,
+    propensity: Vector,
+    target: Vector,
+    predicted_logged: Vector | None = None,
+    predicted_target: Vector | None = None,
+    level: float = 0.95,
+    customers: Integers | None = None,
+) -> OffPolicy:
+    """Estimate a target policy's value per customer from a log.
+
+    figure (n,): what the row came to · propensity (n,): pᵢ > 0 · target (n,): π(aᵢ|xᵢ), the target's probability of the
+    depth that was played · predicted_logged, predicted_target (n,): q(xᵢ, aᵢ) and q(xᵢ, π), for DR.
+
+    >>> log = {"figure": np.array([1.0, 0.0, 3.0, 4.0]), "propensity": np.full(4, 0.5)}
+    >>> result = off_policy(**log, target=np.array([0.0, 1.0, 1.0, 0.0]))
+    >>> result.ips.value, result.snips.value, result.effective_rows
+    (1.5, 1.5, 2.0)
+    """
+    columns = {"figure": figure, "propensity": propensity, "target": target}
+    if (predicted_logged is None) != (predicted_target is None):
+        raise InputError("off_policy", found="one prediction", expected="both of predicted_logged and predicted_target")
+    if predicted_logged is not None and predicted_target is not None:
+        columns |= {"predicted_logged": predicted_logged, "predicted_target": predicted_target}
+    _check(columns)
+    weights = target / propensity
+    if not weights.any():
+        snips, effective = None, 0.0
+    else:
+        snips = ratio_estimate(weights * figure, weights, level=level, customers=customers)
+        effective = float(weights.sum() ** 2 / (weights @ weights))
+    doubly = None
+    if predicted_logged is not None and predicted_target is not None:
+        terms = predicted_target + weights * (figure - predicted_logged)
+        doubly = mean_estimate(terms, level=level, customers=customers)
+    return OffPolicy(
+        rows=figure.size,
+        effective_rows=effective,
+        largest_weight=float(weights.max()),
+        ips=mean_estimate(weights * figure, level=level, customers=customers),
+        snips=snips,
+        dr=doubly,
+    )
+
+
+def _check(columns: dict[str, Vector]) -> None:
+    shapes = {name: np.shape(column) for name, column in columns.items()}
+    if len(set(shapes.values())) != 1 or len(shapes["figure"]) != 1 or shapes["figure"][0] < 2:
+        raise InputError("off_policy", found=f"shapes {shapes}", expected="one figure per row, at least two rows")
+    for name, column in columns.items():
+        if not np.isfinite(column).all():
+            row = int(np.flatnonzero(~np.isfinite(column))[0])
+            raise InputError(f"off_policy, {name}, row {row + 1}", found="NaN or infinity", expected="finite figures")
+    propensity, target = columns["propensity"], columns["target"]
+    if (propensity <= 0).any() or (propensity > 1).any():
+        row = int(np.flatnonzero((propensity <= 0) | (propensity > 1))[0])
+        raise InputError(
+            f"off_policy, propensity, row {row + 1}",
+            found=float(propensity[row]),
+            expected="a probability above 0 and at most 1",
+            fix="A row with propensity 0 cannot have happened: the propensities are wrong.",
+        )
+    if (target < 0).any() or (target > 1).any():
+        row = int(np.flatnonzero((target < 0) | (target > 1))[0])
+        raise InputError(f"off_policy, target, row {row + 1}", found=float(target[row]), expected="a probability")
+
+
+def target_probabilities(target: Vector, logging: Vector, place: Integers) -> Vector:
+    """π(aᵢ|xᵢ) of the depths played, from full matrices (n, K) of both policies; refuses what no log can tell.
+
+    Rows of `logging` sum to one, of `target` to one at most (the rest: no code). Where the target plays a depth whose
+    logging probability is 0, its value cannot be estimated from this log.
+
+    >>> target_probabilities(np.array([[0.0, 1.0]]), np.array([[0.5, 0.5]]), np.array([1])).tolist()
+    [1.0]
+    """
+    for name, matrix in (("target", target), ("logging", logging)):
+        sums = matrix.sum(axis=1)
+        off = (sums > 1 + 1e-6) | ((sums < 1 - 1e-6) if name == "logging" else (sums < 0)) | (matrix < 0).any(axis=1)
+        if off.any() or not np.isfinite(matrix).all():
+            row = int(off.argmax())
+            raise InputError(
+                f"{name} propensities, row {row + 1}",
+                found=f"{matrix[row].tolist()}, sum {sums[row]:.6g}",
+                expected="probabilities that sum to one",
+            )
+    unseen = (target > 0) & (logging <= 0)
+    if unseen.any():
+        row, column = np.argwhere(unseen)[0]
+        raise InputError(
+            f"logging propensities, row {row + 1}",
+            found=f"propensity 0 at position {column}, which the target plays with {target[row, column]:.3g}",
+            expected="a positive propensity wherever the target plays",
+        )
+    return np.asarray(np.take_along_axis(target, place[:, None], axis=1)[:, 0])

@@ -1,0 +1,189 @@
+"""What a replay says about a policy, read from its passes over the log."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from disco import objective
+from disco.evaluation.estimate import Estimate
+from disco.evaluation.log import RandomLog
+from disco.evaluation.off_policy import OffPolicy, off_policy
+from disco.evaluation.replay_limits import BatchLimits
+from disco.evaluation.replay_pass import Played
+from disco.evaluation.resampling import Skew
+from disco.records.arrays import Floats, Integers, Matrix, Vector
+from disco.records.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BatchSeries:
+    """Per batch of the pass over the log: counts, and the average basket value; NaN where nobody bought.
+
+    `repeats_mean`, `repeats_sd`: of the average basket value over the resampled passes; NaN without any.
+    """
+
+    presented: Integers
+    accepted: Integers
+    purchasers: Integers
+    average_basket_value: Vector
+    repeats_mean: Vector
+    repeats_sd: Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PolicyReplay:
+    """What a policy would have earned.
+
+    average_basket_value: mean revenue F·(1−a) per purchaser · relative_to_random: its ratio to that of Random under the
+    same caps, on the same log · revenue, objective: per customer presented (0 without a code), as IPS, SNIPS and DR ·
+    no_code: presented customers whom the policy gave none; they are never accepted · codes: given out, per depth.
+    """
+
+    policy: str
+    average_basket_value: Estimate
+    relative_to_random: Estimate
+    revenue: OffPolicy
+    objective: OffPolicy | None
+    presented: int
+    accepted: int
+    purchasers: int
+    no_code: int
+    codes: Integers
+    series: BatchSeries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replay:
+    """Policies by name; `random` is the baseline, also when nobody asked for it; `warnings` of the log."""
+
+    depths: tuple[float, ...]
+    policies: Mapping[str, PolicyReplay]
+    random: PolicyReplay
+    repeats: int
+    batch: int
+    rows: int
+    skew: Skew
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Reading:
+    """A pass over the log with its outcomes: per presented row the weight 1{accepted}/p, revenue and purchase."""
+
+    log: RandomLog
+    played: Played
+    weight: Vector
+    revenue: Vector
+    bought: Vector
+
+    @classmethod
+    def of(cls, log: RandomLog, played: Played, *, skew: Skew) -> "Reading":
+        """p is 1/K where the log was made uniform first."""
+        accepted = played.accepted(log)
+        p = 1 / len(log.depths) if skew == "resample" else log.propensity[played.rows]
+        return cls(
+            log=log,
+            played=played,
+            weight=np.asarray(accepted / p),
+            revenue=np.nan_to_num(objective.revenue(log.full_price[played.rows], log.depth[played.rows])),
+            bought=log.bought[played.rows].astype(np.float64),
+        )
+
+    def basket_values(self, batches: int) -> Vector:
+        """Σw·R/Σw·bought per batch, and over all as the last entry; NaN where nobody bought."""
+        batch = np.minimum(self.played.batch, batches - 1)  # a resampled log may be a few rows longer
+        sums = np.stack(
+            [np.bincount(batch, weights=self.weight * y, minlength=batches) for y in (self.revenue, self.bought)]
+        )
+        revenue, purchases = np.column_stack([sums, sums.sum(axis=1)])
+        return np.divide(revenue, purchases, out=np.full(batches + 1, np.nan), where=purchases > 0)
+
+    def influence(self) -> Vector:
+        """Per customer: how far its rows move the average basket value (the delta method's linear term)."""
+        total = float(self.weight @ self.bought)
+        value = float(self.weight @ self.revenue) / total
+        terms = self.weight * (self.revenue - value * self.bought) / total
+        return np.bincount(self.log.customer[self.played.rows], weights=terms)
+
+    def per_customer(self, limits: BatchLimits, *, weight: float | None, level: float) -> OffPolicy:
+        """Revenue (weight None) or objective w·R − C per presented customer; without a code it is 0 for certain."""
+        depth = np.append(limits.depths, 0.0)
+        logged, chosen = self.log.depth[self.played.rows], depth[self.played.choice]
+
+        def figure(full_price: Floats, at: Floats) -> Vector:
+            revenue = objective.revenue(full_price, at)
+            return np.asarray(
+                revenue if weight is None else weight * revenue - objective.markdown(full_price, at), np.float64
+            )
+
+        predicted = figure(self.played.predicted, chosen)
+        matched = self.weight > 0
+        return off_policy(
+            figure(np.nan_to_num(self.log.full_price[self.played.rows]), logged),
+            propensity=np.divide(1.0, self.weight, out=np.ones_like(self.weight), where=matched),
+            target=matched.astype(np.float64),
+            predicted_logged=np.where(matched, predicted, 0.0),
+            predicted_target=predicted,
+            level=level,
+            customers=np.unique(self.log.customer[self.played.rows], return_inverse=True)[1],
+        )
+
+
+def policy_replay(
+    reading: Reading,
+    baseline: Reading,
+    policy: str,
+    *,
+    repeated: Matrix,
+    repeated_baseline: Vector,
+    limits: BatchLimits,
+    level: float,
+) -> PolicyReplay:
+    """`repeated` (repeats, batches + 1): `basket_values` of the resampled passes; `repeated_baseline` (repeats,)."""
+    played, log = reading.played, reading.log
+    accepted = played.accepted(log)
+    bought = accepted & (reading.bought > 0)
+    if not bought.any():
+        raise InputError(
+            f"replay of {policy}",
+            found=f"{int(accepted.sum())} of {accepted.size:,} rows accepted, none of them with a purchase",
+            expected="at least one accepted purchase",
+            fix="The policy never did what the log did: raise the caps, or bring a longer log.",
+        )
+    batches = int(played.batch[-1]) + 1
+    values = reading.basket_values(batches)
+    value, random_value = float(values[-1]), float(baseline.basket_values(1)[-1])
+    ratio = value / random_value
+    if len(repeated) >= 2:
+        freedom = float(len(repeated) - 1)
+        error = float(repeated[:, -1].std(ddof=1))
+        ratio_error = float((repeated[:, -1] / repeated_baseline).std(ddof=1))
+    else:
+        freedom = float(max(bought.sum() - 1, 1))
+        mine, random = reading.influence(), baseline.influence()
+        error = float(np.sqrt(mine @ mine))
+        paired = (mine - ratio * random) / random_value
+        ratio_error = float(np.sqrt(paired @ paired))
+    return PolicyReplay(
+        policy=policy,
+        average_basket_value=Estimate.around(value, error, level=level, freedom=freedom),
+        relative_to_random=Estimate.around(ratio, ratio_error, level=level, freedom=freedom),
+        revenue=reading.per_customer(limits, weight=None, level=level),
+        objective=None
+        if limits.revenue_weight is None
+        else reading.per_customer(limits, weight=limits.revenue_weight, level=level),
+        presented=played.rows.size,
+        accepted=int(accepted.sum()),
+        purchasers=int(bought.sum()),
+        no_code=int((played.choice < 0).sum()),
+        codes=np.bincount(played.choice[played.choice >= 0], minlength=len(log.depths)),
+        series=BatchSeries(
+            presented=np.bincount(played.batch, minlength=batches),
+            accepted=np.bincount(played.batch[accepted], minlength=batches),
+            purchasers=np.bincount(played.batch[bought], minlength=batches),
+            average_basket_value=values[:-1],
+            repeats_mean=repeated[:, :-1].mean(axis=0) if len(repeated) else np.full(batches, np.nan),
+            repeats_sd=repeated[:, :-1].std(axis=0, ddof=1) if len(repeated) >= 2 else np.full(batches, np.nan),
+        ),
+    )
