@@ -69,13 +69,15 @@ def ratio_estimate(
     if total == 0:
         raise InputError("ratio", found="a denominator of 0", expected="at least one row that counts")
     value = float(numerators.sum()) / total
-    residuals = numerators - value * denominators
-    counting: Vector = np.abs(denominators)
+    residuals, counting = numerators - value * denominators, np.abs(denominators)
     if customers is not None:
-        residuals = np.bincount(customers, weights=residuals)
-        counting = np.bincount(customers, weights=counting)
-    groups, freedom = residuals.size, np.count_nonzero(counting) - 1
+        residuals, counting = _by_customer(residuals, customers), _by_customer(counting, customers)
+    groups, freedom = residuals.size, int(np.count_nonzero(counting)) - 1
     if freedom < 1:
         return Estimate(value, np.inf, -np.inf, np.inf, level)
     error = float(np.sqrt(groups / (groups - 1) * (residuals @ residuals))) / abs(total)
     return Estimate.around(value, error, level=level, freedom=freedom)
+
+
+def _by_customer(figures: Vector, customers: Integers) -> Vector:
+    return np.asarray(np.bincount(customers, weights=figures), np.float64)

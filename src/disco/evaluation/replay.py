@@ -39,9 +39,9 @@ def replay(
     belief: what is known at the start (warm); None, or a model without evidence, is a cold start. revenue_weight None:
     revenue alone. Engagement counts as 1 at every depth unless `belief` brings its own or `learn_engagement` is set.
     skew: how a log with unequal propensities is used; "resample" drops rows at random until depths are uniform,
-    "weight" presents every row and weighs the accepted ones by 1/p. repeats: whole passes over logs resampled by customer, whose
-    spread is the standard error; with fewer than 2, the delta method's from the single pass. `progress` is called
-    after every pass of a policy.
+    "weight" presents every row and weighs the accepted ones by 1/p. repeats: whole passes over logs resampled by
+    customer, whose spread is the standard error; with fewer than 2, the delta method's from the single pass.
+    `progress` is called after every pass of a policy.
 
     Estimand: the value per purchaser (per customer) over the log's customers of the policy as it goes along, its belief
     at each batch learned from the rows accepted before. A deployed policy learns from every row, so from about as many

@@ -97,14 +97,14 @@ class Reading:
             [np.bincount(batch, weights=self.weight * y, minlength=batches) for y in (self.revenue, self.bought)]
         )
         revenue, purchases = np.column_stack([sums, sums.sum(axis=1)])
-        return np.divide(revenue, purchases, out=np.full(batches + 1, np.nan), where=purchases > 0)
+        return np.asarray(np.divide(revenue, purchases, out=np.full(batches + 1, np.nan), where=purchases > 0))
 
     def influence(self) -> Vector:
         """Per customer: how far its rows move the average basket value (the delta method's linear term)."""
         total = float(self.weight @ self.bought)
         value = float(self.weight @ self.revenue) / total
         terms = self.weight * (self.revenue - value * self.bought) / total
-        return np.bincount(self.log.customer[self.played.rows], weights=terms)
+        return np.asarray(np.bincount(self.log.customer[self.played.rows], weights=terms), np.float64)
 
     def per_customer(self, limits: BatchLimits, *, weight: float | None, level: float) -> OffPolicy:
         """Revenue (weight None) or objective w·R − C per presented customer; without a code it is 0 for certain."""
