@@ -64,15 +64,15 @@ def test_every_order_is_seen_on_the_site(tables: Tables) -> None:
 
 
 def test_equal_settings_give_equal_tables_and_another_seed_does_not(shop: Retailer, tables: Tables) -> None:
-    again = Retailer.simulate(RetailerSettings(customers=12_000, seed=3)).tables()
+    again = Retailer.simulate(replace(shop.settings)).tables()
     assert all(again[name].equals(tables[name]) for name in tables)
-    other = Retailer.simulate(replace(shop.settings, seed=4)).tables()
+    other = Retailer.simulate(replace(shop.settings, seed=shop.settings.seed + 1)).tables()
     assert not any(other[name].equals(tables[name]) for name in tables)
 
 
-def test_a_smaller_shop_is_the_beginning_of_a_larger_one(tables: Tables) -> None:
+def test_a_smaller_shop_is_the_beginning_of_a_larger_one(shop: Retailer, tables: Tables) -> None:
     """So nothing depends on how many blocks are simulated, or on who else is there."""
-    small = Retailer.simulate(RetailerSettings(customers=10_000, seed=3)).tables()
+    small = Retailer.simulate(replace(shop.settings, customers=10_000)).tables()
     last = pa.scalar("c0010000")
     for name in ("customers", "orders", "codes", "site"):
         begin = tables[name].filter(pc.less(tables[name]["customer_id"], last))
