@@ -16,7 +16,25 @@ def test_by_hand():
     expected = [(8 + 40 * pooled) / 120, (32 + 40 * pooled) / 160]
     np.testing.assert_allclose(engagement.rates([0.1, 0.3]), expected)
     np.testing.assert_allclose(engagement.rates([0.2]), [np.mean(expected)])  # a straight line between
-    np.testing.assert_allclose(engagement.rates([0.0, 0.6]), expected)  # flat outside
+
+
+def test_outside_the_played_depths_the_trend_of_the_logit_goes_on():
+    truth = 1 / (1 + np.exp(-(-2.5 + 3.0 * np.array([0.1, 0.2, 0.3]))))
+    sent = np.full(3, 10**8)
+    engagement = Engagement(counts=EngagementCounts([0.1, 0.2, 0.3], sent, np.rint(truth * sent).astype(int)))
+    expected = 1 / (1 + np.exp(-(-2.5 + 3.0 * np.array([0.0, 0.5]))))
+    np.testing.assert_allclose(engagement.rates([0.0, 0.5]), expected, rtol=1e-4)
+
+
+def test_however_many_codes_were_played_elsewhere_an_unplayed_depth_stays_unsure():
+    counts = EngagementCounts([0.1, 0.2], [10**9, 10**9], [10**8, 10**8])
+    engagement = Engagement(counts=counts, drift=0.8)
+    low, high = engagement.interval([0.3], level=0.6827)
+    logit = np.log(0.1 / 0.9)
+    expected = 1 / (1 + np.exp(-(logit + 0.8 * np.sqrt(0.1) * np.array([-1, 1]))))
+    np.testing.assert_allclose([low[0], high[0]], expected, rtol=0.05)
+    near, _ = engagement.interval([0.21])
+    assert near[0] > low[0]
 
 
 def test_interval_is_the_betas():

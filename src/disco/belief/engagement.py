@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import betaincinv
+from scipy.special import betaincinv, expit
 
 from disco.belief.grid import read_depth_column, read_positive
 from disco.belief.isotonic import pool_adjacent
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.depths import read_depth
 from disco.records.errors import InputError
+
+_LEAST_RATE = 0.005  # rates nearer to 0 or 1 count as this one where a logit or a variance is taken
+_SLOPE_SD = 5.0  # prior sd of the rise of logit(e) per unit of depth
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,9 +104,9 @@ class Engagement:
 
     At a depth played: (redeemed + s·r)/(sent + s), s = `prior_codes` and r the rate over all depths (`prior_rate`
     before any code), then pooled where a deeper discount would seem to engage less. Between played depths a straight
-    line, outside them flat. The belief about a rate is Beta with sent + s codes behind it; at an unplayed depth with
-    s + (the fewer sent of its neighbours)·exp(−distance to the nearer one/`reach`), so it is never surer than the less
-    sure neighbour.
+    line; outside them logit(e) goes on with the slope of the played ones. The belief about a rate is Beta with
+    m = sent + s codes behind it; at an unplayed depth 1/m = 1/(the smaller m of its neighbours) + e(1−e)·`drift`²·
+    distance to the nearer one: however many codes were played elsewhere, logit(e) may wander by drift·√distance.
 
     >>> engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [1000, 1000], [50, 150]), override={0.25: 0.2})
     >>> engagement.rates([0.1, 0.2, 0.3, 0.25]).round(4).tolist()
@@ -113,7 +116,7 @@ class Engagement:
     counts: EngagementCounts = field(default_factory=EngagementCounts)
     prior_rate: float = 0.1
     prior_codes: float = 20.0
-    reach: float = 0.1
+    drift: float = 1.0
     override: Mapping[float, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -123,7 +126,7 @@ class Engagement:
         ):
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
                 raise InputError(f"engagement {name}", found=repr(value), expected="a share from 0 to 1")
-        for name in ("prior_codes", "reach"):
+        for name in ("prior_codes", "drift"):
             object.__setattr__(self, name, read_positive(getattr(self, name), where=f"engagement {name}"))
         given = {read_depth(depth, where="engagement override"): float(rate) for depth, rate in self.override.items()}
         object.__setattr__(self, "override", given)
@@ -168,8 +171,29 @@ class Engagement:
         left = np.where(played[right] > depths, right - 1, right).clip(0)
         right = np.where(played[right] < depths, left, right)
         distance = np.minimum(np.abs(depths - played[left]), np.abs(depths - played[right]))
-        behind = np.minimum(sent[left], sent[right]) * np.exp(-distance / self.reach)
-        return np.interp(depths, played, rate), self.prior_codes + behind
+        beyond = depths - depths.clip(played[0], played[-1])
+        inside = np.interp(depths, played, rate)
+        mean = np.where(beyond == 0, inside, expit(_logit(inside) + _slope(played, rate, size) * beyond))
+        # logit(e) may wander by `drift`·√distance from what was played; in codes, 1/m is the variance over e(1−e)
+        return mean, 1 / (1 / np.minimum(size[left], size[right]) + _spread(mean) * self.drift**2 * distance)
+
+
+def _logit(rate: Vector) -> Vector:
+    inner = rate.clip(_LEAST_RATE, 1 - _LEAST_RATE)
+    return np.asarray(np.log(inner / (1 - inner)))
+
+
+def _spread(rate: Vector) -> Vector:
+    """e(1−e), the variance of one code, kept away from 0."""
+    inner = rate.clip(_LEAST_RATE, 1 - _LEAST_RATE)
+    return np.asarray(inner * (1 - inner))
+
+
+def _slope(depths: Vector, rate: Vector, codes: Vector) -> float:
+    """Rise of logit(e) per unit of depth over the played depths, shrunk towards 0; never negative, as rates ascend."""
+    weight = codes * _spread(rate)
+    offset = depths - np.average(depths, weights=weight)
+    return float((weight * offset) @ _logit(rate) / ((weight * offset) @ offset + _SLOPE_SD**-2))
 
 
 def _counts(name: str, values: object) -> Integers:
