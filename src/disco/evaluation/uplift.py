@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from disco.evaluation.comparison import Mean, compare
 from disco.records.arrays import Vector
 from disco.records.errors import InputError
 
@@ -32,24 +33,18 @@ def uplift(test: Vector, control: Vector, *, level: float = 0.95) -> Uplift:
     >>> round(result.relative, 4), result.lower < 0 < result.upper
     (0.3333, True)
     """
-    from scipy.stats import norm, ttest_ind
-
     test, control = np.asarray(test, np.float64), np.asarray(control, np.float64)
     for name, arm in (("test", test), ("control", control)):
         if arm.ndim != 1 or arm.size < 2:
             raise InputError(f"{name} arm", found=f"{arm.size} customers", expected="at least two")
         if not np.isfinite(arm).all():
             raise InputError(f"{name} arm", found="NaN or infinite figures", expected="finite figures")
-    mean_test, mean_control = float(test.mean()), float(control.mean())
-    if mean_control <= 0:
+    found = compare(Mean.of(test), Mean.of(control), level=level)
+    ratio = found.relative
+    if ratio is None:
         raise InputError(
-            "control mean", found=mean_control, expected="a positive mean, else a relative uplift means nothing"
+            "control mean", found=found.control, expected="a positive mean, else a relative uplift means nothing"
         )
-    error_test, error_control = (float(arm.std(ddof=1) / np.sqrt(arm.size)) for arm in (test, control))
-    ratio = mean_test / mean_control
-    spread = float(np.hypot(error_test / mean_control, ratio * error_control / mean_control))
-    half = float(norm.ppf(0.5 + level / 2)) * spread
-    p_value = float(ttest_ind(test, control, equal_var=False).pvalue) if error_test or error_control else 1.0
     return Uplift(
-        ratio - 1, ratio - 1 - half, ratio - 1 + half, p_value, level, mean_test, mean_control, test.size, control.size
+        ratio.value, ratio.lower, ratio.upper, found.p_value, level, found.test, found.control, test.size, control.size
     )

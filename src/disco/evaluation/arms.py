@@ -1,0 +1,176 @@
+"""What the customers of an A/B test did, arm by arm: the figures to compare and what each is divided by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import chdtrc
+
+from disco import objective
+from disco.records.arrays import Flags, Matrix, Vector
+from disco.records.decisions import Arm
+from disco.records.errors import InputError
+
+Metric = Literal["revenue", "reward", "objective", "engagement"]
+Per = Literal["customer", "recipient", "purchaser"]
+MISMATCH_P_VALUE = 1e-3  # a sample ratio this unlikely means a broken assignment, not bad luck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ArmOutcomes:
+    """Customers assigned to one arm: depth (n,), NaN = no code · full_price (n,) bought with it, 0 = nothing ·
+    before (n, p) or None: known before the campaign · other_revenue (n,) or None: bought without the code meanwhile."""
+
+    depth: Vector
+    full_price: Vector
+    before: Matrix | None
+    other_revenue: Vector | None
+
+    def __len__(self) -> int:
+        return int(self.depth.size)
+
+    @property
+    def purchased(self) -> Flags:
+        return np.asarray(self.full_price > 0)
+
+    @property
+    def received(self) -> Flags:
+        return ~np.isnan(self.depth)
+
+    def take(self, rows: Flags) -> "ArmOutcomes":
+        return ArmOutcomes(
+            depth=self.depth[rows],
+            full_price=self.full_price[rows],
+            before=None if self.before is None else self.before[rows],
+            other_revenue=None if self.other_revenue is None else self.other_revenue[rows],
+        )
+
+    def figure(self, metric: Metric, *, revenue_weight: float | None) -> Vector:
+        """(n,) of a metric: R, R − C, w·R − C, or 1 for a purchase."""
+        depth = np.nan_to_num(self.depth)
+        if metric == "engagement":
+            return self.purchased.astype(np.float64)
+        if metric == "revenue":
+            return np.asarray(objective.revenue(self.full_price, depth), np.float64)
+        if metric == "reward":
+            return np.asarray(objective.reward(self.full_price, depth), np.float64)
+        if revenue_weight is None:
+            raise InputError("objective", found="no revenue_weight", expected="the weight w of w·R − C")
+        return self.full_price * objective.weights(depth, np.ones_like(depth), revenue_weight=revenue_weight)
+
+    def divisor(self, per: Per) -> Vector | None:
+        """What the figure's sum is divided by: everybody assigned (None), those with a code, those who bought."""
+        if per == "customer":
+            return None
+        return (self.received if per == "recipient" else self.purchased).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmSummary:
+    """An arm in sums; money in currency units."""
+
+    customers: int
+    recipients: int
+    purchasers: int
+    revenue: float
+    markdown: float
+
+    @classmethod
+    def of(cls, arm: ArmOutcomes) -> "ArmSummary":
+        depth = np.nan_to_num(arm.depth)
+        return cls(
+            customers=len(arm),
+            recipients=int(arm.received.sum()),
+            purchasers=int(arm.purchased.sum()),
+            revenue=float(objective.revenue(arm.full_price, depth).sum()),
+            markdown=float(objective.markdown(arm.full_price, depth).sum()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRatio:
+    """Customers per arm against the planned shares: χ² test; `ok` is False below p = 0.001."""
+
+    found: Mapping[Arm, int]
+    expected: Mapping[Arm, float]
+    p_value: float
+
+    @property
+    def ok(self) -> bool:
+        return self.p_value >= MISMATCH_P_VALUE
+
+
+def sample_ratio(found: Mapping[Arm, int], shares: Mapping[Arm, float]) -> SampleRatio:
+    """χ² = Σ(found − expected)²/expected with one degree of freedom less than arms.
+
+    >>> sample_ratio({Arm.TEST: 5210, Arm.CONTROL: 4790}, {Arm.TEST: 0.5, Arm.CONTROL: 0.5}).ok
+    False
+    """
+    if set(found) != set(shares) or not all(np.isfinite(share) and share > 0 for share in shares.values()):
+        raise InputError(
+            "shares",
+            found=f"{ {str(arm): share for arm, share in shares.items()} }",
+            expected=f"a positive share for each of the arms found: {', '.join(found)}",
+        )
+    scale = sum(found.values()) / sum(shares.values())
+    expected = {arm: shares[arm] * scale for arm in found}
+    statistic = sum((found[arm] - expected[arm]) ** 2 / expected[arm] for arm in found)
+    return SampleRatio(dict(found), expected, float(chdtrc(len(found) - 1, statistic)) if len(found) > 1 else 1.0)
+
+
+def read_arms(
+    arm: object, depth: object, full_price: object, *, before: object, other_revenue: object
+) -> dict[Arm, ArmOutcomes]:
+    """Columns of one length, one row per customer assigned, as arms; every row is checked."""
+    labels = np.asarray(arm)
+    if labels.ndim != 1 or not labels.size:
+        raise InputError("arm", found=f"shape {labels.shape}", expected="one label per customer")
+    names = {str(label) for label in np.unique(labels.astype(str))}
+    unknown = names - set(Arm)
+    if unknown or not {Arm.TEST, Arm.CONTROL} <= names:
+        raise InputError("arm", found=f"{sorted(names)}", expected="test and control, and perhaps holdout")
+    rows = labels.size
+    depths = _figures(depth, rows, "depth", highest=1.0)
+    prices = _figures(full_price, rows, "full_price")
+    lost = np.isnan(depths) & (prices > 0)
+    if lost.any():
+        row = int(lost.argmax())
+        raise InputError(
+            f"full_price, row {row + 1}",
+            found="a purchase with a code by a customer who got none",
+            expected="null",
+            fix="Purchases without a code belong into other_revenue.",
+        )
+    known = None if before is None else _known(before, rows)
+    other = None if other_revenue is None else np.nan_to_num(_figures(other_revenue, rows, "other_revenue"))
+    whole = ArmOutcomes(depth=depths, full_price=np.nan_to_num(prices), before=known, other_revenue=other)
+    arms = {name: whole.take(labels.astype(str) == name) for name in Arm if name in names}
+    if Arm.HOLDOUT in arms and arms[Arm.HOLDOUT].received.any():
+        raise InputError("holdout", found="customers with a code", expected="no codes in the holdout")
+    return arms
+
+
+def _known(before: object, rows: int) -> Matrix:
+    known = np.asarray(before, np.float64)
+    known = known[:, None] if known.ndim == 1 else known
+    if known.ndim != 2 or len(known) != rows:
+        raise InputError("before", found=f"shape {known.shape}", expected=f"figures for each of {rows} customers")
+    if not np.isfinite(known).all():
+        raise InputError("before", found="NaN or infinite figures", expected="finite figures, 0 for none")
+    return known
+
+
+def _figures(values: object, rows: int, name: str, *, highest: float = np.inf) -> Vector:
+    try:
+        column = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise InputError(name, found="values that are no numbers", expected="numbers, NaN for none") from None
+    if column.shape != (rows,):
+        raise InputError(name, found=f"shape {column.shape}", expected=f"one for each of {rows} customers")
+    bad = ~np.isnan(column) & ~((column >= 0) & (column < highest))
+    if bad.any():
+        row = int(bad.argmax())
+        expected = "a finite amount, not negative, or null" if highest == np.inf else "a share in [0, 1), or null"
+        raise InputError(f"{name}, row {row + 1}", found=float(column[row]), expected=expected)
+    return column

@@ -1,0 +1,88 @@
+"""How many customers an A/B test needs, and what a given number can show."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from disco.evaluation.estimate import quantile
+from disco.records.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """A two-sided Welch test of a figure per customer: control has `baseline` and `sd`, the test arm the same sd.
+
+    control_share: control's share of all customers · explained: share of variance that pre-period figures take away
+    (the R² of CUPED) · level: 1 − α.
+    """
+
+    baseline: float
+    sd: float
+    control_share: float = 0.5
+    explained: float = 0.0
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        for name in ("baseline", "sd"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                raise InputError(name, found=value, expected="a finite number above 0")
+        for name, lowest in (("control_share", 0.0), ("explained", -1e-300), ("level", 0.0)):
+            if not lowest < getattr(self, name) < 1:
+                raise InputError(name, found=getattr(self, name), expected="a share between 0 and 1")
+
+    @classmethod
+    def of_purchases(
+        cls, *, baseline: float, sd: float, engagement: float, control_share: float = 0.5, level: float = 0.95
+    ) -> "Design":
+        """Per customer from figures per purchaser: mean e·m, variance e·(s² + m²) − e²·m².
+
+        >>> design = Design.of_purchases(baseline=40.0, sd=30.0, engagement=0.1)
+        >>> round(design.baseline, 9), round(design.sd, 3)
+        (4.0, 15.297)
+        """
+        if not 0 < engagement <= 1:
+            raise InputError("engagement", found=engagement, expected="a share above 0, at most 1")
+        variance = engagement * (sd**2 + baseline**2) - (engagement * baseline) ** 2
+        return cls(baseline=engagement * baseline, sd=variance**0.5, control_share=control_share, level=level)
+
+    def standard_error(self, customers: float) -> float:
+        """Of the difference of the arms' means with this many customers in both arms together."""
+        share = self.control_share
+        return float(self.sd * np.sqrt((1 - self.explained) / customers * (1 / share + 1 / (1 - share))))
+
+    def power(self, uplift: float, *, customers: float) -> float:
+        """P(|z + δ/se| > z_α), δ = uplift·baseline: the chance that the test rejects.
+
+        >>> round(Design(baseline=10.0, sd=20.0).power(0.1, customers=12560), 2)
+        0.8
+        """
+        if customers < 4:
+            raise InputError("customers", found=customers, expected="at least 4, two per arm")
+        shift = abs(uplift) * self.baseline / self.standard_error(customers)
+        z = quantile(self.level)
+        return float(ndtr(shift - z) + ndtr(-shift - z))
+
+    def customers(self, uplift: float, *, power: float = 0.8) -> int:
+        """The fewest customers, both arms together, with which the test rejects with this chance."""
+        if not (np.isfinite(uplift) and uplift != 0):
+            raise InputError("uplift", found=uplift, expected="a relative difference other than 0, such as 1%")
+        self._check_power(power)
+        # the other tail only adds chance, so the count of one tail alone is never too small
+        one_tail = (quantile(self.level) + quantile(2 * max(power, 0.5) - 1)) / (uplift * self.baseline)
+        most = self.standard_error(1.0) ** 2 * one_tail**2 + 8
+        if self.power(uplift, customers=4) >= power:
+            return 4
+        return int(np.ceil(brentq(lambda count: self.power(uplift, customers=count) - power, 4, most, rtol=1e-12)))
+
+    def detectable_uplift(self, *, customers: int, power: float = 0.8) -> float:
+        """The smallest relative difference that this many customers show with this chance."""
+        self._check_power(power)
+        top = 20 * self.standard_error(customers) / self.baseline
+        return float(brentq(lambda uplift: self.power(uplift, customers=customers) - power, 0.0, top, xtol=1e-15))
+
+    def _check_power(self, power: float) -> None:
+        if not 1 - self.level < power < 1:
+            raise InputError("power", found=power, expected=f"a chance between {1 - self.level:g} and 1")
