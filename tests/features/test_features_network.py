@@ -15,7 +15,7 @@ from disco.features.cautions import DepthVariationWarning, NetworkWarning
 from disco.features.fitting import last_layer
 from disco.features.kernel import scale_rows
 from disco.features.row_sources import MemoryRows
-from disco.records.errors import InputError, SchemaMismatchError, StateError
+from disco.records.errors import InputError, MissingPartError, SchemaMismatchError, StateError
 
 QUICK = {"max_epochs": 3, "seed": 1}
 
@@ -143,6 +143,12 @@ def test_equal_seeds_give_equal_networks_and_torch_is_left_as_it_was():
     assert (first.embedding_.weights == second.embedding_.weights).all()
     other = ContextNetwork(**{**QUICK, "seed": 2}).fit(X, y)
     assert (first.embedding_.weights != other.embedding_.weights).any()
+
+
+def test_a_gpu_that_is_not_there_is_said(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(MissingPartError, match="no usable GPU"):
+        ContextNetwork(device="cuda").fit(*shop(300)[:2])
 
 
 def test_training_stops_when_the_rows_kept_out_no_longer_improve():

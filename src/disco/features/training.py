@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from disco.records.arrays import Matrix, Vector
+from disco.records.errors import MissingPartError
 
 if TYPE_CHECKING:
     import torch
@@ -63,13 +64,19 @@ class Trained:
 
 
 @contextmanager
-def _private_torch(seed: int) -> Iterator[Any]:
-    """torch with its own seed and one thread, so that a seed gives the same weights whatever else the process does."""
+def _private_torch(seed: int, device: str) -> Iterator[Any]:
+    """torch with its own seed and one thread, so that a seed gives the same weights whatever else the process does.
+
+    A CPU and a GPU round differently: equal seeds give equal weights on one kind of device.
+    """
     import torch
 
     threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    on_gpu = device == "cuda"
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if on_gpu else []):
+        torch.random.default_generator.manual_seed(seed)  # torch.manual_seed would also reseed GPUs not in use
+        if on_gpu:
+            torch.cuda.manual_seed(seed)
         torch.set_num_threads(1)
         try:
             yield torch
@@ -81,7 +88,10 @@ def pick_device(wanted: str) -> str:
     """ "auto" is a GPU when there is one, else the CPU."""
     import torch
 
-    return ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
+    there = torch.cuda.is_available()
+    if wanted == "cuda" and not there:
+        raise MissingPartError("device cuda", found="no usable GPU", expected="one", fix='Use device="cpu" or "auto".')
+    return ("cuda" if there else "cpu") if wanted == "auto" else wanted
 
 
 def train(
@@ -98,8 +108,9 @@ def train(
     a level head alone, s = 0. Training stops when the loss on the validation rows has not improved for `patience`
     epochs; the best epoch's weights are kept.
     """
-    with _private_torch(schedule.seed) as torch:
-        device = torch.device(pick_device(schedule.device))
+    name = pick_device(schedule.device)
+    with _private_torch(schedule.seed, name) as torch:
+        device = torch.device(name)
         layers = [torch.nn.Linear(a, b) for a, b in pairwise(sizes)]
         heads = torch.nn.Linear(sizes[-1], len(start))
         for layer in layers:
