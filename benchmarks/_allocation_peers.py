@@ -104,12 +104,9 @@ def pdlp(values: np.ndarray, caps: np.ndarray) -> tuple[float, float]:
     start = time.perf_counter()
     rows, columns = values.shape
     model = model_builder.Model()
-    share = model.new_var_series(
-        "x", index=range(rows * columns), lower_bounds=0.0, upper_bounds=1.0, is_integral=False
-    )
-    cells = share.to_numpy().reshape(rows, columns)
+    cells = np.array([model.new_num_var(0.0, 1.0, "") for _ in range(rows * columns)], object).reshape(rows, columns)
     for row in cells:
-        model.add(sum(row) <= 1)
+        model.add(model_builder.LinearExpr.sum(row.tolist()) <= 1)
     for column in range(columns):
         model.add(model_builder.LinearExpr.sum(cells[:, column].tolist()) <= int(caps[column]))
     model.maximize(model_builder.LinearExpr.weighted_sum(cells.ravel().tolist(), values.ravel().tolist()))

@@ -53,7 +53,7 @@ def run_screen(
     values = problem.values
     columns, customers = values.shape
     wide = values.dtype.itemsize == 8
-    bits = values.view(np.int64 if wide else np.int32)
+    bits = bits_of(values)
     groups = centre.shape[0]
     costs = problem.costs if rate != 0.0 else None
     direct = bool(values.flags.c_contiguous and problem.eligible is None and costs is None and groups == 1)
@@ -82,8 +82,8 @@ def run_screen(
         else:
             parts = [one(start, share, margin) for start in starts]
         opened = sum(part[0] for part in parts)
-        largest = _as_float(max(part[1] for part in parts), wide=wide)
-        magnitude = _as_float(max(part[2] for part in parts), wide=wide)
+        largest = as_float(max(part[1] for part in parts), wide=wide)
+        magnitude = as_float(max(part[2] for part in parts), wide=wide)
         top = 0.0
         if not checked:
             problem.refuse_unless_finite(magnitude)
@@ -106,7 +106,12 @@ def run_screen(
     return Screened(choice, counts, rows, np.ascontiguousarray(kept), opened, top, margin)
 
 
-def _as_float(pattern: int, *, wide: bool) -> float:
+def bits_of(values: Array) -> Array:
+    """The same memory as integers of the same size."""
+    return values.view(np.int64 if values.dtype.itemsize == 8 else np.int32)
+
+
+def as_float(pattern: int, *, wide: bool) -> float:
     """The float whose bits these are."""
     if wide:
         return float(np.int64(pattern).view(np.float64))

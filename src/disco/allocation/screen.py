@@ -177,3 +177,19 @@ def screen(
         for k in range(columns):
             counts[group, k] += won[group, k + 1]
     return opened, largest, magnitude
+
+
+@nb.njit(nogil=True, cache=True)
+def copy_all(
+    values: Array, bits: Array, eligible: Array | None, costs: Array | None, rate: float, out: Array
+) -> tuple[int, int]:
+    """out = value - rate · cost of everybody, -∞ where ineligible; returns the range of `values` as bit patterns."""
+    columns = values.shape[0]
+    mask = 0x7FFFFFFFFFFFFFFF if bits.itemsize == 8 else 0x7FFFFFFF
+    nothing = np.zeros((1, columns))
+    largest = 0
+    magnitude = 0
+    for k in range(columns):
+        largest, magnitude = value_range(bits[k], mask, largest, magnitude)
+        load_line(values, eligible, costs, rate, None, nothing, nothing, k, 0, out[k])
+    return largest, magnitude

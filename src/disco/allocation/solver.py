@@ -14,9 +14,10 @@ from disco.allocation.arrays import Array
 from disco.allocation.box import guess
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Limits
-from disco.allocation.passes import Screened, run_screen
+from disco.allocation.passes import Screened, as_float, bits_of, run_screen
 from disco.allocation.problem import Problem
 from disco.allocation.sampling import sample_rows, take
+from disco.allocation.screen import copy_all
 from disco.allocation.solution import PriceBox, Solution, settle_from
 from disco.allocation.ties import solve_exactly
 from disco.allocation.tree import Tree, tree_of
@@ -25,7 +26,7 @@ _FEW = 200  # up to here shortest paths alone are fastest
 _ONE_LEVEL = 12_000  # up to here everybody is the sample
 _USELESS = 0.4  # a guess that would leave more than this open settles too few to be worth a pass
 _COPIED = 1_500_000  # customers, at most, who may all be kept instead
-_OPEN_SHARE = 0.12  # a guess that would leave more than this open deserves a larger sample
+_OPEN_SHARE = 0.2  # a guess that would leave more than this open deserves a larger sample
 
 
 def solve(problem: Problem, *, rate: float = 0.0, warm: Array | None = None, threads: int = 1) -> Solution:
@@ -101,7 +102,10 @@ def _everybody(problem: Problem, rate: float, rows: Array, grid: Screened | None
     """All customers as open ones: where a sample would hardly be smaller, or tells too little."""
     here = np.arange(problem.customers)
     by_depth = np.empty(problem.values.shape)
-    magnitude, largest = take(problem.values, problem.eligible, problem.costs, rate, here, by_depth)
+    costs = problem.costs if rate != 0.0 else None
+    patterns = copy_all(problem.values, bits_of(problem.values), problem.eligible, costs, rate, by_depth)
+    wide = problem.values.dtype.itemsize == 8
+    largest, magnitude = as_float(patterns[0], wide=wide), as_float(patterns[1], wide=wide)
     counts = np.zeros((1, problem.columns), np.int64)
     if grid is not None:
         return Screened(here, counts, rows, by_depth, here.size, grid.largest, grid.margin)
@@ -121,8 +125,8 @@ def _guess(
     cold = prices is None
     centre = np.zeros(columns) if prices is None else prices.copy()
     width = np.empty(columns)
-    size = int(min(max(2048, 24 * math.sqrt(customers)), customers // 2))
-    run = 32 if customers >= 1_000_000 else 8 if customers >= 100_000 else 1
+    size = int(min(max(2048, 48 * math.sqrt(customers)), customers // 2))
+    run = 32 if customers >= 100_000 and spread < 10.0 else 1  # neighbours share cache lines, but may be alike
     while True:
         rows = sample_rows(customers, size, run)
         sample = np.empty((columns, rows.size))
