@@ -51,8 +51,8 @@ class AbTest:
 
     findings: test against control · undifferentiated: per depth, test against the control customers who got that
     depth, a random part of control: what "everybody gets this code" would do · holm: its p-values of the primary
-    metric, adjusted for the number of depths · incremental: test and control against the holdout, revenue with and without
-    codes · sample_ratio is None where no shares were planned; then nothing was checked.
+    metric, adjusted for the number of depths · incremental: test and control against the holdout, revenue with and
+    without codes · sample_ratio is None where no shares were planned; then nothing was checked.
     """
 
     arms: Mapping[Arm, ArmSummary]
@@ -106,12 +106,8 @@ def ab_test(
     test, control = arms[Arm.TEST], arms[Arm.CONTROL]
     purchasers = int(test.purchased.sum() + control.purchased.sum())
     information = _information(purchasers, planned_purchasers, final=final)
-    metrics: tuple[Metric, ...] = (
-        "revenue",
-        "reward",
-        *(("objective",) if revenue_weight is not None else ()),
-        "engagement",
-    )
+    weighted: tuple[Metric, ...] = () if revenue_weight is None else ("objective",)
+    metrics: tuple[Metric, ...] = ("revenue", "reward", *weighted, "engagement")
     findings = tuple(
         _finding(test, control, metric, per, weight=revenue_weight, information=information, level=level)
         for metric, per in product(metrics, get_args(Per))

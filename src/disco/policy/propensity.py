@@ -1,0 +1,164 @@
+"""How likely was each depth? Propensities of a policy whose choices pass through an allocation with shared caps.
+
+A customer's depth depends on everybody's draws, since all compete for the same caps. Two ways to its probability:
+re-solve the whole campaign for every draw (exact up to the number of draws), or, when many independent draws make the
+shadow prices nearly certain, take each customer's best depth at prices averaged over a few re-solves. What comes after
+the draw is handed in: `worth` turns full prices into values, `solve` turns values into a choice with prices.
+
+Nothing here is needed to decide; it is done after the codes are out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numba as nb
+import numpy as np
+
+from disco.belief.model import BasketModel
+from disco.policy.base import Policy
+from disco.policy.epsilon_greedy import EpsilonGreedy
+from disco.policy.greedy import Greedy
+from disco.policy.thompson import Thompson
+from disco.policy.ucb import UpperConfidence
+from disco.records.arrays import Floats, Integers, Matrix, Vector
+from disco.records.errors import InputError
+from disco.records.identity import name_key
+
+Method = Literal["deterministic", "resolve", "prices"]
+RESOLVE_AT_MOST = 20_000  # customers; beyond it a solve per draw costs more than it brings
+
+
+class Solved(Protocol):
+    """What a solve gives back: choice (n,), -1 = none, and prices (K,)."""
+
+    @property
+    def choice(self) -> Integers: ...
+
+    @property
+    def prices(self) -> Vector: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Propensities:
+    """counts (n, K+1): how often each depth, in the last column none, came out of `draws` draws · method: how.
+
+    A deterministic policy (greedy, UCB, or no exploration) has one draw and says nothing about other depths.
+    """
+
+    counts: Integers
+    draws: int
+    method: Method
+    resolves: int  # solves of the whole campaign
+
+    @property
+    def deterministic(self) -> bool:
+        return self.method == "deterministic"
+
+    def frequencies(self) -> Matrix:
+        """(n, K+1) count/draws."""
+        return np.asarray(self.counts / self.draws)
+
+    def played(self, choice: Integers, *, floor: float = 0.0) -> Vector:
+        """(n,) p̂ = (count + 1)/(draws + 1) of the depth played (-1: none), at least `floor`; 1 when deterministic.
+
+        The played depth is one more draw of the same law, hence the added ones; p̂ is never 0, and with c ~ Bin(D, p)
+        E[1/p̂] = (1 − (1−p)^(D+1))/p: inverse weights are right unless p is of the order 1/D, and then too small.
+
+        >>> found = Propensities(counts=np.array([[3, 5, 1]]), draws=9, method="resolve", resolves=9)
+        >>> found.played(np.array([0])).tolist(), found.played(np.array([-1]), floor=0.5).tolist()
+        ([0.4], [0.5])
+        """
+        if not 0 <= floor < 1:
+            raise InputError("floor", found=floor, expected="a probability below 1; 0 is none")
+        if choice.shape != (len(self.counts),) or choice.min() < -1 or choice.max() >= self.counts.shape[1] - 1:
+            raise InputError("choice", found=f"shape {choice.shape}", expected="a depth's position or -1 per customer")
+        if self.deterministic:
+            return np.ones(choice.size)
+        at = np.where(choice < 0, self.counts.shape[1] - 1, choice)
+        count = np.take_along_axis(self.counts, at[:, None], axis=1)[:, 0]
+        return np.maximum((count + 1) / (self.draws + 1), floor)
+
+
+def propensities(
+    policy: Policy,
+    model: BasketModel,
+    context: object,
+    depths: object,
+    *,
+    ids: object,
+    seed: int,
+    campaign: str,
+    worth: Callable[[Floats], Floats],
+    solve: Callable[[Floats], Solved],
+    draws: int = 200,
+    price_resolves: int = 16,
+    method: Literal["auto", "resolve", "prices"] = "auto",
+) -> Propensities:
+    """The law of every customer's depth under a policy and its limits, by `draws` fresh draws of the policy.
+
+    auto: re-solve per draw for up to 20,000 customers, and always where one θ is shared by everybody (scope `round`),
+    because then the prices move with it; else at prices averaged over `price_resolves` solves.
+    """
+    if isinstance(draws, bool) or draws < 1 or price_resolves < 1:
+        raise InputError("draws", found=(draws, price_resolves), expected="at least 1 draw and 1 solve for the prices")
+    if method not in ("auto", "resolve", "prices"):
+        raise InputError("method", found=repr(method), expected="'auto', 'resolve' or 'prices'")
+    shared = isinstance(policy, Thompson) and policy.scope == "round"
+    if shared and method == "prices":
+        raise InputError(
+            "method", found="'prices' with scope 'round'", expected="'resolve': one draw shared by all moves the prices"
+        )
+
+    def drawn(number: int) -> Floats:
+        # seeds of their own, so that none of these draws is the one that decided
+        again = name_key(seed, "propensity", number) >> 1
+        return worth(policy.full_prices(model, context, depths, ids=ids, seed=again, campaign=campaign))
+
+    first = drawn(0)
+    counts = np.zeros((first.shape[0], first.shape[1] + 1), np.int64)
+    if is_deterministic(policy):
+        _count(solve(first).choice, counts)
+        return Propensities(counts=counts, draws=1, method="deterministic", resolves=1)
+    if method == "resolve" or (method == "auto" and (shared or len(first) <= RESOLVE_AT_MOST)):
+        for number in range(draws):
+            _count(solve(first if number == 0 else drawn(number)).choice, counts)
+        return Propensities(counts=counts, draws=draws, method="resolve", resolves=draws)
+    prices = np.mean([solve(drawn(draws + number)).prices for number in range(price_resolves)], axis=0)
+    for number in range(draws):
+        _count_best((first if number == 0 else drawn(number)).T, prices, counts)
+    return Propensities(counts=counts, draws=draws, method="prices", resolves=price_resolves)
+
+
+def is_deterministic(policy: Policy) -> bool:
+    """Whether the policy gives everybody the same figures whatever the seed: its own log cannot be reweighed.
+
+    >>> is_deterministic(Greedy()), is_deterministic(Thompson()), is_deterministic(EpsilonGreedy(epsilon=0.0))
+    (True, False, True)
+    """
+    if isinstance(policy, Thompson):
+        return policy.exploration == 0
+    if isinstance(policy, EpsilonGreedy):
+        return policy.epsilon == 0
+    return isinstance(policy, Greedy | UpperConfidence)
+
+
+@nb.njit(cache=True, nogil=True)
+def _count(choice: Integers, counts: Integers) -> None:
+    last = counts.shape[1] - 1
+    for row in range(choice.size):
+        counts[row, choice[row] if choice[row] >= 0 else last] += 1
+
+
+@nb.njit(cache=True, nogil=True)
+def _count_best(values: Floats, prices: Vector, counts: Integers) -> None:
+    """values (K, n): count each customer's best depth at these prices, or none where no depth is worth its price."""
+    for row in range(values.shape[1]):
+        best, at = 0.0, values.shape[0]
+        for column in range(values.shape[0]):
+            surplus = values[column, row] - prices[column]
+            if surplus > best:
+                best, at = surplus, column
+        counts[row, at] += 1
