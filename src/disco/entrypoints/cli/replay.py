@@ -1,0 +1,261 @@
+"""`disco replay LOG --policy NAME`."""
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+from disco.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from disco.belief import BasketModel
+    from disco.evaluation import Estimate, PolicyReplay, RandomLog, Replay
+    from disco.evaluation.replay import Player
+
+EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("replay", epilog=EXAMPLE)(replay)
+
+
+def replay(
+    log: Annotated[
+        Path, typer.Argument(metavar="LOG", help="Parquet, in time order: customer_id, context, depth, full_price.")
+    ],
+    context: Annotated[str, typer.Option(help="Names of the context columns: x1,x2,…")],
+    policy: Annotated[
+        list[str], typer.Option(help="thompson, ucb, epsilon_greedy, greedy, random or ulcc; may be repeated.")
+    ],
+    caps: Annotated[
+        str, typer.Option(help="Most customers per depth and batch: 0.1=25%,0.2=500; others: no limit.")
+    ] = "",
+    batch: Annotated[int, typer.Option(help="Customers presented together.")] = 5000,
+    warm: Annotated[Path | None, typer.Option(help="An earlier log to learn from before the start.")] = None,
+    repeats: Annotated[int, typer.Option(help="Resampled passes for the standard errors; 0: the delta method's.")] = 20,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0,
+    revenue_weight: Annotated[
+        float | None, typer.Option(help="The weight w of w·R − C (default: revenue alone).")
+    ] = None,
+    strata: Annotated[
+        str, typer.Option(help="Columns within which depths were dealt at random, in the shares observed there.")
+    ] = "",
+    propensity: Annotated[
+        str, typer.Option(help="column: as the log says, else uniform; observed: the shares of the log.")
+    ] = "column",
+    skew: Annotated[
+        str, typer.Option(help="Unequal propensities: resample to uniform, or weight by 1/p.")
+    ] = "resample",
+    encoding: Annotated[str, typer.Option(help="Depth encoding of the model: rbf, spline or linear.")] = "rbf",
+    depth_scale: Annotated[float, typer.Option(help="The encoding sees depth / depth_scale.")] = 1.0,
+    learn_engagement: Annotated[
+        bool, typer.Option("--learn-engagement", help="Learn who buys at all, instead of engagement 1.")
+    ] = False,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Estimate what policies would have earned, on the log of a campaign whose depths were dealt at random.
+
+    The policies decide batch by batch under the caps; where one chose the depth that was played, its outcome counts and
+    is learned from (rejection sampling). Values are per purchaser, and relative to random codes under the same caps.
+    """
+    from disco.evaluation import RandomisationWarning
+    from disco.evaluation import replay as run
+    from disco.evaluation.log_file import read_log
+
+    if propensity not in ("column", "observed"):
+        raise UsageError("--propensity", found=propensity, expected="column or observed")
+    if skew not in ("resample", "weight"):
+        raise UsageError("--skew", found=skew, expected="resample or weight")
+    columns = _names(context)
+    limits = _caps(caps)
+    players = [_player(name) for name in policy]
+    start = _model(encoding, depth_scale)
+
+    def read(path: Path) -> "RandomLog":
+        return read_log(path, context=columns, strata=_names(strata), observed=propensity == "observed")
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RandomisationWarning)
+        found = read(log)
+        if warm is not None:
+            earlier = read_log(warm, context=columns, observed=True, check_balance=False)
+            bought = earlier.bought
+            start = start.update(
+                earlier.context[bought], earlier.depth[bought], earlier.full_price[bought], campaign="warm"
+            )
+    for note in caught:
+        typer.secho(f"warning: {note.message}", fg="yellow", err=True)
+    with progress(quiet=quiet or as_json) as bar:
+        task = bar.add_task("passes over the log", total=(repeats + 1) * len({"random", *policy}))
+        result = run(
+            found,
+            players,
+            belief=start,
+            batch=batch,
+            caps=limits,
+            revenue_weight=revenue_weight,
+            repeats=repeats,
+            seed=seed,
+            skew="weight" if skew == "weight" else "resample",
+            learn_engagement=learn_engagement,
+            progress=lambda: bar.advance(task),
+        )
+    show(_as_dict(result), _table(result), as_json=as_json, quiet=quiet)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _caps(text: str) -> dict[float, int | float | None]:
+    """`0.1=25%,0.2=500` by depth: shares as floats, counts as integers."""
+    from disco.records.depths import read_depth
+
+    caps: dict[float, int | float | None] = {}
+    for part in _names(text):
+        name, equals, limit = part.partition("=")
+        depth = read_depth(name.strip(), where="--caps")
+        number = limit.strip().removesuffix("%")
+        try:
+            value: int | float = float(number) / 100 if limit.strip().endswith("%") else int(number)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise UsageError("--caps", found=repr(part), expected="DEPTH=COUNT or DEPTH=SHARE%, such as 0.1=25%")
+        if depth in caps:
+            raise UsageError("--caps", found=f"depth {name} twice", expected="each depth once")
+        caps[depth] = value
+    return caps
+
+
+def _player(name: str) -> "Player":
+    from disco.evaluation import UnconstrainedLearner
+    from disco.policy import POLICIES, Thompson, policy_named
+
+    if name == UnconstrainedLearner.name:
+        return UnconstrainedLearner(policy=Thompson())
+    if name not in POLICIES:
+        raise UsageError("--policy", found=name, expected=f"one of {', '.join([*POLICIES, 'ulcc'])}")
+    return policy_named(name)
+
+
+def _model(encoding: str, depth_scale: float) -> "BasketModel":
+    from disco.belief import BasketModel, LinearDepth, RadialBasis, SmoothSpline
+
+    encodings = {"rbf": RadialBasis, "spline": SmoothSpline, "linear": LinearDepth}
+    if encoding not in encodings:
+        raise UsageError("--encoding", found=encoding, expected=f"one of {', '.join(encodings)}")
+    return BasketModel(encoding=encodings[encoding](), depth_scale=depth_scale)
+
+
+def _estimate(estimate: "Estimate | None") -> dict[str, float | None] | None:
+    from math import isfinite
+
+    if estimate is None:
+        return None
+    figures = {
+        "value": estimate.value,
+        "standard_error": estimate.standard_error,
+        "lower": estimate.lower,
+        "upper": estimate.upper,
+    }
+    return {name: figure if isfinite(figure) else None for name, figure in figures.items()}
+
+
+def _as_dict(result: "Replay") -> dict[str, Any]:
+    return {
+        "policies": {name: _policy(found, result) for name, found in result.policies.items()},
+        "random": _policy(result.random, result),
+        "depths": list(result.depths),
+        "rows": result.rows,
+        "batch": result.batch,
+        "repeats": result.repeats,
+        "skew": result.skew,
+        "warnings": list(result.warnings),
+    }
+
+
+def _policy(found: "PolicyReplay", result: "Replay") -> dict[str, Any]:
+    from math import isnan
+
+    from disco.records.depths import depth_label
+
+    value, relative, series = found.average_basket_value, found.relative_to_random, found.series
+    figures = {
+        name: {
+            "ips": _estimate(values.ips),
+            "snips": _estimate(values.snips),
+            "dr": _estimate(values.dr),
+            "effective_rows": values.effective_rows,
+        }
+        for name, values in (("revenue_per_customer", found.revenue), ("objective_per_customer", found.objective))
+        if values is not None
+    }
+    return {
+        "policy": found.policy,
+        "average_basket_value": value.value,
+        "standard_error": _estimate(value)["standard_error"] if value else None,
+        "interval": [value.lower, value.upper],
+        "relative_to_random": relative.value,
+        "relative_to_random_standard_error": relative.standard_error,
+        "relative_to_random_interval": [relative.lower, relative.upper],
+        "presented": found.presented,
+        "accepted": found.accepted,
+        "acceptance": found.accepted / found.presented,
+        "purchasers": found.purchasers,
+        "no_code": found.no_code,
+        "codes": dict(zip(map(depth_label, result.depths), found.codes.tolist(), strict=True)),
+        **figures,
+        "batches": [
+            {
+                "presented": presented,
+                "accepted": accepted,
+                "purchasers": purchasers,
+                "average_basket_value": None if isnan(mean) else mean,
+                "repeats_mean": None if isnan(again) else again,
+                "repeats_sd": None if isnan(sd) else sd,
+            }
+            for presented, accepted, purchasers, mean, again, sd in zip(
+                series.presented.tolist(),
+                series.accepted.tolist(),
+                series.purchasers.tolist(),
+                series.average_basket_value.tolist(),
+                series.repeats_mean.tolist(),
+                series.repeats_sd.tolist(),
+                strict=True,
+            )
+        ],
+    }
+
+
+def _table(result: "Replay") -> "Table":
+    from rich.table import Table
+
+    table = Table(title=f"{result.rows:,} rows, batches of {result.batch:,}, {result.repeats} resampled passes")
+    for heading in (
+        "policy",
+        "average basket value",
+        "± (95 %)",
+        "against random",
+        "± (95 %)",
+        "presented",
+        "accepted",
+    ):
+        table.add_column(heading, justify="left" if heading == "policy" else "right")
+    for name, found in ({"random": result.random} | dict(result.policies)).items():
+        value, relative = found.average_basket_value, found.relative_to_random
+        table.add_row(
+            name,
+            f"{value.value:.3f}",
+            f"{(value.upper - value.lower) / 2:.3f}",
+            f"{relative.value - 1:+.2%}",
+            f"{(relative.upper - relative.lower) / 2:.2%}",
+            f"{found.presented:,}",
+            f"{found.accepted:,} ({found.accepted / found.presented:.1%})",
+        )
+    return table
