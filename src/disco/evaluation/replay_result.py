@@ -155,6 +155,13 @@ def policy_replay(
     values = reading.basket_values(batches)
     value, random_value = float(values[-1]), float(baseline.basket_values(1)[-1])
     ratio = value / random_value
+    if np.isnan(repeated[:, -1]).any() or np.isnan(repeated_baseline).any() or np.isnan(random_value):
+        raise InputError(
+            f"replay of {policy}",
+            found="a pass in which no purchase was accepted",
+            expected="enough rows for every pass",
+            fix="Bring a longer log, or take repeats=0.",
+        )
     if len(repeated) >= 2:
         freedom = float(len(repeated) - 1)
         error = float(repeated[:, -1].std(ddof=1))
@@ -162,7 +169,7 @@ def policy_replay(
     else:
         freedom = float(max(bought.sum() - 1, 1))
         mine, random = reading.influence(), baseline.influence()
-        error = float(np.sqrt(mine @ mine))
+        error = float(np.sqrt(mine @ mine)) if bought.sum() > 1 else np.inf  # one purchase shows no spread
         paired = (mine - ratio * random) / random_value
         ratio_error = float(np.sqrt(paired @ paired))
     return PolicyReplay(

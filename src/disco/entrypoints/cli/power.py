@@ -37,11 +37,8 @@ def power(
 
     if uplift is None and customers is None:
         raise UsageError("power", found="neither --uplift nor --customers", expected="one of them, or both")
-    arm, certainty, wanted = (
-        _share(control_share, "--control-share"),
-        _share(level, "--level"),
-        _share(chance, "--power"),
-    )
+    arm, certainty = _share(control_share, "--control-share"), _share(level, "--level")
+    wanted = _share(chance, "--power")
     if engagement is None:
         design = Design(baseline=baseline, sd=sd, control_share=arm, level=certainty)
     else:

@@ -1,6 +1,7 @@
 """`disco replay LOG --policy NAME`."""
 
 import warnings
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,9 +32,7 @@ def replay(
     policy: Annotated[
         list[str], typer.Option(help="thompson, ucb, epsilon_greedy, greedy, random or ulcc; may be repeated.")
     ],
-    caps: Annotated[
-        str, typer.Option(help="Most customers per depth and batch: 0.1=25%,0.2=500; others: no limit.")
-    ] = "",
+    caps: Annotated[str, typer.Option(help="Most customers per depth and batch: 0.1=25%,0.2=500.")] = "",
     batch: Annotated[int, typer.Option(help="Customers presented together.")] = 5000,
     warm: Annotated[Path | None, typer.Option(help="An earlier log to learn from before the start.")] = None,
     repeats: Annotated[int, typer.Option(help="Resampled passes for the standard errors; 0: the delta method's.")] = 20,
@@ -47,9 +46,7 @@ def replay(
     propensity: Annotated[
         str, typer.Option(help="column: as the log says, else uniform; observed: the shares of the log.")
     ] = "column",
-    skew: Annotated[
-        str, typer.Option(help="Unequal propensities: resample to uniform, or weight by 1/p.")
-    ] = "resample",
+    skew: Annotated[str, typer.Option(help="Unequal propensities: resample to uniform, or weight.")] = "resample",
     encoding: Annotated[str, typer.Option(help="Depth encoding of the model: rbf, spline or linear.")] = "rbf",
     depth_scale: Annotated[float, typer.Option(help="The encoding sees depth / depth_scale.")] = 1.0,
     learn_engagement: Annotated[
@@ -153,18 +150,13 @@ def _model(encoding: str, depth_scale: float) -> "BasketModel":
     return BasketModel(encoding=encodings[encoding](), depth_scale=depth_scale)
 
 
-def _estimate(estimate: "Estimate | None") -> dict[str, float | None] | None:
-    from math import isfinite
+def _figure(value: float) -> float | None:
+    """JSON knows neither NaN nor infinity: what is not known is null."""
+    return value if isfinite(value) else None
 
-    if estimate is None:
-        return None
-    figures = {
-        "value": estimate.value,
-        "standard_error": estimate.standard_error,
-        "lower": estimate.lower,
-        "upper": estimate.upper,
-    }
-    return {name: figure if isfinite(figure) else None for name, figure in figures.items()}
+
+def _estimate(estimate: "Estimate") -> dict[str, float | None]:
+    return {name: _figure(getattr(estimate, name)) for name in ("value", "standard_error", "lower", "upper")}
 
 
 def _as_dict(result: "Replay") -> dict[str, Any]:
@@ -181,16 +173,16 @@ def _as_dict(result: "Replay") -> dict[str, Any]:
 
 
 def _policy(found: "PolicyReplay", result: "Replay") -> dict[str, Any]:
-    from math import isnan
-
     from disco.records.depths import depth_label
 
-    value, relative, series = found.average_basket_value, found.relative_to_random, found.series
+    value, relative = _estimate(found.average_basket_value), _estimate(found.relative_to_random)
+    series = found.series
     figures = {
         name: {
-            "ips": _estimate(values.ips),
-            "snips": _estimate(values.snips),
-            "dr": _estimate(values.dr),
+            **{
+                kind: None if estimate is None else _estimate(estimate)
+                for kind, estimate in (("ips", values.ips), ("snips", values.snips), ("dr", values.dr))
+            },
             "effective_rows": values.effective_rows,
         }
         for name, values in (("revenue_per_customer", found.revenue), ("objective_per_customer", found.objective))
@@ -198,12 +190,12 @@ def _policy(found: "PolicyReplay", result: "Replay") -> dict[str, Any]:
     }
     return {
         "policy": found.policy,
-        "average_basket_value": value.value,
-        "standard_error": _estimate(value)["standard_error"] if value else None,
-        "interval": [value.lower, value.upper],
-        "relative_to_random": relative.value,
-        "relative_to_random_standard_error": relative.standard_error,
-        "relative_to_random_interval": [relative.lower, relative.upper],
+        "average_basket_value": value["value"],
+        "standard_error": value["standard_error"],
+        "interval": [value["lower"], value["upper"]],
+        "relative_to_random": relative["value"],
+        "relative_to_random_standard_error": relative["standard_error"],
+        "relative_to_random_interval": [relative["lower"], relative["upper"]],
         "presented": found.presented,
         "accepted": found.accepted,
         "acceptance": found.accepted / found.presented,
@@ -211,14 +203,14 @@ def _policy(found: "PolicyReplay", result: "Replay") -> dict[str, Any]:
         "no_code": found.no_code,
         "codes": dict(zip(map(depth_label, result.depths), found.codes.tolist(), strict=True)),
         **figures,
-        "batches": [
+        "series": [
             {
                 "presented": presented,
                 "accepted": accepted,
                 "purchasers": purchasers,
-                "average_basket_value": None if isnan(mean) else mean,
-                "repeats_mean": None if isnan(again) else again,
-                "repeats_sd": None if isnan(sd) else sd,
+                "average_basket_value": _figure(mean),
+                "repeats_mean": _figure(again),
+                "repeats_sd": _figure(sd),
             }
             for presented, accepted, purchasers, mean, again, sd in zip(
                 series.presented.tolist(),
@@ -240,9 +232,9 @@ def _table(result: "Replay") -> "Table":
     for heading in (
         "policy",
         "average basket value",
-        "± (95 %)",
+        "± 95 %",
         "against random",
-        "± (95 %)",
+        "± 95 %",
         "presented",
         "accepted",
     ):
