@@ -23,6 +23,7 @@ from disco.allocation.solver import solve
 
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
 _STEPS = 60
+_TO_THE_END = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
 _CLOSE_ENOUGH = 1e-8  # relative gap at which the search for the budget price may stop
 _VISITS = 2_000_000
 _SEARCHED = 48  # customers, at most, for the exact search
@@ -173,6 +174,8 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
             break
         if found.spent == lagrangian.budget:
             break
+        if lagrangian.problem.customers <= _TO_THE_END:
+            continue
         if step >= 5 and poor.rate - rich.rate <= 1e-2 * poor.rate:  # perhaps the budget can be filled well already
             worth = lagrangian.priced(0.0, _fill(lagrangian, rich, poor)).worth
             if lagrangian.bound(best) - worth <= _CLOSE_ENOUGH * abs(worth):

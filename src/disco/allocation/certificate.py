@@ -33,6 +33,7 @@ def _audit(
     choice: Array,
     prices: Array,
     budget_price: float,
+    budget: float,
     counts: Array,
 ) -> tuple[float, float, float, int]:
     """value, what customers leave on the table, cost, and the first row with an impossible choice (-1: none)."""
@@ -51,8 +52,9 @@ def _audit(
                 worth = np.float64(values[k, base + j])
                 size[j] = abs(worth) if abs(worth) > size[j] else size[j]
                 net = worth - (prices[0, k] if segment is None else prices[segment[base + j], k])
-                if costs is not None:
-                    net -= budget_price * np.float64(costs[k, base + j])
+                if costs is not None:  # what costs more than the whole budget nobody can have: costs are not negative
+                    price = np.float64(costs[k, base + j])
+                    net = net - budget_price * price if price <= budget else np.nan
                 if eligible is not None:
                     net = net if eligible[k, base + j] else np.nan
                 best[j] = net if net > best[j] else best[j]
@@ -119,8 +121,9 @@ def certify(
     effective = at_most_zero + extra
     by_group = np.zeros(effective.shape, np.int64)
     rate = 0.0 if budget_price is None else budget_price
+    most = np.inf if limits.budget is None else limits.budget
     value, lost, cost, wrong = _audit(
-        problem.values, problem.eligible, problem.costs, limits.segment, choice, effective, rate, by_group
+        problem.values, problem.eligible, problem.costs, limits.segment, choice, effective, rate, most, by_group
     )
     if wrong >= 0:
         raise CertificateError(

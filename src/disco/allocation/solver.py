@@ -138,16 +138,24 @@ def _guess(
             sample, low_part, high_part, centre, cold, 16, tolerance, 1.0 - share, spread, width
         )
         if not math.isfinite(opened) or left > 20.0 * tolerance:
-            if not cold:
+            if not cold or _tied(sample):
                 return None
             centre = _sample_prices(sample, low_part, high_part)
             cold = False
             continue
         useless = opened > _USELESS * rows.size and customers <= _COPIED
+        if useless and _tied(sample):
+            return None
         if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3 or useless:
             return PriceBox(centre[None, :], width[None, :], shift), opened / rows.size, 1e-10 * magnitude
         size *= 4
         cold = False
+
+
+def _tied(sample: Array) -> bool:
+    """Whether the same few values come again and again, so that no prices make Newton's counts move smoothly."""
+    seen = sample[:, :: max(1, sample.shape[1] // 128)]
+    return np.unique(seen).size < 0.25 * seen.size
 
 
 def _sample_prices(sample: Array, low: Array, high: Array) -> Array:
@@ -181,6 +189,8 @@ def _solve_open(
         for spread in (3.0, 12.0):
             shift, left, _ = guess(by_depth, low_left, high_left, centre, cold, 30, 2.0, 0.0, spread, width)
             if left > 50.0 + 0.01 * opened:
+                if _tied(by_depth):
+                    return None
                 centre = _sample_prices(by_depth, low_left, high_left)
                 shift, left, _ = guess(by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width)
             box = PriceBox(centre[None, :].copy(), width[None, :].copy(), shift)
