@@ -74,7 +74,7 @@ def _private_torch(seed: int, device: str) -> Iterator[Any]:
     threads = torch.get_num_threads()
     on_gpu = device == "cuda"
     with torch.random.fork_rng(devices=[torch.cuda.current_device()] if on_gpu else []):
-        torch.random.default_generator.manual_seed(seed)  # torch.manual_seed would also reseed GPUs not in use
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would also reseed GPUs not in use
         if on_gpu:
             torch.cuda.manual_seed(seed)
         torch.set_num_threads(1)
