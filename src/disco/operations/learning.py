@@ -13,12 +13,15 @@ from disco.records.money import from_minor_units
 from disco.records.ports import Store
 
 
-def purchases_of(store: Store, campaign: str) -> Purchases:
-    """The campaign's baskets with the context each customer had when decided.
+def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> Purchases:
+    """The campaign's baskets with the context each customer had when decided; `only_random`: where depth was dealt.
 
     Customers without a context of their own (no purchase in the year before) stay outside training, as in the paper.
     """
     decisions, ledger = store.decisions(campaign), store.ledger(campaign)
+    if only_random:
+        decisions = _dealt_at_random(store, campaign, decisions)
+        ledger = ledger.filter(pc.is_in(ledger["code"], decisions["code"].combine_chunks()))
     rows = decisions.take(pc.index_in(ledger["code"].combine_chunks(), decisions["code"].combine_chunks()))
     known = rows["known"].to_numpy()
     context = np.stack(rows["context"].to_numpy()) if rows.num_rows else np.zeros((0, _context_size(decisions)))
@@ -37,9 +40,7 @@ def matured_codes(store: Store, campaign: str, *, as_of: date) -> EngagementCoun
     """
     decisions, ledger = store.decisions(campaign), store.ledger(campaign)
     sent = decisions.filter(decisions["code"].is_valid())
-    at_random = (
-        sent if store.plan(campaign).policy.name == "random" else sent.filter(pc.equal(sent["arm"], Arm.CONTROL))
-    )
+    at_random = _dealt_at_random(store, campaign, sent)
     sent = at_random if at_random.num_rows else sent
     redeemed = pc.is_in(sent["code"], ledger["code"].combine_chunks())
     return EngagementCounts.matured(
@@ -55,6 +56,13 @@ def learn_campaign(store: Store, campaign: str, belief: Belief, *, as_of: date) 
     return learn(
         belief, purchases_of(store, campaign), campaign=campaign, codes=matured_codes(store, campaign, as_of=as_of)
     )
+
+
+def _dealt_at_random(store: Store, campaign: str, decisions: pa.Table) -> pa.Table:
+    """The decisions whose depth owes nothing to the customer: the control group, or all of a random campaign."""
+    if store.plan(campaign).policy.name == "random":
+        return decisions
+    return decisions.filter(pc.equal(decisions["arm"], Arm.CONTROL))
 
 
 def _context_size(decisions: pa.Table) -> int:

@@ -32,7 +32,8 @@ def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tup
         fresh.rename(out)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    text = f"{table_text(campaign_table(result, codes_per_depth=True))}\n\n{_truth_words(result)}\n\nReport: {out / 'report.html'}"
+    table = table_text(campaign_table(result, codes_per_depth=True))
+    text = f"{table}\n\n{_truth_words(result)}\n\nReport: {out / 'report.html'}"
     return demo_json(result) | {"report": str(out / "report.html")}, text
 
 

@@ -45,7 +45,7 @@ class DemoResult:
     again: Judgement  # campaign C decided once more with the belief after all campaigns, same customers and limits
     belief_before: Belief  # after the random campaigns
     belief_after: Belief
-    observed: Purchases  # all purchases with a code
+    observed: Purchases  # with codes dealt at random: campaigns A and B, control groups of C and D
     contexts: Matrix  # of the customers of campaign C
     true_log_full_price: Vector  # mean over those customers, on CURVE_DEPTHS
 
@@ -90,7 +90,7 @@ def run_demo(
         raise AssertionError("the retailer's settings name no campaign C")
     progress("deciding campaign C once more with everything learned")
     truth = shop.truth(audience_c.ids, CURVE_DEPTHS.tolist())
-    purchases = [purchases_of(store, campaign.name) for campaign in shop.settings.campaigns]
+    purchases = [purchases_of(store, campaign.name, only_random=True) for campaign in shop.settings.campaigns]
     return DemoResult(
         seed=seed,
         customers=customers,
