@@ -12,7 +12,7 @@ from disco.records.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A two-sided Welch test of a figure per customer: control has `baseline` and `sd`, the test arm the same sd.
+    """A two-sided Welch test of a figure per customer. Control has `baseline` and `sd`; the test arm 1 + uplift times both.
 
     control_share: control's share of all customers · explained: share of variance that pre-period figures take away
     (the R² of CUPED) · level: 1 − α.
@@ -48,10 +48,11 @@ class Design:
         variance = engagement * (sd**2 + baseline**2) - (engagement * baseline) ** 2
         return cls(baseline=engagement * baseline, sd=variance**0.5, control_share=control_share, level=level)
 
-    def standard_error(self, customers: float) -> float:
+    def standard_error(self, customers: float, *, uplift: float = 0.0) -> float:
         """Of the difference of the arms' means with this many customers in both arms together."""
         share = self.control_share
-        return float(self.sd * np.sqrt((1 - self.explained) / customers * (1 / share + 1 / (1 - share))))
+        parts = 1 / share + (1 + uplift) ** 2 / (1 - share)
+        return float(self.sd * np.sqrt((1 - self.explained) / customers * parts))
 
     def power(self, uplift: float, *, customers: float) -> float:
         """P(|z + δ/se| > z_α), δ = uplift·baseline: the chance that the test rejects.
@@ -61,7 +62,7 @@ class Design:
         """
         if customers < 4:
             raise InputError("customers", found=customers, expected="at least 4, two per arm")
-        shift = abs(uplift) * self.baseline / self.standard_error(customers)
+        shift = abs(uplift) * self.baseline / self.standard_error(customers, uplift=uplift)
         z = quantile(self.level)
         return float(ndtr(shift - z) + ndtr(-shift - z))
 
@@ -72,7 +73,7 @@ class Design:
         self._check_power(power)
         # the other tail only adds chance, so the count of one tail alone is never too small
         one_tail = (quantile(self.level) + quantile(2 * max(power, 0.5) - 1)) / (uplift * self.baseline)
-        most = self.standard_error(1.0) ** 2 * one_tail**2 + 8
+        most = self.standard_error(1.0, uplift=uplift) ** 2 * one_tail**2 + 8
         if self.power(uplift, customers=4) >= power:
             return 4
         return int(np.ceil(brentq(lambda count: self.power(uplift, customers=count) - power, 4, most, rtol=1e-12)))
@@ -80,7 +81,11 @@ class Design:
     def detectable_uplift(self, *, customers: int, power: float = 0.8) -> float:
         """The smallest relative difference that this many customers show with this chance."""
         self._check_power(power)
-        top = 20 * self.standard_error(customers) / self.baseline
+        top = 1e6
+        if self.power(top, customers=customers) < power:
+            raise InputError(
+                "customers", found=customers, expected=f"enough to find any uplift with a chance of {power:.0%}"
+            )
         return float(brentq(lambda uplift: self.power(uplift, customers=customers) - power, 0.0, top, xtol=1e-15))
 
     def _check_power(self, power: float) -> None:

@@ -153,7 +153,7 @@ def policy_replay(
         )
     batches = int(played.batch[-1]) + 1
     values = reading.basket_values(batches)
-    value, random_value = float(values[-1]), float(baseline.basket_values(1)[-1])
+    value, random_value = float(values[-1]), float(baseline.basket_values(batches)[-1])
     ratio = value / random_value
     if np.isnan(repeated[:, -1]).any() or np.isnan(repeated_baseline).any() or np.isnan(random_value):
         raise InputError(

@@ -1,0 +1,234 @@
+"""Replay and off-policy estimates against known truth: behind benchmarks/evaluation.py, and shorter behind the tests.
+
+Each simulation returns counts of a yes/no event over independent repetitions, to be held against a binomial band.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit, ndtr
+from scipy.stats import binom
+
+from disco.allocation import allocate
+from disco.belief import BasketModel, SmoothSpline
+from disco.evaluation import off_policy, random_log, replay
+from disco.evaluation.log import RandomLog
+from disco.policy import Thompson
+
+DEPTHS = (0.1, 0.2, 0.3)
+GRID = np.asarray(DEPTHS)
+NOISE_SD = 0.7
+
+
+def band(repetitions: int, rate: float, *, certainty: float = 0.999) -> tuple[float, float]:
+    """The range of an observed share that a true rate gives with this probability."""
+    low, high = binom.ppf([(1 - certainty) / 2, (1 + certainty) / 2], repetitions, rate)
+    return float(low) / repetitions, float(high) / repetitions
+
+
+# ---- a small world: two context features, three depths --------------------------------------------------------------
+
+
+def log_price(x: np.ndarray) -> np.ndarray:
+    """(n, 3) mean ln F: a level that varies with x1, an elasticity that varies with x2."""
+    return 3.5 + 0.3 * x[:, :1] + (1.2 + 0.8 * x[:, 1:]) * GRID
+
+
+def purchase_rate(x: np.ndarray) -> np.ndarray:
+    """(n, 3) probability of a purchase."""
+    return expit(-0.6 + 0.4 * x[:, :1] + 2.0 * GRID)
+
+
+def revenue_rate(x: np.ndarray) -> np.ndarray:
+    """(n, 3) expected revenue per customer."""
+    return purchase_rate(x) * np.exp(log_price(x) + NOISE_SD**2 / 2) * (1 - GRID)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPolicy:
+    """Figures that follow x2 alone, a little wrong on purpose, the same whatever was learned."""
+
+    name: ClassVar[str] = "fixed"
+
+    def full_prices(
+        self, model: Any, context: Any, depths: Any, *, ids: Any, seed: int, campaign: str, dtype: Any = np.float64
+    ) -> Any:
+        return np.asfortranarray(np.exp((1.3 + 0.9 * np.asarray(context)[:, 1:]) * np.asarray(depths)), dtype)
+
+
+def fixed_choice(x: np.ndarray) -> np.ndarray:
+    return (FixedPolicy().full_prices(None, x, GRID, ids=None, seed=0, campaign="") * (1 - GRID)).argmax(axis=1)
+
+
+def logging_policy(x: np.ndarray) -> np.ndarray:
+    """(n, 3) probabilities that follow x2: random, not uniform, everywhere positive."""
+    score = np.exp(x[:, 1:] * np.array([0.5, 0.0, -0.5]) + np.array([0.3, 0.0, -0.1]))
+    return score / score.sum(axis=1, keepdims=True)
+
+
+def target_policy(x: np.ndarray) -> np.ndarray:
+    """(n, 3) probabilities to be judged: mostly the fixed choice."""
+    return 0.8 * np.eye(3)[fixed_choice(x)] + 0.2 / 3
+
+
+def customers(rng: np.random.Generator, rows: int) -> np.ndarray:
+    return rng.normal(size=(rows, 2)).clip(-4, 4)
+
+
+def outcomes(rng: np.random.Generator, x: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """(n,) full price at the depth played, NaN = no purchase."""
+    at = np.arange(len(x)), place
+    price = np.exp(log_price(x)[at] + NOISE_SD * rng.normal(size=len(x)))
+    return np.where(rng.random(len(x)) < purchase_rate(x)[at], price, np.nan)
+
+
+def expectation(figure: Any) -> float:
+    """E[figure(x)] over the customers, by a fine grid of the two normal features (mass beyond ±4 sits at the edge)."""
+    edges = np.linspace(-4, 4, 1001)
+    weight = np.diff(np.concatenate([[0.0], ndtr((edges[1:] + edges[:-1]) / 2), [1.0]]))
+    x1, x2 = np.meshgrid(edges, edges, indexing="ij")
+    return float((np.outer(weight, weight).ravel() * figure(np.column_stack([x1.ravel(), x2.ravel()]))).sum())
+
+
+def at_choice(matrix: np.ndarray, choice: np.ndarray) -> np.ndarray:
+    return matrix[np.arange(len(choice)), choice]
+
+
+# ---- calibration of replay and of off-policy estimates ---------------------------------------------------------------
+
+
+def replay_coverage(repetitions: int, *, rows: int = 1500, seed: int = 1) -> int:
+    """Fixed policy, uniform logs: how often the 95 % interval of the average basket value covers the truth."""
+    revenue = expectation(lambda x: at_choice(revenue_rate(x), fixed_choice(x)))
+    purchases = expectation(lambda x: at_choice(purchase_rate(x), fixed_choice(x)))
+    rng = np.random.default_rng(seed)
+    covered = 0
+    for number in range(repetitions):
+        x, place = customers(rng, rows), rng.integers(0, 3, rows)
+        log = random_log(x, GRID[place], outcomes(rng, x, place), check_balance=False)
+        found = replay(log, FixedPolicy(), batch=rows, repeats=0, learning=False, seed=number)
+        covered += found.policies["fixed"].average_basket_value.covers(revenue / purchases)
+    return covered
+
+
+def off_policy_coverage(repetitions: int, *, rows: int = 1500, seed: int = 2) -> dict[str, int]:
+    """Logs with known propensities that follow the context; and depths in shares by stratum, estimated from the log."""
+    truth = expectation(lambda x: (target_policy(x) * revenue_rate(x)).sum(axis=1))
+    rng = np.random.default_rng(seed)
+    covered = dict.fromkeys(("IPS", "SNIPS", "DR", "IPS, strata", "SNIPS, strata", "DR, strata"), 0)
+    shares = np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])
+    for _ in range(repetitions):
+        for suffix in ("", ", strata"):
+            x = customers(rng, rows)
+            stratum = (x[:, 1] > 0).astype(int)
+            law = logging_policy(x) if not suffix else shares[stratum]
+            place = (rng.random((rows, 1)) > law.cumsum(axis=1)[:, :2]).sum(axis=1)
+            price = outcomes(rng, x, place)
+            log = random_log(
+                x,
+                GRID[place],
+                price,
+                propensity=None if suffix else at_choice(law, place),
+                strata=stratum if suffix else None,
+                check_balance=False,
+            )
+            target = target_policy(x)
+            model = 0.6 * revenue_rate(x) + 2.0  # biased on purpose: doubly robust must not care
+            found = off_policy(
+                np.nan_to_num(price) * (1 - GRID[place]),
+                propensity=log.propensity,
+                target=at_choice(target, place),
+                predicted_logged=at_choice(model, place),
+                predicted_target=(target * model).sum(axis=1),
+            )
+            for name, estimate in (("IPS", found.ips), ("SNIPS", found.snips), ("DR", found.dr)):
+                covered[name + suffix] += estimate.covers(truth)
+    return covered
+
+
+# ---- replay under caps on the simulated retailer ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """Truth of a simulated retailer as plain arrays, with contexts that know a customer's level and elasticity."""
+
+    context: np.ndarray
+    full_price: np.ndarray
+    probability: np.ndarray
+    depths: tuple[float, ...]
+    model: BasketModel
+
+    @classmethod
+    def simulate(cls, *, size: int = 20_000, seed: int = 5) -> Shop:
+        from disco.retailer import Retailer
+        from disco.retailer.settings import RetailerSettings
+
+        shop = Retailer.simulate(RetailerSettings(customers=size, seed=seed))
+        depths = (0.1, 0.2, 0.3, 0.4)
+        truth = shop.truth([f"c{number:07d}" for number in range(size)], depths)
+        rng = np.random.default_rng(seed)
+        known = np.column_stack([truth.baseline, truth.elasticity])
+        known = (known - known.mean(axis=0)) / known.std(axis=0)
+        context = (0.8 * known + 0.6 * rng.normal(size=known.shape)).clip(-4, 4)
+        bare = cls(context, truth.expected_full_price, truth.purchase_probability, depths, BasketModel())
+        log = bare.log(rng, rows=20_000)
+        model = BasketModel(encoding=SmoothSpline(), depth_scale=0.5)
+        bought = log.bought
+        return cls(
+            context,
+            truth.expected_full_price,
+            truth.purchase_probability,
+            depths,
+            model.update(log.context[bought], log.depth[bought], log.full_price[bought]),
+        )
+
+    def log(self, rng: np.random.Generator, *, rows: int) -> RandomLog:
+        """A fresh random campaign on customers drawn from the shop, answering by its law."""
+        who, place = rng.integers(0, len(self.context), rows), rng.integers(0, len(self.depths), rows)
+        sd = 0.72
+        price = self.full_price[who, place] * np.exp(sd * rng.normal(size=rows) - sd**2 / 2)
+        bought = rng.random(rows) < self.probability[who, place]
+        depth = np.asarray(self.depths)[place]
+        return random_log(self.context[who], depth, np.where(bought, price, np.nan), check_balance=False)
+
+    def true_value(self, *, caps: dict[float, float], batch: int, batches: int, seed: int = 8) -> float:
+        """Average basket value of Thompson with this belief, by its decisions on many batches and the truth's means."""
+        rng, grid = np.random.default_rng(seed), np.asarray(self.depths)
+        limits = [int(caps[depth] * batch) if depth in caps else None for depth in self.depths]
+        revenue = purchases = 0.0
+        for number in range(batches):
+            who = rng.integers(0, len(self.context), batch)
+            drawn = Thompson().full_prices(
+                self.model, self.context[who], grid, ids=np.arange(batch), seed=number, campaign="truth"
+            )
+            choice = allocate(drawn * (1 - grid), limits).choice
+            rows, columns = who[choice >= 0], choice[choice >= 0]
+            revenue += float((self.probability * self.full_price * (1 - grid))[rows, columns].sum())
+            purchases += float(self.probability[rows, columns].sum())
+        return revenue / purchases
+
+
+def capped_replay_coverage(shop: Shop, repetitions: int, *, repeats: int, truth_batches: int, seed: int = 3) -> int:
+    """Thompson under caps, belief as of the start: how often the 95 % interval covers the retailer's truth."""
+    batch, caps = 1500, {0.1: 0.3, 0.2: 0.3, 0.3: 0.15, 0.4: 0.1}
+    truth = shop.true_value(caps=caps, batch=batch, batches=truth_batches)
+    rng = np.random.default_rng(seed)
+    covered = 0
+    for number in range(repetitions):
+        log = shop.log(rng, rows=3 * batch)
+        found = replay(
+            log,
+            Thompson(),
+            belief=shop.model,
+            batch=batch,
+            caps=caps,
+            repeats=repeats,
+            learning=False,
+            seed=1000 * number,
+        )
+        covered += found.policies["thompson"].average_basket_value.covers(truth)
+    return covered
