@@ -12,7 +12,7 @@ from disco.records.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A two-sided Welch test of a figure per customer. Control has `baseline` and `sd`; the test arm 1 + uplift times both.
+    """A two-sided Welch test of a figure per customer: `baseline` and `sd` in control, 1 + uplift times both in test.
 
     control_share: control's share of all customers · explained: share of variance that pre-period figures take away
     (the R² of CUPED) · level: 1 − α.
@@ -57,7 +57,7 @@ class Design:
     def power(self, uplift: float, *, customers: float) -> float:
         """P(|z + δ/se| > z_α), δ = uplift·baseline: the chance that the test rejects.
 
-        >>> round(Design(baseline=10.0, sd=20.0).power(0.1, customers=12560), 2)
+        >>> round(Design(baseline=10.0, sd=20.0).power(0.01, customers=1_268_500), 2)
         0.8
         """
         if customers < 4:
