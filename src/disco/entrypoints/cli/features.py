@@ -35,7 +35,8 @@ def features(
 
     with (
         collected() as notes,
-        feature_batches(open_tables(tables), as_of=as_of.date(), threads=threads, memory_limit=memory_limit) as (
+        open_tables(tables) as source,
+        feature_batches(source, as_of=as_of.date(), threads=threads, memory_limit=memory_limit) as (
             schema,
             batches,
         ),

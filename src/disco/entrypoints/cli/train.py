@@ -111,7 +111,10 @@ def _training_rows(
         )
     end = months_later(start, months)
     rows = folder / "rows.parquet"
-    with training_batches(open_tables(tables), window_start=start, window_end=end, built=built) as (schema, batches):
+    with (
+        open_tables(tables) as source,
+        training_batches(source, window_start=start, window_end=end, built=built) as (schema, batches),
+    ):
         count = write_batches(rows, schema, batches)
     if not count:
         raise InputError(
@@ -131,7 +134,8 @@ def _test(network: "ContextNetwork", tables: str, start: date) -> dict[str, Any]
     from disco.evaluation.accuracy import accuracy
     from disco.features.training_set import months_later, training_set
 
-    test = training_set(open_tables(tables), window_start=start, window_end=months_later(start, 1))
+    with open_tables(tables) as source:
+        test = training_set(source, window_start=start, window_end=months_later(start, 1))
     if len(test) < 2:
         return None
     return asdict(accuracy(network.predict(test.X, test.depth), test.log_full_price))
