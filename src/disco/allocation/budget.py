@@ -24,7 +24,7 @@ from disco.allocation.solver import solve
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
 _STEPS = 60
 _TO_THE_END = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
-_CLOSE_ENOUGH = 1e-8  # relative gap at which the search for the budget price may stop
+_CLOSE_ENOUGH = 1e-7  # relative gap at which the search for the budget price may stop
 _VISITS = 2_000_000
 _SEARCHED = 48  # customers, at most, for the exact search
 
@@ -153,9 +153,11 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
     """
     best = rich
     above, below = [rich], [poor]
+    jump = False
     for step in range(_STEPS):
         rate = lagrangian.crossing(rich, poor)
-        if math.isfinite(poor.rate) and step % 3 != 2:  # spending falls smoothly with the rate: interpolate
+        interpolated = math.isfinite(poor.rate) and step % 3 != 2 and not jump
+        if interpolated:  # spending falls smoothly with the rate
             share = (rich.spent - lagrangian.budget) / (rich.spent - poor.spent)
             rate = rich.rate + min(max(share, 0.02), 0.98) * (poor.rate - rich.rate)
         if not rich.rate < rate < poor.rate:
@@ -164,19 +166,21 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
         if lagrangian.bound(found) < lagrangian.bound(best):
             best = found
         same = found.spent in (rich.spent, poor.spent)
+        before = rich.spent - poor.spent
         if found.spent > lagrangian.budget:
             rich = found
             above = [*above[-3:], rich]
         else:
             poor = found
             below = [*below[-3:], poor]
-        if same and step % 3 == 2:  # at the crossing of the two, neither is beaten: nothing lies between
+        jump = math.isfinite(poor.rate) and step > 1 and rich.spent - poor.spent > 0.8 * before  # a kink in between
+        if same and not interpolated:  # at the crossing of the two, neither is beaten: nothing lies between
             break
         if found.spent == lagrangian.budget:
             break
         if lagrangian.problem.customers <= _TO_THE_END:
             continue
-        if step >= 5 and poor.rate - rich.rate <= 1e-2 * poor.rate:  # perhaps the budget can be filled well already
+        if step >= 4 and poor.rate - rich.rate <= 5e-2 * poor.rate:  # perhaps the budget can be filled well already
             worth = lagrangian.priced(0.0, _fill(lagrangian, rich, poor)).worth
             if lagrangian.bound(best) - worth <= _CLOSE_ENOUGH * abs(worth):
                 break

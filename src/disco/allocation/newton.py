@@ -12,6 +12,8 @@ import numpy as np
 from disco.allocation.arrays import Array
 from disco.allocation.screen import compete, compete_two
 
+_WIDENINGS = 7
+
 
 @nb.njit(nogil=True, cache=True)
 def demand(sample: Array, prices: Array, first: Array, second: Array, winner: Array, counts: Array) -> float:
@@ -80,17 +82,17 @@ def tie_density(
 ) -> None:
     """density[k, l] = -customers indifferent between k and l per unit of price; the diagonal includes "no code".
 
-    A depth that few customers want is looked at through a window up to 16 times wider, until enough of them are seen.
+    A depth that few customers want is looked at through a window four times wider, and again, until enough are seen.
     """
     columns, rows = sample.shape
     enough = min(24.0, rows / 32.0)
     density[:] = 0.0
     if not window > 0.0 or not np.isfinite(window):
         return
-    seen = np.empty((3, columns + 1, columns + 1))
+    seen = np.empty((_WIDENINGS, columns + 1, columns + 1))
     level_of = np.zeros(columns + 1, np.int64)
     wanted = np.ones(columns + 1, np.bool_)
-    for level in range(3):
+    for level in range(_WIDENINGS):
         if level > 0:
             wanted[0] = False
             thin = False

@@ -8,6 +8,7 @@ import numpy as np
 
 from disco.allocation.arrays import Array
 from disco.allocation.problem import Problem
+from disco.allocation.sampling import gather
 from disco.allocation.screen import screen
 from disco.allocation.solution import PriceBox
 
@@ -61,17 +62,16 @@ def run_screen(
     margin = max(least_margin, 1e-12 * float(np.abs(centre).max() + np.abs(width).max() + none_width))
     segment = problem.limits.segment
 
-    def one(start: int, share: float, margin: float) -> tuple[int, int, int, Array, Array, Array]:
+    def one(start: int, share: float, margin: float) -> tuple[int, int, int, Array, Array]:
         stop = min(start + chunk, customers)
         room = int((stop - start) * share) + 256
         counts = np.zeros((groups, columns), np.int64)
         rows = np.empty(room, np.int64)
-        kept = np.empty((columns, room))
         opened, top, size = screen(
             values, bits, problem.eligible, costs, rate, segment, start, stop, direct, centre, width, none_width,
-            margin, choice, counts, rows, kept,
+            margin, choice, counts, rows,
         )  # fmt: skip
-        return opened, top, size, counts, rows[: min(opened, room)], kept[:, : min(opened, room)]
+        return opened, top, size, counts, rows[: min(opened, room)]
 
     share = room_share
     for _ in range(3):
@@ -97,13 +97,12 @@ def run_screen(
         margin = max(margin, needed)
         if copied < opened:
             share = 1.0
-    if len(parts) == 1:
-        counts, rows, kept = parts[0][3:]
-    else:
-        counts = np.sum([part[3] for part in parts], axis=0)
-        rows = np.concatenate([part[4] for part in parts])
-        kept = np.concatenate([part[5] for part in parts], axis=1)
-    return Screened(choice, counts, rows, np.ascontiguousarray(kept), opened, top, margin)
+    counts = parts[0][3] if len(parts) == 1 else np.sum([part[3] for part in parts], axis=0)
+    rows = parts[0][4] if len(parts) == 1 else np.concatenate([part[4] for part in parts])
+    kept = np.empty((columns, rows.size if rows.size == opened else 0))
+    if rows.size == opened:
+        gather(values, problem.eligible, costs, rate, rows, kept)
+    return Screened(choice, counts, rows, kept, opened, top, margin)
 
 
 def bits_of(values: Array) -> Array:

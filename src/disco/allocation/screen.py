@@ -111,21 +111,26 @@ def screen(
     choice: Array,
     counts: Array,
     rows: Array,
-    kept: Array,
 ) -> tuple[int, int, int]:
-    """Fill choice[start:stop], add the settled customers to counts (groups, depths), and copy the open ones.
+    """Fill choice[start:stop], add the settled customers to counts (groups, depths), and list the open ones in rows.
 
-    bits: `values` seen as integers · direct: nothing but depth-major `values` · centre, width: (groups, depths) · rows,
-    kept: room for the open customers' row numbers and values (depths, open). Returns how many are open (those beyond
-    the room are counted, not copied) and the bit patterns of the largest value and magnitude.
+    bits: `values` seen as integers · direct: nothing but depth-major `values` · centre, width: (groups, depths).
+    Returns how many are open (beyond the room in rows: counted, not listed) and the bit patterns of the largest value
+    and magnitude.
     """
     columns = values.shape[0]
     room = rows.size
     mask = 0x7FFFFFFFFFFFFFFF if bits.itemsize == 8 else 0x7FFFFFFF
-    first = np.empty(BLOCK)
-    second = np.empty(BLOCK)
-    winner = np.empty(BLOCK, np.int64)
-    lines = np.empty((2, BLOCK))
+    # single-precision values compete in single precision, twice as fast; its rounding then counts as doubt
+    first = np.empty(BLOCK, values.dtype)
+    second = np.empty(BLOCK, values.dtype)
+    winner = np.empty(BLOCK, bits.dtype)
+    lines = np.empty((2, BLOCK), values.dtype)
+    shifts = np.empty(columns, values.dtype)
+    shifts[:] = centre[0] - width[0]
+    doubt = 0.0 if values.itemsize == 8 else 2.0**-21
+    dearest = np.abs(centre).max() + width.max()
+    nought = shifts[0] - shifts[0]  # zero of that precision
     reach = np.empty((centre.shape[0], columns + 1))
     reach[:, 0] = 2.0 * none_width + margin
     reach[:, 1:] = 2.0 * width + margin
@@ -143,16 +148,16 @@ def screen(
         for k in range(0, columns - 1, 2):
             if direct:
                 compete_two(
-                    values[k, base:end], values[k + 1, base:end], centre[0, k] - width[0, k],
-                    centre[0, k + 1] - width[0, k + 1], k + 1, first, second, winner,
+                    values[k, base:end], values[k + 1, base:end], shifts[k], shifts[k + 1], k + 1,
+                    first, second, winner,
                 )  # fmt: skip
             else:
                 load_line(values, eligible, costs, rate, segment, centre, width, k, base, lines[0, :count])
                 load_line(values, eligible, costs, rate, segment, centre, width, k + 1, base, lines[1, :count])
-                compete_two(lines[0, :count], lines[1, :count], 0.0, 0.0, k + 1, first, second, winner)
+                compete_two(lines[0, :count], lines[1, :count], nought, nought, k + 1, first, second, winner)
         if columns % 2:
             load_line(values, eligible, costs, rate, segment, centre, width, columns - 1, base, lines[0, :count])
-            compete(lines[0, :count], 0.0, columns, first, second, winner)
+            compete(lines[0, :count], nought, columns, first, second, winner)
         for k in range(columns):
             largest, magnitude = value_range(bits[k, base:end], mask, largest, magnitude)
         for j in range(count):
@@ -162,16 +167,11 @@ def screen(
                 group = segment[base + j]
             choice[base + j] = place - 1
             won[group, place] += 1
-            if first[j] - second[j] <= reach[group, place]:
+            best = np.float64(first[j])
+            if best - second[j] <= reach[group, place] + doubt * (abs(best) + dearest):
                 won[group, place] -= 1
                 if opened < room:
                     rows[opened] = base + j
-                    for k in range(columns):
-                        kept[k, opened] = values[k, base + j]
-                        if costs is not None:
-                            kept[k, opened] -= rate * np.float64(costs[k, base + j])
-                        if eligible is not None and not eligible[k, base + j]:
-                            kept[k, opened] = -np.inf
                 opened += 1
     for group in range(centre.shape[0]):
         for k in range(columns):

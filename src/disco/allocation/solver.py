@@ -26,6 +26,7 @@ _FEW = 200  # up to here shortest paths alone are fastest
 _ONE_LEVEL = 12_000  # up to here everybody is the sample
 _USELESS = 0.4  # a guess that would leave more than this open settles too few to be worth a pass
 _COPIED = 1_500_000  # customers, at most, who may all be kept instead
+_SETTLED_AT_ONCE = 250_000  # open customers, at most, whom shortest paths take on alone when boxes fail
 _OPEN_SHARE = 0.2  # a guess that would leave more than this open deserves a larger sample
 
 
@@ -89,6 +90,8 @@ def _solve_level(
         else:
             part = Problem(screened.kept, problem.limits, keys=problem.keys)
             found = _solve_level(part, tree, low_left, high_left, numbers, rate=0.0, prices=prices, grid=inner)
+        if found is None and screened.opened <= _SETTLED_AT_ONCE:
+            found = _settle_open(problem, tree, inner, low_left, high_left, prices)
         if found is None:
             return None
         if box.holds(found[1][tree.leaf]):
@@ -122,7 +125,7 @@ def _guess(
     None: values are too tied for Newton.
     """
     customers, columns = problem.customers, problem.columns
-    cold = prices is None
+    cold, lost = prices is None, False
     centre = np.zeros(columns) if prices is None else prices.copy()
     width = np.empty(columns)
     size = int(min(max(2048, 48 * math.sqrt(customers)), customers // 2))
@@ -133,15 +136,15 @@ def _guess(
         magnitude, _ = take(problem.values, problem.eligible, problem.costs, rate, rows, sample)
         share = rows.size / customers
         low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
-        tolerance = 2.0 + 0.05 * math.sqrt(rows.size)
+        tolerance = 2.0 + 0.15 * math.sqrt(rows.size)
         shift, left, opened = guess(
             sample, low_part, high_part, centre, cold, 16, tolerance, 1.0 - share, spread, width
         )
-        if not math.isfinite(opened) or left > 20.0 * tolerance:
-            if not cold or _tied(sample):
+        if not math.isfinite(opened) or left > 8.0 * tolerance:
+            if lost or _tied(sample):
                 return None
             centre = _sample_prices(sample, low_part, high_part)
-            cold = False
+            cold, lost = False, True
             continue
         useless = opened > _USELESS * rows.size and customers <= _COPIED
         if useless and _tied(sample):
@@ -211,9 +214,15 @@ def _solve_open(
                 inner.choice[inner.rows] = found.choice
                 return inner.choice, found.potentials
             cold = False
-    if opened > 4000:
-        return None
-    worth = np.empty((opened, columns), np.int64)
-    to_grid(by_depth, scale, floors, worth)
-    found = settle_from(worth, problem.keys_of(rows), None, tree, low, high, scale, centre)
+    return None if opened > 4000 else _settle_open(problem, tree, screened, low, high, centre)
+
+
+def _settle_open(
+    problem: Problem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array
+) -> tuple[Array, Array] | None:
+    """Shortest paths on all open customers: exact whatever the values, dearer than a box where one would do."""
+    scale = grid_scale(screened.largest, nodes=tree.nodes)
+    worth = np.empty((screened.rows.size, problem.columns), np.int64)
+    to_grid(screened.kept, scale, problem.limits.has_floors, worth)
+    found = settle_from(worth, problem.keys_of(screened.rows), None, tree, low, high, scale, prices)
     return None if found is None else (found.choice, found.potentials)
