@@ -1,0 +1,146 @@
+"""Logs of random campaigns: what is read, what is refused, and what is warned about."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from disco.evaluation import RandomisationWarning, random_log
+from disco.evaluation.balance import bonferroni, imbalance, unevenness
+from disco.records.errors import InputError
+
+DEPTHS = np.array([0.1, 0.2, 0.4])
+
+
+def columns(rows=600, seed=1):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(rows, 2)), rng.choice(DEPTHS, rows), rng.lognormal(3, 0.5, rows)
+
+
+def test_depths_places_and_purchases():
+    context, depth, price = columns()
+    price[::3] = np.nan
+    log = random_log(context, depth, price, customer_id=[f"c{row % 300}" for row in range(600)])
+    assert log.depths == (0.1, 0.2, 0.4)
+    np.testing.assert_array_equal(log.depth, depth)
+    assert log.bought.sum() == 400
+    assert log.is_uniform
+    assert len(np.unique(log.customer)) == 300
+    assert log.customer[5] == log.customer[305]
+    assert log.warnings == ()
+
+
+def test_observed_shares_within_strata():
+    context, _, price = columns(8)
+    log = random_log(
+        context,
+        [0.1, 0.1, 0.1, 0.2, 0.1, 0.2, 0.2, 0.2],
+        price[:8],
+        strata=["a"] * 4 + ["b"] * 4,
+        check_balance=False,
+    )
+    assert log.propensity.tolist() == [0.75, 0.75, 0.75, 0.25, 0.25, 0.75, 0.75, 0.75]
+    assert not log.is_uniform
+
+
+def test_a_random_log_gives_no_warning_and_a_sorted_one_a_loud_one():
+    alarms = 0
+    for seed in range(300):
+        context, depth, price = columns(rows=200, seed=seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            random_log(context, depth, price)
+        alarms += bool(caught)
+    assert alarms <= 4  # two tests at 0.1 % each: more than four of 300 has probability below 0.1 %
+    order = np.argsort(context[:, 1])
+    with pytest.warns(RandomisationWarning, match="context feature 2"):
+        log = random_log(context, np.sort(depth)[np.argsort(order)], price)
+    assert "do not look random" in log.warnings[0]
+
+
+def test_strata_explain_an_imbalance():
+    rng = np.random.default_rng(2)
+    context = rng.normal(size=(4000, 2))
+    stratum = (context[:, 0] > 0).astype(int)
+    depth = np.where(rng.random(4000) < np.where(stratum, 0.7, 0.3), 0.1, 0.3)
+    price = rng.lognormal(3, 0.5, 4000)
+    with pytest.warns(RandomisationWarning, match="context feature 1"):
+        random_log(context, depth, price)
+    assert random_log(context, depth, price, strata=stratum).warnings == ()
+    known = np.where(depth == 0.1, np.where(stratum, 0.7, 0.3), np.where(stratum, 0.3, 0.7))
+    assert random_log(context, depth, price, propensity=known).warnings == ()
+
+
+def test_unequal_frequencies_are_warned_about_unless_observed():
+    rng = np.random.default_rng(3)
+    context, price = rng.normal(size=(900, 1)), rng.lognormal(3, 0.5, 900)
+    depth = rng.choice(DEPTHS, 900, p=[0.6, 0.3, 0.1])
+    with pytest.warns(RandomisationWarning, match="not as frequent as their propensities"):
+        random_log(context, depth, price)
+    assert random_log(context, depth, price, propensity="observed").warnings == ()
+
+
+def test_the_balance_statistic_against_a_plain_loop():
+    rng = np.random.default_rng(4)
+    context, place, stratum = rng.normal(size=(50, 2)), rng.integers(0, 2, 50), rng.integers(0, 3, 50)
+    propensity = np.where(place == 0, 0.4, 0.6)
+    found = imbalance(context, place, stratum, propensity, depths=2)
+    terms = [
+        ((place[i] == found.depth) / propensity[i] - 1)
+        * (context[i, found.feature] - context[stratum == stratum[i], found.feature].mean())
+        for i in range(50)
+    ]
+    assert found.z == pytest.approx(sum(terms) / np.sqrt(sum(term**2 for term in terms)))
+    assert found.p_value == bonferroni(found.z, tests=4)
+
+
+def test_unevenness_has_its_level():
+    rng = np.random.default_rng(5)
+    runs = 2000
+    alarms = sum(
+        unevenness(rng.choice(3, 400, p=[0.2, 0.3, 0.5]), np.ones(400), depths=3).p_value < 0.05 for _ in range(3)
+    )
+    assert alarms == 3  # propensity 1 for everything is plainly wrong
+    alarms = 0
+    for _ in range(runs):
+        place = rng.choice(3, 400, p=[0.2, 0.3, 0.5])
+        alarms += unevenness(place, np.array([0.2, 0.3, 0.5])[place], depths=3).p_value < 0.05
+    assert 0.02 * runs < alarms < 0.07 * runs  # Bonferroni: a little below its level
+
+
+GOOD = {"context": [[0.5], [1.0], [0.2], [0.1]], "depth": [0.1, 0.2, 0.1, 0.2], "full_price": [20.0, np.nan, 5.0, 6.0]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"context": np.zeros((0, 2))}, "not empty"),
+        ({"context": [[np.nan], [1.0], [0.2], [0.1]]}, "row 1, context"),
+        ({"depth": [0.1, 20, 0.1, 0.2]}, "row 2, depth: found 20"),
+        ({"depth": [0.1, np.nan, 0.1, 0.2]}, "row 2, depth"),
+        ({"depth": [0.1]}, "one figure for each of 4 rows"),
+        ({"full_price": [20.0, 0.0, 5.0, 6.0]}, "row 2, full_price: found 0"),
+        ({"full_price": ["a", "b", "c", "d"]}, "no numbers"),
+        ({"propensity": [0.5, 0.0, 0.5, 0.5]}, "row 2, propensity: found 0"),
+        ({"propensity": [0.5, 0.4, 0.5, 0.4]}, "sum to 0.9"),
+        ({"propensity": "guess"}, "'observed'"),
+        ({"strata": [1, 2, 1, 1]}, "its propensity there is 0"),
+        ({"strata": [1, 2]}, "one label for each of 4 rows"),
+        ({"customer_id": [1, 2]}, "customer_id"),
+    ],
+)
+def test_bad_logs_are_refused_by_name(change, message):
+    given = {**GOOD, **change}
+    with pytest.raises(InputError, match=message):
+        random_log(given.pop("context"), given.pop("depth"), given.pop("full_price"), check_balance=False, **given)
+
+
+def test_propensities_that_vary_by_row_must_sum_to_one_on_average():
+    rng = np.random.default_rng(6)
+    context = rng.normal(size=(3000, 1))
+    chance = 1 / (1 + np.exp(-context[:, 0]))
+    first = rng.random(3000) < chance
+    depth, propensity = np.where(first, 0.1, 0.2), np.where(first, chance, 1 - chance)
+    assert random_log(context, depth, np.ones(3000), propensity=propensity).warnings == ()
+    with pytest.raises(InputError, match="sum to one"):
+        random_log(context, depth, np.ones(3000), propensity=propensity * 0.7)

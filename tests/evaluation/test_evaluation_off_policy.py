@@ -1,0 +1,118 @@
+"""IPS, SNIPS, DR: by hand, against plain loops, by unbiasedness and by coverage over repeated logs."""
+
+import numpy as np
+import pytest
+
+from disco.evaluation import off_policy, target_probabilities
+from disco.records.errors import InputError
+
+
+def test_by_hand():
+    found = off_policy(
+        np.array([4.0, 6.0, 1.0]),
+        propensity=np.array([0.5, 0.25, 0.8]),
+        target=np.array([0.25, 0.5, 0.0]),
+        predicted_logged=np.array([3.0, 5.0, 9.0]),
+        predicted_target=np.array([2.0, 4.0, 6.0]),
+    )
+    # weights 0.5, 2, 0
+    assert found.ips.value == pytest.approx((2 + 12) / 3)
+    assert found.snips.value == pytest.approx(14 / 2.5)
+    assert found.dr.value == pytest.approx((2 + 0.5 + 4 + 2 + 6) / 3)
+    assert found.effective_rows == pytest.approx(2.5**2 / 4.25)
+    assert found.largest_weight == 2
+
+
+def test_errors_against_plain_loops():
+    rng = np.random.default_rng(1)
+    figure, propensity, target = rng.gamma(2, 5, 40), rng.uniform(0.2, 0.9, 40), rng.uniform(0, 1, 40)
+    found = off_policy(figure, propensity=propensity, target=target)
+    terms = [t / p * y for y, p, t in zip(figure, propensity, target, strict=True)]
+    assert found.ips.standard_error == pytest.approx(np.std(terms, ddof=1) / np.sqrt(40))
+    weights = [t / p for p, t in zip(propensity, target, strict=True)]
+    value = sum(terms) / sum(weights)
+    linear = sum((w * (y - value)) ** 2 for w, y in zip(weights, figure, strict=True))
+    assert found.snips.standard_error == pytest.approx(np.sqrt(40 / 39 * linear) / sum(weights))
+    assert found.dr is None
+
+
+def test_without_knowledge_doubly_robust_is_ips_and_with_a_perfect_model_it_is_certain():
+    rng = np.random.default_rng(2)
+    figure, propensity, target = rng.gamma(2, 5, 30), rng.uniform(0.2, 0.9, 30), rng.uniform(0, 1, 30)
+    log = {"propensity": propensity, "target": target}
+    nothing = off_policy(figure, **log, predicted_logged=np.zeros(30), predicted_target=np.zeros(30))
+    assert nothing.dr.value == pytest.approx(nothing.ips.value)
+    perfect = off_policy(figure, **log, predicted_logged=figure, predicted_target=np.full(30, 7.0))
+    assert (perfect.dr.value, perfect.dr.standard_error) == (pytest.approx(7.0), pytest.approx(0.0, abs=1e-12))
+
+
+def test_a_target_that_never_matches_has_no_snips():
+    found = off_policy(np.ones(3), propensity=np.full(3, 0.5), target=np.zeros(3))
+    assert (found.ips.value, found.snips, found.effective_rows) == (0.0, None, 0.0)
+
+
+def test_ips_and_doubly_robust_are_unbiased(offline):
+    """The mean over many small logs lies within four of its own standard errors of the truth, also with a wrong q."""
+    truth = offline.expectation(lambda x: (offline.target_policy(x) * offline.revenue_rate(x)).sum(axis=1))
+    rng = np.random.default_rng(3)
+    values = []
+    for _ in range(600):
+        x = offline.customers(rng, 100)
+        law, target = offline.logging_policy(x), offline.target_policy(x)
+        place = (rng.random((100, 1)) > law.cumsum(axis=1)[:, :2]).sum(axis=1)
+        found = off_policy(
+            np.nan_to_num(offline.outcomes(rng, x, place)) * (1 - offline.GRID[place]),
+            propensity=offline.at_choice(law, place),
+            target=target_probabilities(target, law, place),
+            predicted_logged=np.full(100, 50.0),
+            predicted_target=np.full(100, 50.0),
+        )
+        values.append((found.ips.value, found.dr.value))
+    mean, error = np.mean(values, axis=0), np.std(values, axis=0, ddof=1) / np.sqrt(600)
+    assert (np.abs(mean - truth) < 4 * error).all()
+
+
+def test_intervals_cover_the_truth_at_their_rate(offline):
+    runs = 400
+    low, high = offline.band(runs, 0.95)
+    for name, covered in offline.off_policy_coverage(runs, rows=2000).items():
+        # shares estimated within strata are treated as known: conservative, so no upper limit there
+        assert low <= covered / runs <= (1.0 if "strata" in name else high), name
+
+
+GOOD = {"propensity": np.full(3, 0.5), "target": np.ones(3)}
+
+
+@pytest.mark.parametrize(
+    ("figure", "change", "message"),
+    [
+        ([1.0], {}, "shapes"),
+        ([1.0, np.nan, 2.0], {}, "figure, row 2"),
+        ([1.0, 2.0, 2.0], {"propensity": np.array([0.5, 0.0, 0.5])}, "propensity, row 2: found 0"),
+        ([1.0, 2.0, 2.0], {"propensity": np.array([0.5, 0.4, 1.5])}, "propensity, row 3"),
+        ([1.0, 2.0, 2.0], {"target": np.array([0.5, -0.4, 1.0])}, "target, row 2"),
+        ([1.0, 2.0, 2.0], {"predicted_target": np.ones(3)}, "both of predicted_logged"),
+    ],
+)
+def test_bad_input_is_refused_by_name(figure, change, message):
+    with pytest.raises(InputError, match=message):
+        off_policy(np.array(figure), **{**GOOD, **change})
+
+
+@pytest.mark.parametrize(
+    ("target", "logging", "message"),
+    [
+        ([[0.5, 0.5]], [[1.0, 0.0]], "propensity 0 at position 1"),
+        ([[0.5, 0.5]], [[0.5, 0.4]], "logging propensities, row 1.*sum to one"),
+        ([[0.9, 0.5]], [[0.5, 0.5]], "target propensities, row 1"),
+        ([[1.5, -0.5]], [[0.5, 0.5]], "target propensities, row 1"),
+    ],
+)
+def test_laws_that_no_log_can_tell_are_refused(target, logging, message):
+    with pytest.raises(InputError, match=message):
+        target_probabilities(np.array(target), np.array(logging), np.array([0]))
+
+
+def test_a_target_may_give_no_code():
+    found = target_probabilities(np.array([[0.2, 0.0]]), np.array([[0.5, 0.5]]), np.array([0]))
+    assert found.tolist() == [0.2]

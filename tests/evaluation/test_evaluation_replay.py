@@ -1,0 +1,254 @@
+"""Replay: against a plain loop, against the retailer's truth, and at its edges."""
+
+import numpy as np
+import pytest
+
+from disco.belief import BasketModel, SmoothSpline
+from disco.campaign import Belief
+from disco.evaluation import UnconstrainedLearner, random_log, replay
+from disco.evaluation.replay_limits import read_batch_limits
+from disco.evaluation.replay_pass import play
+from disco.evaluation.resampling import bootstrap_rows, presented_rows
+from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
+from disco.records.errors import InputError, LimitError
+
+
+@pytest.fixture
+def log(offline):
+    return make_log(offline, 1200)
+
+
+def make_log(offline, rows, seed=1, shares=(1 / 3, 1 / 3, 1 / 3), **more):
+    rng = np.random.default_rng(seed)
+    x, place = offline.customers(rng, rows), rng.choice(3, rows, p=shares)
+    return random_log(x, offline.GRID[place], offline.outcomes(rng, x, place), check_balance=False, **more)
+
+
+def model_of(log):
+    bought = log.bought
+    return BasketModel().update(log.context[bought], log.depth[bought], log.full_price[bought])
+
+
+# ---- what it does ----------------------------------------------------------------------------------------------------
+
+
+def test_a_fixed_policy_against_a_plain_loop(offline, log):
+    found = replay(log, offline.FixedPolicy(), batch=400, repeats=0).policies["fixed"]
+    chosen = offline.fixed_choice(log.context)
+    accepted = [row for row in range(1200) if chosen[row] == log.place[row]]
+    revenue = [log.full_price[row] * (1 - log.depth[row]) for row in accepted if log.bought[row]]
+    assert (found.presented, found.accepted, found.purchasers) == (1200, len(accepted), len(revenue))
+    assert found.average_basket_value.value == pytest.approx(np.mean(revenue))
+    assert found.average_basket_value.standard_error == pytest.approx(np.std(revenue) / np.sqrt(len(revenue)))
+    assert found.revenue.ips.value == pytest.approx(3 * sum(revenue) / 1200)
+    assert found.revenue.snips.value == pytest.approx(sum(revenue) / len(accepted))
+    assert found.codes.tolist() == np.bincount(chosen, minlength=3).tolist()
+    assert found.series.presented.tolist() == [400, 400, 400]
+    assert found.series.accepted.sum() == len(accepted)
+    first = [value for value, row in zip(revenue, (r for r in accepted if log.bought[r]), strict=True) if row < 400]
+    assert found.series.average_basket_value[0] == pytest.approx(np.mean(first))
+
+
+@pytest.mark.parametrize("policy", [Thompson(), UpperConfidence(), EpsilonGreedy(), Greedy(), Random()], ids=repr)
+def test_every_policy_keeps_the_caps_of_every_batch(log, policy):
+    limits = read_batch_limits({0.1: 0.25, 0.3: 30}, depths=log.depths, batch=500, rows=1200, revenue_weight=3.0)
+    start = Belief(basket=model_of(log), engagement=engagement_of(log))
+    played = play(
+        log, np.arange(1200), policy, start=start, limits=limits, seed=4, learning=True, learn_engagement=False
+    )
+    for batch, most in ((0, (125, 500, 30)), (1, (125, 500, 30)), (2, (50, 200, 12))):
+        counts = np.bincount(played.choice[(played.batch == batch) & (played.choice >= 0)], minlength=3)
+        assert (counts <= most).all()
+
+
+def engagement_of(log):
+    from disco.belief import Engagement
+
+    return Engagement(override=dict.fromkeys(log.depths, 1.0))
+
+
+def test_customers_without_a_code_are_counted_and_never_accepted(offline, log):
+    found = replay(log, offline.FixedPolicy(), batch=400, caps={0.1: 0, 0.2: 100, 0.3: 0}, repeats=0)
+    one = found.policies["fixed"]
+    assert (one.no_code, one.codes.tolist()) == (900, [0, 300, 0])
+    assert one.accepted <= 300
+
+
+def test_only_accepted_rows_are_learned_from(log):
+    """Outcomes of rows that the policy did not accept may be anything; nothing that follows changes."""
+    first = replay(log, Thompson(), belief=model_of(log), batch=300, repeats=0, seed=3)
+    limits = read_batch_limits(None, depths=log.depths, batch=300, rows=1200, revenue_weight=None)
+    start = Belief(basket=model_of(log), engagement=engagement_of(log))
+    played = play(
+        log, np.arange(1200), Thompson(), start=start, limits=limits, seed=3, learning=True, learn_engagement=False
+    )
+    prices = log.full_price.copy()
+    prices[~played.accepted(log) & log.bought] = 1e6
+    other = random_log(log.context, log.depth, prices, check_balance=False)
+    again = replay(other, Thompson(), belief=model_of(log), batch=300, repeats=0, seed=3)
+    assert again.policies["thompson"].average_basket_value == first.policies["thompson"].average_basket_value
+
+
+def test_learning_changes_later_batches_only(log):
+    wise, blind = (
+        replay(log, Greedy(), batch=300, repeats=0, learning=learning).policies["greedy"] for learning in (True, False)
+    )
+    assert wise.series.accepted[0] == blind.series.accepted[0]
+    assert wise.codes.tolist() != blind.codes.tolist()
+
+
+def test_warm_and_cold_start_differ_from_the_first_batch(log):
+    cold, warm = (
+        replay(log, Greedy(), belief=belief, batch=600, repeats=0).policies["greedy"]
+        for belief in (None, model_of(log))
+    )
+    assert cold.series.accepted[0] != warm.series.accepted[0]
+
+
+def test_the_unconstrained_learner_learns_without_caps_and_earns_within_them(log):
+    """With a cap of 0 on two depths the consumer plays one depth; its learner still hears of the others."""
+    caps = {0.1: 0, 0.3: 0}
+    ulcc = UnconstrainedLearner(policy=Thompson())
+    found = replay(log, [ulcc, Thompson()], belief=model_of(log), batch=300, caps=caps, repeats=0)
+    assert found.policies["ulcc"].codes.tolist() == [0, 1200, 0]
+    free = replay(log, [ulcc, Thompson()], belief=model_of(log), batch=300, repeats=0).policies
+    # without caps learner and consumer are one: the same draws, the same rows, the same belief
+    assert free["ulcc"].average_basket_value == free["thompson"].average_basket_value
+
+
+def test_equal_seeds_give_equal_results_and_random_is_the_unit(log):
+    one, two = (replay(log, [Thompson(), Random()], batch=600, repeats=3, seed=5) for _ in range(2))
+    assert one.policies["thompson"].average_basket_value == two.policies["thompson"].average_basket_value
+    assert one.policies["random"].relative_to_random.value == 1
+    assert one.policies["random"].relative_to_random.standard_error == 0
+    other = replay(log, Thompson(), batch=600, repeats=3, seed=6).policies["thompson"]
+    assert other.average_basket_value != one.policies["thompson"].average_basket_value
+
+
+def test_revenue_weight_prefers_shallow_depths(log):
+    deep, shallow = (
+        replay(log, Greedy(), belief=model_of(log), batch=600, repeats=0, revenue_weight=w).policies["greedy"]
+        for w in (50.0, 0.6)
+    )
+    assert (shallow.codes @ [0.1, 0.2, 0.3]) / max(shallow.codes.sum(), 1) < (deep.codes @ [0.1, 0.2, 0.3]) / 1200
+    assert deep.objective is not None
+    assert deep.objective.ips.value == pytest.approx(
+        50 * deep.revenue.ips.value - markdown_per_customer(log, deep), rel=1e-9
+    )
+
+
+def markdown_per_customer(log, found):
+    """Recovered from revenue alone: R = F(1−a) and C = F·a, summed over the accepted rows of each depth."""
+    limits = read_batch_limits(None, depths=log.depths, batch=600, rows=1200, revenue_weight=50.0)
+    start = Belief(basket=model_of(log), engagement=engagement_of(log))
+    played = play(
+        log, np.arange(1200), Greedy(), start=start, limits=limits, seed=0, learning=True, learn_engagement=False
+    )
+    rows = played.accepted(log) & log.bought
+    assert rows.sum() == found.purchasers
+    return 3 * float((log.full_price[rows] * log.depth[rows]).sum()) / 1200
+
+
+def test_engagement_is_learned_when_asked(log):
+    fixed, learned = (
+        replay(log, Greedy(), belief=model_of(log), batch=300, repeats=0, learn_engagement=flag).policies["greedy"]
+        for flag in (False, True)
+    )
+    assert fixed.codes.tolist() != learned.codes.tolist()
+
+
+# ---- skewed logs ---------------------------------------------------------------------------------------------------
+
+
+def test_resampling_makes_a_skewed_log_uniform_and_keeps_the_population(offline):
+    rng = np.random.default_rng(8)
+    x = offline.customers(rng, 60_000)
+    law = offline.logging_policy(x)
+    place = (rng.random((60_000, 1)) > law.cumsum(axis=1)[:, :2]).sum(axis=1)
+    log = random_log(
+        x, offline.GRID[place], np.ones(60_000), propensity=offline.at_choice(law, place), check_balance=False
+    )
+    rows = presented_rows(log, skew="resample", seed=1, repeat=0)
+    assert rows.size < 60_000
+    counts = np.bincount(log.place[rows], minlength=3)
+    assert (np.abs(counts - rows.size / 3) < 4 * np.sqrt(rows.size * 2 / 9)).all()
+    for column in range(3):
+        mean = log.context[rows[log.place[rows] == column]].mean(axis=0)
+        assert (np.abs(mean) < 4 / np.sqrt(counts[column])).all()
+    assert presented_rows(log, skew="weight", seed=1, repeat=0).size == 60_000
+
+
+def test_resampling_and_weighting_agree_with_the_truth_on_a_skewed_log(offline):
+    revenue = offline.expectation(lambda x: offline.at_choice(offline.revenue_rate(x), offline.fixed_choice(x)))
+    purchases = offline.expectation(lambda x: offline.at_choice(offline.purchase_rate(x), offline.fixed_choice(x)))
+    shares = (0.55, 0.3, 0.15)
+    log = make_log(offline, 30_000, seed=9, shares=shares, propensity="observed")
+    for skew in ("resample", "weight"):
+        found = replay(log, offline.FixedPolicy(), batch=10_000, repeats=0, skew=skew).policies["fixed"]
+        assert (
+            abs(found.average_basket_value.value - revenue / purchases) < 4 * found.average_basket_value.standard_error
+        )
+        for estimate in (found.revenue.ips, found.revenue.snips, found.revenue.dr):
+            assert abs(estimate.value - revenue) < 4 * estimate.standard_error
+    naive = make_log(offline, 30_000, seed=9, shares=shares)  # taken for uniform
+    wrong = replay(naive, offline.FixedPolicy(), batch=10_000, repeats=0).policies["fixed"].revenue.ips
+    assert abs(wrong.value - revenue) > 4 * wrong.standard_error
+
+
+def test_customers_are_resampled_with_all_their_rows(offline):
+    log = make_log(offline, 600, customer_id=np.arange(600) % 200)
+    times = np.bincount(bootstrap_rows(log, np.arange(600), seed=1, repeat=1), minlength=600)
+    assert (times[:200] == times[200:400]).all()
+    assert (times[:200] == times[400:]).all()
+    assert times[:200].sum() == 200
+
+
+# ---- calibration ----------------------------------------------------------------------------------------------------
+
+
+def test_the_interval_covers_the_truth_at_its_rate(offline):
+    runs = 300
+    low, high = offline.band(runs, 0.95)
+    assert low <= offline.replay_coverage(runs, rows=2000) / runs <= high
+
+
+def test_under_caps_the_interval_covers_the_simulated_retailers_truth(offline):
+    shop = offline.Shop.simulate(size=5000)
+    for runs, repeats in ((150, 0), (40, 8)):
+        low, high = offline.band(runs, 0.95)
+        covered = offline.capped_replay_coverage(shop, runs, repeats=repeats, truth_batches=150)
+        assert low <= covered / runs <= high
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"batch": 5000}, InputError, "more than the 1,200 rows"),
+        ({"batch": 0}, InputError, "at least 1"),
+        ({"caps": {0.15: 10}}, LimitError, "depth 0.15, which the log never played"),
+        ({"caps": {0.1: -1}}, LimitError, "negative"),
+        ({"caps": {0.1: 1.5}}, LimitError, "share of the batch"),
+        ({"caps": {0.1: "many"}}, LimitError, "a count"),
+        ({"caps": {0.1: 0, 0.2: 0, 0.3: 0}}, InputError, "0 of 1,200 rows accepted"),
+        ({"revenue_weight": -1.0}, InputError, "revenue_weight"),
+        ({"skew": "ignore"}, InputError, "'resample' or 'weight'"),
+        ({"repeats": -1}, InputError, "repeats"),
+        ({"level": 95}, InputError, "level"),
+        ({"policies": []}, InputError, "at least one"),
+        ({"policies": [Greedy(), Greedy()]}, InputError, "each name once"),
+        ({"belief": BasketModel(encoding=SmoothSpline()).update([[1.0]], [0.1], [9.0])}, Exception, "1"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(log, settings, error, message):
+    given = {"batch": 400, "repeats": 0, **settings}
+    with pytest.raises(error, match=message):
+        replay(log, given.pop("policies", Greedy()), **given)
+
+
+def test_a_log_too_short_for_its_repeats_says_so():
+    log = random_log([[0.1], [0.2], [0.3]], [0.1, 0.2, 0.1], [20.0, np.nan, np.nan], check_balance=False)
+    with pytest.raises(InputError, match=r"accepted|enough rows"):
+        replay(log, Greedy(), batch=3, repeats=30)
