@@ -12,7 +12,7 @@ from disco.records.errors import InputError
 
 def test_by_hand():
     engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [80, 120], [8, 32]), prior_codes=40)
-    pooled = 40 / 200
+    pooled = (40 + 40 * 0.1) / (200 + 40)  # the rate over all depths, itself shrunk towards prior_rate
     expected = [(8 + 40 * pooled) / 120, (32 + 40 * pooled) / 160]
     np.testing.assert_allclose(engagement.rates([0.1, 0.3]), expected)
     np.testing.assert_allclose(engagement.rates([0.2]), [np.mean(expected)])  # a straight line between
@@ -59,18 +59,49 @@ def test_draws_have_the_betas_moments():
 
 
 def test_coverage_of_the_interval():
-    """Rates drawn from the prior the shrinkage assumes: 90 % intervals cover 90 %, within the binomial band."""
+    """Rates drawn from the prior the shrinkage assumes: 90 % intervals cover 90 %, within the 99.9 % binomial band."""
     generator = np.random.default_rng(3)
-    hits, repeats = 0, 2000
-    for _ in range(repeats):
-        truth = generator.beta(0.15 * 200, 0.85 * 200)
-        # a second depth with very many codes pins the pooled rate at 0.15
-        counts = EngagementCounts([0.1, 0.2], [10**8, 300], [15 * 10**6, generator.binomial(300, truth)])
+    hits, repeats = 0, 5000
+    truths = generator.beta(0.15 * 200, 0.85 * 200, repeats)  # sd 0.025
+    for truth in truths:
+        # very many codes on both sides pin the rate over all depths at 0.15, and are too far away to be pooled with
+        redeemed = [2 * 10**6, generator.binomial(300, truth), 28 * 10**6]
+        counts = EngagementCounts([0.1, 0.2, 0.3], [10**8, 300, 10**8], redeemed)
         low, high = Engagement(counts=counts, prior_codes=200).interval([0.2], level=0.9)
         hits += low[0] <= truth <= high[0]
-    # where a deeper discount seems to engage less it is pooled with its huge neighbour: that can only lose coverage
-    assert hits <= stats.binom(repeats, 0.9).ppf(0.9995)
-    assert hits >= 0.4 * repeats
+    least, most = stats.binom(repeats, 0.9).interval(0.999)
+    assert least <= hits <= most
+
+
+@pytest.mark.parametrize(("sent", "redeemed"), [(1000, [0, 0]), (100_000, [100, 200]), (1000, [999, 1000])])
+def test_rates_near_none_or_all_go_on_without_a_jump(sent, redeemed):
+    """E-mail engages a few in a thousand: beyond the played depths the curve must start from there."""
+    engagement = Engagement(counts=EngagementCounts([0.2, 0.3], [sent, sent], redeemed))
+    rates = engagement.rates([0.0, 0.2 - 1e-9, 0.2, 0.3, 0.3 + 1e-9, 0.9])
+    assert (np.diff(rates) >= -1e-12).all()
+    np.testing.assert_allclose(rates[[1, 4]], rates[[2, 3]], rtol=1e-6)
+
+
+def test_a_low_rate_wanders_like_any_other():
+    """logit(e) ± drift·√distance, also where e is 0.2 %."""
+    counts = EngagementCounts([0.1, 0.2], [10**9, 10**9], [2 * 10**6, 2 * 10**6])
+    low, high = Engagement(counts=counts, drift=0.5).interval([0.3], level=0.6827)
+    expected = 0.002 * np.exp(0.5 * np.sqrt(0.1) * np.array([-1, 1]))
+    np.testing.assert_allclose([low[0], high[0]], expected, rtol=0.05)
+
+
+def test_a_few_codes_without_a_purchase_do_not_mean_never():
+    engagement = Engagement(counts=EngagementCounts([0.1], [10], [0]), prior_rate=0.08, prior_codes=30)
+    pooled = 30 * 0.08 / 40
+    assert engagement.rates([0.1])[0] == pytest.approx(30 * pooled / 40)
+    assert engagement.interval([0.1])[1][0] > 0.05
+
+
+def test_counts_cannot_be_changed_in_place():
+    counts = EngagementCounts([0.1], [10], [1])
+    for array in (counts.depths, counts.sent, counts.redeemed):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 5
 
 
 @settings(max_examples=100, deadline=None)
@@ -172,6 +203,9 @@ def test_counts_are_a_group():
         lambda: Engagement().rates([np.inf]),
         lambda: Engagement().interval([0.1], level=1.0),
         lambda: EngagementCounts.matured([0.1], np.array([True]), valid_until=["NaT"], as_of="2027-01-01"),
+        lambda: EngagementCounts.matured([0.1], np.array([True]), valid_until=["soon"], as_of="2027-01-01"),
+        lambda: EngagementCounts.matured([0.1], np.array([True]), valid_until=["2027-01-01"], as_of="NaT"),
+        lambda: EngagementCounts.matured([0.1], np.array([True]), valid_until=["2027-01-01"] * 2, as_of="2027-01-01"),
     ],
 )
 def test_nonsense_is_refused(make):

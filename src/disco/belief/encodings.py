@@ -4,13 +4,13 @@ An encoding is a frozen value with two duties: `features(u)` gives ψ2, and `pri
 evidence never meets one, so another encoding needs no second look at the data.
 """
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from disco.belief.elementary import exponentials
+from disco.belief.grid import read_numbers
 from disco.belief.prior import Prior
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
@@ -33,18 +33,6 @@ class Encoding(Protocol):
 
     def settings(self) -> dict[str, Any]:
         """The fields, as JSON values."""
-
-
-def read_numbers(values: Sequence[float] | float, *, where: str, positive: bool = False) -> tuple[float, ...]:
-    """Finite numbers as a tuple, or a refusal that names the setting."""
-    expected = "finite numbers above 0" if positive else "finite numbers"
-    try:
-        numbers = tuple(float(value) for value in np.atleast_1d(np.asarray(values, np.float64)))
-    except (TypeError, ValueError):
-        raise InputError(where, found=repr(values), expected=expected) from None
-    if not numbers or not np.isfinite(numbers).all() or (positive and min(numbers) <= 0):
-        raise InputError(where, found=numbers, expected=expected)
-    return numbers
 
 
 @dataclass(frozen=True, slots=True)

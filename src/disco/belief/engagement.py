@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import betaincinv, expit
+from numpy.typing import NDArray
+from scipy.special import betaincinv
 
-from disco.belief.grid import read_depth_column, read_positive
+from disco.belief.grid import read_depth_column, read_positive, read_share
 from disco.belief.isotonic import pool_adjacent
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.depths import read_depth
 from disco.records.errors import InputError
 
-_LEAST_RATE = 0.005  # rates nearer to 0 or 1 count as this one where a logit or a variance is taken
+_LEAST_RATE = 1e-6  # rates nearer to 0 or 1 count as this one where a logit or a variance is taken
 _SLOPE_SD = 5.0  # prior sd of the rise of logit(e) per unit of depth
 
 
@@ -46,7 +47,9 @@ class EngagementCounts:
         order = np.argsort(depths)
         order = order[sent[order] > 0]
         for name, array in (("depths", depths), ("sent", sent), ("redeemed", redeemed)):
-            object.__setattr__(self, name, array[order])
+            kept = array[order]
+            kept.flags.writeable = False
+            object.__setattr__(self, name, kept)
 
     @classmethod
     def of(cls, depth: object, redeemed: object) -> EngagementCounts:
@@ -66,12 +69,12 @@ class EngagementCounts:
 
         A running code that *was* used does not count either; else learning in mid-campaign would push e_a up.
         """
-        ends = np.asarray(valid_until, "datetime64[s]")
-        ripe = ends + np.timedelta64(grace_days, "D") <= np.datetime64(as_of, "s")  # type: ignore[call-overload]
-        if np.isnat(ends).any():
-            raise InputError("valid_until", found="a code without an end", expected="a date for every code")
         flags = np.asarray(redeemed)
-        ripe = np.broadcast_to(ripe, flags.shape)
+        ends, today = _dates("valid_until", valid_until), _dates("as_of", as_of)
+        if ends.shape not in ((), flags.shape) or today.shape:
+            found = f"valid_until of shape {ends.shape}, as_of of shape {today.shape}"
+            raise InputError("matured codes", found=found, expected="a date for each code and one for today")
+        ripe = np.broadcast_to(ends + np.timedelta64(grace_days, "D") <= today, flags.shape)
         return cls.of(read_depth_column(depth, rows=flags.size)[ripe], flags[ripe])
 
     def __add__(self, other: EngagementCounts) -> EngagementCounts:
@@ -102,11 +105,12 @@ class EngagementCounts:
 class Engagement:
     """Rates by depth, shrunk, non-decreasing in depth, defined everywhere; the operator has the last word.
 
-    At a depth played: (redeemed + s·r)/(sent + s), s = `prior_codes` and r the rate over all depths (`prior_rate`
-    before any code), then pooled where a deeper discount would seem to engage less. Between played depths a straight
-    line; outside them logit(e) goes on with the slope of the played ones. The belief about a rate is Beta with
-    m = sent + s codes behind it; at an unplayed depth 1/m = 1/(the smaller m of its neighbours) + e(1−e)·`drift`²·
-    distance to the nearer one: however many codes were played elsewhere, logit(e) may wander by drift·√distance.
+    At a depth played: (redeemed + s·r)/(sent + s), s = `prior_codes` and r the rate over all depths, itself shrunk
+    towards `prior_rate` in the same way (so that ten codes without a purchase do not mean that nobody ever buys), then
+    pooled where a deeper discount would seem to engage less. Between played depths a straight line; outside them
+    logit(e) goes on with the slope of the played ones. The belief about a rate is Beta with m = sent + s codes behind
+    it; at an unplayed depth 1/m = 1/(the smaller m of its neighbours) + e(1−e)·`drift`²·distance to the nearer one:
+    however many codes were played elsewhere, logit(e) may wander by drift·√distance.
 
     >>> engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [1000, 1000], [50, 150]), override={0.25: 0.2})
     >>> engagement.rates([0.1, 0.2, 0.3, 0.25]).round(4).tolist()
@@ -124,8 +128,7 @@ class Engagement:
             ("prior_rate", self.prior_rate),
             *((f"override at {d}", r) for d, r in self.override.items()),
         ):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise InputError(f"engagement {name}", found=repr(value), expected="a share from 0 to 1")
+            read_share(value, where=f"engagement {name}")
         for name in ("prior_codes", "drift"):
             object.__setattr__(self, name, read_positive(getattr(self, name), where=f"engagement {name}"))
         given = {read_depth(depth, where="engagement override"): float(rate) for depth, rate in self.override.items()}
@@ -164,7 +167,7 @@ class Engagement:
         sent, redeemed, played = self.counts.sent, self.counts.redeemed, self.counts.depths
         if not played.size:
             return np.full(depths.size, self.prior_rate), np.full(depths.size, self.prior_codes)
-        pooled = float(redeemed.sum() / sent.sum())
+        pooled = (redeemed.sum() + self.prior_codes * self.prior_rate) / (sent.sum() + self.prior_codes)
         size = np.asarray(sent + self.prior_codes, np.float64)
         rate = pool_adjacent((redeemed + self.prior_codes * pooled) / size, size)
         right = np.searchsorted(played, depths).clip(0, played.size - 1)
@@ -173,7 +176,8 @@ class Engagement:
         distance = np.minimum(np.abs(depths - played[left]), np.abs(depths - played[right]))
         beyond = depths - depths.clip(played[0], played[-1])
         inside = np.interp(depths, played, rate)
-        mean = np.where(beyond == 0, inside, expit(_logit(inside) + _slope(played, rate, size) * beyond))
+        odds = np.exp(_slope(played, rate, size) * beyond)  # logit(e) + slope·beyond, written so that e = 0 stays 0
+        mean = inside * odds / (1 - inside + inside * odds)
         # logit(e) may wander by `drift`·√distance from what was played; in codes, 1/m is the variance over e(1−e)
         return mean, 1 / (1 / np.minimum(size[left], size[right]) + _spread(mean) * self.drift**2 * distance)
 
@@ -194,6 +198,16 @@ def _slope(depths: Vector, rate: Vector, codes: Vector) -> float:
     weight = codes * _spread(rate)
     offset = depths - np.average(depths, weights=weight)
     return float((weight * offset) @ _logit(rate) / ((weight * offset) @ offset + _SLOPE_SD**-2))
+
+
+def _dates(name: str, values: object) -> NDArray[np.datetime64]:
+    try:
+        dates = np.asarray(values, "datetime64[s]")
+    except (TypeError, ValueError):
+        raise InputError(name, found=repr(values)[:60], expected="dates") from None
+    if np.isnat(dates).any():
+        raise InputError(name, found="no date", expected="a date everywhere")
+    return dates
 
 
 def _counts(name: str, values: object) -> Integers:

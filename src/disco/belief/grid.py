@@ -4,7 +4,8 @@ Contexts and ln F are rounded to multiples of 2⁻¹⁶ (half to even). Rounded 
 products are exact in float64, so sums over rows are exact whatever the order.
 """
 
-from numbers import Real
+from collections.abc import Sequence
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -13,15 +14,27 @@ from disco.records.errors import InputError, SchemaMismatchError
 
 GRID = 65536.0  # units per 1.0
 CONTEXT_LIMIT = 4.0
-LOG_LIMIT = 32.0
+
+
+def read_array(values: object, *, where: str) -> Matrix:
+    """Real numbers as a float64 array in C order; text, dates, complex numbers and masked entries are none."""
+    try:
+        kind = np.asarray(values).dtype
+        if kind.kind not in "biufO":
+            raise InputError(where, found=f"values of type {kind}", expected="an array of numbers")
+        array = np.asarray(values, np.float64, order="C")
+    except InputError:
+        raise
+    except (TypeError, ValueError):
+        raise InputError(where, found=f"a {type(values).__name__}", expected="an array of numbers") from None
+    if np.ma.is_masked(values):
+        raise InputError(where, found="masked entries", expected="a number everywhere", fix="Drop these rows.")
+    return array
 
 
 def read_context(context: object, *, size: int | None = None) -> Matrix:
     """A (rows, d1) float64 array in C order, finite and within ±4; `size` is the d1 the model has learned with."""
-    try:
-        array = np.ascontiguousarray(context, np.float64)
-    except (TypeError, ValueError):
-        raise InputError("context", found=f"a {type(context).__name__}", expected="numbers (rows, features)") from None
+    array = read_array(context, where="context")
     if array.ndim != 2:
         raise InputError("context", found=f"an array of shape {array.shape}", expected="(rows, features)")
     if size is not None and array.shape[1] != size:
@@ -44,6 +57,32 @@ def read_positive(value: object, *, where: str, expected: str = "a finite number
     return float(value)
 
 
+def read_share(value: object, *, where: str) -> float:
+    """A setting that must be a number from 0 to 1."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise InputError(where, found=repr(value), expected="a share from 0 to 1")
+    return float(value)
+
+
+def read_count(value: object, *, where: str) -> int:
+    """A setting that must be a whole number, 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise InputError(where, found=repr(value), expected="a whole number, 1 or more")
+    return int(value)
+
+
+def read_numbers(values: Sequence[float] | float, *, where: str, positive: bool = False) -> tuple[float, ...]:
+    """Finite numbers as a tuple, or a refusal that names the setting."""
+    expected = "finite numbers above 0" if positive else "finite numbers"
+    try:
+        numbers = tuple(float(value) for value in np.atleast_1d(np.asarray(values, np.float64)))
+    except (TypeError, ValueError):
+        raise InputError(where, found=repr(values), expected=expected) from None
+    if not numbers or not np.isfinite(numbers).all() or (positive and min(numbers) <= 0):
+        raise InputError(where, found=numbers, expected=expected)
+    return numbers
+
+
 def refuse_context(context: Matrix, row: int, column: int) -> None:
     raise InputError(
         f"context, row {row + 1}, column {column + 1}",
@@ -53,12 +92,19 @@ def refuse_context(context: Matrix, row: int, column: int) -> None:
     )
 
 
+def read_depth_numbers(depth: object) -> Vector:
+    """Depths as float64, not yet checked; −0.0 becomes 0.0, and a 32-bit 0.2 becomes 0.2, not 0.20000000298."""
+    array = read_array(depth, where="depth")
+    short = np.asarray(depth).dtype
+    if short.kind == "f" and short.itemsize < 8:
+        distinct, which = np.unique(array, return_inverse=True)
+        array = np.array([float(str(short.type(value))) for value in distinct])[which].reshape(array.shape)
+    return array + 0.0
+
+
 def read_depth_column(depth: object, *, rows: int | None = None) -> Vector:
     """Depths in [0, 1] as float64; a single depth stands for every row when `rows` is given."""
-    try:
-        array = np.asarray(depth, np.float64, order="C")
-    except (TypeError, ValueError):
-        raise InputError("depth", found=f"a {type(depth).__name__}", expected="numbers in [0, 1]") from None
+    array = read_depth_numbers(depth)
     if rows is not None and array.ndim == 0:
         array = np.full(rows, float(array))
     if array.ndim != 1 or (rows is not None and array.size != rows):
@@ -67,7 +113,7 @@ def read_depth_column(depth: object, *, rows: int | None = None) -> Vector:
     bad = ~((array >= 0.0) & (array <= 1.0))
     if bad.any():
         refuse_depth(array, int(np.flatnonzero(bad)[0]))
-    return array + 0.0  # -0.0 becomes 0.0
+    return array
 
 
 def refuse_depth(depth: Vector, row: int) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from disco.belief.grid import read_numbers
 from disco.records.arrays import Vector
 from disco.records.errors import InputError
 
@@ -34,13 +35,8 @@ class Prior:
     def __post_init__(self) -> None:
         for name in ("context", "depth", "interaction", "depth_mean"):
             given = getattr(self, name)
-            numbers = np.atleast_1d(np.asarray(given, np.float64))
-            positive = name != "depth_mean"
-            if not np.isfinite(numbers).all() or (positive and (numbers <= 0).any()) or numbers.ndim != 1:
-                expected = "finite precisions above 0" if positive else "finite means"
-                raise InputError(f"prior of the {name} block", found=given, expected=expected)
-            plain = tuple(float(number) for number in numbers)
-            object.__setattr__(self, name, plain[0] if np.ndim(given) == 0 else plain)
+            numbers = read_numbers(given, where=f"prior of the {name} block", positive=name != "depth_mean")
+            object.__setattr__(self, name, numbers[0] if np.ndim(given) == 0 else numbers)
 
     def precision(self, d1: int, d2: int, *, constant: float) -> Vector:
         """The diagonal of V0 in the order of Θ's rows, shape ((1+d1)·(1+d2),)."""
