@@ -79,7 +79,16 @@ def test_monotone_shares_by_hand():
     mean_share, draw_share = monotone_shares(MODEL, context, [0.5, 0.3, 0.4], keys=keys)
     prices = MODEL.expected_full_price(context, [0.3, 0.4, 0.5])
     assert mean_share == np.mean([prices[:, 1] >= prices[:, 0], prices[:, 2] >= prices[:, 1]])
-    assert 0.5 < draw_share <= 1
+    # in theory: a step of a drawn curve is normal, with the posterior's mean and variance of the difference
+    offered = MODEL.encoded(np.array([0.3, 0.4, 0.5]))
+    x = np.column_stack((np.ones(4000), np.round(context * 65536) / 65536))
+    expected = []
+    for step in np.diff(offered, axis=0):
+        psi = (x[:, :, None] * step).reshape(4000, -1)
+        sd = MODEL.posterior.noise_sd * np.sqrt(MODEL.posterior.variance_factor(psi))
+        expected.append(stats.norm.cdf(psi @ MODEL.posterior.mean / sd).mean())
+    assert 0.6 < np.mean(expected) < 0.999  # otherwise there is nothing to see
+    assert draw_share == pytest.approx(np.mean(expected), abs=5 * 0.5 / np.sqrt(4000))
     projected = learned(RadialBasis(gamma=20), count=100, monotone=True)
     assert monotone_shares(projected, context, [0.1, 0.3, 0.5, 0.7], keys=keys) == (1.0, 1.0)
 
@@ -137,7 +146,7 @@ def test_nobody_chosen_costs_nothing():
     assert (totals == 0).all()
 
 
-@pytest.mark.parametrize("choice", [[0, 1], [0, 1, 7], [0, -2, 0]])
+@pytest.mark.parametrize("choice", [[0, 1], [0, 1, 7], [0, -2, 0], [0, 0.7, 1], [0, 1, np.nan], ["a", "b", "c"]])
 def test_choices_that_name_no_depth_are_refused(choice):
     with pytest.raises(InputError, match="choice"):
         draw_full_price_totals(MODEL, np.zeros((3, 3)), choice, [0.3, 0.4], engagement=Engagement())
@@ -150,5 +159,13 @@ def test_curves_refuse_nonsense():
         demand_curve(MODEL, np.zeros(3), DEPTHS, draws=0)
     with pytest.raises(InputError):
         demand_curve(MODEL, np.empty((0, 3)), DEPTHS)
+    with pytest.raises(InputError):
+        demand_curve(MODEL, np.zeros(3), [])
+    with pytest.raises(InputError):
+        demand_curve(MODEL, ["a", "b", "c"], DEPTHS)
+    with pytest.raises(InputError):
+        demand_curve(MODEL, [[0.0, 1.0, 2.0], [0.0]], DEPTHS)
+    with pytest.raises(InputError):
+        draw_full_price_totals(MODEL, np.zeros((1, 3)), [0], [0.3], engagement=Engagement(), draws=0)
     with pytest.raises(InputError):
         monotone_shares(MODEL, np.zeros((1, 3)), [0.1], keys=np.zeros(1, np.uint64))

@@ -2,6 +2,7 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -117,6 +118,24 @@ def test_too_many_rows_are_refused_not_wrapped():
         total + total
 
 
+def test_differences_without_rows_are_refused_not_wrapped():
+    total = Evidence.of([[1.0]], [0.5], [20.0]) - Evidence.of([[2.0]], [0.5], [30.0])
+    assert total.total_rows == 0
+    one, doublings = total.exact(0.5), 0
+    with pytest.raises(InputError, match="sums beyond"):  # noqa: PT012 - exact up to the refusal, whenever it comes
+        for doublings in range(1, 200):
+            total = total + total
+            assert total.exact(0.5) == [entry * 2**doublings for entry in one]
+    assert doublings > 60
+
+
+def test_depths_without_end_are_refused_with_advice():
+    many = np.linspace(0, 1, 2**17 + 1)
+    with pytest.raises(InputError, match=r"131,073 distinct depths.*basis points"):
+        Evidence.of(np.zeros((many.size, 1)), many, np.full(many.size, 20.0))
+    assert Evidence.of(np.zeros((many.size - 1, 0)), many[1:], np.full(many.size - 1, 20.0)).depths.size == 2**17
+
+
 def test_thousands_of_depths_stay_exact():
     depths = np.arange(5000) / 10_000  # basis points
     rows = some_rows(20_000, depths=depths)
@@ -174,6 +193,46 @@ def test_bad_rows_are_refused_by_name_and_change_nothing(context, depth, full_pr
     assert (model.hash, model.evidence.hash) == before
 
 
+@pytest.mark.parametrize(
+    ("context", "depth", "full_price", "words"),
+    [
+        ([["1"]], [0.1], [5.0], "context"),
+        ([[0.0, 1.0], [0.0]], [0.1, 0.1], [5.0, 5.0], "context"),
+        ([[1j]], [0.1], [5.0], "context"),
+        (np.array([[1j]]), [0.1], [5.0], "context"),
+        ([[0.0]], np.array([0.1 + 1j]), [5.0], "depth"),
+        ([[0.0]], [0.1], np.array(["2027-01-01"], "datetime64[D]"), "full_price"),
+        ([[0.0]], [0.1], np.ma.masked_array([5.0], [True]), "full_price: found masked"),
+        (np.ma.masked_array([[0.0]], [[True]]), [0.1], [5.0], "context: found masked"),
+        ([[0.0]], np.ma.masked_array([0.1], [True]), [5.0], "depth: found masked"),
+    ],
+)
+def test_what_is_no_array_of_numbers_is_refused_by_name(context, depth, full_price, words):
+    for model in (BasketModel(), BasketModel().update([[1.0]], [0.2], [30.0])):
+        before = model.hash
+        with pytest.raises(InputError, match=words):
+            model.update(context, depth, full_price)
+        assert model.hash == before
+
+
+def test_any_container_of_numbers_gives_the_same_bytes():
+    plain = Evidence.of([[0.5], [1.0]], [0.2, 0.7], [20.0, 30.5])
+    tall = np.array([[0.5, 9], [9, 9], [1.0, 9]])
+    assert Evidence.of(tall[::2, :1], np.array([0.2, 9, 0.7])[::2], np.array([20.0, 9, 30.5])[::2]) == plain
+    exact = [Decimal("20"), Decimal("30.5")]
+    assert Evidence.of(np.array([[0.5], [1.0]], object), [Decimal("0.2"), Decimal("0.7")], exact) == plain
+    assert Evidence.of(np.ma.masked_array([[0.5], [1.0]]), [0.2, 0.7], [20.0, 30.5]) == plain
+
+
+@pytest.mark.parametrize("short", [np.float32, np.float16])
+def test_depths_in_fewer_bits_are_the_depths_they_were_written_as(short):
+    depths = [0.1, 0.2, 0.35]
+    rows = np.zeros((3, 1)), [20.0, 20.0, 20.0]
+    assert Evidence.of(rows[0], np.array(depths, short), rows[1]).depths.tolist() == depths
+    model = BasketModel(encoding=OneHotDepth(tuple(depths))).update(rows[0], np.array(depths, short), rows[1])
+    assert (model.predict(rows[0], np.array(depths, short))[0] == model.predict(rows[0], depths)[0]).all()
+
+
 def test_the_edges_themselves_are_accepted():
     evidence = Evidence.of([[4.0], [-4.0]], [0.0, 1.0], [np.exp(31.99), np.exp(-31.99)])
     assert evidence.total_rows == 2
@@ -211,3 +270,5 @@ def test_removing_what_was_never_added_is_refused():
         model.remove(Evidence.of([[1.0], [1.0]], [0.2, 0.2], [30.0, 30.0]), campaign="A")
     with pytest.raises(InputError, match="never added"):
         model.remove(Evidence.of([[1.0]], [0.2], [30.0]), campaign="B")
+    with pytest.raises(InputError, match="never added"):
+        model.add(-Evidence.of([[1.0]], [0.2], [30.0]), campaign="B")

@@ -150,6 +150,32 @@ def test_without_forgetting_the_order_of_campaigns_does_not_matter():
     assert (ab.posterior.mean == ba.posterior.mean).all()
 
 
+def test_equal_models_are_equal_in_everything_the_order_of_campaigns_included():
+    """With forgetting the order decides the weights: models in another order are other models, `==` and hash agree."""
+    a, b = purchases(seed=1), purchases(seed=2)
+    ab = BasketModel(forgetting=0.5).update(*a, campaign="A").update(*b, campaign="B")
+    ba = BasketModel(forgetting=0.5).update(*b, campaign="B").update(*a, campaign="A")
+    again = BasketModel(forgetting=0.5).update(*a, campaign="A").update(*b, campaign="B")
+    assert ab != ba
+    assert (ab.predict(a[0], 0.1)[0] != ba.predict(a[0], 0.1)[0]).any()
+    assert ab == again
+    assert hash(ab) == hash(again)
+
+
+def test_what_a_model_hands_out_cannot_change_it():
+    rows = purchases()
+    model = BasketModel(constant_precision=None).update(*rows)
+    posterior, evidence = model.posterior, model.evidence
+    for array in (posterior.mean, posterior.root, posterior.precision, posterior.moment, evidence.high, evidence.low):
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+    before = model.hash, model.predict(rows[0], rows[1])[0]
+    for column in rows:
+        column[:] = 0.25  # the caller's arrays are the caller's
+    assert model.hash == before[0]
+    assert (BasketModel(constant_precision=None).add(evidence).posterior.mean == posterior.mean).all()
+
+
 # ---- effective plays and ignorance -----------------------------------------------------------------------------------
 
 
@@ -257,6 +283,10 @@ def test_predictions_refuse_other_schemas_and_depths():
         {"forgetting": 0},
         {"forgetting": 1.01},
         {"prior_precision": True},
+        {"noise_sd": 1e200},
+        {"noise_sd": 1e-200},
+        {"monotone": "no"},
+        {"campaigns": {3: Evidence.empty(4)}},
         {"prior_precision": Prior(depth=(1.0, 2.0))},
     ],
 )

@@ -1,14 +1,16 @@
 """Model files: bitwise round trips, and no changed byte goes unnoticed."""
 
+import json
 import pickle
 import zipfile
 
 import numpy as np
 import pytest
+from safetensors import numpy as safetensors
 
 from disco.belief import BasketModel, DistanceToDepth, LinearDepth, OneHotDepth, Prior, RadialBasis, SmoothSpline
 from disco.belief.model_file import from_bytes, to_bytes
-from disco.records.errors import FileFormatError
+from disco.records.errors import FileFormatError, InputError
 
 ROWS = np.array([[0.3, -1.2], [2.0, 0.1], [0.0, 3.3]]), np.array([0.1, 0.3, 0.1]), np.array([12.5, 40.0, 33.3])
 
@@ -73,6 +75,30 @@ def test_other_files_are_refused_by_name(tmp_path):
     pickled.write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(FileFormatError):
         BasketModel.load(pickled)
+
+
+@pytest.mark.parametrize("settings", ["[]", "3", "{}", '{"format":"disco basket model","version":1}', "[" * 10_000])
+def test_headers_that_make_no_model_are_refused(settings):
+    header = json.dumps({"hash": "x", "settings": settings})
+    with pytest.raises(FileFormatError):
+        from_bytes(bytes(safetensors.save({"000000.depths": np.zeros(1)}, metadata={"disco": header})))
+
+
+def test_evidence_of_another_shape_is_refused():
+    content = to_bytes(MODELS["plain"])
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    flat = {name: array.reshape(-1) for name, array in safetensors.load(content).items()}
+    with pytest.raises(FileFormatError):
+        from_bytes(bytes(safetensors.save(flat, metadata=header)))
+
+
+def test_an_encoding_that_no_file_knows_is_refused_before_it_is_written(tmp_path):
+    class Private(LinearDepth):
+        kind = "private"
+
+    with pytest.raises(InputError, match="one that files know"):
+        BasketModel(encoding=Private()).save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):

@@ -213,6 +213,12 @@ def test_a_prior_that_is_none_is_refused(bad):
         Prior(interaction=bad)
 
 
+@pytest.mark.parametrize("bad", ["wide", None, (), ((1.0, 2.0), (3.0, 4.0))])
+def test_a_prior_that_is_no_number_is_refused_by_name(bad):
+    with pytest.raises(InputError, match="prior of the depth block"):
+        Prior(depth=bad)
+
+
 def test_sums_that_are_not_finite_are_refused():
     with pytest.raises(InputError, match="not finite"):
         Posterior.of(np.array([[np.nan]]), np.ones(1), square=1.0, rows=1.0, prior_precision=np.ones(1))

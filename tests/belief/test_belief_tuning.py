@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from disco.belief import BasketModel, LinearDepth, Prior, RadialBasis, SmoothSpline
+from disco.records.errors import IllConditionedError
 
 
 def rows(count=8000, *, wiggle=0.0, context_sd=0.4, seed=2):
@@ -60,6 +61,15 @@ def test_a_fixed_choice_stays_possible_and_nothing_to_learn_from_is_said():
     fixed = BasketModel(encoding=RadialBasis(alpha=20), prior_precision=Prior(context=2.0)).update(*rows(100))
     assert fixed.encoding.alpha == 20
     assert fixed.reason == "chosen by hand"
+
+
+def test_a_state_without_solution_is_tuned_into_one_that_has():
+    model = BasketModel(encoding=RadialBasis(alpha=20), prior_precision=1e-14).update(*rows(300))
+    with pytest.raises(IllConditionedError):
+        model.predict(np.zeros((1, 2)), 0.3)
+    tuned = model.tuned()
+    assert np.isfinite(tuned.predict(np.zeros((1, 2)), 0.3)).all()
+    assert "no solution" in tuned.reason
 
 
 @pytest.mark.parametrize("noise_sd", [None, 0.5])

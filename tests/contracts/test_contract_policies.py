@@ -136,5 +136,8 @@ def test_bad_questions_are_refused(policy):
         served(policy, MODELS[0], ids=IDS[:5])
     with pytest.raises(InputError, match="seed"):
         served(policy, MODELS[0], seed=1.5)
+    for dtype in (int, np.float16, "money"):
+        with pytest.raises(InputError, match="dtype"):
+            served(policy, MODELS[0], dtype=dtype)
     with pytest.raises(InputError, match="one-hot"):
         served(policy, MODELS[2], depths=[0.2, 0.25])

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from disco.belief.grid import GRID, read_context, read_depth_column
+from disco.belief.grid import GRID, read_array, read_context, read_count, read_depth_column
 from disco.belief.law import serve_means
 from disco.belief.serving import Offer
 from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.errors import InputError
+from disco.records.identity import name_key
 
 if TYPE_CHECKING:
     from disco.belief.model import BasketModel
@@ -71,12 +72,12 @@ def demand_curve(
     """
     if not 0 < level < 1:
         raise InputError("level", found=level, expected="a share between 0 and 1, such as 0.9")
-    if draws < 1:
-        raise InputError("draws", found=draws, expected="at least 1")
-    contexts = read_context(np.atleast_2d(np.asarray(context, np.float64)), size=model.context_size)
-    if not len(contexts):
-        raise InputError("context", found="no customers", expected="at least one")
+    count = read_count(draws, where="draws")
+    contexts = read_context(np.atleast_2d(read_array(context, where="context")), size=model.context_size)
     offered = read_depth_column(depths)
+    if not (len(contexts) and offered.size):
+        found = f"{len(contexts)} customers and {offered.size} depths"
+        raise InputError("demand curve", found=found, expected="at least one of each")
     posterior, law = model.fitted(contexts.shape[1])
     encoded = model.encoded(offered)
     average = np.rint(contexts * GRID).mean(axis=0) / GRID  # ln F is linear in x̃: the average context says it all
@@ -86,13 +87,10 @@ def demand_curve(
     share = (1 + level) / 2
     reach = float(ndtri(share) if np.isinf(freedom) else stdtrit(freedom, share))
 
-    generator = np.random.Generator(np.random.Philox(key=seed))
-    theta = (
-        posterior.mean + posterior.noise_sd * generator.standard_normal((draws, posterior.mean.size)) @ posterior.root
-    )
+    theta = posterior.draws(count, np.random.Generator(np.random.Philox(key=name_key(seed))))
     shift = posterior.noise_sd**2 / 2
-    money, out = np.empty((draws, offered.size)), np.empty((offered.size, len(contexts)))
-    for draw in range(draws):
+    money, out = np.empty((count, offered.size)), np.empty((offered.size, len(contexts)))
+    for draw in range(count):
         serve_means(contexts, theta[draw].reshape(law.mean.shape), encoded, shift, out)
         money[draw] = out.mean(axis=1)
     serve_means(contexts, law.mean, encoded, shift, out)

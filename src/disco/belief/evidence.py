@@ -9,11 +9,20 @@ from hashlib import sha256
 import numpy as np
 
 from disco.belief import tally as kernel
-from disco.belief.grid import GRID, refuse_context, refuse_depth, refuse_full_price
+from disco.belief.grid import (
+    GRID,
+    read_array,
+    read_depth_numbers,
+    refuse_context,
+    refuse_depth,
+    refuse_full_price,
+)
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 
 _MOST_ROWS = 2**60
+_MOST_HIGH = 2**62  # what that many rows can reach; two such figures still add up within an int64
+_FEW_DEPTHS, _MOST_DEPTHS = 32, 2**17
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -50,19 +59,24 @@ class Evidence:
     @classmethod
     def of(cls, context: object, depth: object, full_price: object) -> Evidence:
         """Evidence of rows: context (rows, d1) within ±4, depth (rows,) in [0, 1], full_price (rows,) above 0."""
-        contexts = _numbers("context", context, 2)
-        depths, prices = _numbers("depth", depth, 1) + 0.0, _numbers("full_price", full_price, 1)
+        contexts = _shaped("context", read_array(context, where="context"), 2)
+        depths = _shaped("depth", read_depth_numbers(depth), 1)
+        prices = _shaped("full_price", read_array(full_price, where="full_price"), 1)
         if not len(contexts) == len(depths) == len(prices):
             found = f"{len(contexts)} contexts, {len(depths)} depths, {len(prices)} full prices"
             raise InputError("evidence", found=found, expected="as many of each")
-        slots = 64
-        while True:
-            problem, row, column, seen, high, low = kernel.tally(
-                contexts, depths, depths.view(np.uint64), prices, slots
-            )
-            if problem != kernel.TOO_MANY_DEPTHS:
-                break
-            slots *= 16
+        rows = contexts, depths, depths.view(np.uint64), prices
+        problem, row, column, seen, high, low = kernel.tally(*rows, _FEW_DEPTHS)
+        if problem == kernel.TOO_MANY_DEPTHS:  # rare enough to count them first
+            distinct = np.unique(depths).size
+            if distinct > _MOST_DEPTHS:
+                raise InputError(
+                    "depth",
+                    found=f"{distinct:,} distinct depths",
+                    expected=f"at most {_MOST_DEPTHS:,}",
+                    fix="Round depths to basis points (four decimals).",
+                )
+            problem, row, column, seen, high, low = kernel.tally(*rows, distinct)
         if problem == kernel.BAD_CONTEXT:
             refuse_context(contexts, row, column)
         if problem == kernel.BAD_DEPTH:
@@ -105,6 +119,8 @@ class Evidence:
         rows = (high[:, 0] << kernel.LIMB_BITS) + low[:, 0]
         if depths.size and np.abs(high[:, 0]).max() >= _MOST_ROWS >> kernel.LIMB_BITS:
             raise InputError("evidence", found=f"{np.abs(rows).max():,} rows at one depth", expected="fewer than 2⁶⁰")
+        if depths.size and np.abs(high).max() >= _MOST_HIGH:  # differences may hold large sums of no rows at all
+            raise InputError("evidence", found="sums beyond 2¹⁰²", expected="sums of fewer than 2⁶⁰ rows")
         present = high.any(axis=1) | low.any(axis=1)
         if not present.all():
             depths, high, low = depths[present], high[present], low[present]
@@ -168,11 +184,7 @@ def _layout(m: int) -> tuple[Integers, Matrix]:
     return unpack, np.outer(unit, unit)
 
 
-def _numbers(name: str, values: object, dimensions: int) -> Matrix:
-    try:
-        array = np.ascontiguousarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise InputError(name, found=f"a {type(values).__name__}", expected="an array of numbers") from None
+def _shaped(name: str, array: Matrix, dimensions: int) -> Matrix:
     if array.ndim == 1 and array.size == 0:
         array = array.reshape((0,) * dimensions)  # an empty list is an empty batch
     if array.ndim != dimensions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,7 +80,9 @@ def posterior_of(model: BasketModel, sums: Sums, prior: Prior, *, d1: int, d2: i
             break
         variance = estimate
     if constant is None:
-        posterior.root[0, 0] = 0.0  # no variance either
+        root = posterior.root.copy()
+        root[0, 0] = 0.0  # no variance either
+        posterior = replace(posterior, root=root)
     return posterior
 
 

@@ -35,7 +35,7 @@ class CurveLaw:
         i, k = np.triu_indices(p)
         j, l = np.triu_indices(q)  # noqa: E741 - the indices of a Kronecker product
         both = blocks[i[None], j[:, None], k[None], l[:, None]] + blocks[k[None], j[:, None], i[None], l[:, None]]
-        return cls(mean.reshape(p, q), np.ascontiguousarray(both * np.where(i == k, 0.5, 1.0)), noise_sd)
+        return cls(mean.reshape(p, q).copy(), np.ascontiguousarray(both * np.where(i == k, 0.5, 1.0)), noise_sd)
 
 
 @nb.njit(cache=True, nogil=True)

@@ -15,12 +15,14 @@ from disco.belief import algebra
 from disco.belief.encodings import Encoding, RadialBasis
 from disco.belief.evidence import Evidence
 from disco.belief.fit import encoded_depths, fit
-from disco.belief.grid import read_context, read_depth_column, read_positive
+from disco.belief.grid import read_array, read_context, read_depth_column, read_positive
 from disco.belief.law import CurveLaw
 from disco.belief.posterior import Posterior
 from disco.belief.prior import Prior
 from disco.records.arrays import Floats, Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
+
+_QUIETEST, _LOUDEST = 1e-9, 1e9  # of the noise's sd, so that neither its square nor the misfit over it overflows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,11 @@ class BasketModel:
     _derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.monotone, bool | np.bool_):
+            raise InputError("monotone", found=repr(self.monotone), expected="True or False")
+        object.__setattr__(self, "monotone", bool(self.monotone))
+        if self.noise_sd is not None and not _QUIETEST <= read_positive(self.noise_sd, where="noise_sd") <= _LOUDEST:
+            raise InputError("noise_sd", found=self.noise_sd, expected=f"from {_QUIETEST:g} to {_LOUDEST:g}")
         for name in ("constant_precision", "noise_sd", "depth_scale"):
             value = getattr(self, name)
             if value is not None or name == "depth_scale":
@@ -67,6 +74,9 @@ class BasketModel:
             object.__setattr__(self, "prior_precision", given)
         if len({evidence.context_size for evidence in self.campaigns.values()}) > 1:
             raise SchemaMismatchError("model", found="campaigns with contexts of several sizes", expected="one size")
+        for name in self.campaigns:
+            if not isinstance(name, str):
+                raise InputError("campaign", found=repr(name), expected="a name")
         object.__setattr__(self, "campaigns", MappingProxyType(dict(self.campaigns)))
 
     # ---- evidence in, evidence out -------------------------------------------------------------------------------
@@ -82,10 +92,10 @@ class BasketModel:
     ) -> BasketModel:
         """A model that has also seen these purchases: context (rows, d1), depth (rows,), full_price (rows,)."""
         self.require_schema(context_schema)
-        contexts = np.asarray(context)
+        contexts = read_array(context, where="context")
         if contexts.ndim == 2 and self.context_size is not None:
             read_context(contexts[:0], size=self.context_size)
-        evidence = Evidence.of(context, depth, full_price)
+        evidence = Evidence.of(contexts, depth, full_price)
         if not evidence.depths.size:
             return self
         return self.add(evidence, campaign=campaign)
@@ -101,19 +111,18 @@ class BasketModel:
     def remove(self, evidence: Evidence, *, campaign: str = "") -> BasketModel:
         """A model from which this evidence was taken out again, exactly."""
         self._require_size(evidence)
-        left = self._of(campaign, evidence) - evidence
-        if (left.rows <= 0).any():
-            raise InputError(
-                f"evidence to remove from campaign {campaign!r}",
-                found="rows that were never added",
-                expected="evidence added before",
-            )
-        return self._with(campaign, left)
+        return self._with(campaign, self._of(campaign, evidence) - evidence)
 
     def _of(self, campaign: str, like: Evidence) -> Evidence:
         return self.campaigns.get(campaign, Evidence.empty(like.context_size))
 
     def _with(self, campaign: str, evidence: Evidence) -> BasketModel:
+        if (evidence.rows <= 0).any():
+            raise InputError(
+                f"evidence to remove from campaign {campaign!r}",
+                found="rows that were never added",
+                expected="evidence added before",
+            )
         campaigns = {**self.campaigns, campaign: evidence}
         if not evidence.depths.size:
             del campaigns[campaign]
@@ -209,9 +218,10 @@ class BasketModel:
         before = np.diag(1.0 / np.sqrt(posterior.prior_precision))
         if self.constant_precision is None:
             before[0, 0] = 0.0
+        before.flags.writeable = False  # as a posterior's arrays are: one compiled kernel for both
         now = algebra.predict_rows(contexts, encoded, which, posterior.mean, posterior.root)[1]
         then = algebra.predict_rows(contexts, encoded, which, posterior.mean, before)[1]
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(now > 0, 1.0 / now - 1.0 / then, 0.0)
 
     # ---- identity and files --------------------------------------------------------------------------------------
@@ -225,6 +235,10 @@ class BasketModel:
         for evidence in self.campaigns.values():
             digest.update(evidence.hash.encode())
         return digest.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        # the campaigns' order counts, as it does for forgetting; two mappings would be equal in any order
+        return isinstance(other, BasketModel) and self.hash == other.hash
 
     def __hash__(self) -> int:
         return int(self.hash[:15], 16)

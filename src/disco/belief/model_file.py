@@ -22,7 +22,7 @@ from disco.belief.evidence import Evidence
 from disco.belief.model import BasketModel
 from disco.belief.prior import Prior
 from disco.belief.spline import SmoothSpline
-from disco.records.errors import DiscoError, FileFormatError
+from disco.records.errors import DiscoError, FileFormatError, InputError
 
 FORMAT = "disco basket model"
 VERSION = 1
@@ -58,6 +58,11 @@ def to_bytes(model: BasketModel) -> bytes:
     for number, evidence in enumerate(model.campaigns.values()):
         for name in ("depths", "high", "low"):
             tensors[f"{number:06d}.{name}"] = np.ascontiguousarray(getattr(evidence, name))
+    if type(model.encoding) is not _KINDS.get(model.encoding.kind):
+        kinds = ", ".join(_KINDS)
+        raise InputError(
+            "model file", found=f"the encoding {model.encoding!r}", expected=f"one that files know: {kinds}"
+        )
     header = _canonical({"hash": model.hash, "settings": settings_text(model)})
     return bytes(safetensors.save(tensors, metadata={"disco": header}))
 
@@ -69,16 +74,17 @@ def from_bytes(content: bytes, *, name: str = "model file") -> BasketModel:
         header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["disco"])
         settings = json.loads(header["settings"])
         tensors = safetensors.load(content)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        kind, version = settings["format"], settings["version"]
+    except (SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise _damaged(name, f"no readable header ({type(error).__name__})") from error
-    if settings.get("format") != FORMAT:
-        raise FileFormatError(name, found=settings.get("format"), expected=f"a {FORMAT}")
-    if settings.get("version") != VERSION:
-        raise FileFormatError(name, found=f"format version {settings.get('version')}", expected=f"version {VERSION}")
+    if kind != FORMAT:
+        raise FileFormatError(name, found=kind, expected=f"a {FORMAT}")
+    if version != VERSION:
+        raise FileFormatError(name, found=f"format version {version}", expected=f"version {VERSION}")
     try:
         model = _model(settings, tensors)
         same = to_bytes(model) == content
-    except (DiscoError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (DiscoError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise _damaged(name, f"contents that make no model ({error})") from error
     if not same:
         raise _damaged(name, "bytes that differ from those written")

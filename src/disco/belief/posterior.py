@@ -35,6 +35,10 @@ class Posterior:
     degrees_of_freedom: float
     log_evidence: float  # ln p(y)
 
+    def __post_init__(self) -> None:
+        for array in (self.precision, self.moment, self.prior_precision, self.mean, self.root):
+            array.flags.writeable = False  # a model hands out the very arrays it predicts with
+
     @classmethod
     def of(
         cls,
@@ -55,7 +59,7 @@ class Posterior:
         (1.714286, 1.069045)
         """
         gram, moment = np.asarray(gram, np.float64), np.asarray(moment, np.float64)
-        v0 = np.asarray(prior_precision, np.float64)
+        v0 = np.array(prior_precision, np.float64)
         m0 = np.zeros_like(v0) if prior_mean is None else np.asarray(prior_mean, np.float64)
         if not (np.isfinite(gram).all() and np.isfinite(moment).all() and math.isfinite(square) and rows >= 0):
             raise InputError("posterior", found="sums that are not finite, or negative rows", expected="finite sums")
@@ -86,6 +90,10 @@ class Posterior:
     def variance_factor(self, psi: Matrix) -> Vector:
         """ψᵀV⁻¹ψ for each row of ψ; times σ² it is the variance of ψᵀθ."""
         return np.asarray(((np.atleast_2d(psi) @ self.root.T) ** 2).sum(axis=1))
+
+    def draws(self, count: int, generator: np.random.Generator) -> Matrix:
+        """θ ~ N(V⁻¹B, σ²V⁻¹), shape (count, d)."""
+        return np.asarray(self.mean + self.noise_sd * generator.standard_normal((count, self.mean.size)) @ self.root)
 
     @property
     def covariance_factor(self) -> Matrix:

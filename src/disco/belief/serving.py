@@ -13,12 +13,24 @@ from disco.belief import law as kernel
 from disco.belief.grid import read_context, read_depth_column
 from disco.belief.isotonic import make_monotone
 from disco.records.arrays import Floats, Keys, Matrix, Vector
+from disco.records.errors import InputError
 
 if TYPE_CHECKING:
     from disco.belief.law import CurveLaw
     from disco.belief.model import BasketModel
 
 _ROWS_PER_CHUNK = 65_536
+
+
+def read_dtype(dtype: Any) -> Any:
+    """float64, or float32 where a caller wants half the memory."""
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        kind = None
+    if kind is None or kind not in (np.float64, np.float32):
+        raise InputError("dtype", found=repr(dtype), expected="float64 or float32")
+    return kind
 
 
 class Offer:
@@ -62,7 +74,7 @@ class Offer:
 
     def _chunks(self, fill: Callable[[slice, Floats], None], dtype: Any) -> Floats:
         rows = len(self.context)
-        out = np.empty((self.depths.size, rows), dtype)
+        out = np.empty((self.depths.size, rows), read_dtype(dtype))
 
         def work(start: int) -> None:
             part = slice(start, min(start + _ROWS_PER_CHUNK, rows))

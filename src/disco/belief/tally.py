@@ -56,15 +56,17 @@ def _slot(table: Integers, seen: Vector, depth: float, bits: np.uint64) -> np.in
 
 @nb.njit(cache=True, nogil=True)
 def tally(
-    context: Matrix, depth: Vector, bits: Keys, full_price: Vector, slots: int
+    context: Matrix, depth: Vector, bits: Keys, full_price: Vector, limit: int
 ) -> tuple[int, int, int, Vector, Integers, Integers]:
     """Sums per distinct depth, in order of first appearance: (problem, row, column, depths, high, low).
 
-    `bits` are the depths' own; `slots` is the size of the table of depths, a power of two, at most half of it used.
+    `bits` are the depths' own; there is room for `limit` distinct ones, in a table at most half full.
     """
     rows, d1 = context.shape
     m = d1 + 2
-    limit = slots // 2
+    slots = 1
+    while slots < 2 * limit:
+        slots *= 2
     table = np.full(slots, -1, np.int64)
     seen = np.empty(limit)
     waiting = np.empty((limit, m, LANE))

@@ -9,10 +9,11 @@ import numba as nb
 import numpy as np
 
 from disco.belief.elementary import exponential
-from disco.belief.grid import read_context, read_depth_column
+from disco.belief.grid import read_context, read_count, read_depth_column
 from disco.belief.law import LOG_EDGE
 from disco.records.arrays import Integers, Matrix
 from disco.records.errors import InputError
+from disco.records.identity import name_key
 
 if TYPE_CHECKING:
     from disco.belief.engagement import Engagement
@@ -37,20 +38,26 @@ def draw_full_price_totals(
     normal, never below 0.
     """
     contexts = read_context(context, size=model.context_size)
-    columns = np.ascontiguousarray(choice, np.int64)
+    count = read_count(draws, where="draws")
     offered = read_depth_column(depths)
+    columns = np.asarray(choice)
+    if columns.size and columns.dtype.kind not in "iu":
+        raise InputError("choice", found=f"values of type {columns.dtype}", expected="whole numbers")
+    columns = np.ascontiguousarray(columns, np.int64)
     if columns.shape != (len(contexts),) or (columns.size and not -1 <= columns.min() <= columns.max() < offered.size):
-        raise InputError("choice", found=f"shape {columns.shape}", expected="a column of depths, or −1, per customer")
+        raise InputError(
+            "choice",
+            found=f"{columns.tolist()[:5]}…",
+            expected=f"a column below {offered.size}, or −1, for each of {len(contexts)} customers",
+        )
     posterior, law = model.fitted(contexts.shape[1])
-    generator = np.random.Generator(np.random.Philox(key=seed))
-    theta = (
-        posterior.mean + posterior.noise_sd * generator.standard_normal((draws, posterior.mean.size)) @ posterior.root
-    )
+    generator = np.random.Generator(np.random.Philox(key=name_key(seed)))
+    theta = posterior.draws(count, generator)
     variance = posterior.noise_sd**2
     first, second = _sums(
-        contexts, columns, model.encoded(offered), theta.reshape(draws, *law.mean.shape), variance / 2
+        contexts, columns, model.encoded(offered), theta.reshape(count, *law.mean.shape), variance / 2
     )
-    rates = engagement.draws(offered, count=draws, generator=generator)
+    rates = engagement.draws(offered, count=count, generator=generator)
     spread = np.sqrt(np.maximum(rates * second * math.exp(variance) - rates**2 * second, 0.0))
     return np.maximum(rates * first + spread * generator.standard_normal(first.shape), 0.0)
 

@@ -61,10 +61,7 @@ def _best_prior(model: BasketModel, encoding: Encoding, d1: int) -> _Candidate:
     values, prior_at = _blocks(start)
 
     def loss(logs: Sequence[float]) -> float:
-        try:
-            return -_log_evidence(model, encoding, prior_at(np.exp(logs).tolist()), sums, d1)
-        except IllConditionedError:
-            return math.inf
+        return -_log_evidence(model, encoding, prior_at(np.exp(logs).tolist()), sums, d1)
 
     start_at = np.clip(np.log(values), _SMALLEST, _LARGEST - _STEP)
     found = minimize(
@@ -100,7 +97,10 @@ def _blocks(start: Prior) -> tuple[list[float], Callable[[list[float]], Prior]]:
 
 
 def _log_evidence(model: BasketModel, encoding: Encoding, prior: Prior, sums: Sums, d1: int) -> float:
-    return posterior_of(model, sums, prior, d1=d1, d2=encoding.size).log_evidence
+    try:
+        return posterior_of(model, sums, prior, d1=d1, d2=encoding.size).log_evidence
+    except IllConditionedError:
+        return -math.inf
 
 
 def _words(model: BasketModel, best: _Candidate, candidates: Sequence[_Candidate], before: float) -> str:
@@ -120,6 +120,8 @@ def _words(model: BasketModel, best: _Candidate, candidates: Sequence[_Candidate
         f"interaction {_figures(prior.interaction)}"
     )
     text += " (1/sd² in units of ln F)" if prior.absolute else ""
+    if math.isinf(gain):
+        return text + "; the settings before had no solution to working accuracy"
     return text + f"; {gain:.1f} nats better than the settings before"
 
 

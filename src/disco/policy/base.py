@@ -1,5 +1,6 @@
 """What every policy does."""
 
+from numbers import Real
 from typing import Any, ClassVar, Protocol
 
 import numba as nb
@@ -50,7 +51,7 @@ def keys_of(ids: object, rows: int) -> Keys:
 
 def read_figure(value: object, *, where: str, most: float = np.inf) -> float:
     """A finite number in [0, most]."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most or value == np.inf:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= most or value == np.inf:
         expected = "a finite number, 0 or more" if most == np.inf else f"a number from 0 to {most:g}"
         raise InputError(where, found=repr(value), expected=expected)
     return float(value)

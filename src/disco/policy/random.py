@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from disco.belief.model import BasketModel
-from disco.belief.serving import Offer
+from disco.belief.serving import Offer, read_dtype
 from disco.policy.base import keys_of, stream_of
 from disco.policy.population import overwrite_with_population
 from disco.records.arrays import Floats
@@ -40,6 +40,6 @@ class Random:
     ) -> Floats:
         offer = Offer(model, context, depths)
         keys = keys_of(ids, len(offer.context))
-        prices = np.empty((len(keys), offer.depths.size), dtype, order="F")
+        prices = np.empty((len(keys), offer.depths.size), read_dtype(dtype), order="F")
         overwrite_with_population(prices, model, offer, keys=keys, stream=stream_of(seed, campaign, self.name))
         return prices
