@@ -23,7 +23,11 @@ def test_the_choice_explains_the_evidence_better_and_says_why():
     assert tuned.posterior.log_evidence > model.posterior.log_evidence
     assert tuned.evidence == model.evidence
     assert "8,000 purchases" in tuned.reason
-    assert "nats better" in tuned.reason
+    assert f"of 7 widths gamma {tuned.encoding.gamma} explains them best" in tuned.reason
+    assert "more than 1,000 times more likely than under the settings before" in tuned.reason
+    sds = [prior**-0.5 for prior in (tuned.prior.context, tuned.prior.depth, tuned.prior.interaction)]
+    for sd, part in zip(sds, ("the context", "the depth", "both together"), strict=True):
+        assert f"±{sd:.3g} for {part}" in tuned.reason  # what is said is what was chosen
     assert tuned.tuned().posterior.log_evidence >= tuned.posterior.log_evidence - 1e-3
 
 

@@ -104,26 +104,27 @@ def _log_evidence(model: BasketModel, encoding: Encoding, prior: Prior, sums: Su
 
 
 def _words(model: BasketModel, best: _Candidate, candidates: Sequence[_Candidate], before: float) -> str:
-    rows = model.evidence.total_rows
-    gain = best.log_evidence - before
-    text = f"chosen by marginal likelihood on {rows:,} purchases: "
+    text = f"chosen by marginal likelihood on {model.evidence.total_rows:,} purchases: "
     if len(candidates) > 1:
-        others = sorted(c.log_evidence for c in candidates if c is not best)
-        margin = best.log_evidence - others[-1]
+        margin = best.log_evidence - max(c.log_evidence for c in candidates if c is not best)
         width = best.encoding.gamma if isinstance(best.encoding, RadialBasis) else None
-        shape = f"width gamma {width}" if width is not None else "the width as it was"
-        clear = "clearly ahead of" if margin > 3 else "hardly ahead of"
-        text += f"{shape} explains them best, {clear} the next width ({margin:.1f} nats); "
+        shape = f"gamma {width}" if width is not None else "the width as it was"
+        text += f"of {len(candidates)} widths {shape} explains them best ({_odds(margin)} than under the next); "
     prior = best.prior
+    unit = "ln F" if prior.absolute else "the noise"
     text += (
-        f"prior precisions context {prior.context:.3g}, depth {_figures(prior.depth)}, "
-        f"interaction {_figures(prior.interaction)}"
+        f"a coefficient is expected within, in units of {unit}, ±{_sds(prior.context)} for the context, "
+        f"±{_sds(prior.depth)} for the depth and ±{_sds(prior.interaction)} for both together; "
     )
-    text += " (1/sd² in units of ln F)" if prior.absolute else ""
-    if math.isinf(gain):
-        return text + "; the settings before had no solution to working accuracy"
-    return text + f"; {gain:.1f} nats better than the settings before"
+    if math.isinf(before):
+        return text + "the settings before had no solution to working accuracy"
+    return text + f"so the purchases are {_odds(best.log_evidence - before)} than under the settings before"
 
 
-def _figures(values: float | tuple[float, ...]) -> str:
-    return ", ".join(f"{value:.3g}" for value in np.atleast_1d(values))
+def _odds(gain: float) -> str:
+    """A difference of log-likelihoods in words."""
+    return f"{math.exp(gain):.3g} times more likely" if gain < 7 else "more than 1,000 times more likely"
+
+
+def _sds(precisions: float | tuple[float, ...]) -> str:
+    return ", ".join(f"{precision**-0.5:.3g}" for precision in np.atleast_1d(precisions))
