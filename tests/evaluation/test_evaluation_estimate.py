@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binom, sem
+from scipy.stats import binom, kurtosis, sem
 from scipy.stats import t as student
 
 from disco.evaluation import Estimate, mean_estimate, ratio_estimate
-from disco.evaluation.estimate import quantile
+from disco.evaluation.estimate import error_of_sum, quantile
 from disco.records.errors import InputError
 
 
@@ -24,7 +24,25 @@ def test_a_mean_is_scipys():
     found = mean_estimate(figures, level=0.8)
     assert found.value == pytest.approx(figures.mean())
     assert found.standard_error == pytest.approx(sem(figures))
-    assert (found.lower, found.upper) == pytest.approx(student.interval(0.8, 199, figures.mean(), sem(figures)))
+    freedom = 400 / (kurtosis(figures, fisher=False) - 1)
+    assert freedom < 199
+    assert (found.lower, found.upper) == pytest.approx(student.interval(0.8, freedom, figures.mean(), sem(figures)))
+
+
+def test_the_spread_of_normal_figures_is_known_as_textbooks_say():
+    found = mean_estimate(np.random.default_rng(3).normal(5, 2, 20_000))
+    reach = (found.upper - found.value) / found.standard_error
+    assert reach == pytest.approx(1.96, abs=0.001)
+
+
+def test_degrees_of_freedom_are_those_of_the_variance_estimate():
+    """By moments: over many samples the mean square varies as a χ² with that many degrees of freedom would."""
+    rng = np.random.default_rng(9)
+    terms = rng.exponential(1.0, (20_000, 50)) - 1
+    squares = (terms**2).mean(axis=1)
+    seen = 2 * squares.mean() ** 2 / squares.var()
+    assert seen == pytest.approx(2 * 50 / (9 - 1), rel=0.1)  # the exponential's kurtosis is 9
+    assert error_of_sum(terms.ravel())[1] == pytest.approx(2 * terms.size / (9 - 1), rel=0.1)
 
 
 def test_rows_of_one_customer_count_as_one():

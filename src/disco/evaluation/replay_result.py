@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco import objective
-from disco.evaluation.estimate import Estimate
+from disco.evaluation.estimate import Estimate, error_of_sum
 from disco.evaluation.log import RandomLog
 from disco.evaluation.off_policy import OffPolicy, off_policy
 from disco.evaluation.replay_limits import BatchLimits
@@ -104,7 +104,8 @@ class Reading:
         total = float(self.weight @ self.bought)
         value = float(self.weight @ self.revenue) / total
         terms = self.weight * (self.revenue - value * self.bought) / total
-        return np.asarray(np.bincount(self.log.customer[self.played.rows], weights=terms), np.float64)
+        owner = self.log.customer[self.played.rows]
+        return np.asarray(np.bincount(owner, weights=terms, minlength=self.log.customer.max() + 1), np.float64)
 
     def per_customer(self, limits: BatchLimits, *, weight: float | None, level: float) -> OffPolicy:
         """Revenue (weight None) or objective w·R − C per presented customer; without a code it is 0 for certain."""
@@ -163,19 +164,17 @@ def policy_replay(
             fix="Bring a longer log, or take repeats=0.",
         )
     if len(repeated) >= 2:
-        freedom = float(len(repeated) - 1)
+        freedom = ratio_freedom = float(len(repeated) - 1)
         error = float(repeated[:, -1].std(ddof=1))
         ratio_error = float((repeated[:, -1] / repeated_baseline).std(ddof=1))
     else:
-        freedom = float(max(bought.sum() - 1, 1))
         mine, random = reading.influence(), baseline.influence()
-        error = float(np.sqrt(mine @ mine)) if bought.sum() > 1 else np.inf  # one purchase shows no spread
-        paired = (mine - ratio * random) / random_value
-        ratio_error = float(np.sqrt(paired @ paired))
+        ratio_error, ratio_freedom = error_of_sum((mine - ratio * random) / random_value)
+        error, freedom = error_of_sum(mine) if bought.sum() > 1 else (np.inf, np.inf)  # one purchase shows no spread
     return PolicyReplay(
         policy=policy,
         average_basket_value=Estimate.around(value, error, level=level, freedom=freedom),
-        relative_to_random=Estimate.around(ratio, ratio_error, level=level, freedom=freedom),
+        relative_to_random=Estimate.around(ratio, ratio_error, level=level, freedom=ratio_freedom),
         revenue=reading.per_customer(limits, weight=None, level=level),
         objective=None
         if limits.revenue_weight is None
