@@ -4,7 +4,7 @@ from disco.features.builder import build_features
 from disco.features.catalogue import FEATURES, Feature, schema_hash
 from disco.features.history import has_history
 from disco.features.network import ContextNetwork
-from disco.features.training_set import TrainingSet, training_set
+from disco.features.training_set import TrainingSet, campaign_set, training_set
 
 __all__ = [
     "FEATURES",
@@ -12,6 +12,7 @@ __all__ = [
     "Feature",
     "TrainingSet",
     "build_features",
+    "campaign_set",
     "has_history",
     "schema_hash",
     "training_set",
