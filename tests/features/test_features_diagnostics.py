@@ -1,5 +1,7 @@
 """Diagnostics see a changed world, and only a changed one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,15 @@ def test_rescaled_columns_have_their_factor(embedding):
     assert name == "x2"
     assert factor == pytest.approx(100, rel=0.2)
     assert rescaled_columns(embedding, X[:500]) == ()
+
+
+def test_recencies_may_jump_after_a_campaign_to_everybody(embedding):
+    X = rows(4000, seed=3)
+    X[:, 2] *= 100
+    renamed = replace(
+        embedding, feature_names=(*embedding.feature_names[:2], "days_since_last_code", *embedding.feature_names[3:])
+    )
+    assert rescaled_columns(renamed, X) == ()
 
 
 def test_clipped_shares_and_dead_units(embedding):

@@ -62,7 +62,8 @@ def rescaled_columns(embedding: Embedding, rows: Matrix) -> tuple[tuple[str, flo
     """Columns whose values are a large multiple of those in training, with the factor: pence for pounds, say.
 
     A column counts as rescaled when the median of ln |x| (x ≠ 0) moved by more than ln 20 and by more than twice its
-    interquartile range in training. Fewer than a thousand rows are never judged: they may be a few odd customers.
+    interquartile range in training. Fewer than a thousand rows are never judged: they may be a few odd customers. Nor
+    are recencies (`days_since_…`): the day after a campaign to everybody, everybody's last code is a day old.
     """
     if len(rows) < _FEWEST_ROWS:
         return ()
@@ -72,6 +73,10 @@ def rescaled_columns(embedding: Embedding, rows: Matrix) -> tuple[tuple[str, flo
         column = rows[:, place]
         now = log_size_of(column[~np.isnan(column)])[0]
         shift = now - middle
-        if math.isfinite(shift) and abs(shift) > max(math.log(_FACTOR), 2 * width):
+        if (
+            not name.startswith("days_since_")
+            and math.isfinite(shift)
+            and abs(shift) > max(math.log(_FACTOR), 2 * width)
+        ):
             found.append((name, math.exp(shift)))
     return tuple(found)

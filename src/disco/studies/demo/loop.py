@@ -125,7 +125,7 @@ def _audience(tables: FolderTables, network: ContextNetwork, *, as_of: date) -> 
     features = build_features(tables, as_of=as_of)
     return Audience(
         ids=features["customer_id"].to_numpy(),
-        context=network.transform(features, check_scale=False),
+        context=network.transform(features),
         known=has_history(features),
     )
 
