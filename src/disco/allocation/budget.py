@@ -24,7 +24,7 @@ from disco.allocation.solver import solve
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
 _STEPS = 60
 _TO_THE_END = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
-_CLOSE_ENOUGH = 1e-7  # relative gap at which the search for the budget price may stop
+_CLOSE_ENOUGH = 4e-7  # relative gap at which the search for the budget price may stop
 _VISITS = 2_000_000
 _SEARCHED = 48  # customers, at most, for the exact search
 
@@ -120,7 +120,7 @@ def solve_budget(problem: Problem, *, warm: Array | None = None, threads: int = 
     if poor.spent > lagrangian.budget:
         return None
     best, above, below = _bracket(lagrangian, rich, poor)
-    filled = _fill_best(lagrangian, above, below)
+    filled = _fill_best(lagrangian, best, above, below)
     if problem.customers <= _SEARCHED:
         filled, exact = _search(lagrangian, filled, best)
         return BudgetSolution(filled, best, exact)
@@ -154,6 +154,7 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
     best = rich
     above, below = [rich], [poor]
     jump = False
+    kept = 11 if lagrangian.problem.customers <= 1_000_000 else 3
     for step in range(_STEPS):
         rate = lagrangian.crossing(rich, poor)
         interpolated = math.isfinite(poor.rate) and step % 3 != 2 and not jump
@@ -169,10 +170,10 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
         before = rich.spent - poor.spent
         if found.spent > lagrangian.budget:
             rich = found
-            above = [*above[-3:], rich]
+            above = [*above[-kept:], rich]
         else:
             poor = found
-            below = [*below[-3:], poor]
+            below = [*below[-kept:], poor]
         jump = math.isfinite(poor.rate) and step > 1 and rich.spent - poor.spent > 0.8 * before  # a kink in between
         if same and not interpolated:  # at the crossing of the two, neither is beaten: nothing lies between
             break
@@ -191,18 +192,17 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
     return best, above, below
 
 
-def _fill_best(lagrangian: Lagrangian, above: list[Priced], below: list[Priced]) -> Solution:
+def _fill_best(lagrangian: Lagrangian, best: Priced, above: list[Priced], below: list[Priced]) -> Solution:
     """Fill from the narrowest bracket; a wider one has more cycles to choose from, and may leave less unspent."""
     filled: list[Priced] = []
-    widths = [(1, 1), (2, 1), (1, 2), (2, 2), (3, 3), (4, 4)]
-    for back_above, back_below in widths:
-        rich, poor = above[-min(back_above, len(above))], below[-min(back_below, len(below))]
-        filled.append(lagrangian.priced(0.0, _fill(lagrangian, rich, poor)))
-        best = max(filled, key=lambda priced: priced.worth)
-        unspent = (lagrangian.budget - best.spent) / lagrangian.cost_scale
-        if unspent <= 1e-8 * lagrangian.budget / lagrangian.cost_scale:
-            break
-    return best.solution
+    for back in (1, 2, 3, 4, 6, 8, 12):
+        for back_above, back_below in ((1, back), (back, 1)) if back > 1 else ((1, 1),):
+            rich, poor = above[-min(back_above, len(above))], below[-min(back_below, len(below))]
+            filled.append(lagrangian.priced(0.0, _fill(lagrangian, rich, poor)))
+            most = max(filled, key=lambda priced: priced.worth)
+            if lagrangian.bound(best) - most.worth <= _CLOSE_ENOUGH * abs(most.worth):
+                return most.solution
+    return most.solution
 
 
 def _fill(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> Solution:

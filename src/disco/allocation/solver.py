@@ -138,7 +138,7 @@ def _guess(
         low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
         tolerance = 2.0 + 0.15 * math.sqrt(rows.size)
         shift, left, opened = guess(
-            sample, low_part, high_part, centre, cold, 16, tolerance, 1.0 - share, spread, width
+            sample, low_part, high_part, centre, cold, 40, tolerance, 1.0 - share, spread, width
         )
         if not math.isfinite(opened) or left > 8.0 * tolerance:
             if lost or _tied(sample):
