@@ -184,6 +184,15 @@ def test_effective_plays_of_one_hot_are_the_plays():
     model = model.update(np.empty((1000, 0)), np.full(1000, 0.5), np.full(1000, 30.0))
     plays = model.effective_plays(np.empty((3, 0)), [0.2, 0.5, 0.8])
     assert plays == pytest.approx([0, 1000, 0], abs=1e-9)
+    assert (plays >= 0).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_question_without_any_feature_has_no_plays():
+    # without a constant, and at the reference itself, ψ = 0: nothing can be learned about it
+    model = BasketModel(encoding=DistanceToDepth(0.5), constant_precision=None)
+    model = model.update(np.empty((3, 0)), np.full(3, 0.1), np.full(3, 20.0))
+    assert model.effective_plays(np.empty((1, 0)), [0.5]).tolist() == [0.0]
 
 
 @pytest.mark.parametrize(("gamma", "between"), [(2, 300), (20, 10)])

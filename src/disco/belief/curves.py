@@ -113,7 +113,7 @@ def monotone_shares(
     if offered.size < 2:
         raise InputError("depths", found=f"{offered.size}", expected="at least two, to have a step")
     offer = Offer(model, context, offered)
-    curves = offer.means(), offer.draws(np.ascontiguousarray(keys, np.uint64), stream=seed, exploration=1.0)
+    curves = offer.means(), offer.draws(np.ascontiguousarray(keys, np.uint64), stream=name_key(seed), exploration=1.0)
     at_mean, in_draws = (float((np.diff(curve, axis=1) >= 0).mean()) for curve in curves)
     return at_mean, in_draws
 

@@ -222,7 +222,7 @@ class BasketModel:
         now = algebra.predict_rows(contexts, encoded, which, posterior.mean, posterior.root)[1]
         then = algebra.predict_rows(contexts, encoded, which, posterior.mean, before)[1]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(now > 0, 1.0 / now - 1.0 / then, 0.0)
+            return np.where(now > 0, np.maximum(1.0 / now - 1.0 / then, 0.0), 0.0)  # rounding knows no negative plays
 
     # ---- identity and files --------------------------------------------------------------------------------------
 
