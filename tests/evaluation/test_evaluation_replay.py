@@ -10,7 +10,7 @@ from disco.evaluation.replay_limits import read_batch_limits
 from disco.evaluation.replay_pass import play
 from disco.evaluation.resampling import bootstrap_rows, presented_rows
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
-from disco.records.errors import InputError, LimitError
+from disco.records.errors import InputError, LimitError, SchemaMismatchError
 
 
 @pytest.fixture
@@ -239,7 +239,11 @@ def test_under_caps_the_interval_covers_the_simulated_retailers_truth(offline):
         ({"level": 95}, InputError, "level"),
         ({"policies": []}, InputError, "at least one"),
         ({"policies": [Greedy(), Greedy()]}, InputError, "each name once"),
-        ({"belief": BasketModel(encoding=SmoothSpline()).update([[1.0]], [0.1], [9.0])}, Exception, "1"),
+        (
+            {"belief": BasketModel(encoding=SmoothSpline()).update([[1.0]], [0.1], [9.0])},
+            SchemaMismatchError,
+            "1",
+        ),
     ],
 )
 def test_what_cannot_be_replayed_is_refused(log, settings, error, message):

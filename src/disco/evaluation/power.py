@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from disco.evaluation.estimate import quantile
 from disco.records.errors import InputError
@@ -72,7 +72,7 @@ class Design:
             raise InputError("uplift", found=uplift, expected="a relative difference other than 0, such as 1%")
         self._check_power(power)
         # the other tail only adds chance, so the count of one tail alone is never too small
-        one_tail = (quantile(self.level) + quantile(2 * max(power, 0.5) - 1)) / (uplift * self.baseline)
+        one_tail = (quantile(self.level) + max(ndtri(power), 0.0)) / (uplift * self.baseline)
         most = self.standard_error(1.0, uplift=uplift) ** 2 * one_tail**2 + 8
         if self.power(uplift, customers=4) >= power:
             return 4

@@ -1,0 +1,225 @@
+"""The A/B read-out: by hand, over simulated tests, and at its edges."""
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from disco.allocation import allocate
+from disco.evaluation import Verdict, ab_test, uplift
+from disco.evaluation.arms import sample_ratio
+from disco.records.decisions import Arm
+from disco.records.errors import InputError
+
+NONE = np.nan
+
+
+def simulated(rng, rows=4000, lift=0.0, holdout=0.0):
+    arm = rng.choice(["test", "control", "holdout"], rows, p=[0.6 - holdout, 0.4, holdout])
+    depth = np.where(arm == "holdout", NONE, rng.choice([0.1, 0.3], rows))
+    bought = (rng.random(rows) < 0.3) & (arm != "holdout")
+    price = np.where(bought, rng.gamma(4, 10, rows) * np.where(arm == "test", 1 + lift, 1.0), NONE)
+    return arm, depth, price
+
+
+# ---- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_by_hand():
+    arm = ["test"] * 4 + ["control"] * 4
+    depth = [0.2, 0.2, 0.5, NONE, 0.2, 0.2, 0.5, 0.5]
+    price = [100, NONE, 60, NONE, 50, NONE, NONE, 40]
+    found = ab_test(arm, depth, price, revenue_weight=3.0)
+    revenue = found.finding("revenue").comparison
+    assert (revenue.test, revenue.control) == (pytest.approx(110 / 4), pytest.approx(60 / 4))
+    assert found.finding("revenue", "recipient").comparison.test == pytest.approx(110 / 3)
+    assert found.finding("revenue", "purchaser").comparison.test == pytest.approx(110 / 2)
+    # reward R − C: 80 − 20, 30 − 30 against 40 − 10, 20 − 20
+    assert found.finding("reward").comparison.difference.value == pytest.approx((60 - 30) / 4)
+    assert found.finding("objective").comparison.test == pytest.approx((3 * 110 - 50) / 4)
+    assert found.finding("engagement").comparison.test == 0.5
+    assert found.finding("engagement", "recipient").comparison.test == pytest.approx(2 / 3)
+    assert found.arms[Arm.TEST].recipients == 3
+    assert found.arms[Arm.CONTROL].markdown == pytest.approx(10 + 20)
+    assert found.primary == "objective"
+    with pytest.raises(InputError, match="engagement per purchaser"):
+        found.finding("engagement", "purchaser")
+
+
+def test_revenue_per_customer_is_the_uplift_of_the_demo():
+    rng = np.random.default_rng(1)
+    arm, depth, price = simulated(rng, lift=0.2)
+    revenue = np.nan_to_num(price * (1 - depth))
+    plain = uplift(revenue[arm == "test"], revenue[arm == "control"])
+    found = ab_test(arm, depth, price).finding("revenue").comparison
+    assert found.relative.value == pytest.approx(plain.relative)
+    assert (found.relative.lower, found.p_value) == (pytest.approx(plain.lower), pytest.approx(plain.p_value))
+
+
+def test_undifferentiated_codes_are_the_parts_of_control():
+    rng = np.random.default_rng(2)
+    arm, depth, price = simulated(rng)
+    found = ab_test(arm, depth, price)
+    assert set(found.undifferentiated) == {0.1, 0.3}
+    revenue = np.nan_to_num(price * (1 - depth))
+    part = revenue[(arm == "control") & (depth == 0.3)]
+    entry = found.undifferentiated[0.3][0]
+    assert entry.comparison.control == pytest.approx(part.mean())
+    assert entry.comparison.test == pytest.approx(revenue[arm == "test"].mean())
+    raw = [entries[0].comparison.p_value for entries in found.undifferentiated.values()]
+    assert min(found.holm.values()) == pytest.approx(min(1.0, 2 * min(raw)))
+
+
+def test_a_holdout_shows_what_would_have_happened_anyway():
+    rng = np.random.default_rng(3)
+    arm, depth, price = simulated(rng, rows=30_000, holdout=0.1)
+    anyway = np.where(rng.random(30_000) < 0.2, rng.gamma(4, 10, 30_000), 0.0)
+    found = ab_test(arm, depth, price, other_revenue=anyway)
+    paid = np.nan_to_num(price * (1 - depth)) + anyway
+    for name in (Arm.TEST, Arm.CONTROL):
+        effect = found.incremental[name].difference
+        assert effect.value == pytest.approx(paid[arm == name].mean() - paid[arm == "holdout"].mean())
+        assert effect.covers(0.3 * 40 * 0.8)  # nothing but the codes differs
+    with pytest.raises(InputError, match="other_revenue"):
+        ab_test(arm, depth, price)
+
+
+# ---- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def test_verdicts():
+    rng = np.random.default_rng(4)
+    shares = {"test": 0.6, "control": 0.4}
+    assert ab_test(*simulated(rng, lift=0.5), shares=shares).verdict is Verdict.BETTER
+    assert ab_test(*simulated(rng, lift=-0.5), shares=shares).verdict is Verdict.WORSE
+    assert ab_test(*simulated(rng, rows=40, lift=0.02), shares=shares).verdict is Verdict.UNDECIDED
+
+
+def test_a_broken_assignment_blocks_the_verdict():
+    rng = np.random.default_rng(5)
+    arm, depth, price = simulated(rng, lift=0.5)
+    keep = (arm == "control") | (rng.random(arm.size) < 0.75)  # some of the test arm went missing
+    found = ab_test(arm[keep], depth[keep], price[keep], shares={"test": 0.6, "control": 0.4})
+    assert found.verdict is Verdict.BLOCKED
+    assert "planned shares" in found.reason
+    assert found.finding("revenue").comparison.p_value < 0.05  # the figure looks fine, and must not be believed
+
+
+def test_the_sample_ratio_check_is_the_chi_square_test():
+    counts, shares = (
+        {Arm.TEST: 700, Arm.CONTROL: 280, Arm.HOLDOUT: 20},
+        {Arm.TEST: 14.0, Arm.CONTROL: 5.0, Arm.HOLDOUT: 1.0},
+    )
+    found = sample_ratio(counts, shares)
+    assert found.p_value == pytest.approx(chisquare([700, 280, 20], [700, 250, 50]).pvalue)
+    assert not found.ok
+
+
+def test_before_the_end_the_verdict_takes_the_always_valid_interval():
+    rng = np.random.default_rng(6)
+    arm, depth, price = simulated(rng, rows=3000, lift=0.13)
+    final = ab_test(arm, depth, price)
+    early = ab_test(arm, depth, price, final=False, planned_purchasers=3000)
+    running = early.finding("revenue").to_date
+    assert running.difference.upper - running.difference.lower > 1.4 * (
+        final.finding("revenue").comparison.difference.upper - final.finding("revenue").comparison.difference.lower
+    )
+    assert "to date" in early.reason
+    with pytest.raises(InputError, match="planned_purchasers"):
+        ab_test(arm, depth, price, final=False)
+
+
+def test_pre_period_figures_decide_where_they_are_given():
+    rng = np.random.default_rng(7)
+    arm, depth, price = simulated(rng, rows=3000)
+    before = np.nan_to_num(price) + rng.normal(0, 5, 3000)
+    found = ab_test(arm, depth, price, before=before).finding("revenue")
+    assert found.decisive is found.adjusted.comparison
+    assert found.adjusted.variance_reduction > 0.8
+
+
+# ---- nobody is better ------------------------------------------------------------------------------------------------
+
+
+def test_tests_of_equal_arms_reject_at_their_rate(offline, experiments):
+    runs = 400
+    low, high = offline.band(runs, 0.05)
+    for name, rejected in experiments.aa_rejections(runs).items():
+        if name.startswith("sample ratio"):
+            assert rejected / runs <= offline.band(runs, 0.001)[1]
+        else:
+            assert low <= rejected / runs <= high, name
+
+
+def test_daily_looks_keep_the_level_only_with_the_always_valid_interval(offline, experiments):
+    runs = 500
+    _, high = offline.band(runs, 0.05)
+    for name, rejected in experiments.sequential_rejections(runs).items():
+        if "always valid" in name:
+            assert rejected / runs <= high, name
+        else:
+            assert rejected / runs > 2 * high, name  # why it is needed
+
+
+def test_shared_caps_bias_the_comparison_and_own_caps_do_not():
+    """Deep codes are scarce. If the policy picks first from one pool, control gets the leavings: it is not the control
+    of the same campaign, and the uplift is too large. With its own share of caps each arm is a campaign in small."""
+    rng = np.random.default_rng(8)
+    rows, deep = 4000, 800
+    price = np.column_stack([np.full(rows, 50.0), rng.gamma(9, 10, rows)])  # worth of the two depths
+    own, shared = [], []
+
+    def at_random(count, codes):
+        choice = np.zeros(count, int)
+        choice[rng.permutation(count)[:codes]] = 1
+        return choice
+
+    def earned(who, choice):
+        return price[who, choice].mean()
+
+    everybody = np.arange(rows)
+    best = allocate(price, [rows, deep]).choice
+    truth = earned(everybody, best) / np.mean([earned(everybody, at_random(rows, deep)) for _ in range(200)])
+    for _ in range(60):
+        order = rng.permutation(rows)
+        test, control = order[:2000], order[2000:]
+        chosen = allocate(price[test], [rows, deep // 2]).choice
+        own.append(earned(test, chosen) / earned(control, at_random(2000, deep // 2)))
+        greedy = allocate(price[test], [rows, deep]).choice
+        left = deep - int((greedy == 1).sum())
+        shared.append(earned(test, greedy) / earned(control, at_random(2000, left)))
+    error = np.std(own, ddof=1) / np.sqrt(60)
+    assert abs(np.mean(own) - truth) < 4 * error
+    assert np.mean(shared) - truth > 10 * error
+
+
+# ---- bad input -------------------------------------------------------------------------------------------------------
+
+GOOD = {"arm": ["test", "test", "control", "control"], "depth": [0.1] * 4, "full_price": [10.0, NONE, 20.0, NONE]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arm": []}, "one label per customer"),
+        ({"arm": ["test"] * 4}, "test and control"),
+        ({"arm": ["test", "control", "placebo", "test"]}, "placebo"),
+        ({"arm": ["test", "control", "control", "holdout"]}, "no codes in the holdout"),
+        ({"arm": ["test", "control", "control", "control"]}, "at least two"),
+        ({"depth": [0.1] * 3}, "one for each of 4 customers"),
+        ({"depth": [0.1, 20, 0.1, 0.1]}, "depth, row 2"),
+        ({"full_price": [-1.0, 2, 3, 4]}, "full_price, row 1"),
+        ({"full_price": [np.inf, 2, 3, 4]}, "full_price, row 1"),
+        ({"full_price": ["x"] * 4}, "no numbers"),
+        ({"depth": [NONE, 0.1, 0.1, 0.1]}, "a customer who got none"),
+        ({"before": [1.0, 2.0]}, "before"),
+        ({"before": [1.0, 2.0, NONE, 1.0]}, "before"),
+        ({"shares": {"test": 1.0}}, "shares"),
+        ({"revenue_weight": -2.0}, "revenue_weight"),
+        ({"level": 1.5}, "level"),
+        ({"planned_purchasers": 0}, "planned_purchasers"),
+    ],
+)
+def test_bad_input_is_refused_by_name(change, message):
+    given = {**GOOD, **change}
+    with pytest.raises(InputError, match=message):
+        ab_test(given.pop("arm"), given.pop("depth"), given.pop("full_price"), **given)
