@@ -115,15 +115,13 @@ def _caps(text: str) -> dict[float, int | float | None]:
 
     caps: dict[float, int | float | None] = {}
     for part in _names(text):
-        name, equals, limit = part.partition("=")
-        depth = read_depth(name.strip(), where="--caps")
-        number = limit.strip().removesuffix("%")
+        name, _, limit = (word.strip() for word in part.partition("="))
         try:
-            value: int | float = float(number) / 100 if limit.strip().endswith("%") else int(number)
+            value: int | float = float(limit[:-1]) / 100 if limit.endswith("%") else int(limit)
         except ValueError:
-            equals = ""
-        if not equals:
-            raise UsageError("--caps", found=repr(part), expected="DEPTH=COUNT or DEPTH=SHARE%, such as 0.1=25%")
+            expected = "DEPTH=COUNT or DEPTH=SHARE%, such as 0.1=25%"
+            raise UsageError("--caps", found=repr(part), expected=expected) from None
+        depth = read_depth(name, where="--caps")
         if depth in caps:
             raise UsageError("--caps", found=f"depth {name} twice", expected="each depth once")
         caps[depth] = value
