@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from disco.allocation import Allocation, allocate
+    from disco.allocation import Allocation, Segments, Status, allocate, decide_late, frontier
     from disco.belief import (
         BasketModel,
         DistanceToDepth,
@@ -16,18 +16,21 @@ if TYPE_CHECKING:
         Evidence,
         LinearDepth,
         OneHotDepth,
+        Prior,
         RadialBasis,
         SmoothSpline,
+        demand_curve,
     )
     from disco.campaign import Belief, decide, learn
-    from disco.features import ContextNetwork, build_features
+    from disco.evaluation import ab_test, replay
+    from disco.features import ContextNetwork, build_features, has_history, training_set
     from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
     from disco.records.decisions import Audience, Decisions, Offer, Purchases
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "disco.allocation": ("Allocation", "allocate"),
+    "disco.allocation": ("Allocation", "Segments", "Status", "allocate", "decide_late", "frontier"),
     "disco.belief": (
         "BasketModel",
         "DistanceToDepth",
@@ -36,11 +39,14 @@ _HOMES = {
         "Evidence",
         "LinearDepth",
         "OneHotDepth",
+        "Prior",
         "RadialBasis",
         "SmoothSpline",
+        "demand_curve",
     ),
     "disco.campaign": ("Belief", "decide", "learn"),
-    "disco.features": ("ContextNetwork", "build_features"),
+    "disco.evaluation": ("ab_test", "replay"),
+    "disco.features": ("ContextNetwork", "build_features", "has_history", "training_set"),
     "disco.policy": ("EpsilonGreedy", "Greedy", "Random", "Thompson", "UpperConfidence"),
     "disco.records.decisions": ("Audience", "Decisions", "Offer", "Purchases"),
 }
@@ -62,17 +68,27 @@ __all__ = [
     "LinearDepth",
     "Offer",
     "OneHotDepth",
+    "Prior",
     "Purchases",
     "RadialBasis",
     "Random",
+    "Segments",
     "SmoothSpline",
+    "Status",
     "Thompson",
     "UpperConfidence",
     "__version__",
+    "ab_test",
     "allocate",
     "build_features",
     "decide",
+    "decide_late",
+    "demand_curve",
+    "frontier",
+    "has_history",
     "learn",
+    "replay",
+    "training_set",
 ]
 
 

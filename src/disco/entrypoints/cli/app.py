@@ -13,7 +13,7 @@ app = typer.Typer(
 )
 
 # in the order a newcomer meets them
-COMMANDS = ("demo", "init", "simulate", "respond", "validate", "features", "train", "allocate")
+COMMANDS = ("demo", "init", "simulate", "respond", "validate", "features", "train", "allocate", "replay", "power")
 
 for name in COMMANDS:
     import_module(f"disco.entrypoints.cli.{name}").register(app)
