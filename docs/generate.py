@@ -1,4 +1,7 @@
-"""Writes the pages of docs/ that are made from code (`./run docs`); with --check, fails where one is out of date."""
+"""Writes the pages of docs/ that are made from code (`./run docs`).
+
+With --check, fails where one is out of date; with --pictures, also runs the demo and takes its charts' pictures.
+"""
 
 import sys
 from pathlib import Path
@@ -55,7 +58,23 @@ def _described(command):
 PAGES = {"cli.md": cli_page, "features.md": features_page, "tables.md": tables_page}
 
 
+def take_pictures() -> None:
+    """The pictures of README and docs: photographs of the demo's own charts. Runs the demo; needs Chromium."""
+    import tempfile
+
+    from disco.reports.picture import save_png
+    from disco.studies.demo.loop import run_demo
+    from disco.studies.demo.report import curve_chart, truth_chart
+
+    with tempfile.TemporaryDirectory() as scratch:
+        result = run_demo(customers=50_000, seed=7, folder=None, scratch=Path(scratch), progress=print)
+    save_png(truth_chart(result), DOCS / "images" / "demo.png")
+    save_png(curve_chart(result), DOCS / "images" / "demand.png")
+
+
 def main() -> int:
+    if "--pictures" in sys.argv:
+        take_pictures()
     stale = [name for name, page in PAGES.items() if not _is_current(DOCS / name, page())]
     if "--check" in sys.argv:
         for name in stale:

@@ -32,7 +32,7 @@ _SIMULATED = "All customers, orders and answers here are simulated."
 
 def demo_report(result: DemoResult) -> Report:
     """The whole run as one page."""
-    decided = [campaign for campaign in result.campaigns if campaign.judgement is not None]
+    decided = _decided(result)
     return Report(
         title="DISCO demo: four campaigns of a simulated retailer",
         lead=_lead(result, decided),
@@ -42,7 +42,7 @@ def demo_report(result: DemoResult) -> Report:
                 "A simulation knows each customer's true demand, so a decision can be judged without the luck of one "
                 "campaign: its expected objective (3 × revenue − markdown) beside random allocation with the same "
                 "number of codes per depth, and beside an oracle that knows every customer.",
-                [_truth_facts(decided), _truth_chart(decided), _truth_table(result, decided)],
+                [_truth_facts(decided), truth_chart(result), _truth_table(result, decided)],
             ),
             Section(
                 "What did the campaigns earn?",
@@ -63,12 +63,16 @@ def demo_report(result: DemoResult) -> Report:
                 "Demand of the average customer over depth: the basket before the discount, given a purchase. The band "
                 "is the uncertainty of the average curve, which narrows where codes were played. The truth is the "
                 "average over all customers; buyers, from whom is learned, spend somewhat more.",
-                [_curve_chart(result), _sd_chart(result)],
+                [curve_chart(result), _sd_chart(result)],
                 side_by_side=True,
             ),
         ],
         footer=f"{_SIMULATED} Seed {result.seed}, {result.customers:,} customers.",
     )
+
+
+def _decided(result: DemoResult) -> list[CampaignResult]:
+    return [campaign for campaign in result.campaigns if campaign.judgement is not None]
 
 
 def _lead(result: DemoResult, decided: list[CampaignResult]) -> str:
@@ -93,7 +97,8 @@ def _truth_facts(decided: list[CampaignResult]) -> Facts:
     return Facts(facts)
 
 
-def _truth_chart(decided: list[CampaignResult]) -> BarChart:
+def truth_chart(result: DemoResult) -> BarChart:
+    decided = _decided(result)
     judged = [campaign.judgement for campaign in decided if campaign.judgement]
     return BarChart(
         title="Most of the gain is choosing whom; the depth adds less"
@@ -192,7 +197,7 @@ def _money_chart(result: DemoResult) -> BarChart:
     )
 
 
-def _curve_chart(result: DemoResult) -> CurveChart:
+def curve_chart(result: DemoResult) -> CurveChart:
     mean, sd = _average_curve(result)
     played = np.unique(result.observed.depth)
     observed = [np.log(result.observed.full_price[result.observed.depth == depth]) for depth in played]
