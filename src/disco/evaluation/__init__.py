@@ -2,9 +2,11 @@
 
 from disco.evaluation.ab_test import AbTest, Finding, Verdict, ab_test
 from disco.evaluation.accuracy import Accuracy, accuracy
+from disco.evaluation.arms import ArmSummary, SampleRatio
 from disco.evaluation.comparison import Comparison, Mean, compare, compare_adjusted
 from disco.evaluation.estimate import Estimate, mean_estimate, ratio_estimate
 from disco.evaluation.log import RandomisationWarning, RandomLog, random_log
+from disco.evaluation.monotonicity import Monotonicity, monotonicity
 from disco.evaluation.off_policy import OffPolicy, off_policy, target_probabilities
 from disco.evaluation.power import Design
 from disco.evaluation.replay import replay
@@ -17,6 +19,7 @@ from disco.evaluation.uplift import Uplift, uplift
 __all__ = [
     "AbTest",
     "Accuracy",
+    "ArmSummary",
     "BatchSeries",
     "Comparison",
     "Design",
@@ -24,11 +27,13 @@ __all__ = [
     "Finding",
     "Judgement",
     "Mean",
+    "Monotonicity",
     "OffPolicy",
     "PolicyReplay",
     "RandomLog",
     "RandomisationWarning",
     "Replay",
+    "SampleRatio",
     "UnconstrainedLearner",
     "Uplift",
     "Verdict",
@@ -39,6 +44,7 @@ __all__ = [
     "compare_adjusted",
     "judge",
     "mean_estimate",
+    "monotonicity",
     "off_policy",
     "random_log",
     "ratio_estimate",
