@@ -111,10 +111,10 @@ def _unit_rows(matrix: Matrix) -> Matrix:
 def _bent(z: Matrix) -> Vector:
     """The part of a customer's baseline that no line through its habits can follow."""
     return np.asarray(
-        1.2 * np.tanh(z[:, 0] * z[:, 1])
-        + 1.5 * np.tanh(1.2 * np.abs(z[:, 2]))
-        + 0.9 * (z[:, 3] > 0.3) * np.tanh(z[:, 4])
-        + 0.8 * np.tanh(z[:, 5]) * np.tanh(z[:, 6]),
+        1.7 * np.tanh(1.2 * np.abs(z[:, 2]))
+        + 1.3 * np.tanh(1.2 * np.abs(z[:, 5]))
+        + 0.9 * (z[:, 4] > 0.3) * np.tanh(z[:, 6])
+        + 0.5 * np.tanh(z[:, 1] * z[:, 5]),
         np.float64,
     )
 
@@ -217,10 +217,10 @@ def block_of_customers(settings: RetailerSettings, *, block: int) -> Customers:
         return_days=habits.return_days * np.exp(habits.return_days_spread * behaviour["return_delay"]),
         browse_days_per_month=habits.browse_days_per_month * np.exp(habits.browse_spread * behaviour["browsing"]),
         views_per_visit=habits.views_per_visit * np.exp(habits.views_spread * behaviour["views"]),
-        bag_share=expit(-2.3 + 0.7 * behaviour["bagging"]),
-        save_share=expit(-2.6 + 0.8 * behaviour["saving"]),
+        bag_share=expit(-1.9 + 0.7 * behaviour["bagging"]),
+        save_share=expit(-1.9 + 0.8 * behaviour["saving"]),
         checkout_share=expit(-1.4 + 0.7 * behaviour["checkouts"]),
-        extra_visits=0.35 * np.exp(0.6 * behaviour["visits"]),
+        extra_visits=0.5 * np.exp(0.6 * behaviour["visits"]),
         code_share=expit(settings.ordinary_codes.sent_logit + settings.ordinary_codes.sent_spread * behaviour["codes"]),
         country=np.searchsorted(np.cumsum([share for _, share in settings.countries[:-1]]), draw.random(BLOCK)),
     )

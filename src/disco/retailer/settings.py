@@ -68,11 +68,11 @@ class Habits:
     """
 
     mixing: float = 0.35  # how strongly habits hang together
-    cross_loading: float = 0.2  # how strongly a behaviour follows habits other than its first
-    habit_noise: float = 0.05
-    missions_per_month: float = 0.23  # median customer; a mission is a month with at least one order without a code
-    missions_spread: float = 0.6  # sd of its ln
-    orders_per_mission: float = 2.25
+    cross_loading: float = 0.1  # how strongly a behaviour follows habits other than its first
+    habit_noise: float = 0.03
+    missions_per_month: float = 0.18  # median customer; a mission is a month with at least one order without a code
+    missions_spread: float = 0.3  # sd of its ln
+    orders_per_mission: float = 3.05
     item_price: float = 21.0
     item_price_spread: float = 0.30
     return_logit: float = -1.3
@@ -82,7 +82,7 @@ class Habits:
     most_return_days: int = 45
     browse_days_per_month: float = 1.15
     browse_spread: float = 0.65
-    views_per_visit: float = 6.0
+    views_per_visit: float = 10.0
     views_spread: float = 0.45
     joined_during_history: float = 0.3  # share of customers; the rest joined in the five years before
     lapsed: float = 0.1  # share of customers who stop ordering at some day of the history
@@ -93,14 +93,14 @@ class Habits:
 class Baskets:
     """ln(full price) = b + s·g(u) + residual; b = mean + linear·lin(habits) + nonlinear·nonlin(habits)."""
 
-    mean: float = 3.65
-    linear_sd: float = 0.16
-    nonlinear_sd: float = 0.3
+    mean: float = 3.8
+    linear_sd: float = 0.06
+    nonlinear_sd: float = 0.39
     residual_sd: float = 0.685  # ordinary orders
     campaign_residual_sd: float = 0.72
     # The part of residual_sd that all ordinary orders of one mission share. With few missions a year, it decides how
     # much a customer's past average basket gives the baseline away.
-    mission_sd: float = 0.6
+    mission_sd: float = 0.67
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
