@@ -5,22 +5,25 @@ Each simulation returns counts of a yes/no event over independent repetitions, t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, ndtr
 from scipy.stats import binom
 
-from disco.allocation import allocate
-from disco.belief import BasketModel, SmoothSpline
+from disco.belief import BasketModel, Engagement, SmoothSpline
+from disco.campaign import Belief, decide, learn
 from disco.evaluation import off_policy, random_log, replay
 from disco.evaluation.log import RandomLog
 from disco.policy import Thompson
+from disco.records.decisions import Audience, Offer, Purchases
 
 DEPTHS = (0.1, 0.2, 0.3)
 GRID = np.asarray(DEPTHS)
 NOISE_SD = 0.7
+SPREAD = 0.72  # of ln F around its mean in the simulated retailer's campaigns
 
 
 def band(repetitions: int, rate: float, *, certainty: float = 0.999) -> tuple[float, float]:
@@ -189,45 +192,80 @@ class Shop:
     def log(self, rng: np.random.Generator, *, rows: int) -> RandomLog:
         """A fresh random campaign on customers drawn from the shop, answering by its law."""
         who, place = rng.integers(0, len(self.context), rows), rng.integers(0, len(self.depths), rows)
-        sd = 0.72
-        price = self.full_price[who, place] * np.exp(sd * rng.normal(size=rows) - sd**2 / 2)
+        price = self.full_price[who, place] * np.exp(SPREAD * rng.normal(size=rows) - SPREAD**2 / 2)
         bought = rng.random(rows) < self.probability[who, place]
         depth = np.asarray(self.depths)[place]
         return random_log(self.context[who], depth, np.where(bought, price, np.nan), check_balance=False)
 
-    def true_value(self, *, caps: dict[float, float], batch: int, batches: int, seed: int = 8) -> float:
-        """Average basket value of Thompson with this belief, by its decisions on many batches and the truth's means."""
+    def beginner(self, *, rows: int = 400) -> Shop:
+        """The same shop known only by a short log, so that there is much to learn."""
+        log = self.log(np.random.default_rng(6), rows=rows)
+        bought = log.bought
+        model = BasketModel(encoding=SmoothSpline(), depth_scale=0.5)
+        return replace(
+            self, model=model.update(log.context[bought], log.depth[bought], log.full_price[bought], campaign="early")
+        )
+
+    def true_value(self, case: CappedCase, *, runs: int, seed: int = 8) -> float:
+        """Average basket value of Thompson run online: its decisions batch by batch, judged by the truth's means.
+
+        A learner hears of each customer with probability 1/K, as in a replay.
+        """
         rng, grid = np.random.default_rng(seed), np.asarray(self.depths)
-        limits = [int(caps[depth] * batch) if depth in caps else None for depth in self.depths]
+        known = Engagement(override=dict.fromkeys(self.depths, 1.0))
+        worth = self.probability * self.full_price * (1 - grid)
+        caps = tuple(int(case.caps[depth] * case.batch) for depth in self.depths)
+        offer = Offer(depths=self.depths, caps=caps, revenue_weight=1e9)
         revenue = purchases = 0.0
-        for number in range(batches):
-            who = rng.integers(0, len(self.context), batch)
-            drawn = Thompson().full_prices(
-                self.model, self.context[who], grid, ids=np.arange(batch), seed=number, campaign="truth"
-            )
-            choice = allocate(drawn * (1 - grid), limits).choice
-            rows, columns = who[choice >= 0], choice[choice >= 0]
-            revenue += float((self.probability * self.full_price * (1 - grid))[rows, columns].sum())
-            purchases += float(self.probability[rows, columns].sum())
+        for run in range(runs):
+            belief = Belief(basket=self.model, engagement=known)
+            for number in range(case.batches):
+                who = rng.integers(0, len(self.context), case.batch)
+                audience = Audience(
+                    ids=np.arange(case.batch), context=self.context[who], known=np.ones(case.batch, np.bool_)
+                )
+                choice = decide(
+                    audience, belief=belief, offer=offer, policy=Thompson(), campaign=f"{number}", seed=run
+                ).choice
+                rows, columns = who[choice >= 0], choice[choice >= 0]
+                revenue += float(worth[rows, columns].sum())
+                purchases += float(self.probability[rows, columns].sum())
+                if case.learning:
+                    heard = (rng.random(rows.size) < 1 / grid.size) & (
+                        rng.random(rows.size) < self.probability[rows, columns]
+                    )
+                    rows, columns = rows[heard], columns[heard]
+                    price = self.full_price[rows, columns] * np.exp(SPREAD * rng.normal(size=rows.size) - SPREAD**2 / 2)
+                    seen = Purchases(context=self.context[rows], depth=grid[columns], full_price=price)
+                    belief = learn(belief, seen, campaign="replay")
         return revenue / purchases
 
 
-def capped_replay_coverage(shop: Shop, repetitions: int, *, repeats: int, truth_batches: int, seed: int = 3) -> int:
-    """Thompson under caps, belief as of the start: how often the 95 % interval covers the retailer's truth."""
-    batch, caps = 1500, {0.1: 0.3, 0.2: 0.3, 0.3: 0.15, 0.4: 0.1}
-    truth = shop.true_value(caps=caps, batch=batch, batches=truth_batches)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CappedCase:
+    """Thompson in batches under caps, acting on the belief of the start or learning as it goes."""
+
+    learning: bool
+    batch: int = 1500
+    batches: int = 3
+    caps: Mapping[float, float] = field(default_factory=lambda: {0.1: 0.3, 0.2: 0.3, 0.3: 0.15, 0.4: 0.1})
+
+
+def capped_replay_coverage(
+    shop: Shop, case: CappedCase, repetitions: int, *, repeats: int, truth: float, seed: int = 3
+) -> int:
+    """How often the 95 % interval of a replay covers the simulated retailer's truth."""
     rng = np.random.default_rng(seed)
     covered = 0
     for number in range(repetitions):
-        log = shop.log(rng, rows=3 * batch)
         found = replay(
-            log,
+            shop.log(rng, rows=case.batches * case.batch),
             Thompson(),
             belief=shop.model,
-            batch=batch,
-            caps=caps,
+            batch=case.batch,
+            caps=case.caps,
             repeats=repeats,
-            learning=False,
+            learning=case.learning,
             seed=1000 * number,
         )
         covered += found.policies["thompson"].average_basket_value.covers(truth)

@@ -39,22 +39,26 @@ def line(name: str, share: float, band: tuple[float, float], *, at_most: bool = 
 def calibration() -> None:
     print(f"\nCoverage of 95 % intervals, fixed policies, {REPETITIONS:,} logs each")
     band = offline.band(REPETITIONS, 0.95)
-    for rows in (1500, 6000):
+    for rows in (1500, 3000):
         share = offline.replay_coverage(REPETITIONS, rows=rows) / REPETITIONS
         line(f"replay, {rows:,} rows", share, band)
-    for rows in (3000, 12_000):
+    for rows in (3000, 8000):
         for name, covered in offline.off_policy_coverage(REPETITIONS, rows=rows).items():
             note = "shares by stratum estimated, treated as known: conservative" if "strata" in name else ""
             line(f"{name}, {rows:,} rows", covered / REPETITIONS, band, note=note)
 
 
 def caps() -> None:
-    print("\nReplay of Thompson under caps on the simulated retailer, 4,500 rows, batches of 1,500: coverage of 95 %")
+    print("\nReplay of Thompson under caps on the simulated retailer, 3 batches of 1,500: coverage of 95 % intervals")
     shop = offline.Shop.simulate()
-    for repetitions, repeats in ((2000, 0), (400, 10)):
-        covered = offline.capped_replay_coverage(shop, repetitions, repeats=repeats, truth_batches=2000)
-        kind = "delta method" if not repeats else f"{repeats} resampled passes"
-        line(f"{kind}, {repetitions:,} logs", covered / repetitions, offline.band(repetitions, 0.95))
+    for learning, retailer in ((False, shop), (True, shop.beginner())):
+        case = offline.CappedCase(learning=learning)
+        truth = retailer.true_value(case, runs=1000)
+        for repetitions, repeats in ((1000, 0), (200, 6)):
+            covered = offline.capped_replay_coverage(retailer, case, repetitions, repeats=repeats, truth=truth)
+            kind = "delta method" if not repeats else f"{repeats} resampled passes"
+            name = f"{'learning' if learning else 'as of the start'}, {kind}, {repetitions:,} logs"
+            line(name, covered / repetitions, offline.band(repetitions, 0.95))
 
 
 def propensity() -> None:
