@@ -1,0 +1,175 @@
+"""`disco replay` from outside: the promised output, and every bad input ends in one clear message."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+DEPTHS = (0.1, 0.2, 0.3)
+
+
+def columns(rows=900, seed=1):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 2)).clip(-4, 4)
+    depth = rng.choice(DEPTHS, rows)
+    price = np.exp(3.5 + 0.3 * x[:, 0] + depth * (1 + x[:, 1]) + 0.5 * rng.normal(size=rows))
+    bought = rng.random(rows) < 0.5
+    return {
+        "customer_id": [f"c{row}" for row in range(rows)],
+        "x1": x[:, 0],
+        "x2": x[:, 1],
+        "depth": depth,
+        "full_price": pa.array(np.where(bought, price, np.nan), from_pandas=True),
+        "region": np.where(x[:, 0] > 0, "north", "south"),
+    }
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(name="log.parquet", **changes):
+        path = tmp_path / name
+        pq.write_table(pa.table({**columns(), **changes}), path)
+        return path
+
+    return written
+
+
+def test_the_promised_json(disco, write):
+    code, out, err = disco(
+        *("replay", write(), "--context", "x1,x2", "--policy", "thompson", "--policy", "ulcc"),
+        *("--caps", "0.1=25%,0.2=60", "--batch", 300, "--repeats", 3, "--seed", 4, "--json"),
+    )
+    assert (code, err) == (0, "")
+    result = json.loads(out)
+    assert list(result["policies"]) == ["thompson", "ulcc"]
+    for found in result["policies"].values():
+        assert found["presented"] == 900
+        assert 0 < found["accepted"] < 900
+        assert found["average_basket_value"] > 0
+        assert found["standard_error"] > 0
+        assert found["relative_to_random"] == pytest.approx(
+            found["average_basket_value"] / result["random"]["average_basket_value"]
+        )
+        assert [batch["presented"] for batch in found["series"]] == [300, 300, 300]
+        assert sum(batch["accepted"] for batch in found["series"]) == found["accepted"]
+        assert found["codes"]["0.1"] <= 3 * 75
+        assert found["codes"]["0.2"] <= 3 * 60
+        assert set(found["revenue_per_customer"]) == {"ips", "snips", "dr", "effective_rows"}
+
+
+def test_every_policy_and_the_table(disco, write):
+    names = ("thompson", "ucb", "epsilon_greedy", "greedy", "random", "ulcc")
+    asked = [word for name in names for word in ("--policy", name)]
+    code, out, _ = disco("replay", write(), "--context", "x1,x2", *asked, "--batch", 450, "--repeats", 0)
+    assert code == 0
+    for name in ("thompson", "ucb", "greedy", "random", "ulcc"):
+        assert name in out
+    assert disco("replay", write(), "--context", "x1,x2", *asked, "--batch", 450, "--repeats", 0, "--quiet")[1] == ""
+
+
+def test_a_warm_start_strata_weights_and_an_objective(disco, write):
+    rng = np.random.default_rng(2)
+    north = np.asarray(columns()["region"]) == "north"
+    depth = np.where(rng.random(900) < np.where(north, 0.7, 0.4), 0.1, 0.3)
+    log = write(depth=depth)
+    code, out, err = disco(
+        *("replay", log, "--context", "x1,x2", "--policy", "greedy", "--warm", write("warm.parquet")),
+        *("--strata", "region", "--skew", "weight", "--revenue-weight", 3, "--batch", 300, "--repeats", 2, "--json"),
+    )
+    assert (code, err) == (0, "")
+    found = json.loads(out)["policies"]["greedy"]
+    assert found["objective_per_customer"]["dr"]["value"] > 0
+    assert found["presented"] == 900
+
+
+def test_a_log_that_is_not_random_is_warned_about_on_stderr(disco, write):
+    sorted_depth = np.sort(columns()["depth"])[np.argsort(np.argsort(columns()["x2"]))]
+    code, out, err = disco(
+        "replay", write(depth=sorted_depth), "--context", "x1,x2", "--policy", "greedy", "--batch", 300, "--json"
+    )
+    assert code == 0
+    assert "warning: The depths do not look random" in err
+    assert json.loads(out)["warnings"]
+
+
+CONTEXT = ("--context", "x1,x2")
+GREEDY = ("--policy", "greedy", "--batch", "300")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        ((*CONTEXT, "--policy", "best"), 2, "one of thompson"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1:25%"), 2, "DEPTH=COUNT"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1=many"), 2, "DEPTH=COUNT"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1=5,0.10=6"), 2, "twice"),
+        ((*CONTEXT, *GREEDY, "--caps", "10=5"), 1, "Did you mean 0.10"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.15=5"), 1, "which the log never played"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1=0,0.2=0,0.3=0"), 1, "rows accepted"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1=250%"), 1, "share of the batch"),
+        ((*CONTEXT, "--policy", "greedy"), 1, "more than the 900 rows"),
+        ((*CONTEXT, *GREEDY, "--skew", "ignore"), 2, "resample or weight"),
+        ((*CONTEXT, *GREEDY, "--propensity", "guess"), 2, "column or observed"),
+        ((*CONTEXT, *GREEDY, "--encoding", "cubic"), 2, "rbf"),
+        ((*CONTEXT, *GREEDY, "--repeats", "-1"), 1, "repeats"),
+        ((*CONTEXT, *GREEDY, "--revenue-weight", "nan"), 1, "revenue_weight"),
+        ((*CONTEXT, *GREEDY, "--warm", "nowhere.parquet"), 1, "no such file"),
+        ((*CONTEXT, *GREEDY, "--strata", "county"), 1, "no column county"),
+        (("--context", "x1,x9", *GREEDY), 1, "no column x9"),
+        (("--context", ",", *GREEDY), 1, "context columns"),
+        (("--context", "region", *GREEDY), 1, "column region: found values of type string"),
+    ],
+)
+def test_wrong_usage_and_impossible_wishes(disco, write, arguments, exit_code, message):
+    code, out, err = disco("replay", write(), *arguments)
+    assert (code, out) == (exit_code, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"depth": np.full(900, 20.0)}, "Did you mean 0.20?"),
+        ({"depth": pa.array([None] + [0.1] * 899)}, "column depth, row 1: found null"),
+        ({"x1": pa.array([None] + [0.1] * 899)}, "column x1, row 1: found null"),
+        ({"x1": np.full(900, 9.0)}, "9"),
+        ({"full_price": np.full(900, np.nan)}, "column full_price, row 1: found nan"),
+        ({"full_price": np.full(900, -5.0)}, "full_price: found -5"),
+        ({"propensity": np.full(900, 0.5)}, "sum to 1.5"),
+        ({"propensity": np.full(900, 0.0)}, "propensity: found 0"),
+        ({"propensity": ["x"] * 900}, "column propensity"),
+    ],
+)
+def test_bad_logs(disco, write, changes, message):
+    code, out, err = disco("replay", write(**changes), *CONTEXT, *GREEDY)
+    assert (code, out) == (1, "")
+    assert message in err
+
+
+def test_files_that_are_no_logs(disco, tmp_path, write):
+    (tmp_path / "text.parquet").write_text("hello")
+    assert "a Parquet file" in disco("replay", tmp_path / "text.parquet", *CONTEXT, *GREEDY)[2]
+    assert "no such file" in disco("replay", tmp_path / "none.parquet", *CONTEXT, *GREEDY)[2]
+    empty = tmp_path / "empty.parquet"
+    pq.write_table(pq.read_table(write()).slice(0, 0), empty)
+    assert "no rows" in disco("replay", empty, *CONTEXT, *GREEDY)[2]
+
+
+def test_narrow_types_are_read_as_what_they_say(disco, write):
+    """A 32-bit 0.1 is the depth 0.1, money may be decimal, ids may be integers."""
+    given = columns()
+    plain = json.loads(disco("replay", write(), *CONTEXT, *GREEDY, "--repeats", 0, "--json")[1])
+    from decimal import Decimal
+
+    price = [None if value is None else Decimal(repr(round(value, 12))) for value in given["full_price"].to_pylist()]
+    narrow = write(
+        depth=np.asarray(given["depth"], np.float32),
+        full_price=pa.array(price, pa.decimal128(30, 12)),
+        customer_id=np.arange(900),
+    )
+    found = json.loads(disco("replay", narrow, *CONTEXT, *GREEDY, "--repeats", 0, "--json", "--caps", "0.1=200")[1])
+    again = json.loads(disco("replay", write(), *CONTEXT, *GREEDY, "--repeats", 0, "--json", "--caps", "0.1=200")[1])
+    assert found["depths"] == plain["depths"] == list(DEPTHS)
+    assert found["policies"]["greedy"]["accepted"] == again["policies"]["greedy"]["accepted"]
