@@ -17,7 +17,7 @@ import numpy as np
 from disco.allocation.arrays import Array
 from disco.allocation.cycles import fill_budget, split_into_cycles
 from disco.allocation.enumeration import search
-from disco.allocation.problem import Problem
+from disco.allocation.problem import Problem, largest_of
 from disco.allocation.solution import Solution
 from disco.allocation.solver import solve
 
@@ -31,12 +31,16 @@ _SEARCHED = 48  # customers, at most, for the exact search
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A solution at a budget price; worth and spent are exact sums, in grid units that depend on the table alone."""
+    """A solution at a budget price; worth and spent are sums in grid units that depend on the table alone.
+
+    fits: within the budget to the last bit, as the certificate counts it.
+    """
 
     rate: float
     solution: Solution
     worth: int
     spent: int
+    fits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,10 @@ class Lagrangian:
         assert problem.limits.budget is not None
         self.problem, self.threads, self.warm = problem, threads, warm
         self.costs: Array = problem.costs
-        self.value_scale = _sum_scale(float(np.abs(problem.values).max()), problem.customers)
+        self.value_scale = _sum_scale(largest_of(problem.values, problem.eligible), problem.customers)
         self.cost_scale = _sum_scale(problem.largest_cost, problem.customers)
-        self.budget = math.floor(problem.limits.budget * self.cost_scale) if problem.largest_cost > 0 else 0
+        self.most = problem.limits.budget
+        self.budget = math.floor(self.most * self.cost_scale) if problem.largest_cost > 0 else 0
 
     def at(self, rate: float) -> Priced:
         solution = solve(self.problem, rate=rate, warm=self.warm, threads=self.threads)
@@ -95,7 +100,8 @@ class Lagrangian:
 
     def priced(self, rate: float, solution: Solution) -> Priced:
         worth = _total(self.problem.values, solution.choice, self.value_scale)
-        return Priced(rate, solution, worth, _total(self.costs, solution.choice, self.cost_scale))
+        cost = _total(self.costs, solution.choice, self.cost_scale)
+        return Priced(rate, solution, worth, cost, spent(self.costs, solution.choice) <= self.most)
 
     def bound(self, priced: Priced) -> float:
         """L(rate), in grid units of value."""
@@ -114,10 +120,10 @@ def solve_budget(problem: Problem, *, warm: Array | None = None, threads: int = 
     rich = lagrangian.at(0.0)
     if not rich.solution.feasible:
         return None
-    if rich.spent <= lagrangian.budget:
+    if rich.fits:
         return BudgetSolution(rich.solution, rich, exact=True)
     poor = _cheapest(lagrangian, rich)
-    if poor.spent > lagrangian.budget:
+    if not poor.fits:
         return None
     best, above, below = _bracket(lagrangian, rich, poor)
     filled = _fill_best(lagrangian, best, above, below)
@@ -132,8 +138,9 @@ def _affordable(problem: Problem) -> Problem:
     budget = problem.limits.budget
     if budget is None or problem.costs is None or problem.largest_cost <= budget:
         return problem
-    within = problem.costs <= budget
-    return replace(problem, eligible=within if problem.eligible is None else within & problem.eligible)
+    within = problem.costs <= np.float64(budget)  # a plain float would be rounded to the precision of the costs
+    eligible = within if problem.eligible is None else within & problem.eligible
+    return replace(problem, eligible=eligible, largest_cost=largest_of(problem.costs, eligible))
 
 
 def _cheapest(lagrangian: Lagrangian, rich: Priced) -> Priced:
@@ -156,6 +163,8 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
     jump = False
     kept = 11 if lagrangian.problem.customers <= 1_000_000 else 3
     for step in range(_STEPS):
+        if rich.spent <= poor.spent:  # they differ in the last bits only
+            break
         rate = lagrangian.crossing(rich, poor)
         interpolated = math.isfinite(poor.rate) and step % 3 != 2 and not jump
         if interpolated:  # spending falls smoothly with the rate
@@ -168,12 +177,12 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
             best = found
         same = found.spent in (rich.spent, poor.spent)
         before = rich.spent - poor.spent
-        if found.spent > lagrangian.budget:
-            rich = found
-            above = [*above[-kept:], rich]
-        else:
+        if found.fits:
             poor = found
             below = [*below[-kept:], poor]
+        else:
+            rich = found
+            above = [*above[-kept:], rich]
         jump = math.isfinite(poor.rate) and step > 1 and rich.spent - poor.spent > 0.8 * before  # a kink in between
         if same and not interpolated:  # at the crossing of the two, neither is beaten: nothing lies between
             break

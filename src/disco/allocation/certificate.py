@@ -6,7 +6,7 @@ For any prices, with q = depth price + segment price + budget price · cost, no 
 
 (prices of limits without a cap may not be positive). The bound is taken as value + what each customer and each limit
 leaves on the table, term by term: differences of two large sums would drown the gap in rounding. A customer's loss
-below 2⁻⁴⁹ of the values and prices it is a difference of is rounding, and counts as none.
+below 2⁻⁴⁹ of the values and prices it is a difference of (or below 2⁻⁹⁹⁹) is rounding, and counts as none.
 """
 
 import time
@@ -21,6 +21,7 @@ from disco.allocation.result import Allocation, Status, relative_gap
 from disco.records.errors import CertificateError
 
 _ROUNDING = 2.0**-49
+_NOTHING = 2.0**-999  # denormal money: two steps of the finest grid there is
 _BLOCK = 2048  # customers at a time, so that what is known of them stays in the cache
 
 
@@ -62,7 +63,7 @@ def _audit(
         for j in range(count):
             if np.isnan(own[j]):
                 return value, lost, cost, base + j
-            if best[j] - own[j] > _ROUNDING * (size[j] + dearest):
+            if best[j] - own[j] > _ROUNDING * (size[j] + dearest) + _NOTHING:
                 lost += best[j] - own[j]
             picked = choice[base + j]
             if picked < 0:

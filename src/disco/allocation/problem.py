@@ -61,6 +61,16 @@ def _depth_major(array: object, *, name: str) -> Floats:
     return view
 
 
+def largest_of(matrix: Floats | None, eligible: Flags | None) -> float:
+    """The largest magnitude in an eligible cell."""
+    if matrix is None:
+        return 0.0
+    if eligible is None:
+        return max(float(matrix.max()), -float(matrix.min()))
+    high, low = matrix.max(initial=0.0, where=eligible), matrix.min(initial=0.0, where=eligible)
+    return max(float(high), -float(low))
+
+
 def refuse_non_finite(by_depth: Floats, *, name: str) -> None:
     """Names the first NaN or infinity, by row."""
     bad = ~np.isfinite(by_depth)
@@ -145,8 +155,7 @@ def read_problem(
         if flags.flags.c_contiguous != by_depth.flags.c_contiguous:
             flags = np.ascontiguousarray(flags) if by_depth.flags.c_contiguous else np.asfortranarray(flags)
     keys = None if ids is None else _read_keys(ids, customers=customers)
-    top_cost = 0.0 if cost is None else float(cost.max())
-    return Problem(by_depth, limits, flags, cost, keys, named, top_cost)
+    return Problem(by_depth, limits, flags, cost, keys, named, largest_of(cost, flags))
 
 
 def _read_costs(costs: object, *, shape: tuple[int, int]) -> Floats:

@@ -27,7 +27,7 @@ def take(
 ) -> tuple[float, float]:
     """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible.
 
-    Returns the largest magnitude (NaN or ∞ when any value is) and the largest value, of all cells before costs.
+    Returns the largest magnitude (NaN or ∞ when any value is) and the largest value, of eligible cells before costs.
     """
     magnitude = 0.0
     largest = -np.inf
@@ -35,17 +35,16 @@ def take(
         for j in range(rows.size):
             i = rows[j]
             x = np.float64(values[k, i])
+            if eligible is not None and not eligible[k, i] and np.isfinite(x):
+                out[k, j] = -np.inf
+                continue
             size = abs(x)
             if not size <= magnitude:
                 magnitude = size if not np.isnan(magnitude) else magnitude
             largest = max(largest, x)
             if costs is not None:
                 x -= rate * np.float64(costs[k, i])
-            if eligible is not None and not eligible[k, i]:
-                x = np.float64(-np.inf)
-            out[k, j] = x
-            if not np.isfinite(x):
-                out[k, j] = -np.inf
+            out[k, j] = x if np.isfinite(x) else -np.inf
     return magnitude, largest
 
 

@@ -51,13 +51,22 @@ def compete_two(
 
 
 @nb.njit(nogil=True, cache=True)
-def value_range(bits: Array, magnitude_mask: int, largest: int, magnitude: int) -> tuple[int, int]:
+def value_range(
+    bits: Array, eligible: Array | None, k: int, start: int, stop: int, largest: int, magnitude: int
+) -> tuple[int, int]:
     """Largest value and largest magnitude as bit patterns: finite floats of one sign sort like their bits, and NaN and
-    infinities lie above all of them; integer maxima run at memory speed, float ones must mind NaN."""
-    for j in range(bits.size):
-        word = bits[j]
-        largest = word if word > largest else largest
+    infinities lie above all of them; integer maxima run at memory speed, float ones must mind NaN.
+
+    Ineligible cells count only when they are not finite: what stands there must not set the grid.
+    """
+    magnitude_mask = 0x7FFFFFFFFFFFFFFF if bits.itemsize == 8 else 0x7FFFFFFF
+    infinity = 0x7FF0000000000000 if bits.itemsize == 8 else 0x7F800000
+    for i in range(start, stop):
+        word = bits[k, i]
         size = word & magnitude_mask
+        if eligible is not None and not eligible[k, i] and size < infinity:
+            continue
+        largest = word if word > largest else largest
         magnitude = size if size > magnitude else magnitude
     return largest, magnitude
 
@@ -120,7 +129,6 @@ def screen(
     """
     columns = values.shape[0]
     room = rows.size
-    mask = 0x7FFFFFFFFFFFFFFF if bits.itemsize == 8 else 0x7FFFFFFF
     # single-precision values compete in single precision, twice as fast; its rounding then counts as doubt
     first = np.empty(BLOCK, values.dtype)
     second = np.empty(BLOCK, values.dtype)
@@ -159,7 +167,7 @@ def screen(
             load_line(values, eligible, costs, rate, segment, centre, width, columns - 1, base, lines[0, :count])
             compete(lines[0, :count], nought, columns, first, second, winner)
         for k in range(columns):
-            largest, magnitude = value_range(bits[k, base:end], mask, largest, magnitude)
+            largest, magnitude = value_range(bits, eligible, k, base, end, largest, magnitude)
         for j in range(count):
             place = winner[j]
             group = 0
@@ -185,11 +193,10 @@ def copy_all(
 ) -> tuple[int, int]:
     """out = value - rate · cost of everybody, -∞ where ineligible; returns the range of `values` as bit patterns."""
     columns = values.shape[0]
-    mask = 0x7FFFFFFFFFFFFFFF if bits.itemsize == 8 else 0x7FFFFFFF
     nothing = np.zeros((1, columns))
     largest = 0
     magnitude = 0
     for k in range(columns):
-        largest, magnitude = value_range(bits[k], mask, largest, magnitude)
+        largest, magnitude = value_range(bits, eligible, k, 0, bits.shape[1], largest, magnitude)
         load_line(values, eligible, costs, rate, None, nothing, nothing, k, 0, out[k])
     return largest, magnitude
