@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         demand_curve,
     )
     from disco.campaign import Belief, decide, learn
-    from disco.evaluation import ab_test, replay
+    from disco.evaluation.ab_test import ab_test
+    from disco.evaluation.replay import replay
     from disco.features import ContextNetwork, build_features, has_history, training_set
     from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
     from disco.records.decisions import Audience, Decisions, Offer, Purchases
