@@ -8,6 +8,7 @@ from disco.evaluation.estimate import Estimate, mean_estimate, ratio_estimate
 from disco.evaluation.log import RandomisationWarning, RandomLog, random_log
 from disco.evaluation.monotonicity import Monotonicity, monotonicity
 from disco.evaluation.off_policy import OffPolicy, off_policy, target_probabilities
+from disco.evaluation.own_log import decision_propensities
 from disco.evaluation.power import Design
 from disco.evaluation.replay import replay
 from disco.evaluation.replay_pass import UnconstrainedLearner
@@ -42,6 +43,7 @@ __all__ = [
     "always_valid_quantile",
     "compare",
     "compare_adjusted",
+    "decision_propensities",
     "judge",
     "mean_estimate",
     "monotonicity",

@@ -34,7 +34,7 @@ def replay(
     level: float = 0.95,
     progress: Callable[[], None] = lambda: None,
 ) -> Replay:
-    """Replay policies on a log (`disco.random_log`), in batches, with caps per batch.
+    """Replay policies on a log (`random_log`), in batches, with caps per batch.
 
     belief: what is known at the start (warm); None, or a model without evidence, is a cold start. revenue_weight None:
     revenue alone. Engagement counts as 1 at every depth unless `belief` brings its own or `learn_engagement` is set.

@@ -32,13 +32,16 @@ RESOLVE_AT_MOST = 20_000  # customers; beyond it a solve per draw costs more tha
 
 
 class Solved(Protocol):
-    """What a solve gives back: choice (n,), -1 = none, and prices (K,)."""
+    """What a solve gives back: choice (n,), -1 = none, prices (K,), and the price of the budget where there is one."""
 
     @property
     def choice(self) -> Integers: ...
 
     @property
     def prices(self) -> Vector: ...
+
+    @property
+    def budget_price(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,6 +96,7 @@ def propensities(
     campaign: str,
     worth: Callable[[Floats], Floats],
     solve: Callable[[Floats], Solved],
+    costs: Floats | None = None,
     draws: int = 200,
     price_resolves: int = 16,
     method: Literal["auto", "resolve", "prices"] = "auto",
@@ -100,7 +104,8 @@ def propensities(
     """The law of every customer's depth under a policy and its limits, by `draws` fresh draws of the policy.
 
     auto: re-solve per draw for up to 20,000 customers, and always where one θ is shared by everybody (scope `round`),
-    because then the prices move with it; else at prices averaged over `price_resolves` solves.
+    because then the prices move with it; else at prices averaged over `price_resolves` solves. `costs` (n, K): what the
+    budget sees, where `solve` has one.
     """
     if isinstance(draws, bool) or draws < 1 or price_resolves < 1:
         raise InputError("draws", found=(draws, price_resolves), expected="at least 1 draw and 1 solve for the prices")
@@ -126,9 +131,15 @@ def propensities(
         for number in range(draws):
             _count(solve(first if number == 0 else drawn(number)).choice, counts)
         return Propensities(counts=counts, draws=draws, method="resolve", resolves=draws)
-    prices = np.mean([solve(drawn(draws + number)).prices for number in range(price_resolves)], axis=0)
+    solved = [solve(drawn(draws + number)) for number in range(price_resolves)]
+    prices = np.mean([one.prices for one in solved], axis=0)
+    rate = float(np.mean([one.budget_price or 0.0 for one in solved]))
+    if rate and costs is None:
+        raise InputError("costs", found="none, but a budget that binds", expected="what the budget sees, (n, K)")
+    charged = None if costs is None or not rate else rate * costs
     for number in range(draws):
-        _count_best((first if number == 0 else drawn(number)).T, prices, counts)
+        worths = first if number == 0 else drawn(number)
+        _count_best((worths if charged is None else worths - charged).T, prices, counts)
     return Propensities(counts=counts, draws=draws, method="prices", resolves=price_resolves)
 
 
