@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from disco.belief import BasketModel, SmoothSpline
+from disco.belief import BasketModel, OneHotDepth, SmoothSpline
 from disco.campaign import Belief
 from disco.evaluation import UnconstrainedLearner, random_log, replay
 from disco.evaluation.replay_limits import read_batch_limits
@@ -242,6 +242,7 @@ def test_under_caps_the_interval_covers_the_simulated_retailers_truth(offline, l
         ({"level": 95}, InputError, "level"),
         ({"policies": []}, InputError, "at least one"),
         ({"policies": [Greedy(), Greedy()]}, InputError, "each name once"),
+        ({"belief": BasketModel(encoding=OneHotDepth((0.1, 0.2)))}, InputError, "0.3"),
         (
             {"belief": BasketModel(encoding=SmoothSpline()).update([[1.0]], [0.1], [9.0])},
             SchemaMismatchError,

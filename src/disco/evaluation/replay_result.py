@@ -163,14 +163,14 @@ def policy_replay(
             expected="enough rows for every pass",
             fix="Bring a longer log, or take repeats=0.",
         )
+    mine, random = reading.influence(), baseline.influence()
+    error, freedom = error_of_sum(mine) if bought.sum() > 1 else (np.inf, np.inf)  # one purchase shows no spread
+    ratio_error, ratio_freedom = error_of_sum((mine - ratio * random) / random_value)
     if len(repeated) >= 2:
-        freedom = ratio_freedom = float(len(repeated) - 1)
         error = float(repeated[:, -1].std(ddof=1))
         ratio_error = float((repeated[:, -1] / repeated_baseline).std(ddof=1))
-    else:
-        mine, random = reading.influence(), baseline.influence()
-        ratio_error, ratio_freedom = error_of_sum((mine - ratio * random) / random_value)
-        error, freedom = error_of_sum(mine) if bought.sum() > 1 else (np.inf, np.inf)  # one purchase shows no spread
+        # two reasons why the error is not known exactly: few passes, and a log in which few rows may dominate
+        freedom, ratio_freedom = (1 / (1 / (len(repeated) - 1) + 1 / known) for known in (freedom, ratio_freedom))
     return PolicyReplay(
         policy=policy,
         average_basket_value=Estimate.around(value, error, level=level, freedom=freedom),

@@ -227,15 +227,7 @@ def _table(result: "Replay") -> "Table":
     from rich.table import Table
 
     table = Table(title=f"{result.rows:,} rows, batches of {result.batch:,}, {result.repeats} resampled passes")
-    for heading in (
-        "policy",
-        "average basket value",
-        "± 95 %",
-        "against random",
-        "± 95 %",
-        "presented",
-        "accepted",
-    ):
+    for heading in ("policy", "basket value", "± 95 %", "vs random", "± 95 %", "presented", "accepted"):
         table.add_column(heading, justify="left" if heading == "policy" else "right")
     for name, found in ({"random": result.random} | dict(result.policies)).items():
         value, relative = found.average_basket_value, found.relative_to_random
