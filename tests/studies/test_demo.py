@@ -1,10 +1,12 @@
 """The demo in small: it ends, tells the truth about its limits, and repeats itself byte for byte."""
 
 import json
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from disco.records.errors import InputError
 from disco.studies.demo.command import run_many, run_once
 
 ARTEFACTS = (
@@ -58,3 +60,25 @@ def test_many_seeds_give_an_interval(tmp_path):
     assert low < mean < high
     assert "C: objective by truth" in text
     assert (tmp_path / "seeds.json").exists()
+
+
+def test_a_second_run_replaces_the_first_but_keeps_the_study_of_many_seeds(runs):
+    (runs / "other" / "seeds.json").write_text("{}")
+    run_once(customers=2000, seed=5, out=runs / "other", progress=lambda step: None)
+    assert (runs / "other" / "result.json").read_bytes() == (runs / "one" / "result.json").read_bytes()
+    assert (runs / "other" / "seeds.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("where", ["photos", "photos/holiday.jpg", "."])
+def test_what_is_not_the_demos_own_is_never_replaced(tmp_path, monkeypatch, where):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "holiday.jpg").write_text("precious")
+    monkeypatch.chdir(tmp_path)
+
+    def never(step):
+        raise AssertionError("refused only after the work began")
+
+    with pytest.raises(InputError, match="expected a"):
+        run_once(customers=2000, seed=5, out=Path(where), progress=never)
+    assert (tmp_path / "photos" / "holiday.jpg").read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]

@@ -3,21 +3,26 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
+from disco.records.errors import InputError
 from disco.reports.formats import percent
 from disco.reports.table import Table
 from disco.studies.demo.loop import DemoResult, Progress, run_demo
 from disco.studies.demo.report import demo_report
 from disco.studies.demo.tables import campaign_table, demo_json, learning_words
 
+_OURS = frozenset({"allocations", "shop", "disco.sqlite", "report.html", "result.json", "seeds.json"})
+
 
 def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tuple[dict[str, Any], str]:
     """One run; report, allocations and raw tables replace those of an earlier run once everything is there."""
+    _refuse_to_replace(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
@@ -27,14 +32,28 @@ def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tup
         )
         demo_report(result).save(fresh / "report.html")
         (fresh / "result.json").write_text(json.dumps(demo_json(result), indent=2) + "\n", encoding="utf-8")
+        if (out / "seeds.json").exists():  # of a run over many seeds, which took much longer
+            shutil.copy(out / "seeds.json", fresh)
         if out.exists():
             shutil.rmtree(out)
         fresh.rename(out)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    table = table_text(campaign_table(result, codes_per_depth=True))
-    text = f"{table}\n\n{_truth_words(result)}\n\nReport: {out / 'report.html'}"
+    table = campaign_table(result, codes_per_depth=True)
+    parts = [table_text(table, columns=columns) for columns in (range(4), (0, *range(4, len(table.columns))))]
+    text = "\n\n".join(parts) + f"\n\n{_truth_words(result)}\n\nReport: {out / 'report.html'}"
     return demo_json(result) | {"report": str(out / "report.html")}, text
+
+
+def _refuse_to_replace(out: Path) -> None:
+    """The folder of a run is replaced as a whole: it must not hold, or be, anything else."""
+    if out.exists() and not out.is_dir():
+        raise InputError(str(out), found="a file", expected="a folder for the report")
+    foreign = sorted(path.name for path in out.iterdir() if path.name not in _OURS) if out.exists() else []
+    if foreign or out.resolve() == Path.cwd():
+        found = ", ".join(foreign[:4]) or "the current folder"
+        fix = "Name another: an earlier run's files are replaced."
+        raise InputError(str(out), found=found, expected="a new folder, or that of an earlier demo", fix=fix)
 
 
 def _truth_words(result: DemoResult) -> str:
@@ -54,6 +73,7 @@ def run_many(
     *, customers: int, first_seed: int, seeds: int, out: Path, progress: Progress
 ) -> tuple[dict[str, Any], str]:
     """Several retailers, one seed each; uplift by truth with a 95 % interval (Student's t) over them."""
+    out.mkdir(parents=True, exist_ok=True)  # a name that cannot be a folder is refused before the long work
     figures: dict[str, list[float]] = {}
     for seed in range(first_seed, first_seed + seeds):
         with tempfile.TemporaryDirectory() as scratch:
@@ -77,7 +97,6 @@ def run_many(
             gain = result.again.objective / first.objective - 1
             figures.setdefault("C decided again with later belief: objective", []).append(gain)
     summary = {name: _interval(values) for name, values in figures.items()}
-    out.mkdir(parents=True, exist_ok=True)
     (out / "seeds.json").write_text(
         json.dumps({"values": figures, "summary": summary}, indent=2) + "\n", encoding="utf-8"
     )
@@ -99,12 +118,13 @@ def _interval(values: list[float]) -> tuple[float, float, float]:
     return float(array.mean()), float(array.mean() - half), float(array.mean() + half)
 
 
-def table_text(table: Table) -> str:
-    """A table as plain text, figures to the right; Rich would fold ten columns on a narrow terminal."""
-    headings = [column.heading.strip() for column in table.headings()]
-    rows = [headings, *([*row] for row in table.text())]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(headings))]
-    right = [column.unit is not None for column in table.headings()]
+def table_text(table: Table, *, columns: Iterable[int]) -> str:
+    """Some columns of a table as plain text, figures to the right; all ten are wider than a terminal."""
+    shown = list(columns)
+    headings = [table.headings()[place] for place in shown]
+    rows = [[column.heading.strip() for column in headings], *([row[place] for place in shown] for row in table.text())]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(shown))]
+    right = [column.unit is not None for column in headings]
     lines = [
         "  ".join(
             cell.rjust(width) if flush else cell.ljust(width)
