@@ -1,6 +1,7 @@
 """A campaign's life on a real SQLite file: launch once, ingest each outcome once, learn what the ledger says."""
 
-from datetime import date, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -161,3 +162,88 @@ def test_engagement_counts_matured_codes_of_the_random_arm_only(store, launched)
 def test_an_unknown_campaign_is_named(store):
     with pytest.raises(StateError, match="winter"):
         store.decisions("winter")
+
+
+def test_a_campaign_is_learned_once(store, launched):
+    ingest(store, "spring", outcomes(launched))
+    after = learn_campaign(store, "spring", knowledge(), as_of=AFTER)
+    with pytest.raises(StateError, match="twice"):
+        learn_campaign(store, "spring", after, as_of=AFTER)
+
+
+def test_the_reserve_of_each_cap_stays_back(store):
+    result = launch(
+        plan(reserve={"share": "50%"}, control={"share": 0}, holdout={"share": 0}),
+        people(),
+        belief=knowledge(),
+        store=store,
+        secret=b"s" * 32,
+    )
+    assert result.test is not None
+    assert result.test.counts.tolist() == [30, 10]  # half of the caps 60 and 20, which 200 customers fill
+
+
+def one_outcome(launched, **columns):
+    """The first outcome with some columns replaced by Arrow arrays of their own type."""
+    table = outcomes(launched, slice(0, 1))
+    for name, values in columns.items():
+        table = table.set_column(table.column_names.index(name), name, values)
+    return table
+
+
+@pytest.mark.parametrize("kind", ["string", "dictionary", "decimal", "days"])
+def test_an_outcome_counts_whatever_types_its_file_has(store, launched, kind):
+    plain = one_outcome(launched)
+    changed = {
+        "string": {"customer_id": plain["customer_id"].cast(pa.string())},  # from a CSV: "17" is 17
+        "dictionary": {name: plain[name].dictionary_encode() for name in ("code", "kind", "campaign_id")},
+        "decimal": {"full_price": pa.array([Decimal("50.25")])},
+        "days": {"ordered_at": pa.array([date(2027, 3, 9)])},
+    }[kind]
+    assert ingest(store, "spring", one_outcome(launched, **changed)).applied == 1
+    assert ingest(store, "spring", plain).duplicate == 1
+    assert store.ledger("spring")["full_price_minor"].to_pylist() == [5025]
+
+
+def test_a_time_with_a_zone_is_kept_in_utc_and_judged_there(store, launched):
+    def at(*clock):
+        moment = datetime(*clock, tzinfo=UTC)
+        return pa.array([moment], pa.timestamp("us", "America/New_York"))
+
+    # 02:00 UTC on the first day is still the evening before in New York
+    assert ingest(store, "spring", one_outcome(launched, ordered_at=at(2027, 3, 8, 2))).applied == 1
+    assert store.ledger("spring")["ordered_at"].to_pylist() == [datetime(2027, 3, 8, 2)]
+    late = one_outcome(launched, ordered_at=at(2027, 3, 22, 1), event_id=pa.array(["late"]))
+    assert ingest(store, "spring", late).rejected == 1
+
+
+@pytest.mark.parametrize(
+    "empty", ["event_id", "campaign_id", "customer_id", "code", "ordered_at", "full_price", "kind"]
+)
+@pytest.mark.parametrize("typed", [True, False], ids=["typed", "untyped"])
+def test_an_outcome_with_an_empty_cell_is_set_aside(store, launched, empty, typed):
+    kind = outcomes(launched).schema.field(empty).type if typed else pa.null()
+    counts = ingest(store, "spring", one_outcome(launched, **{empty: pa.nulls(1, kind)}))
+    assert (counts.received, counts.applied, counts.rejected) == (1, 0, 1)
+
+
+@pytest.mark.parametrize("price", [0.004, 1e20])
+def test_an_amount_that_no_ledger_can_hold_is_set_aside_and_learning_goes_on(store, launched, price):
+    """The ledger holds whole pennies: less would be a basket of nothing, of which there is no logarithm."""
+    assert ingest(store, "spring", one_outcome(launched, full_price=pa.array([price]))).rejected == 1
+    learn_campaign(store, "spring", knowledge(), as_of=AFTER)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("ordered_at", pa.array(["yesterday"])), ("full_price", pa.array(["fifty"])), ("customer_id", pa.array([1.5]))],
+)
+def test_a_column_of_another_type_is_refused_by_name(store, launched, column, values):
+    with pytest.raises(InputError, match=column):
+        ingest(store, "spring", one_outcome(launched, **{column: values}))
+
+
+def test_a_mended_row_counts_though_its_first_try_was_set_aside(store, launched):
+    wrong = one_outcome(launched, full_price=pa.array([-1.0]))
+    counts = ingest(store, "spring", pa.concat_tables([wrong, one_outcome(launched), one_outcome(launched)]))
+    assert (counts.rejected, counts.applied, counts.duplicate) == (1, 1, 1)

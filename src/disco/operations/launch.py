@@ -28,11 +28,12 @@ class Launched:
 
 
 def offer_of(plan: Plan, *, eligible: int) -> Offer:
-    """The plan's limits in customers and money."""
+    """The plan's limits in customers and money; what is reserved of each cap stays back for late arrivals."""
     floors = plan.floors(eligible)
+    now = 1 - plan.reserve.share
     return Offer(
         depths=plan.offered,
-        caps=plan.caps(eligible),
+        caps=tuple(None if cap is None else int(cap * now + 1e-9) for cap in plan.caps(eligible)),
         revenue_weight=plan.objective.revenue_weight,
         floors=floors if any(floors) else None,
         budget=plan.budget,

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from disco.belief import EngagementCounts
 from disco.campaign import Belief, learn
 from disco.records.decisions import Arm, Purchases
+from disco.records.errors import StateError
 from disco.records.money import from_minor_units
 from disco.records.ports import Store
 
@@ -52,7 +53,14 @@ def matured_codes(store: Store, campaign: str, *, as_of: date) -> EngagementCoun
 
 
 def learn_campaign(store: Store, campaign: str, belief: Belief, *, as_of: date) -> Belief:
-    """Belief after this campaign."""
+    """Belief after this campaign. The ledger is read whole, so a campaign is learned on a belief that lacks it."""
+    if campaign in belief.basket.campaigns:
+        raise StateError(
+            f"campaign {campaign}",
+            found="a belief that has learned it",
+            expected="the belief before it",
+            fix="Learning it twice would count its purchases twice: start from the belief without it.",
+        )
     return learn(
         belief, purchases_of(store, campaign), campaign=campaign, codes=matured_codes(store, campaign, as_of=as_of)
     )
