@@ -116,3 +116,16 @@ def test_learning_changes_only_what_it_returns():
         campaign="d",
     )
     assert before.basket.hash == kept
+
+
+def test_depths_in_per_cent_are_asked_about_before_anything_is_decided():
+    with pytest.raises(InputError, match=r"Did you mean 0\.20\?"):
+        Offer(depths=(20, 30), caps=(1, 2), revenue_weight=3.0)
+
+
+def test_lists_do_as_well_as_arrays():
+    offer = Offer(depths=list(DEPTHS), caps=[10, 5, 2], revenue_weight=3.0)
+    assert offer == Offer(depths=DEPTHS, caps=(10, 5, 2), revenue_weight=3.0)
+    people = audience(40)
+    lists = Audience(ids=people.ids.tolist(), context=people.context.tolist(), known=people.known.tolist())
+    assert np.array_equal(run(lists, offer, Thompson()).choice, run(people, offer, Thompson()).choice)

@@ -101,3 +101,29 @@ def test_what_is_no_plan_at_all_is_refused(text):
 def test_shares_up_to_everybody_never_give_more_codes_than_customers(percents, eligible):
     shares = [percent / max(100, sum(percents)) for percent in percents]
     assert sum(limit_count(share, eligible=eligible) for share in shares) <= eligible
+
+
+def test_every_wrong_depth_is_named():
+    text = refusal(depths={20: {}, 30: {}, 0.1: {}})
+    assert "found 20, 30;" in text
+    assert "Did you mean 0.20? Did you mean 0.30?" in text
+
+
+def test_a_bare_nought_is_no_limit_by_accident():
+    """`0.20: 0` surely means none; read as "no limits given" it would mean as many as there are."""
+    assert "depths.0.2" in refusal(depths={0.2: 0})
+    assert read_plan(content(depths={0.2: None})).caps(9) == (None,)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("depths", {0.1: {"at_most": "1.2.3%"}}),
+        ("depths", {0.1: {"at_most": 10**30}}),
+        ("control", {"share": "1..0%"}),
+        ("valid", {"from": date(2027, 3, 8), "days": 10**9}),
+    ],
+)
+def test_nonsense_is_refused_by_name(key, value):
+    assert f"plan.yaml, {key}" in refusal(**{key: value})
+    assert "could not convert" not in refusal(**{key: value})

@@ -6,6 +6,7 @@ from enum import StrEnum
 import numpy as np
 
 from disco.records.arrays import Flags, Ids, Integers, Matrix, Vector
+from disco.records.depths import read_depths
 from disco.records.errors import InputError
 from disco.records.identity import read_ids
 
@@ -31,6 +32,8 @@ class Audience:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", read_ids(self.ids))
+        object.__setattr__(self, "context", np.asarray(self.context))
+        object.__setattr__(self, "known", np.asarray(self.known, np.bool_))
         shapes = (self.ids.shape, self.context.shape[:1], self.known.shape)
         if self.context.ndim != 2 or len(set(shapes)) != 1:
             raise InputError("audience", found=f"lengths {shapes}", expected="one id, context and mark per customer")
@@ -54,6 +57,8 @@ class Offer:
     budget: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "depths", read_depths(self.depths))
+        object.__setattr__(self, "caps", tuple(self.caps))
         if len(self.caps) != len(self.depths):
             raise InputError("caps", found=f"{len(self.caps)} caps", expected=f"one per depth: {len(self.depths)}")
 

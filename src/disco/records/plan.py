@@ -8,17 +8,25 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from disco.records.depths import read_depth
-from disco.records.errors import PlanError, Problem
+from disco.records.errors import InputError, PlanError, Problem
+
+_MOST_CUSTOMERS = 10**12  # more than there are people, and no sum of limits overflows
+_MOST_DAYS = 3660
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
 
+def _read_percent(value: object) -> object:
+    """`10%` as 0.1; anything else as it is."""
+    percent = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*", value) if isinstance(value, str) else None
+    return float(percent[1]) / 100 if percent else value
+
+
 def _read_share(value: object) -> float:
     """`10%`, or 0.1, as a share of one."""
-    percent = re.fullmatch(r"\s*([0-9.]+)\s*%\s*", value) if isinstance(value, str) else None
-    share = float(percent[1]) / 100 if percent else value
+    share = _read_percent(value)
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         raise ValueError("a share from 0% to below 100%, such as 10% or 0.1")
     return float(share)
@@ -32,9 +40,8 @@ def _read_name(value: object) -> str:
 
 def _read_limit(value: object) -> int | float | None:
     """A whole number is a count of customers; `40%`, or 0.4, is a share of the eligible ones."""
-    percent = re.fullmatch(r"\s*([0-9.]+)\s*%\s*", value) if isinstance(value, str) else None
-    limit = float(percent[1]) / 100 if percent else value
-    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
+    limit = _read_percent(value)
+    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and 0 <= limit <= _MOST_CUSTOMERS):
         return limit
     if isinstance(limit, float) and 0 <= limit <= 1:
         return limit
@@ -82,7 +89,7 @@ class ArmSection(_Section):
 
 class ValiditySection(_Section):
     start: date = Field(alias="from")
-    days: Annotated[int, Field(ge=1)]
+    days: Annotated[int, Field(ge=1, le=_MOST_DAYS)]
 
     @property
     def end(self) -> date:
@@ -92,7 +99,17 @@ class ValiditySection(_Section):
 def _read_depth_keys(value: object) -> object:
     if not isinstance(value, Mapping):
         raise ValueError("a depth for each line, such as `0.20: {at_most: 10000}`")
-    depths = {read_depth(key): section or {} for key, section in value.items()}
+    depths: dict[float, object] = {}
+    wrong: list[InputError] = []
+    for key, section in value.items():
+        try:
+            depths[read_depth(key)] = {} if section is None else section
+        except InputError as error:
+            wrong.append(error)
+    if wrong:
+        found = ", ".join(str(error.found) for error in wrong)
+        fix = " ".join(error.fix for error in wrong if error.fix)
+        raise InputError("depths", found=found, expected=wrong[0].expected, fix=fix or None)
     if len(depths) < len(value):
         raise ValueError("each depth once (0.1 and 0.10 are one depth)")
     if not depths:
