@@ -175,7 +175,9 @@ def test_missing_broken_and_empty_files(run, files):
         run(folder / "values.parquet", "--caps", folder / "nothing.yaml", "-o", folder / "o")
     with pytest.raises(InputError, match="Parquet"):
         run(folder / "caps.yaml", "--caps", folder / "caps.yaml", "-o", folder / "o")
-    with pytest.raises(InputError, match="can be written"):
+    with pytest.raises(InputError, match="a folder"):
+        run(folder / "values.parquet", "--caps", folder / "caps.yaml", "-o", folder)
+    with pytest.raises(InputError, match="no folder"):
         run(folder / "values.parquet", "--caps", folder / "caps.yaml", "-o", folder / "no" / "such" / "o")
     with pytest.raises(UsageError, match="highs"):
         run(folder / "values.parquet", "--caps", folder / "caps.yaml", "-o", folder / "o", "--solver", "cplex")

@@ -115,6 +115,7 @@ def test_too_little_depth_is_said_in_a_warning_and_not_fatal(app, built, tmp_pat
 
 def test_wrong_usage_ends_with_two(app, shop, built, tmp_path):
     call(app, "features", shop, "-o", tmp_path / "f.parquet", code=2)
+    call(app, "train", "context", "--features", built, "--seed", "-1", code=2)
     call(app, "features", shop, "--as-of", "1 March", "-o", tmp_path / "f.parquet", code=2)
     assert isinstance(call(app, "train", "context", code=1).exception, UsageError)
     dated = ("--features", built, "--window-start", "2025-12-01")
@@ -132,6 +133,7 @@ def test_refused_input_names_itself_and_leaves_no_file(app, shop, built, tmp_pat
     assert "no such file" in refused("train", "context", "--features", tmp_path / "absent.parquet")
     assert "no orders" in refused("train", "context", "--tables", shop, "--window-start", "2030-01-01")
     assert "heads" in refused("train", "context", "--features", built, "--heads", "slope")
+    assert "--as-of" in refused("features", shop, "--as-of", "1900-01-01")  # nobody had joined by then
     assert "as-of date" in refused("train", "context", "--features", shop / "orders.parquet")
     gone = ("--features", built, "--tables", tmp_path / "absent")
     assert "no such folder" in refused("train", "context", *gone)

@@ -1,6 +1,7 @@
 """`disco init`: a shop that works at once, never overwrites, and leaves nothing behind when it fails."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -106,3 +107,9 @@ def test_a_failure_on_the_way_leaves_nothing(
     assert code == 1
     assert "No space left on device" in err
     assert files(tmp_path) == set()
+
+
+def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(disco: Run, tmp_path: Path) -> None:
+    _, out, _ = disco("init", tmp_path / "my shop")
+    command, _, place = shlex.split(out[out.index("disco validate") :])
+    assert (command, Path(place)) == ("disco", tmp_path / "my shop" / "data")

@@ -123,10 +123,19 @@ def test_respond_refuses_bad_input_without_a_trace(disco: Disco, shop: Path, tmp
         (shop, tmp_path / "absent.parquet", out, "absent.parquet"),
         (shop, tmp_path / "damaged.parquet", out, "damaged.parquet"),
         (shop, tmp_path / "deep.parquet", out, "0.20 for 20 % off"),
-        (shop, good, tmp_path / "no" / "outcomes.parquet", "no such folder"),
+        (shop, good, tmp_path, "a folder"),
+        (shop, good, tmp_path / "no" / "outcomes.parquet", "no folder"),
     ):
         code, _, err = disco("respond", folder, codes, "-o", where)
         assert code == 1
         assert named in err
         assert not out.exists()
     assert _bytes(shop) == held
+
+
+def test_settings_that_are_no_text_are_refused(disco: Disco, tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_bytes(b"\xff\xfe")
+    code, _, err = disco("simulate", "--settings", tmp_path / "settings.json", "-o", tmp_path / "shop")
+    assert code == 1
+    assert "settings.json" in err
+    assert not (tmp_path / "shop").exists()

@@ -176,3 +176,46 @@ def test_a_database_is_validated_like_a_folder(disco: Run, data: Path) -> None:
     assert code == 1
     assert "Did you mean 0.30?" in out
     assert out.splitlines()[-1].startswith("1 problem in 1 file")
+
+
+def test_a_plan_is_validated_too(disco: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text((TEMPLATES / "plan.yaml").read_text())
+    code, out, _ = disco("validate", plan)
+    assert code == 0
+    assert "spring-27" in out
+    code, out, _ = disco("validate", plan, "--json")
+    assert json.loads(out)["depths"] == [0.1, 0.2, 0.3]
+    assert disco("validate", plan, "--quiet") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "words"),
+    [
+        ("  0.20: {at_most: 20%}", "  20: {at_most: 20%}", "found 20; expected a share of the price in [0, 1)"),
+        ("  0.20: {at_most: 20%}", "  20: {at_most: 20%}", "Did you mean 0.20?"),
+        ("  0.20: {at_most: 20%}", "  0.1: {at_most: 5}", "0.1 twice"),
+        ("seed: 42", "sed: 42", "sed: found an unknown key"),
+        ("seed: 42", "seed: [", "expected YAML"),
+    ],
+)
+def test_a_wrong_plan_is_refused_with_the_place(disco: Run, tmp_path: Path, line: str, wrong: str, words: str) -> None:
+    text = (TEMPLATES / "plan.yaml").read_text()
+    assert line in text
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(text.replace(line, wrong))
+    code, out, err = disco("validate", plan)
+    assert (code, out) == (1, "")
+    assert words in err
+    code, _, err = disco("validate", plan, "--json")
+    assert code == 1
+    assert "plan.yaml" in json.loads(err)["message"]
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.yaml"]
+
+
+def test_problems_of_a_plan_are_listed_for_machines(disco: Run, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text("campaign: x\ndepths: {20: {}}\n")
+    _, _, err = disco("validate", tmp_path / "plan.yaml", "--json")
+    problems = json.loads(err)["problems"]
+    assert {"missing", "value"} == {problem["kind"] for problem in problems}
+    assert any(problem["fix"] == "Did you mean 0.20?" for problem in problems)

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from disco.records.errors import PlanError, Problem
+from disco.entrypoints.files import read_yaml
+from disco.records.errors import InputError, PlanError, Problem
 
 FILE = "disco.yaml"
 _PREFIX = "DISCO_"
@@ -58,13 +59,11 @@ def load_settings(
 def _read_file(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
-    import yaml
-
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        found = " ".join(str(error).split())
-        problem = Problem("format", str(path), "", found, "YAML in UTF-8", "Mend the file; `disco init` shows one.")
+        content = read_yaml(path, expected="YAML in UTF-8")
+    except InputError as error:
+        fix = error.fix or "Mend the file; `disco init` shows one."
+        problem = Problem("format", str(path), "", str(error.found), str(error.expected), fix)
         raise PlanError("The settings cannot be read:", [problem]) from error
     if content is None:
         return {}

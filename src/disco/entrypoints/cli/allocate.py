@@ -1,13 +1,13 @@
 """`disco allocate VALUES --caps CAPS -o OUT`: the solver alone, from files to files."""
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.entrypoints.files import check_place, read_yaml, written_whole
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError, UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ def allocate(
     from disco.allocation.result import Status
     from disco.records.depths import depth_label
 
+    for place in (out, summary):
+        if place is not None:
+            check_place(place)
     limits = _read_limits(caps)
     table, depths, matrix, eligible = _read_matrix(values)
     cost_matrix = None
@@ -60,7 +63,7 @@ def allocate(
     report = _report(found, depths)
     if found.status is Status.INFEASIBLE:
         if summary is not None:
-            _write(summary, lambda file: file.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n"))
+            _write_summary(summary, report)
         show(report, "", as_json=as_json, quiet=True)
         typer.echo("error: no allocation meets all limits", err=True)
         for conflict in found.conflicts:
@@ -80,9 +83,10 @@ def allocate(
             "value": pa.array(picked),
         }
     )
-    _write(out, lambda file: pq.write_table(result, file))
-    if summary is not None:
-        _write(summary, lambda file: file.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n"))
+    with written_whole(out) as partial:
+        pq.write_table(result, partial)
+        if summary is not None:
+            _write_summary(summary, report)
     lines = [f"{found.status.name.lower().replace('_', ' ')}: value {found.value:,.2f}, gap {found.gap:.1e}"]
     lines += [
         f"  {depth_label(depth):>6}  {int(count):>12,} customers   price {price:,.4f}"
@@ -91,18 +95,9 @@ def allocate(
     show(report, "\n".join(lines), as_json=as_json, quiet=quiet)
 
 
-def _write(path: Path, write: Any) -> None:
-    """Under a name of its own in the same folder, then renamed: a reader never sees half a file."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        write(partial)
-        os.replace(partial, path)
-    except OSError as error:
-        raise InputError(
-            str(path), found=error.strerror or str(error), expected="a place that can be written"
-        ) from None
-    finally:
-        partial.unlink(missing_ok=True)
+def _write_summary(path: Path, report: dict[str, Any]) -> None:
+    with written_whole(path) as partial:
+        partial.write_text(json.dumps(report, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _report(found: "Allocation", depths: tuple[float, ...]) -> dict[str, Any]:
@@ -142,14 +137,7 @@ def _report(found: "Allocation", depths: tuple[float, ...]) -> dict[str, Any]:
 
 
 def _read_limits(path: Path) -> dict[str, Any]:
-    import yaml
-
-    if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="a YAML or JSON file with caps")
-    try:
-        limits = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise FileFormatError(str(path), found=" ".join(str(error).split()), expected="YAML or JSON") from None
+    limits = read_yaml(path, expected="a YAML or JSON file with caps")
     if not isinstance(limits, dict) or not set(limits) <= _KEYS:
         known = ", ".join(sorted(_KEYS))
         found = sorted(str(key) for key in set(limits) - _KEYS) if isinstance(limits, dict) else type(limits).__name__

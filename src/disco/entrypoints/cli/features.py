@@ -1,12 +1,17 @@
 """`disco features DIR`."""
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.records.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EXAMPLE = "Example: disco features shop/data --as-of 2025-06-01 -o features.parquet"
 
@@ -43,9 +48,25 @@ def features(
     ):
         if "://" not in tables:  # a URL may hold a password
             schema = schema.with_metadata({**schema.metadata, TABLES_KEY: str(Path(tables).resolve()).encode()})
-        rows = write_batches(out, schema, (batch.cast(schema) for batch in batches))
+        whole = _somebody((batch.cast(schema) for batch in batches), tables, as_of.date())
+        rows = write_batches(out, schema, whole)
     for note in notes:
         typer.secho(f"warning: {note}", fg="yellow", err=True)
     result = {"file": str(out), "as_of": str(as_of.date()), "customers": rows, "features": len(schema) - 1}
     text = f"{rows:,} customers × {len(schema) - 1} features as of {as_of.date()} in {out}."
     show({**result, "warnings": notes}, text, as_json=as_json, quiet=quiet)
+
+
+def _somebody(batches: "Iterator[pa.RecordBatch]", tables: str, as_of: date) -> "Iterator[pa.RecordBatch]":
+    """The batches; without a single customer in them nothing is written."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        yield batch
+    if not rows:
+        raise InputError(
+            f"customers in {tables}",
+            found=f"none who joined before {as_of}",
+            expected="at least one",
+            fix="Fill the table, or choose a later --as-of.",
+        )

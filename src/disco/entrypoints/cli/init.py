@@ -1,6 +1,7 @@
 """`disco init SHOP/`."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -28,7 +29,8 @@ def init(
     _refuse_to_overwrite(shop, names)
     _write(shop, names)
     files = sorted(str(path.relative_to(_TEMPLATES)) for path in _TEMPLATES.rglob("*") if path.is_file())
-    text = f"Wrote {', '.join(files)} in {shop}. Replace the examples by your tables, then: disco validate {shop}/data"
+    then = f"disco validate {quote(str(shop / 'data'))}"
+    text = f"Wrote {', '.join(files)} in {shop}. Replace the examples by your tables, then: {then}"
     show({"shop": str(shop), "files": files}, text, as_json=as_json, quiet=quiet)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disco.records.errors import DiscoError
+from disco.records.errors import DiscoError, PlanError, TableError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +20,10 @@ QuietFlag = Annotated[bool, typer.Option("--quiet", help="Print nothing but erro
 def show_error(error: DiscoError) -> None:
     """The message on stderr; as JSON when the command was asked for JSON."""
     if "--json" in sys.argv:
-        typer.echo(json.dumps({"error": type(error).__name__, "message": str(error)}), err=True)
+        problems = (
+            [problem.as_dict() for problem in error.problems] if isinstance(error, TableError | PlanError) else []
+        )
+        typer.echo(json.dumps({"error": type(error).__name__, "message": str(error), "problems": problems}), err=True)
     else:
         typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
         typer.echo(str(error), err=True)

@@ -1,12 +1,12 @@
 """`disco respond DIR codes.parquet -o outcomes.parquet`."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.entrypoints.files import check_place, written_whole
 from disco.records.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,16 +33,11 @@ def respond(
 
     from disco.retailer.files import load, move_on
 
-    if not out.parent.is_dir():
-        raise InputError(str(out.parent), found="no such folder", expected="a folder for the outcomes")
+    check_place(out)
     response = load(folder).respond(_read(codes))
     # outcomes first: if the rest is interrupted, the same command gives the same outcomes again
-    unfinished = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
+    with written_whole(out) as unfinished:
         pq.write_table(response.outcomes, unfinished)
-        unfinished.replace(out)
-    finally:
-        unfinished.unlink(missing_ok=True)
     move_on(folder, response)
     rows = {name: table.num_rows for name, table in response.tables().items()}
     result = {

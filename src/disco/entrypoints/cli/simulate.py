@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
-from disco.records.errors import InputError, UsageError
+from disco.records.errors import FileFormatError, InputError, UsageError
 
 if TYPE_CHECKING:
     from disco.retailer import RetailerSettings
@@ -59,7 +59,11 @@ def _settings(path: Path | None, *, customers: int | None, seed: int | None) -> 
         return RetailerSettings(customers=50_000 if customers is None else customers, seed=0 if seed is None else seed)
     if not path.is_file():
         raise UsageError(str(path), found="no such file", expected="a JSON file of retailer settings")
-    settings = RetailerSettings.from_json(path.read_text(encoding="utf-8-sig"))
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeError as error:
+        raise FileFormatError(str(path), found=str(error), expected="JSON in UTF-8") from None
+    settings = RetailerSettings.from_json(text)
     return replace(
         settings,
         customers=settings.customers if customers is None else customers,

@@ -42,7 +42,7 @@ def context(
     ] = "level",
     dimensions: Annotated[int, typer.Option(min=1, help="Numbers in a customer's context.")] = 6,
     max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the rows at most.")] = 40,
-    seed: Annotated[int, typer.Option(help="Equal seeds and rows give equal networks.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds and rows give equal networks.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     out: Annotated[Path, typer.Option("-o", "--out", help="File of the network.")] = Path("context.safetensors"),
     as_json: JsonFlag = False,

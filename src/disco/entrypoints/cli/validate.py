@@ -1,5 +1,6 @@
 """`disco validate DIR`."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ import typer
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
 
 if TYPE_CHECKING:
-    from disco.records.validation import Report
+    from disco.records.errors import Problem
 
 
 def register(app: typer.Typer) -> None:
@@ -19,7 +20,10 @@ def register(app: typer.Typer) -> None:
 def validate(
     tables: Annotated[
         str | None,
-        typer.Argument(metavar="DIR", help="Folder of tables, or a database URL; default: `data` of disco.yaml."),
+        typer.Argument(
+            metavar="DIR",
+            help="Folder of tables, a database URL, or a plan (PLAN.yaml); default: `data` of disco.yaml.",
+        ),
     ] = None,
     as_of: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day that dates may name; default: today.")
@@ -28,11 +32,14 @@ def validate(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Check a retailer's tables: columns, types, keys, references, dates, ranges. Nothing is changed.
+    """Check a retailer's tables: columns, types, keys, references, dates, ranges; or a campaign plan.
 
     Prints every problem with its file, column and first row, what was found, what was expected and what to do.
-    Exit 0 when there is none, 1 otherwise.
+    Exit 0 when there is none, 1 otherwise. Nothing is changed.
     """
+    if tables is not None and Path(tables).suffix.lower() in (".yaml", ".yml"):
+        _validate_plan(Path(tables), as_json=as_json, quiet=quiet)
+        return
     from disco.adapters.tables import open_tables, validate_tables
     from disco.entrypoints.config import load_settings
 
@@ -50,19 +57,30 @@ def validate(
         "count": len(report.problems),
         "problems": [problem.as_dict() for problem in report.problems],
     }
-    show(result, _text(report, place), as_json=as_json, quiet=quiet and not report.problems)
+    clean = f"{place} is clean: " + ", ".join(f"{rows:,} rows of {name}" for name, rows in report.rows.items()) + "."
+    text = _text(report.problems, place) if report.problems else clean
+    show(result, text, as_json=as_json, quiet=quiet and not report.problems)
     if report.problems:
         raise typer.Exit(1)
 
 
-def _text(report: "Report", place: str) -> str:
-    if not report.problems:
-        return f"{place} is clean: " + ", ".join(f"{rows:,} rows of {name}" for name, rows in report.rows.items()) + "."
+def _validate_plan(path: Path, *, as_json: bool, quiet: bool) -> None:
+    from disco.entrypoints.files import read_yaml
+    from disco.records.depths import depth_percent
+    from disco.records.plan import read_plan
+
+    plan = read_plan(read_yaml(path), file=str(path))
+    depths = ", ".join(map(depth_percent, plan.offered))
+    text = f"{path} is a campaign plan: {plan.campaign}, {depths}, from {plan.valid.start} to before {plan.valid.end}."
+    show({"clean": True, "campaign": plan.campaign, "depths": plan.offered}, text, as_json=as_json, quiet=quiet)
+
+
+def _text(problems: "Sequence[Problem]", place: str) -> str:
     lines: list[str] = []
-    files = list(dict.fromkeys(problem.file for problem in report.problems))
+    files = list(dict.fromkeys(problem.file for problem in problems))
     for file in files:
         lines += ["", file]
-        lines += [f"  {problem.within_file()}" for problem in report.problems if problem.file == file]
-    count = len(report.problems)
+        lines += [f"  {problem.within_file()}" for problem in problems if problem.file == file]
+    count = len(problems)
     summary = f"{count} problem{'s'[: count > 1]} in {len(files)} file{'s'[: len(files) > 1]} of {place}."
     return "\n".join([*lines[1:], "", summary])

@@ -1,0 +1,60 @@
+"""Files at the door: keys given twice are refused, results appear whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from disco.entrypoints.files import read_yaml, written_whole
+from disco.records.errors import FileFormatError, InputError
+
+
+def yaml_file(folder: Path, content: str | bytes) -> Path:
+    path = folder / "plan.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["caps: {0.1: 1, 0.10: 3}", "a: 1\nb: 2\na: 3", "list: [{x: 1}, {y: {z: 1, z: 2}}]", '{"0.1": 1, "0.10": 2}'],
+)
+def test_a_key_given_twice_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(FileFormatError, match="twice"):
+        read_yaml(yaml_file(tmp_path, text))
+
+
+def test_equal_keys_in_different_places_are_fine(tmp_path: Path) -> None:
+    assert read_yaml(yaml_file(tmp_path, "\ufeffa: {x: 1}\nb: {x: 2}\n")) == {"a": {"x": 1}, "b": {"x": 2}}
+    shared = read_yaml(yaml_file(tmp_path, "a: &one {x: 1}\nb: *one\nc: *one"))
+    assert shared["b"] == shared["c"] == {"x": 1}
+    assert read_yaml(yaml_file(tmp_path, "")) is None
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"a: [1", b"[" * 5000, b"a: 2027-13-45"])
+def test_what_is_no_yaml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(FileFormatError, match=r"plan\.yaml"):
+        read_yaml(yaml_file(tmp_path, content))
+
+
+def test_a_file_appears_only_when_all_went_well(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+
+    def stop_half_way() -> None:
+        with written_whole(path) as partial:
+            partial.write_text("half")
+            raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        stop_half_way()
+    assert not list(tmp_path.iterdir())
+    with written_whole(path) as partial:
+        partial.write_text("whole")
+        assert not path.exists()
+    assert [file.name for file in tmp_path.iterdir()] == ["out.txt"]
+    assert path.read_text() == "whole"
+
+
+def test_places_that_can_hold_no_file(tmp_path: Path) -> None:
+    for place, words in ((tmp_path, "a folder"), (Path(), "a folder"), (tmp_path / "no" / "x", "no folder")):
+        with pytest.raises(InputError, match=words), written_whole(place):
+            raise AssertionError("the body must not run")
