@@ -80,6 +80,7 @@ def connected(tables: Tables, *, threads: int, memory_limit: str | None) -> Iter
             connection = duckdb.connect(":memory:", config=settings)
         try:
             connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET enable_progress_bar = false")  # DuckDB would draw on stdout, into our JSON
             there = tables.names()
             present = tuple(name for name in TABLES if name in there)
             for name in present:
