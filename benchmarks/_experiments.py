@@ -101,7 +101,7 @@ POWER_CASES = (
     PowerCase(
         "per customer, control 20 %",
         Design.of_purchases(baseline=40.0, sd=30.0, engagement=0.15, control_share=0.2),
-        0.08,
+        0.05,
         0.15,
     ),
 )

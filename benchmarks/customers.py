@@ -142,7 +142,7 @@ def main() -> None:
             built = alone(features, folder, customers)
             seconds[customers] = built["seconds"]
             print(
-                f"features  {customers:>9,} customers  {made['orders']:>10,.0f} orders  {made['site']:>10,.0f} site rows"
+                f"features  {customers:>9,} customers {made['orders']:>10,.0f} orders {made['site']:>10,.0f} site rows"
                 f"  {built['columns']:.0f} features  {built['seconds']:7.1f} s  peak {built['peak_gb']:.2f} GB  "
                 f"(simulated and written in {made['seconds']:.1f} s, peak {made['peak_gb']:.2f} GB)",
                 flush=True,
