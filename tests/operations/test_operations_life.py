@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.adapters.store import SqlStore
+from disco.adapters.store import SqlStore, sql
 from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief
 from disco.operations import ingest, launch, learn_campaign, matured_codes, purchases_of
@@ -247,3 +247,31 @@ def test_a_mended_row_counts_though_its_first_try_was_set_aside(store, launched)
     wrong = one_outcome(launched, full_price=pa.array([-1.0]))
     counts = ingest(store, "spring", pa.concat_tables([wrong, one_outcome(launched), one_outcome(launched)]))
     assert (counts.rejected, counts.applied, counts.duplicate) == (1, 1, 1)
+
+
+def test_a_launch_that_fails_on_the_way_leaves_nothing(store, launched, monkeypatch):
+    """The last row repeats a code of another campaign: nine batches are in by then."""
+    monkeypatch.setattr(sql, "_BATCH", 20)
+    table = launched.decisions
+    code = next(code for code in table["code"].to_pylist() if code)
+    codes = pa.array([None] * (table.num_rows - 1) + [code], pa.string())
+    table = table.set_column(table.column_names.index("code"), "code", codes)
+    with pytest.raises(StateError, match="Nothing was written"):
+        store.launch(plan(campaign="summer"), table)
+    with pytest.raises(StateError, match="no such campaign"):
+        store.decisions("summer")
+    assert store.decisions("spring").num_rows == 200
+
+
+def test_of_two_ingests_at_once_the_second_adds_nothing(store, launched, monkeypatch):
+    """The other ingest commits after this one has looked which events are known."""
+    batch = outcomes(launched)
+    ingest(store, "spring", batch.slice(batch.num_rows - 1))
+    monkeypatch.setattr(store, "known_events", lambda events: frozenset())
+    monkeypatch.setattr(sql, "_BATCH", 5)
+    with pytest.raises(StateError, match="Try again"):
+        ingest(store, "spring", batch)
+    monkeypatch.undo()
+    assert store.ledger("spring").num_rows == 1
+    counts = ingest(store, "spring", batch)
+    assert (counts.applied, counts.duplicate) == (batch.num_rows - 1, 1)

@@ -1,7 +1,8 @@
 """The store on SQLAlchemy: embedded SQLite now; the schema is plain SQL so that PostgreSQL is a URL away."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ class SqlStore:
             "context": [row.tobytes() for row in context],
             **{name: table[name].to_pylist() for name, _ in _DECISION_TYPES},
         }
-        with self._engine.begin() as connection:
+        with self._transaction(plan.campaign) as connection:
             if connection.execute(sa.select(campaigns).filter_by(campaign_id=plan.campaign)).first():
                 raise StateError(f"campaign {plan.campaign}", found="launched before", expected="a new campaign name")
             connection.execute(
@@ -141,7 +142,7 @@ class SqlStore:
         self._campaign(campaign)
         columns = outcomes.to_pydict()
         columns["customer_id"] = [str(customer) for customer in columns["customer_id"]]
-        with self._engine.begin() as connection:
+        with self._transaction(campaign) as connection:
             _insert(connection, ledger, {"campaign_id": [campaign] * outcomes.num_rows, **columns})
             _insert(
                 connection, quarantine, {"campaign_id": [campaign] * quarantined.num_rows, **quarantined.to_pydict()}
@@ -163,6 +164,20 @@ class SqlStore:
                 "full_price_minor": pa.array([row.full_price_minor for row in rows], pa.int64()),
             }
         )
+
+    @contextmanager
+    def _transaction(self, campaign: str) -> Iterator[sa.Connection]:
+        """All of the body or nothing; what a key forbids, somebody else wrote since we looked."""
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except sa.exc.IntegrityError as error:
+            raise StateError(
+                f"campaign {campaign}",
+                found=f"rows that are there already ({error.orig})",
+                expected="rows that are new",
+                fix="Nothing was written. Try again: what another process has written meanwhile is then seen.",
+            ) from error
 
     def _campaign(self, campaign: str) -> Any:
         with self._engine.connect() as connection:

@@ -15,5 +15,12 @@ def main() -> None:
         show_error(error)
         sys.exit(2 if isinstance(error, UsageError) else 1)
     except OSError as error:  # no permission, no space, a folder in the way: for the user to mend, no defect
-        show_error(DiscoError(str(error.filename or "the operating system"), found=error.strerror or str(error)))
+        show_error(
+            DiscoError(
+                str(error.filename or "the operating system"),
+                found=error.strerror or str(error),
+                expected="a place that can be read and written",
+                fix="Check the name, the permissions and the space left.",
+            )
+        )
         sys.exit(1)
