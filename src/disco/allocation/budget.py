@@ -11,36 +11,21 @@ into cycles, and the best subset that the budget allows is applied. Few customer
 import math
 from dataclasses import dataclass, replace
 
-import numba as nb
 import numpy as np
 
 from disco.allocation.arrays import Array
-from disco.allocation.cycles import fill_budget, split_into_cycles
-from disco.allocation.enumeration import search
+from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best, search_exactly
+from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.problem import Problem, largest_of
 from disco.allocation.solution import Solution
 from disco.allocation.solver import solve
 
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
 _STEPS = 60
+_SAMPLED = 10_000  # customers among whom a first budget price is looked for
 _TO_THE_END = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
-_CLOSE_ENOUGH = 4e-7  # relative gap at which the search for the budget price may stop
-_VISITS = 2_000_000
+_KEPT = 11  # allocations remembered on either side of the budget
 _SEARCHED = 48  # customers, at most, for the exact search
-
-
-@dataclass(frozen=True, slots=True)
-class Priced:
-    """A solution at a budget price; worth and spent are sums in grid units that depend on the table alone.
-
-    fits: within the budget to the last bit, as the certificate counts it.
-    """
-
-    rate: float
-    solution: Solution
-    worth: int
-    spent: int
-    fits: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,68 +35,6 @@ class BudgetSolution:
     solution: Solution
     bound_from: Priced
     exact: bool = False
-
-
-@nb.njit(nogil=True, cache=True)
-def _total(matrix: Array, choice: Array, scale: float) -> int:
-    """Σ round(matrix[choice[i], i] · scale): an integer, so the order of customers cannot change it."""
-    total = 0
-    for i in range(choice.size):
-        if choice[i] >= 0:
-            total += int(np.rint(np.float64(matrix[choice[i], i]) * scale))
-    return total
-
-
-@nb.njit(nogil=True, cache=True)
-def spent(costs: Array, choice: Array) -> float:
-    """Σ costs[choice[i], i] with its rounding error carried along."""
-    total = low = 0.0
-    for i in range(choice.size):
-        if choice[i] >= 0:
-            term = np.float64(costs[choice[i], i])
-            larger = total + term
-            low += (total - larger) + term if total >= term else (term - larger) + total
-            total = larger
-    return total + low
-
-
-def _sum_scale(largest: float, customers: int) -> float:
-    exponent = math.frexp(largest)[1] if largest > 0.0 else 0
-    return math.ldexp(1.0, min(61 - customers.bit_length() - exponent, 1000))
-
-
-class Lagrangian:
-    """The problem at any budget price, warm-started from the last one."""
-
-    def __init__(self, problem: Problem, *, warm: Array | None, threads: int) -> None:
-        assert problem.costs is not None
-        assert problem.limits.budget is not None
-        self.problem, self.threads, self.warm = problem, threads, warm
-        self.costs: Array = problem.costs
-        self.value_scale = _sum_scale(largest_of(problem.values, problem.eligible), problem.customers)
-        self.cost_scale = _sum_scale(problem.largest_cost, problem.customers)
-        self.most = problem.limits.budget
-        self.budget = math.floor(self.most * self.cost_scale) if problem.largest_cost > 0 else 0
-
-    def at(self, rate: float) -> Priced:
-        solution = solve(self.problem, rate=rate, warm=self.warm, threads=self.threads)
-        self.warm = solution.potentials[1 : self.problem.columns + 1]
-        return self.priced(rate, solution)
-
-    def priced(self, rate: float, solution: Solution) -> Priced:
-        worth = _total(self.problem.values, solution.choice, self.value_scale)
-        cost = _total(self.costs, solution.choice, self.cost_scale)
-        return Priced(rate, solution, worth, cost, spent(self.costs, solution.choice) <= self.most)
-
-    def bound(self, priced: Priced) -> float:
-        """L(rate), in grid units of value."""
-        unit = self.value_scale / self.cost_scale
-        return priced.worth + priced.rate * unit * (self.budget - priced.spent)
-
-    def crossing(self, rich: Priced, poor: Priced) -> float:
-        """The rate at which two allocations are worth the same."""
-        unit = self.value_scale / self.cost_scale
-        return (rich.worth - poor.worth) / (rich.spent - poor.spent) / unit
 
 
 def solve_budget(problem: Problem, *, warm: Array | None = None, threads: int = 1) -> BudgetSolution | None:
@@ -125,10 +48,11 @@ def solve_budget(problem: Problem, *, warm: Array | None = None, threads: int = 
     poor = _cheapest(lagrangian, rich)
     if not poor.fits:
         return None
-    best, above, below = _bracket(lagrangian, rich, poor)
-    filled = _fill_best(lagrangian, best, above, below)
+    narrow = _bracket if problem.customers <= _TO_THE_END else _approach
+    best, above, below = narrow(lagrangian, rich, poor)
+    filled = fill_best(lagrangian, best, above, below)
     if problem.customers <= _SEARCHED:
-        filled, exact = _search(lagrangian, filled, best)
+        filled, exact = search_exactly(lagrangian, filled, best)
         return BudgetSolution(filled, best, exact)
     return BudgetSolution(filled, best)
 
@@ -153,29 +77,66 @@ def _cheapest(lagrangian: Lagrangian, rich: Priced) -> Priced:
     return lagrangian.priced(math.inf, solve(negative, threads=lagrangian.threads))
 
 
-def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced, list[Priced], list[Priced]]:
-    """Narrow (spends too much, does not) until their difference is small or nothing lies between.
+def _bracket(
+    lagrangian: Lagrangian, rich: Priced, poor: Priced, *, enough: float = 0.0
+) -> tuple[Priced, list[Priced], list[Priced]]:
+    """Narrow (spends too much, does not) until nothing lies between, or their rates differ by a share of `enough`.
 
     Returns the solution with the best bound, and the last few on either side, the narrowest last.
     """
     best = rich
     above, below = [rich], [poor]
     jump = False
-    kept = 11 if lagrangian.problem.customers <= 1_000_000 else 3
     for step in range(_STEPS):
         if rich.spent <= poor.spent:  # they differ in the last bits only
             break
         rate = lagrangian.crossing(rich, poor)
         interpolated = math.isfinite(poor.rate) and step % 3 != 2 and not jump
-        if interpolated:  # spending falls smoothly with the rate
-            share = (rich.spent - lagrangian.budget) / (rich.spent - poor.spent)
-            rate = rich.rate + min(max(share, 0.02), 0.98) * (poor.rate - rich.rate)
+        if interpolated:
+            rate = _interpolated(lagrangian, rich, poor)
         if not rich.rate < rate < poor.rate:
             break
         found = lagrangian.at(rate)
-        if lagrangian.bound(found) < lagrangian.bound(best):
-            best = found
+        best = min(best, found, key=lambda priced: priced.bound)
         same = found.spent in (rich.spent, poor.spent)
+        before = rich.spent - poor.spent
+        if found.fits:
+            poor = found
+            below = [*below[-_KEPT:], poor]
+        else:
+            rich = found
+            above = [*above[-_KEPT:], rich]
+        jump = math.isfinite(poor.rate) and step > 1 and rich.spent - poor.spent > 0.8 * before  # a kink in between
+        if same and not interpolated:  # at the crossing of the two, neither is beaten: nothing lies between
+            break
+        if found.spent == lagrangian.budget or poor.rate - rich.rate < enough * poor.rate:
+            break
+    return best, above, below
+
+
+def _interpolated(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> float:
+    """Spending falls smoothly with the rate, as a rule."""
+    share = (rich.spent - lagrangian.budget) / (rich.spent - poor.spent)
+    return rich.rate + min(max(share, 0.02), 0.98) * (poor.rate - rich.rate)
+
+
+def _approach(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced, list[Priced], list[Priced]]:
+    """`_bracket` for many customers: from the rate of a sample, and only until the budget can be filled well."""
+    best = rich
+    above, below = [rich], [poor]
+    guess = _sampled_rate(lagrangian)
+    kept = _KEPT if lagrangian.problem.customers <= 1_000_000 else 3  # each takes two bytes per customer
+    reach = 0.01  # relative error of the guess: step beyond it, for it may itself be a kink
+    rate = guess * (1.0 - reach)
+    for _ in range(_STEPS):
+        if rich.spent <= poor.spent:
+            break
+        if not rich.rate < rate < poor.rate:
+            rate = lagrangian.crossing(rich, poor)
+            if not rich.rate < rate < poor.rate:
+                break
+        found = lagrangian.at(rate)
+        best = min(best, found, key=lambda priced: priced.bound)
         before = rich.spent - poor.spent
         if found.fits:
             poor = found
@@ -183,92 +144,40 @@ def _bracket(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced
         else:
             rich = found
             above = [*above[-kept:], rich]
-        jump = math.isfinite(poor.rate) and step > 1 and rich.spent - poor.spent > 0.8 * before  # a kink in between
-        if same and not interpolated:  # at the crossing of the two, neither is beaten: nothing lies between
+        if found.spent == lagrangian.budget or rich.spent <= poor.spent:
             break
-        if found.spent == lagrangian.budget:
-            break
-        if lagrangian.problem.customers <= _TO_THE_END:
+        if rich.rate == 0.0 or not math.isfinite(poor.rate):  # still on one side of it
+            rate = guess * (1.0 - 3.0 * reach if found.fits else 1.0 + reach)
+            reach = min(3.0 * reach, 0.3)
             continue
-        if step >= 4 and poor.rate - rich.rate <= 5e-2 * poor.rate:  # perhaps the budget can be filled well already
-            worth = lagrangian.priced(0.0, _fill(lagrangian, rich, poor)).worth
-            if lagrangian.bound(best) - worth <= _CLOSE_ENOUGH * abs(worth):
+        width = poor.rate - rich.rate
+        kink = rich.spent - poor.spent > 0.8 * before  # in between
+        if width <= 5e-2 * poor.rate:  # perhaps the budget can be filled well already
+            if kink:
+                best = min(best, lagrangian.between(above, below), key=lambda priced: priced.bound)
+            worth = lagrangian.priced(0.0, fill(lagrangian, rich, poor)).worth
+            if best.bound - worth <= CLOSE_ENOUGH * abs(worth):
                 break
-        if math.isfinite(poor.rate) and poor.rate - rich.rate <= 1e-3 * poor.rate:
+        if width <= 1e-3 * poor.rate:
             moves = int(np.count_nonzero(rich.solution.choice != poor.solution.choice))
             if moves <= max(40, min(_MOVES, int(np.count_nonzero(poor.solution.choice >= 0)) // 100)):
                 break
+        rate = _interpolated(lagrangian, rich, poor)
+        if kink:  # close in on it, but do not solve there
+            centre = lagrangian.crossing(rich, poor)
+            ahead, behind = centre - rich.rate, poor.rate - centre
+            rate = centre - 0.1 * ahead if ahead > behind else centre + 0.1 * behind
     return best, above, below
 
 
-def _fill_best(lagrangian: Lagrangian, best: Priced, above: list[Priced], below: list[Priced]) -> Solution:
-    """Fill from the narrowest bracket; a wider one has more cycles to choose from, and may leave less unspent."""
-    filled: list[Priced] = []
-    for back in (1, 2, 3, 4, 6, 8, 12):
-        for back_above, back_below in ((1, back), (back, 1)) if back > 1 else ((1, 1),):
-            rich, poor = above[-min(back_above, len(above))], below[-min(back_below, len(below))]
-            filled.append(lagrangian.priced(0.0, _fill(lagrangian, rich, poor)))
-            most = max(filled, key=lambda priced: priced.worth)
-            if lagrangian.bound(best) - most.worth <= _CLOSE_ENOUGH * abs(most.worth):
-                return most.solution
-    return most.solution
-
-
-def _fill(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> Solution:
-    """Start from what the budget allows and apply the cycles towards the other that bring most."""
+def _sampled_rate(lagrangian: Lagrangian) -> float:
+    """The budget price of a sample, chosen by key so that the order of rows does not matter."""
     problem = lagrangian.problem
-    before, after = poor.solution.choice, rich.solution.choice
-    moved = np.flatnonzero(before != after)
-    moved = moved[np.argsort(problem.keys_of(moved), kind="stable")]
-    if not moved.size:
-        return poor.solution
-    tree = poor.solution.tree
-    group = np.zeros(moved.size, np.int64) if problem.limits.segment is None else problem.limits.segment[moved]
-    nodes = np.concatenate([np.zeros((tree.leaf.shape[0], 1), np.int64), tree.leaf], axis=1)
-    cycle_of = np.empty(moved.size, np.int64)
-    origin, target = nodes[group, before[moved] + 1], nodes[group, after[moved] + 1]
-    count = split_into_cycles(origin, target, tree.parent, cycle_of)
-    gain, cost = np.zeros(count), np.zeros(count)
-    for column in range(problem.columns):
-        for side, sign in ((after, 1.0), (before, -1.0)):
-            here = side[moved] == column
-            np.add.at(gain, cycle_of[here], sign * problem.values[column, moved[here]].astype(np.float64))
-            np.add.at(cost, cycle_of[here], sign * lagrangian.costs[column, moved[here]].astype(np.float64))
-    taken = np.zeros(count, np.int64)
-    budget = float(problem.limits.budget or 0.0)
-    left = (lagrangian.budget - poor.spent) / lagrangian.cost_scale
-    for reserve in (0.0, 1e-12, 1e-9):  # sums of floats may exceed the budget in the last bits: then keep a little back
-        fill_budget(gain, cost, left - reserve * budget, taken)
-        choice = before.copy()
-        apply = taken[cycle_of] == 1
-        choice[moved[apply]] = after[moved[apply]]
-        if spent(lagrangian.costs, choice) <= budget:
-            return replace(poor.solution, choice=choice)
-    return poor.solution
-
-
-def _search(lagrangian: Lagrangian, known: Solution, best: Priced) -> tuple[Solution, bool]:
-    """Exact optimum for few customers, in the order of their keys; the second value says whether it was proved."""
-    problem = lagrangian.problem
-    order = np.argsort(problem.keys_of(np.arange(problem.customers)), kind="stable")
-    columns = problem.columns
-    tree = known.tree
-    group = np.zeros(order.size, np.int64) if problem.limits.segment is None else problem.limits.segment[order]
-    value, cost = np.zeros((order.size, columns + 1)), np.zeros((order.size, columns + 1))
-    value[:, 1:], cost[:, 1:] = problem.values[:, order].T, lagrangian.costs[:, order].T
-    net = value - best.rate * cost
-    net[:, 1:] -= best.solution.potentials[tree.leaf][group]
-    if problem.eligible is not None:
-        net[:, 1:][~problem.eligible[:, order].T] = -np.inf
-    loss = net.max(axis=1)[:, None] - net
-    bound = lagrangian.bound(best) / lagrangian.value_scale
-    choice = known.choice[order].astype(np.int64)
-    best_value = float(value[np.arange(order.size), choice + 1].sum())
-    allowed = (bound - best_value) * (1.0 + 1e-9) + 1e-9 * abs(bound)
-    finished, _ = search(
-        value, cost, loss, tree.leaf, group, tree.parent, tree.low, tree.high,
-        float(problem.limits.budget or 0.0), allowed, best_value, _VISITS, choice,
-    )  # fmt: skip
-    improved = known.choice.copy()
-    improved[order] = choice
-    return replace(known, choice=improved), finished
+    keys = problem.keys_of(np.arange(problem.customers))
+    sample = problem.part(np.argpartition(keys, _SAMPLED)[:_SAMPLED])
+    small = Lagrangian(sample, warm=lagrangian.warm, threads=1)
+    rich = small.at(0.0)
+    if rich.fits or not rich.solution.feasible:
+        return 0.0
+    poor = _cheapest(small, rich)
+    return _bracket(small, rich, poor, enough=1e-3)[0].rate if poor.fits else 0.0

@@ -39,11 +39,25 @@ class Limits:
     segment_labels: tuple[object, ...] = ()
     budget: float | None = None
 
+    def part(self, rows: Integers, share: float) -> "Limits":
+        """The limits of some customers who are this share of all, rounded so that no floor asks more than its cap."""
+        caps, floors = _scaled(self.caps, self.floors, share)
+        budget = None if self.budget is None else self.budget * share
+        if self.segment is None or self.segment_caps is None or self.segment_floors is None:
+            return Limits(caps, floors, budget=budget)
+        segment_caps, segment_floors = _scaled(self.segment_caps, self.segment_floors, share)
+        return Limits(caps, floors, segment_caps, segment_floors, self.segment[rows], self.segment_labels, budget)
+
     @property
     def has_floors(self) -> bool:
         if self.floors.any():
             return True
         return self.segment_floors is not None and bool(self.segment_floors.any())
+
+
+def _scaled(caps: Integers, floors: Integers, share: float) -> tuple[Integers, Integers]:
+    high = np.where(caps >= UNLIMITED, UNLIMITED, np.maximum(np.rint(caps * share), caps > 0)).astype(np.int64)
+    return high, np.minimum(np.floor(floors * share), high).astype(np.int64)
 
 
 def _whole_number(number: object, *, where: str) -> int:
@@ -129,6 +143,8 @@ def read_limits(
     segment, labels, segment_caps, segment_floors = _read_segments(
         segments, customers=customers, columns=columns, depths=depths
     )
+    if segment_caps.shape[0] == 1:  # no segment has limits: everybody is in the unlimited rest
+        return Limits(cap, floor, budget=money)
     return Limits(cap, floor, segment_caps, segment_floors, segment, labels, money)
 
 

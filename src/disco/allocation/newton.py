@@ -216,9 +216,9 @@ def descend(
             step[k, 0] = -slope[k]
             best_counts[k] = counts[k]
         solve_symmetric(density, free, step)
-        longest = 0.0
-        for k in range(columns):
-            longest = max(longest, abs(step[k, 0]))
+        if not (np.isfinite(step).all() and np.isfinite(window)):  # nobody is near a second choice: no way to go
+            return worst
+        longest = np.abs(step).max()
         scale = min(1.0, 4.0 * window / longest) if longest > 0.0 else 0.0
         improved = False
         for _ in range(5):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco.allocation.limits import Limits, read_limits
-from disco.records.arrays import Flags, Floats, Ids, Keys
+from disco.records.arrays import Flags, Floats, Ids, Integers, Keys
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
 from disco.records.identity import customer_keys, read_ids
@@ -42,7 +42,20 @@ class Problem:
         if not np.isfinite(magnitude):
             refuse_non_finite(self.values, name="values")
 
-    def keys_of(self, rows: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Keys:
+    def part(self, rows: Integers) -> "Problem":
+        """Some of the customers, with limits and budget in proportion."""
+        share = rows.size / self.customers
+        return Problem(
+            np.ascontiguousarray(self.values[:, rows]),
+            self.limits.part(rows, share),
+            None if self.eligible is None else self.eligible[:, rows],
+            None if self.costs is None else np.ascontiguousarray(self.costs[:, rows]),
+            self.keys_of(rows),
+            self.depths,
+            self.largest_cost,
+        )
+
+    def keys_of(self, rows: Integers) -> Keys:
         """The tie-breaking keys of some rows."""
         return customer_keys(rows) if self.keys is None else self.keys[rows]
 

@@ -69,7 +69,7 @@ def settle_from(
     else:
         values, hashes = np.zeros(tree.nodes, np.int64), np.zeros(tree.nodes, np.int64)
         if prices is not None:
-            most = worth.max(initial=0)  # prices from elsewhere may be nonsense: no start need lie beyond all values
+            most = worth.max(initial=0)  # prices from elsewhere may be nonsense
             values[1 : columns + 1] = np.rint(np.clip(prices, -most / scale, most / scale) * scale)
             if tree.leaf.shape[0] > 1:
                 values[tree.leaf] = values[1 : columns + 1]

@@ -134,6 +134,8 @@ def _guess(
         rows = sample_rows(customers, size, run)
         sample = np.empty((columns, rows.size))
         magnitude, _ = take(problem.values, problem.eligible, problem.costs, rate, rows, sample)
+        top = magnitude + rate * problem.largest_cost
+        np.clip(centre, -top, top, out=centre)  # prices from elsewhere may be nonsense
         share = rows.size / customers
         low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
         tolerance = 2.0 + 0.15 * math.sqrt(rows.size)
@@ -184,7 +186,7 @@ def _solve_open(
     columns, opened = problem.columns, by_depth.shape[1]
     scale = grid_scale(screened.largest, nodes=tree.nodes)
     floors = problem.limits.has_floors
-    centre = np.zeros(columns) if prices is None else prices.copy()
+    centre = np.zeros(columns) if prices is None else np.clip(prices, -screened.largest, screened.largest)
     if opened > 300:
         low_left, high_left = np.maximum(low[1:], 0).astype(float), high[1:].astype(float)
         width = np.empty(columns)
