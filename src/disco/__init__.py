@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     )
     from disco.campaign import Belief, decide, learn
     from disco.evaluation.ab_test import ab_test
+    from disco.evaluation.log import random_log
     from disco.evaluation.replay import replay
+    from disco.evaluation.replay_pass import UnconstrainedLearner
     from disco.features import ContextNetwork, build_features, has_history, training_set
     from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
     from disco.records.decisions import Audience, Decisions, Offer, Purchases
@@ -46,7 +48,7 @@ _HOMES = {
         "demand_curve",
     ),
     "disco.campaign": ("Belief", "decide", "learn"),
-    "disco.evaluation": ("ab_test", "replay"),
+    "disco.evaluation": ("UnconstrainedLearner", "ab_test", "random_log", "replay"),
     "disco.features": ("ContextNetwork", "build_features", "has_history", "training_set"),
     "disco.policy": ("EpsilonGreedy", "Greedy", "Random", "Thompson", "UpperConfidence"),
     "disco.records.decisions": ("Audience", "Decisions", "Offer", "Purchases"),
@@ -77,6 +79,7 @@ __all__ = [
     "SmoothSpline",
     "Status",
     "Thompson",
+    "UnconstrainedLearner",
     "UpperConfidence",
     "__version__",
     "ab_test",
@@ -88,6 +91,7 @@ __all__ = [
     "frontier",
     "has_history",
     "learn",
+    "random_log",
     "replay",
     "training_set",
 ]
