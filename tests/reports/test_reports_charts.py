@@ -228,15 +228,25 @@ def test_what_cannot_be_drawn_is_refused_by_name(build, says: str) -> None:
 
 
 def test_one_row_one_bar_one_point_are_enough() -> None:
-    IntervalChart(
-        title="One",
-        subtitle="",
-        x=Axis("x", Percent()),
-        interval="95 % interval",
-        rows=[IntervalRow("only", Estimate(0.5))],
-        reference=None,
-    ).option()
-    BarChart(title="One", subtitle="", categories=["a"], y=Axis("y", Money()), bars=[Bars("b", [0.0])]).option()
-    CurveChart(
-        title="One", subtitle="", x=Axis("x", Count()), y=Axis("y", Count()), lines=[], points=[Points("p", [1], [1])]
-    ).option()
+    charts = (
+        IntervalChart(
+            title="One",
+            subtitle="",
+            x=Axis("x", Percent()),
+            interval="95 % interval",
+            rows=[IntervalRow("only", Estimate(0.5))],
+            reference=None,
+        ),
+        BarChart(title="One", subtitle="", categories=["a"], y=Axis("y", Money()), bars=[Bars("b", [0.0])]),
+        CurveChart(
+            title="One",
+            subtitle="",
+            x=Axis("x", Count()),
+            y=Axis("y", Count()),
+            lines=[],
+            points=[Points("p", [1], [1])],
+        ),
+    )
+    for chart in charts:
+        assert len(chart.table().rows) == 1
+        assert chart.option()["series"]
