@@ -187,3 +187,24 @@ def test_missing_broken_and_empty_files(run, files):
     pq.write_table(pa.table({"customer_id": [1, 2], "age": [3, 4]}), folder / "values.parquet")
     with pytest.raises(InputError, match="named by depth"):
         run(folder / "values.parquet", "--caps", folder / "caps.yaml", "-o", folder / "o")
+
+
+def test_a_cost_may_be_missing_only_where_the_customer_may_not_have_the_depth(run, files):
+    folder, _, table = files
+    costs = {**table, **{name: np.ones(50) for name in ("0.05", "0.10", "0.2")}}
+    costs["0.2"] = pa.array(np.ones(50), mask=np.arange(50) == 4)
+    pq.write_table(pa.table(costs), folder / "costs.parquet")
+    (folder / "caps.yaml").write_text("caps: {}\nbudget: 9\n")
+    given = ("--caps", folder / "caps.yaml", "--costs", folder / "costs.parquet", "-o", folder / "o.parquet")
+    with pytest.raises(InputError, match=r"column 0\.2, row 5"):
+        run(folder / "values.parquet", *given)
+    masked = pa.array(table["0.2"], mask=np.arange(50) == 4)
+    pq.write_table(pa.table({**table, "0.2": masked}), folder / "values.parquet")
+    assert run(folder / "values.parquet", *given).exit_code == 0
+
+
+def test_segments_named_without_limits_are_accepted(run, files):
+    folder, *_ = files
+    (folder / "caps.yaml").write_text("caps: {0.1: 5}\nsegments: {country: {}}\n")
+    result = run(folder / "values.parquet", "--caps", folder / "caps.yaml", "-o", folder / "o.parquet")
+    assert result.exit_code == 0

@@ -118,15 +118,21 @@ def count_conflicts(problem: Problem) -> tuple[Conflict, ...]:
     nothing = (-1, True)
     if program.least_violation(set(), nothing) is not None:
         return ()
-    free: set[tuple[int, bool]] = set()
-    needed: list[_Limit] = []
-    for limit in sorted(limits, key=lambda limit: limit.is_floor):  # caps first: floors are what asks for too much
-        trial = free | {(limit.row, limit.is_floor)}
-        if program.least_violation(trial, nothing) is None:
-            free = trial
-        else:
-            needed.append(limit)
-    changes = [(program.least_violation(set(), (limit.row, limit.is_floor)), limit) for limit in limits]
+    needed = sorted(limits, key=lambda limit: limit.is_floor)  # caps go first: floors are what asks for too much
+    step = max(1, len(needed) // 2)
+    while step:  # halves first: most limits have no part in it
+        at = 0
+        while at < len(needed):
+            trial = needed[:at] + needed[at + step :]
+            kept = {(limit.row, limit.is_floor) for limit in trial}
+            free = {(limit.row, limit.is_floor) for limit in limits} - kept
+            if program.least_violation(free, nothing) is None:
+                needed = trial
+            else:
+                at += step
+        step //= 2
+    # a change of one limit that does must break up this set too, so no other need be tried
+    changes = [(program.least_violation(set(), (limit.row, limit.is_floor)), limit) for limit in needed]
     ways_out = sorted(
         ((amount, limit.is_floor, limit.name, limit) for amount, limit in changes if amount is not None),
         key=lambda way: way[:3],
@@ -147,13 +153,13 @@ def budget_conflict(problem: Problem) -> tuple[Conflict, ...]:
         return count_conflicts(problem)
     _, limits = _program(problem)
     floors = [limit for limit in limits if limit.is_floor]
-    change = f"Raise the budget from {budget:g} to {least!r}"
+    change = f"Raise the budget from {budget!r} to {least!r}"
     ways = [(limit.number - kept, limit) for limit in floors if (kept := _affordable_floor(problem, limit)) is not None]
     if ways:
         amount, limit = min(ways, key=lambda way: (way[0], way[1].name))
         change += f", or {limit.change(amount)[0].lower()}{limit.change(amount)[1:]}"
     names = (f"budget {budget:g}", *(limit.name for limit in floors))
-    return (Conflict(names, f"the floors cost at least {least:g}", change),)
+    return (Conflict(names, f"the floors cost at least {least!r}", change),)
 
 
 def _least_cost(problem: Problem, limits: Limits) -> float | None:

@@ -88,8 +88,12 @@ def read_counts(
             raise LimitError(
                 f"{name}s{where}", found="a mapping by depth", expected="`depths`, or one number per column"
             )
+        seen: set[float] = set()
         for key, number in given.items():
             depth = read_depth(key, where=f"{name}s{where}")
+            if depth in seen:
+                raise LimitError(f"{name}s{where}", found=f"depth {depth_label(depth)} twice", expected="each once")
+            seen.add(depth)
             if depth not in depths:
                 known = ", ".join(depth_label(known) for known in depths)
                 raise LimitError(f"{name}s{where}", found=f"depth {depth_label(depth)}", expected=f"one of {known}")

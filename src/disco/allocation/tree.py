@@ -64,8 +64,3 @@ def _with_root(limits: Array, root: int) -> Array:
     with_root[0] = root
     with_root[1:] = limits
     return with_root
-
-
-def place_prices(tree: Tree, potentials: Array) -> Array:
-    """(groups, depths) what a place costs a customer there: the potential of its node."""
-    return potentials[tree.leaf]

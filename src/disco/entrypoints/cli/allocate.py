@@ -53,7 +53,7 @@ def allocate(
     table, depths, matrix, eligible = _read_matrix(values)
     cost_matrix = None
     if costs is not None:
-        cost_matrix = _read_costs(costs, table, depths)
+        cost_matrix = _read_costs(costs, table, depths, eligible)
     segments = _segments(limits.get("segments"), table, values)
     problem = read_problem(
         matrix, limits.get("caps"), depths=depths, floors=limits.get("floors"), segments=segments,
@@ -220,10 +220,11 @@ def _read_matrix(path: Path) -> tuple["pa.Table", tuple[float, ...], Any, Any]:
     return table, depths, matrix.T, None if eligible is None else eligible.T
 
 
-def _read_costs(path: Path, table: "pa.Table", depths: tuple[float, ...]) -> Any:
+def _read_costs(path: Path, table: "pa.Table", depths: tuple[float, ...], eligible: Any) -> Any:
+    """Costs in the order of the depths of VALUES; a null is refused unless the customer may not get that depth."""
     import numpy as np
 
-    other, columns, matrix, _ = _read_matrix(path)
+    other, columns, matrix, known = _read_matrix(path)
     if set(columns) != set(depths) or other.num_rows != table.num_rows:
         raise InputError(
             str(path),
@@ -234,7 +235,17 @@ def _read_costs(path: Path, table: "pa.Table", depths: tuple[float, ...]) -> Any
         raise InputError(
             str(path), found="other customers, or another order", expected="the customers of VALUES, in order"
         )
-    return np.asfortranarray(matrix[:, [columns.index(depth) for depth in depths]])
+    order = [columns.index(depth) for depth in depths]
+    if known is not None:
+        missing = ~known[:, order] if eligible is None else ~known[:, order] & eligible
+        if missing.any():
+            row, column = (int(place) for place in np.argwhere(missing)[0])
+            raise InputError(
+                f"{path}, column {depths[column]}, row {row + 1}",
+                found="a null",
+                expected="a cost, because VALUES lets this customer have this depth",
+            )
+    return np.asfortranarray(matrix[:, order])
 
 
 def _segments(given: Any, table: "pa.Table", path: Path) -> Any:
