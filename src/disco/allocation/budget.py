@@ -180,4 +180,4 @@ def _sampled_rate(lagrangian: Lagrangian) -> float:
     if rich.fits or not rich.solution.feasible:
         return 0.0
     poor = _cheapest(small, rich)
-    return _bracket(small, rich, poor, enough=1e-3)[0].rate if poor.fits else 0.0
+    return _bracket(small, rich, poor, enough=5e-3)[0].rate if poor.fits else 0.0
