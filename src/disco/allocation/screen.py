@@ -61,10 +61,18 @@ def value_range(
     """
     magnitude_mask = 0x7FFFFFFFFFFFFFFF if bits.itemsize == 8 else 0x7FFFFFFF
     infinity = 0x7FF0000000000000 if bits.itemsize == 8 else 0x7F800000
-    for i in range(start, stop):
-        word = bits[k, i]
+    line = bits[k, start:stop]
+    if eligible is None:  # a loop of its own: without a condition in it the compiler reads several words at once
+        for j in range(line.size):
+            word = line[j]
+            size = word & magnitude_mask
+            largest = word if word > largest else largest
+            magnitude = size if size > magnitude else magnitude
+        return largest, magnitude
+    for j in range(line.size):
+        word = line[j]
         size = word & magnitude_mask
-        if eligible is not None and not eligible[k, i] and size < infinity:
+        if not eligible[k, start + j] and size < infinity:
             continue
         largest = word if word > largest else largest
         magnitude = size if size > magnitude else magnitude
