@@ -31,7 +31,7 @@ class Extent:
 QUICK = Extent(
     seeds=(1,),
     more_seeds=(),
-    customers=3_000,
+    customers=2_000,
     effort=Effort(boosting_rounds=30, forest_trees=10, threads=1),
     max_epochs=4,
 )
