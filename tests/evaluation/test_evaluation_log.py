@@ -5,8 +5,9 @@ import warnings
 import numpy as np
 import pytest
 
-from disco.evaluation import RandomisationWarning, random_log
+from disco.evaluation import RandomisationWarning, random_log, replay
 from disco.evaluation.balance import bonferroni, imbalance, unevenness
+from disco.policy import Greedy
 from disco.records.errors import InputError
 
 DEPTHS = np.array([0.1, 0.2, 0.4])
@@ -144,3 +145,22 @@ def test_propensities_that_vary_by_row_must_sum_to_one_on_average():
     assert random_log(context, depth, np.ones(3000), propensity=propensity).warnings == ()
     with pytest.raises(InputError, match="sum to one"):
         random_log(context, depth, np.ones(3000), propensity=propensity * 0.7)
+
+
+def test_figures_the_model_would_refuse_are_refused_at_the_door_with_their_row():
+    context, depth, price = np.zeros((600, 2)), np.tile([0.1, 0.2], 300), np.full(600, 30.0)
+    context[450, 1] = 5.0
+    with pytest.raises(InputError, match="row 451, context column 2"):
+        replay(random_log(context, depth, price, check_balance=False), [Greedy()], batch=300, repeats=0)
+    context[450, 1], price[450] = 0.0, 1e20
+    with pytest.raises(InputError, match="row 451, full_price"):
+        random_log(context, depth, price, check_balance=False)
+
+
+@pytest.mark.parametrize("spread", [1e-7, 0.05])
+def test_propensities_that_vary_by_row_must_still_sum_to_one(spread):
+    rows = 600
+    rng = np.random.default_rng(1)
+    chances = rng.uniform(0.4 - spread, 0.4 + spread, rows)  # of three depths: the sum is about 1.2
+    with pytest.raises(InputError, match="propensity"):
+        random_log(np.zeros((rows, 1)), rng.choice([0.1, 0.2, 0.3], rows), np.full(rows, 30.0), propensity=chances)

@@ -1,5 +1,7 @@
 """The power calculator: by hand, against simulation, and its three questions answer each other."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -35,7 +37,9 @@ def test_count_power_and_uplift_answer_each_other(uplift, sd, share, power):
     design = Design(baseline=40.0, sd=sd, control_share=share)
     needed = design.customers(uplift, power=power)
     assert design.power(uplift, customers=needed) >= power - 1e-9
-    if needed > 4:
+    smallest = math.ceil(2 / min(share, 1 - share))  # two customers in the smaller arm
+    assert needed >= smallest
+    if needed > smallest:
         assert design.power(uplift, customers=needed - 1) < power + 1e-9
         assert design.detectable_uplift(customers=needed, power=power) <= uplift * (1 + 1e-6)
 
@@ -80,3 +84,16 @@ def test_bad_questions_are_refused():
         design.detectable_uplift(customers=8, power=0.999)
     with pytest.raises(InputError, match="engagement"):
         Design.of_purchases(baseline=10.0, sd=5.0, engagement=0.0)
+
+
+@pytest.mark.parametrize("uplift", [math.nan, math.inf, -1.0, -2.0])
+def test_an_uplift_that_is_no_difference_is_refused(uplift):
+    with pytest.raises(InputError, match="uplift"):
+        Design(baseline=50.0, sd=30.0).power(uplift, customers=1000)
+
+
+@pytest.mark.parametrize(("baseline", "sd"), [(50.0, -30.0), (-50.0, 30.0), (1e-200, 1e200), (math.nan, 1.0)])
+def test_amounts_that_cannot_be_are_refused_by_name(baseline, sd):
+    for build in (Design, lambda **amounts: Design.of_purchases(**amounts, engagement=0.1)):
+        with pytest.raises(InputError, match=r"baseline|sd"):
+            build(baseline=baseline, sd=sd)

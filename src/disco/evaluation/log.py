@@ -1,11 +1,14 @@
 """The log of a campaign whose depths were dealt at random: what replay and off-policy estimates start from."""
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from disco.belief.grid import CONTEXT_LIMIT
+from disco.belief.law import LOG_EDGE
 from disco.evaluation.balance import imbalance, unevenness
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label, read_depth
@@ -88,7 +91,8 @@ def random_log(
         row = int(np.flatnonzero((played == value) | np.isnan(played))[0])
         read_depth(float(value), where=f"log, row {row + 1}, depth")
     prices = _column(full_price, rows=rows, name="full_price")
-    bad = ~np.isnan(prices) & ~((prices > 0) & np.isfinite(prices))
+    sound = (prices > math.exp(-LOG_EDGE)) & (prices < math.exp(LOG_EDGE))
+    bad = ~np.isnan(prices) & ~sound
     if bad.any():
         row = int(bad.argmax())
         raise InputError(
@@ -185,6 +189,14 @@ def _refuse_unless_one(
                 expected="a sum of one",
             )
         return
+    whole = 1 / chances  # E[1/p] is the number of depths, row by row, whatever the propensities: the sharpest test
+    error = whole.std(ddof=1) / np.sqrt(whole.size)
+    if abs(whole.mean() - len(depths)) > max(CHANCE_ALARM * error, SUM_TOLERANCE * len(depths)):
+        raise InputError(
+            "log, propensity",
+            found=f"inverse propensities with mean {whole.mean():.6g}",
+            expected=f"a mean of {len(depths)}, one per depth, as probabilities that sum to one give",
+        )
     for column, depth in enumerate(depths):
         inverse = np.where(place == column, 1 / chances, 0.0)
         error = inverse.std(ddof=1) / np.sqrt(inverse.size)
@@ -217,3 +229,16 @@ def _doubts(
             f"for it."
         )
     return tuple(notes)
+
+
+def require_model_contexts(log: RandomLog) -> None:
+    """A model takes contexts within ±4; say at the start, with the log's row, what it would refuse in mid-replay."""
+    beyond = np.argwhere(np.abs(log.context) > CONTEXT_LIMIT)
+    if beyond.size:
+        row, column = beyond[0]
+        raise InputError(
+            f"log, row {row + 1}, context column {column + 1}",
+            found=float(log.context[row, column]),
+            expected=f"a figure within ±{CONTEXT_LIMIT:g}",
+            fix="Standardise and clip contexts, as ContextNetwork does.",
+        )

@@ -25,10 +25,7 @@ class Design:
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        for name in ("baseline", "sd"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise InputError(name, found=value, expected="a finite number above 0")
+        _require_amounts(baseline=self.baseline, sd=self.sd)
         for name, lowest in (("control_share", 0.0), ("explained", -1e-300), ("level", 0.0)):
             if not lowest < getattr(self, name) < 1:
                 raise InputError(name, found=getattr(self, name), expected="a share between 0 and 1")
@@ -45,6 +42,7 @@ class Design:
         """
         if not 0 < engagement <= 1:
             raise InputError("engagement", found=engagement, expected="a share above 0, at most 1")
+        _require_amounts(baseline=baseline, sd=sd)
         variance = engagement * (sd**2 + baseline**2) - (engagement * baseline) ** 2
         return cls(baseline=engagement * baseline, sd=variance**0.5, control_share=control_share, level=level)
 
@@ -60,6 +58,8 @@ class Design:
         >>> round(Design(baseline=10.0, sd=20.0).power(0.01, customers=1_268_500), 2)
         0.8
         """
+        if not (np.isfinite(uplift) and uplift > -1):
+            raise InputError("uplift", found=uplift, expected="a relative difference above −100%, such as 1%")
         if customers < 4:
             raise InputError("customers", found=customers, expected="at least 4, two per arm")
         shift = abs(uplift) * self.baseline / self.standard_error(customers, uplift=uplift)
@@ -74,8 +74,9 @@ class Design:
         # the other tail only adds chance, so the count of one tail alone is never too small
         one_tail = (quantile(self.level) + max(ndtri(power), 0.0)) / (uplift * self.baseline)
         most = self.standard_error(1.0, uplift=uplift) ** 2 * one_tail**2 + 8
-        if self.power(uplift, customers=4) >= power:
-            return 4
+        least = int(np.ceil(2 / min(self.control_share, 1 - self.control_share)))  # two in the smaller arm
+        if self.power(uplift, customers=least) >= power:
+            return least
         return int(np.ceil(brentq(lambda count: self.power(uplift, customers=count) - power, 4, most, rtol=1e-12)))
 
     def detectable_uplift(self, *, customers: int, power: float = 0.8) -> float:
@@ -91,3 +92,10 @@ class Design:
     def _check_power(self, power: float) -> None:
         if not 1 - self.level < power < 1:
             raise InputError("power", found=power, expected=f"a chance between {1 - self.level:g} and 1")
+
+
+def _require_amounts(**amounts: float) -> None:
+    """Baseline and sd: positive, and of a size whose squares are still numbers."""
+    for name, value in amounts.items():
+        if not (np.isfinite(value) and 1e-100 < value < 1e100):
+            raise InputError(name, found=value, expected="a finite number above 0")

@@ -6,7 +6,7 @@ import numpy as np
 
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
-from disco.evaluation.log import RandomLog
+from disco.evaluation.log import RandomLog, require_model_contexts
 from disco.evaluation.replay_limits import read_batch_limits
 from disco.evaluation.replay_pass import UnconstrainedLearner, play
 from disco.evaluation.replay_result import Reading, Replay, policy_replay
@@ -58,6 +58,7 @@ def replay(
     chosen = _by_name(policies)
     if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 0:
         raise InputError("repeats", found=repr(repeats), expected="a whole number, 0 or more")
+    require_model_contexts(log)
     rows = presented_rows(log, skew=skew, seed=seed, repeat=0)
     limits = read_batch_limits(caps, depths=log.depths, batch=batch, rows=rows.size, revenue_weight=revenue_weight)
     start = belief if isinstance(belief, Belief) else _believing(belief or BasketModel(), log, learn_engagement)
