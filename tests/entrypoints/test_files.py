@@ -1,11 +1,11 @@
-"""Files at the door: keys given twice are refused, results appear whole or not at all."""
+"""Files at the door: keys given twice are refused, and what is no YAML."""
 
 from pathlib import Path
 
 import pytest
 
-from disco.entrypoints.files import read_yaml, written_whole
-from disco.records.errors import FileFormatError, InputError
+from disco.entrypoints.files import read_yaml
+from disco.records.errors import FileFormatError
 
 
 def yaml_file(folder: Path, content: str | bytes) -> Path:
@@ -34,27 +34,3 @@ def test_equal_keys_in_different_places_are_fine(tmp_path: Path) -> None:
 def test_what_is_no_yaml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(FileFormatError, match=r"plan\.yaml"):
         read_yaml(yaml_file(tmp_path, content))
-
-
-def test_a_file_appears_only_when_all_went_well(tmp_path: Path) -> None:
-    path = tmp_path / "out.txt"
-
-    def stop_half_way() -> None:
-        with written_whole(path) as partial:
-            partial.write_text("half")
-            raise RuntimeError("half way")
-
-    with pytest.raises(RuntimeError, match="half way"):
-        stop_half_way()
-    assert not list(tmp_path.iterdir())
-    with written_whole(path) as partial:
-        partial.write_text("whole")
-        assert not path.exists()
-    assert [file.name for file in tmp_path.iterdir()] == ["out.txt"]
-    assert path.read_text() == "whole"
-
-
-def test_places_that_can_hold_no_file(tmp_path: Path) -> None:
-    for place, words in ((tmp_path, "a folder"), (Path(), "a folder"), (tmp_path / "no" / "x", "no folder")):
-        with pytest.raises(InputError, match=words), written_whole(place):
-            raise AssertionError("the body must not run")

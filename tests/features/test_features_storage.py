@@ -73,10 +73,10 @@ def test_a_failed_save_leaves_the_old_file(network, saved, tmp_path, monkeypatch
     path.write_bytes(b"old")
 
     def full_disk(file):
-        raise OSError("No space left on device")
+        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InputError, match="No space"):
         network.save(path)
     assert path.read_bytes() == b"old"
     assert len(list(tmp_path.iterdir())) == 1

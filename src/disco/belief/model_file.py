@@ -8,7 +8,6 @@ of its contents among them, so any changed byte is detected.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from disco.belief.model import BasketModel
 from disco.belief.prior import Prior
 from disco.belief.spline import SmoothSpline
 from disco.records.errors import DiscoError, FileFormatError, InputError
+from disco.records.files import written_whole
 
 FORMAT = "disco basket model"
 VERSION = 1
@@ -92,16 +92,10 @@ def from_bytes(content: bytes, *, name: str = "model file") -> BasketModel:
 
 
 def save(model: BasketModel, path: Path) -> None:
-    """Write beside the target, then rename: a reader sees the old file or the new one, never half of one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(to_bytes(model))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Whole or not at all: a reader sees the old file or the new one, never half of one."""
+    content = to_bytes(model)
+    with written_whole(path) as unfinished:
+        unfinished.write_bytes(content)
 
 
 def load(path: Path) -> BasketModel:

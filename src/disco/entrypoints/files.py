@@ -1,35 +1,9 @@
-"""Files at the door: YAML in which no key is given twice, and results that appear whole or not at all."""
+"""Files at the door: YAML in which no key is given twice."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from disco.records.errors import FileFormatError, InputError
-
-
-def check_place(path: Path) -> None:
-    """Refuse a name that no file can have, before the work is done."""
-    if path.is_dir():
-        raise InputError(str(path), found="a folder", expected="the name of a file")
-    if not path.parent.is_dir():
-        raise InputError(str(path), found=f"no folder {path.parent}", expected="a folder that exists")
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write under; it becomes `path` when the body ends well and goes away when it does not."""
-    check_place(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        os.replace(partial, path)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(str(path), found=reason, expected="a place that can be written") from None
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_yaml(path: Path, *, expected: str = "YAML or JSON in UTF-8") -> Any:

@@ -1,8 +1,6 @@
 """Feature and training rows on disk: Parquet, written batch by batch, there whole or not at all."""
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,30 +8,16 @@ import pyarrow.parquet as pq
 
 from disco.features.builder import AS_OF_KEY
 from disco.records.errors import FileFormatError, InputError
+from disco.records.files import written_whole
 
 _ROW_GROUP = 1 << 17  # rows that training reads at a time
 TABLES_KEY = b"disco.tables"  # metadata: the folder the rows were computed from
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name in the same folder that becomes `path` at the end, or disappears when something goes wrong."""
-    if not path.parent.is_dir():
-        raise InputError(str(path), found=f"no folder {path.parent}", expected="a folder that exists")
-    if path.is_dir():
-        raise InputError(str(path), found="a folder", expected="the name of a file")
-    unfinished = path.parent / f".{path.name}.{os.getpid()}.unfinished"
-    try:
-        yield unfinished
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
     """Stream batches to a Parquet file; returns the number of rows."""
     rows, waiting, held = 0, 0, []
-    with replacing(path) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
+    with written_whole(path) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
         for batch in batches:
             held.append(batch)
             rows, waiting = rows + batch.num_rows, waiting + batch.num_rows

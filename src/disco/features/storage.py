@@ -1,7 +1,6 @@
 """A trained network on disk: one safetensors file, a JSON header, a digest over both. No pickle."""
 
 import json
-import os
 from dataclasses import fields
 from hashlib import sha256
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from disco.features.embedding import Embedding
-from disco.features.files import replacing
 from disco.features.scaling import Scaling
 from disco.records.errors import FileFormatError
+from disco.records.files import written_whole
 
 if TYPE_CHECKING:
     from disco.features.network import ContextNetwork
@@ -46,10 +45,8 @@ def save_network(network: "ContextNetwork", path: Path) -> None:
     # one entry: the library writes several in any order, and equal networks should be equal files
     sealed = json.dumps({"content": header, "sha256": _digest(header, tensors)})
     content = save(tensors, metadata={"network": sealed})
-    with replacing(path) as unfinished, unfinished.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    with written_whole(path) as unfinished:
+        unfinished.write_bytes(content)
 
 
 def load_network(path: Path) -> "ContextNetwork":

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
-from disco.entrypoints.files import check_place, read_yaml, written_whole
+from disco.entrypoints.files import read_yaml
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError, UsageError
+from disco.records.files import check_place, written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
-from disco.entrypoints.files import check_place, written_whole
 from disco.records.errors import InputError
+from disco.records.files import check_place, written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa

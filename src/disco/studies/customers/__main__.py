@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from disco.records.files import written_whole
 from disco.studies.customers.page import page
 from disco.studies.customers.study import QUICK, Extent, run_study
 
@@ -32,9 +32,8 @@ def _tell(step: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    unfinished = path.with_name(path.name + ".unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
+    with written_whole(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
