@@ -14,6 +14,8 @@ from disco.belief.prior import NOISE_PRIOR_SD, Prior
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
 
+UNSEEN_LEVEL_SD = 2.0  # of ln F before any purchase was seen: seven times more or less
+
 if TYPE_CHECKING:
     from disco.belief.encodings import Encoding
     from disco.belief.model import BasketModel
@@ -91,5 +93,16 @@ def fit(model: BasketModel, context_size: int) -> tuple[Posterior, CurveLaw]:
     encoding = model.encoding
     sums = weighted_sums(model, encoding, context_size)
     posterior = posterior_of(model, sums, model.prior, d1=context_size, d2=encoding.size)
-    law = CurveLaw.of(posterior.mean, posterior.covariance_factor, noise_sd=posterior.noise_sd, q=1 + encoding.size)
-    return posterior, law
+    root = posterior.root if sums.rows else _limited_level(posterior)
+    return posterior, CurveLaw.of(posterior.mean, root, noise_sd=posterior.noise_sd, q=1 + encoding.size)
+
+
+def _limited_level(posterior: Posterior) -> Matrix:
+    """R of an empty model as it is acted on: the near-flat constant is limited to what baskets of money can be.
+
+    With its sd of hundreds every drawn curve would end at the edge of the domain, where all depths look alike.
+    """
+    root = posterior.root.copy()
+    root[0, 0] = min(root[0, 0], UNSEEN_LEVEL_SD / posterior.noise_sd)
+    root.flags.writeable = False
+    return root

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numba as nb
 import numpy as np
 
+from disco.belief import algebra
 from disco.belief.elementary import customer_words, exponentials, normal_pair
 from disco.records.arrays import Floats, Keys, Matrix, Vector
 
@@ -25,17 +26,19 @@ class CurveLaw:
     """Θ̂ and the coefficients of C: entry (j ≤ l) of C(x̃) is Σ_{i ≤ k} quadratic[(j,l), (i,k)]·x̃_i·x̃_k."""
 
     mean: Matrix  # Θ̂, (1+d1, 1+d2)
+    root: Matrix  # R with RᵀR the covariance of θ without σ²: for one θ shared by everybody
     quadratic: Matrix  # ((1+d2)(2+d2)/2, (1+d1)(2+d1)/2), without σ²
     noise_sd: float
 
     @classmethod
-    def of(cls, mean: Vector, covariance_factor: Matrix, *, noise_sd: float, q: int) -> CurveLaw:
+    def of(cls, mean: Vector, root: Matrix, *, noise_sd: float, q: int) -> CurveLaw:
         p = mean.size // q
-        blocks = covariance_factor.reshape(p, q, p, q)  # [i, j, k, l]
+        blocks = algebra.inverse(root).reshape(p, q, p, q)  # [i, j, k, l]
         i, k = np.triu_indices(p)
         j, l = np.triu_indices(q)  # noqa: E741 - the indices of a Kronecker product
         both = blocks[i[None], j[:, None], k[None], l[:, None]] + blocks[k[None], j[:, None], i[None], l[:, None]]
-        return cls(mean.reshape(p, q).copy(), np.ascontiguousarray(both * np.where(i == k, 0.5, 1.0)), noise_sd)
+        quadratic = np.ascontiguousarray(both * np.where(i == k, 0.5, 1.0))
+        return cls(mean.reshape(p, q).copy(), root, quadratic, noise_sd)
 
 
 @nb.njit(cache=True, nogil=True)

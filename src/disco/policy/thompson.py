@@ -55,8 +55,8 @@ class Thompson:
         keys = keys_of(ids, len(offer.context))
         stream = stream_of(seed, campaign, f"{self.name} {self.scope}")
         if self.scope == "round":
-            posterior, law = model.fitted(offer.context.shape[1])
-            normals = stream_normals(np.uint64(stream), posterior.mean.size)
-            theta = shifted(posterior.mean, posterior.root, normals, self.exploration * posterior.noise_sd)
+            law = offer.law
+            normals = stream_normals(np.uint64(stream), law.mean.size)
+            theta = shifted(law.mean.ravel(), law.root, normals, self.exploration * law.noise_sd)
             return offer.means(theta=theta.reshape(law.mean.shape), dtype=dtype)
         return offer.draws(keys, stream=stream, exploration=self.exploration, dtype=dtype)
