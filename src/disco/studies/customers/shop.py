@@ -1,6 +1,6 @@
 """A simulated shop as the study sees it: training and test orders, then campaigns A and B dealt at random, then C."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 
@@ -58,7 +58,8 @@ class Shop:
     known: Flags
 
 
-def open_shop(settings: RetailerSettings) -> Shop:
+def open_shop(settings: RetailerSettings, *, dealt: Sequence[str] = RANDOM_CAMPAIGNS) -> Shop:
+    """A shop that has lived through the campaigns named in `dealt`, their codes dealt at random to everybody."""
     shop = Retailer.simulate(settings)
     tables = shop.tables()
     orders = {
@@ -66,7 +67,7 @@ def open_shop(settings: RetailerSettings) -> Shop:
         for name, (start, end) in (("training", TRAINING), ("test", TEST))
     }
     campaigns = []
-    for name in RANDOM_CAMPAIGNS:
+    for name in dealt:
         features = build_features(MemoryTables(tables), as_of=shop.today)
         codes = _codes(settings.campaign(name), features["customer_id"], seed=settings.seed)
         response = shop.respond(codes)
