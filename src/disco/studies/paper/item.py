@@ -1,0 +1,123 @@
+"""One figure or table of the paper beside ours, and the verdict: computed by one rule, never written by hand.
+
+A `Check` is one claim of the paper that a figure can decide. An item reproduces when all its checks hold, does not
+when none does, and otherwise partly. Where the depth's encoding matters, each check is made once per reading of the
+paper's widths; the headline is that of `MAIN_READING`, the others stand beside it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from disco.reports import BarChart, CurveChart, Estimate, IntervalChart, Table
+from disco.reports.formats import Unit
+from disco.studies.customers.figures import Cell
+
+MAIN_READING = "γ = 20"
+
+
+class Verdict(StrEnum):
+    REPRODUCES = "reproduces"
+    PARTLY = "partly"
+    DOES_NOT = "does not reproduce"
+
+    @classmethod
+    def of(cls, holds: Sequence[bool]) -> "Verdict":
+        """
+        >>> str(Verdict.of([True, False]))
+        'partly'
+        """
+        return cls.REPRODUCES if all(holds) else cls.PARTLY if any(holds) else cls.DOES_NOT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A claim of the paper, its figure or shape in words, ours over environments, and whether the rule is met."""
+
+    claim: str
+    paper: str
+    ours: Cell
+    unit: Unit
+    rule: str
+    holds: bool
+    reading: str = ""  # of the depth's encoding; empty where no encoding has a part in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """What `disco reproduce` shows of one figure or table."""
+
+    key: str
+    title: str
+    paper: str  # what the paper shows, in our words
+    checks: tuple[Check, ...]
+    why: str  # why we think ours came out as it did
+    charts: tuple[CurveChart | BarChart | IntervalChart, ...] = ()
+    tables: tuple[Table, ...] = ()
+    command: str = ""  # command and seconds are filled in by the run
+    seconds: float = 0.0
+
+    @property
+    def headline(self) -> tuple[Check, ...]:
+        """The checks that decide: those of the main reading, and those without any."""
+        return tuple(check for check in self.checks if check.reading in ("", MAIN_READING))
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict.of([check.holds for check in self.headline])
+
+    @property
+    def verdict_by_reading(self) -> dict[str, Verdict]:
+        """Of each reading, its own checks and those that have none; empty where no encoding matters."""
+        readings = dict.fromkeys(check.reading for check in self.checks if check.reading)
+        return {
+            reading: Verdict.of([check.holds for check in self.checks if check.reading in ("", reading)])
+            for reading in readings
+        }
+
+    @property
+    def reason(self) -> str:
+        """Which claims hold and which do not, in one or two sentences."""
+        held = [check.claim for check in self.headline if check.holds]
+        failed = [check.claim for check in self.headline if not check.holds]
+        parts = [f"Holds: {'; '.join(held)}."] if held else []
+        parts += [f"Does not hold: {'; '.join(failed)}."] if failed else []
+        return " ".join(parts)
+
+    def timed(self, *, command: str, seconds: float) -> "Item":
+        return replace(self, command=command, seconds=seconds)
+
+
+def near(claim: str, ours: Cell, *, paper: float, within: float, unit: Unit, reading: str = "") -> Check:
+    """Holds where the mean over environments is as close to the paper's figure as `within`."""
+    rule = f"within {within:g} of the paper's figure"
+    holds = abs(ours.mean - paper) <= within
+    return Check(claim=claim, paper=unit.text(paper), ours=ours, unit=unit, rule=rule, holds=holds, reading=reading)
+
+
+def above(
+    claim: str, ours: Cell, *, than: float, paper: str, unit: Unit, reading: str = "", clearly: bool = True
+) -> Check:
+    """Holds where the mean is above `than`; `clearly`: where the whole 95 % interval over environments is."""
+    low = interval_of(ours)[0] if clearly else ours.mean
+    rule = f"{'whole interval' if clearly else 'mean'} above {unit.text(than)}"
+    return Check(claim=claim, paper=paper, ours=ours, unit=unit, rule=rule, holds=low > than, reading=reading)
+
+
+def below(
+    claim: str, ours: Cell, *, than: float, paper: str, unit: Unit, reading: str = "", clearly: bool = True
+) -> Check:
+    """`above`, the other way round."""
+    high = interval_of(ours)[1] if clearly else ours.mean
+    rule = f"{'whole interval' if clearly else 'mean'} below {unit.text(than)}"
+    return Check(claim=claim, paper=paper, ours=ours, unit=unit, rule=rule, holds=high < than, reading=reading)
+
+
+def interval_of(cell: Cell) -> tuple[float, float]:
+    """The 95 % interval over environments; a single environment has the point alone."""
+    half = cell.half_width or 0.0
+    return cell.mean - half, cell.mean + half
+
+
+def estimate_of(cell: Cell) -> Estimate:
+    return Estimate(cell.mean) if cell.half_width is None else Estimate(cell.mean, *interval_of(cell))

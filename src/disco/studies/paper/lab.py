@@ -1,0 +1,107 @@
+"""Where items get their environments and have things measured in them: in parallel, and never twice."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from disco.retailer import RetailerSettings
+from disco.studies.paper import environment
+from disco.studies.paper.cache import (
+    ENVIRONMENT_ROOMS,
+    MEASURE_ROOMS,
+    Arrays,
+    code_version,
+    key_of,
+    load_arrays,
+    save_arrays,
+)
+from disco.studies.paper.environment import Environment
+from disco.studies.paper.settings import Settings
+
+Measure = Callable[[Environment, Settings], Arrays]  # a function at the top of a module: it travels to a process
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lab:
+    """`folder` holds what was made; `progress` hears of each step that is done."""
+
+    settings: Settings
+    folder: Path
+    progress: Progress = lambda step: None
+
+    def environments(self) -> tuple[Environment, ...]:
+        """All environments, made where they are not there yet."""
+        missing = [seed for seed in self.settings.seeds if not self.environment_folder(seed).is_dir()]
+        self._map(_make, [(self._retailer(seed), self.environment_folder(seed), self.settings) for seed in missing])
+        return tuple(environment.load(self.environment_folder(seed)) for seed in self.settings.seeds)
+
+    def measure(self, function: Measure) -> list[Arrays]:
+        """The function's named arrays for every environment, in the order of the seeds."""
+        self.environments()
+        paths = [self._measured(function, seed) for seed in self.settings.seeds]
+        missing = [(seed, path) for seed, path in zip(self.settings.seeds, paths, strict=True) if not path.is_file()]
+        self._map(_measure, [(function, self.environment_folder(seed), self.settings, path) for seed, path in missing])
+        return [load_arrays(path) for path in paths]
+
+    def environment_folder(self, seed: int) -> Path:
+        parts = (self._retailer(seed).to_json(), self.settings.max_epochs, code_version(ENVIRONMENT_ROOMS))
+        return self.folder / "environments" / f"{seed}-{key_of(*parts)}"
+
+    def _retailer(self, seed: int) -> RetailerSettings:
+        return RetailerSettings(customers=self.settings.customers, seed=seed)
+
+    def _measured(self, function: Measure, seed: int) -> Path:
+        source = Path(str(import_module(function.__module__).__file__)).read_text(encoding="utf-8")
+        version = code_version(MEASURE_ROOMS)
+        key = key_of(self.environment_folder(seed).name, self.settings, function.__qualname__, source, version)
+        return self.folder / "measured" / f"{function.__module__.rpartition('.')[2]}-{seed}-{key}.npz"
+
+    def _map(self, task: Callable[..., str], arguments: Sequence[tuple[Any, ...]]) -> None:
+        """Each task once; processes only where there is more than one to do."""
+        workers = min(self.settings.processes, len(arguments))
+        if workers <= 1:
+            for each in arguments:
+                self.progress(task(*each))
+            return
+        with single_threaded(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            waiting: list[Future[str]] = [pool.submit(task, *each) for each in arguments]
+            try:
+                for done in as_completed(waiting):
+                    self.progress(done.result())
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """Processes started inside have one thread each for BLAS, OpenMP and numba: the cores are taken by processes."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _make(retailer: RetailerSettings, folder: Path, settings: Settings) -> str:
+    environment.make(retailer, folder, max_epochs=settings.max_epochs)
+    return f"environment {retailer.seed}: simulated"
+
+
+def _measure(function: Measure, folder: Path, settings: Settings, path: Path) -> str:
+    found = environment.load(folder)
+    save_arrays(path, function(found, settings))
+    return f"environment {found.seed}: {function.__module__.rpartition('.')[2]}"
