@@ -1,0 +1,1 @@
+"""Bandit simulations on the truth of a simulated retailer: the loop of production, batch by batch, many times over."""
