@@ -52,3 +52,18 @@ def test_an_empty_file_and_a_byte_order_mark_are_fine(tmp_path: Path) -> None:
 def test_tables_are_seen_from_the_shop_and_urls_are_not(tmp_path: Path) -> None:
     assert Settings().data_place(tmp_path) == str(tmp_path / "data")
     assert Settings(data="sqlite:///x.db").data_place(tmp_path) == "sqlite:///x.db"
+
+
+def test_a_sqlite_file_is_seen_from_the_shop_and_other_databases_are_not(tmp_path: Path) -> None:
+    assert Settings().database_place(tmp_path) == f"sqlite:///{tmp_path / 'disco.db'}"
+    for url in ("sqlite:////var/disco.db", "postgresql://me@host/disco", "sqlite://", "sqlite:///:memory:"):
+        assert Settings(database_url=url).database_place(tmp_path) == url
+
+
+def test_an_unknown_key_of_a_section_is_named_with_its_neighbours(tmp_path: Path) -> None:
+    shop = write(tmp_path, "model: {forgeting: 0.9, encoding: {kind: radial_basis, gama: 2}}\n")
+    with pytest.raises(PlanError) as caught:
+        load_settings(shop, environment={})
+    message = str(caught.value)
+    assert "Did you mean forgetting?" in message
+    assert "Did you mean gamma?" in message

@@ -13,22 +13,64 @@ from disco.records.errors import InputError, PlanError, Problem
 
 FILE = "disco.yaml"
 _PREFIX = "DISCO_"
+_SQLITE = "sqlite:///"
 
 
-class Settings(BaseModel):
-    """What every command may need to know about a shop. Unknown keys are refused."""
-
+class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class EncodingSettings(_Section):
+    """How a depth becomes a few numbers; what is not given is the encoding's own default."""
+
+    kind: Literal["smooth_spline", "radial_basis", "linear", "distance", "one_hot"] = "smooth_spline"
+    centres: tuple[float, ...] | None = None  # radial_basis
+    gamma: float | tuple[float, ...] | None = None  # radial_basis
+    alpha: float | tuple[float, ...] | None = None  # radial_basis
+    reference: float | None = None  # distance
+    depths: tuple[float, ...] | None = None  # one_hot
+
+
+class ModelSettings(_Section):
+    """The belief before any campaign. Changing it makes new versions of belief; the evidence stays what it was."""
+
+    encoding: EncodingSettings = EncodingSettings()
+    depth_scale: float = Field(default=0.5, gt=0, description="the depth that the encoding sees as 1")
+    forgetting: float = Field(default=1.0, gt=0, le=1, description="weight of a campaign's evidence, per campaign since")
+    monotone: bool = Field(default=False, description="make every served curve non-decreasing in depth")
+
+
+class EngagementSettings(_Section):
+    """The share of receivers who buy, before any code has run out; `override` has the last word, per depth."""
+
+    prior_rate: float = Field(default=0.1, gt=0, lt=1)
+    prior_codes: float = Field(default=20.0, gt=0)
+    override: dict[float, float] = {}
+
+
+class Settings(_Section):
+    """What every command may need to know about a shop. Unknown keys are refused."""
 
     data: str = Field("data", description="folder of the tables, from here, or a database URL")
     queries: dict[str, str] | None = Field(None, description="with a database URL: one SELECT per table")
     database_url: str = Field("sqlite:///disco.db", description="where campaigns, decisions and outcomes are kept")
+    context: str = Field("context.safetensors", description="file of the context network, from here")
+    plans: str = Field("plans", description="folder of decided plans, from here")
+    model: ModelSettings = Field(ModelSettings(), description="the belief before any campaign")
+    engagement: EngagementSettings = Field(EngagementSettings(), description="who buys at all, before any campaign")
     engine: Literal["local"] = Field("local", description="what runs the heavy commands")
     threads: int | None = Field(None, ge=1, description="at most so many; empty: one per processor")
 
     def data_place(self, shop: Path) -> str:
         """The folder or URL of the tables, seen from the current folder."""
         return self.data if "://" in self.data else str(shop / self.data)
+
+    def database_place(self, shop: Path) -> str:
+        """The URL of the database; a SQLite file is named from the shop's folder."""
+        file = self.database_url.removeprefix(_SQLITE)
+        if file == self.database_url or file in ("", ":memory:") or Path(file).is_absolute():
+            return self.database_url
+        return f"{_SQLITE}{(shop / file).absolute()}"
 
 
 def load_settings(
@@ -79,9 +121,17 @@ def _problem(detail: Any, origin: Mapping[str, str]) -> Problem:
     name = str(detail["loc"][0])
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        near = get_close_matches(name, Settings.model_fields, n=1)
+        known = _keys_beside(detail["loc"])
+        near = get_close_matches(str(detail["loc"][-1]), known, n=1)
         fix = f"Did you mean {near[0]}?" if near else "Remove it."
-        known = "one of " + ", ".join(Settings.model_fields)
-        return Problem("unknown_setting", origin[name], "", f"the setting {name}", known, fix)
+        return Problem("unknown_setting", origin[name], "", f"the setting {key}", f"one of {', '.join(known)}", fix)
     expected = detail["msg"].removeprefix("Input should be ")
     return Problem("setting", f"{origin[name]}, {key}", "", repr(detail["input"]), expected, "Mend the value.")
+
+
+def _keys_beside(place: tuple[str | int, ...]) -> list[str]:
+    """The keys that are known where an unknown one was found."""
+    section: Any = Settings
+    for part in place[:-1]:
+        section = section.model_fields[part].annotation
+    return list(section.model_fields)

@@ -1,0 +1,111 @@
+"""One place that turns a shop's settings into the things commands work with: store, tables, network, belief, plans."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from disco.entrypoints.config import EncodingSettings, Settings, load_settings
+from disco.records.errors import InputError
+
+if TYPE_CHECKING:
+    from disco.adapters.tables import FolderTables, SqlTables
+    from disco.belief import Encoding
+    from disco.campaign import Belief
+    from disco.features import ContextNetwork
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """A folder with disco.yaml and what it names; paths in the settings are seen from this folder."""
+
+    folder: Path
+    settings: Settings
+
+    @classmethod
+    def open(cls, folder: Path) -> "Shop":
+        if not folder.is_dir():
+            found = "a file" if folder.exists() else "no such folder"
+            fix = "`disco init` makes one; --shop names it."
+            raise InputError(f"shop {folder}", found=found, expected="a folder", fix=fix)
+        return cls(folder, load_settings(folder))
+
+    @property
+    def plans(self) -> Path:
+        """The folder of decided plans; made when the first one is kept."""
+        return self.folder / self.settings.plans
+
+    def tables(self) -> "FolderTables | SqlTables":
+        """The retailer's tables; a context manager."""
+        from disco.adapters.tables import open_tables
+
+        return open_tables(self.settings.data_place(self.folder), queries=self.settings.queries)
+
+    def network(self) -> "ContextNetwork":
+        """The context network. It needs orders, no campaigns, so it comes before the first plan."""
+        from disco.features import ContextNetwork
+
+        path = self.folder / self.settings.context
+        if not path.is_file():
+            raise InputError(
+                f"context network {path}",
+                found="no such file",
+                expected="a trained network (the setting `context`)",
+                fix=f"Run `disco train context --tables {self.settings.data_place(self.folder)} "
+                f"--window-start YYYY-MM-DD -o {path}`.",
+            )
+        return ContextNetwork.load(path)
+
+    def prior(self, *, context_schema: str | None = None) -> "Belief":
+        """The belief before any campaign."""
+        from disco.belief import BasketModel, Engagement
+        from disco.campaign import Belief
+
+        model, engagement = self.settings.model, self.settings.engagement
+        return Belief(
+            basket=BasketModel(
+                encoding=_encoding(model.encoding),
+                depth_scale=model.depth_scale,
+                forgetting=model.forgetting,
+                monotone=model.monotone,
+                context_schema=context_schema,
+                reason="the settings of the shop",
+            ),
+            engagement=Engagement(
+                prior_rate=engagement.prior_rate, prior_codes=engagement.prior_codes, override=engagement.override
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WallClock:
+    """The time it is, or, for a simulated shop, the time it is there."""
+
+    fixed: datetime | None = None
+
+    def now(self) -> datetime:
+        return self.fixed if self.fixed is not None else datetime.now(UTC)
+
+
+def _encoding(settings: EncodingSettings) -> "Encoding":
+    from dataclasses import fields
+
+    from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
+
+    kinds: dict[str, Any] = {
+        kind.kind: kind for kind in (SmoothSpline, RadialBasis, LinearDepth, DistanceToDepth, OneHotDepth)
+    }
+    kind = kinds[settings.kind]
+    given = settings.model_dump(exclude={"kind"}, exclude_none=True)
+    known = [field.name for field in fields(kind) if field.init]
+    for name in given:
+        if name not in known:
+            raise InputError(
+                f"setting model.encoding.{name}",
+                found=f"kind: {settings.kind}",
+                expected=f"only {', '.join(known)}" if known else "nothing but the kind",
+            )
+    if settings.kind == "one_hot" and not given:
+        raise InputError("setting model.encoding.depths", found="nothing", expected="the depths a one-hot model knows")
+    encoding: Encoding = kind(**given)
+    return encoding
