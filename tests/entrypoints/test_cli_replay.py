@@ -105,20 +105,26 @@ GREEDY = ("--policy", "greedy", "--batch", "300")
         ((*CONTEXT, *GREEDY, "--caps", "0.1:25%"), 2, "DEPTH=COUNT"),
         ((*CONTEXT, *GREEDY, "--caps", "0.1=many"), 2, "DEPTH=COUNT"),
         ((*CONTEXT, *GREEDY, "--caps", "0.1=5,0.10=6"), 2, "twice"),
-        ((*CONTEXT, *GREEDY, "--caps", "10=5"), 1, "Did you mean 0.10"),
+        ((*CONTEXT, *GREEDY, "--caps", "10=5"), 2, "Did you mean 0.10"),
         ((*CONTEXT, *GREEDY, "--caps", "0.15=5"), 1, "which the log never played"),
         ((*CONTEXT, *GREEDY, "--caps", "0.1=0,0.2=0,0.3=0"), 1, "rows accepted"),
-        ((*CONTEXT, *GREEDY, "--caps", "0.1=250%"), 1, "share of the batch"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1=250%"), 2, "share of the batch"),
         ((*CONTEXT, "--policy", "greedy"), 1, "more than the 900 rows"),
         ((*CONTEXT, *GREEDY, "--skew", "ignore"), 2, "resample or weight"),
         ((*CONTEXT, *GREEDY, "--propensity", "guess"), 2, "column or observed"),
         ((*CONTEXT, *GREEDY, "--encoding", "cubic"), 2, "rbf"),
-        ((*CONTEXT, *GREEDY, "--repeats", "-1"), 1, "repeats"),
-        ((*CONTEXT, *GREEDY, "--revenue-weight", "nan"), 1, "revenue_weight"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1=-5"), 2, "a count"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1=nan%"), 2, "a share of the batch"),
+        ((*CONTEXT, *GREEDY, "--policy", "greedy"), 2, "each name once"),
+        ((*CONTEXT, "--policy", "greedy", "--batch", "0"), 2, "--batch"),
+        ((*CONTEXT, *GREEDY, "--depth-scale", "0"), 2, "--depth-scale"),
+        ((*CONTEXT, *GREEDY, "--repeats", "-1"), 2, "--repeats"),
+        ((*CONTEXT, *GREEDY, "--revenue-weight", "nan"), 2, "--revenue-weight"),
         ((*CONTEXT, *GREEDY, "--warm", "nowhere.parquet"), 1, "no such file"),
         ((*CONTEXT, *GREEDY, "--strata", "county"), 1, "no column county"),
         (("--context", "x1,x9", *GREEDY), 1, "no column x9"),
-        (("--context", ",", *GREEDY), 1, "context columns"),
+        (("--context", ",", *GREEDY), 2, "context columns"),
+        (("--context", "x1,x1", *GREEDY), 2, "each name once"),
         (("--context", "region", *GREEDY), 1, "column region: found values of type string"),
     ],
 )
@@ -140,6 +146,10 @@ def test_wrong_usage_and_impossible_wishes(disco, write, arguments, exit_code, m
         ({"propensity": np.full(900, 0.5)}, "sum to 1.5"),
         ({"propensity": np.full(900, 0.0)}, "propensity: found 0"),
         ({"propensity": ["x"] * 900}, "column propensity"),
+        ({"propensity": pa.nulls(900)}, "row 1, propensity: found nan"),
+        ({"full_price": pa.nulls(900)}, "no purchase in any of its 900 rows"),
+        ({"full_price": pa.nulls(900, pa.float64())}, "no purchase in any of its 900 rows"),
+        ({"depth": pa.nulls(900)}, "column depth, row 1: found null"),
     ],
 )
 def test_bad_logs(disco, write, changes, message):
@@ -173,3 +183,62 @@ def test_narrow_types_are_read_as_what_they_say(disco, write):
     again = json.loads(disco("replay", write(), *CONTEXT, *GREEDY, "--repeats", 0, "--json", "--caps", "0.1=200")[1])
     assert found["depths"] == plain["depths"] == list(DEPTHS)
     assert found["policies"]["greedy"]["accepted"] == again["policies"]["greedy"]["accepted"]
+
+
+def skewed_columns(rows=900):
+    """Depth 0.1 three times as likely as 0.3, in truth and in the propensity column."""
+    depth = np.random.default_rng(3).choice([0.1, 0.3], rows, p=[0.75, 0.25])
+    return {"depth": depth, "propensity": np.where(depth == 0.1, 0.75, 0.25)}
+
+
+def test_strata_do_not_set_the_propensity_column_aside(disco, write):
+    given = skewed_columns()
+    log = write(**given)
+    words = ("replay", log, *CONTEXT, *GREEDY, "--skew", "weight", "--repeats", 0, "--json")
+    plain, stratified, observed = (
+        json.loads(disco(*words, *more)[1])["policies"]["greedy"]["revenue_per_customer"]["ips"]["value"]
+        for more in ((), ("--strata", "region"), ("--strata", "region", "--propensity", "observed"))
+    )
+    assert stratified == plain
+    assert observed != plain
+    wrong = write("wrong.parquet", **given | {"propensity": np.where(given["depth"] == 0.1, 0.75, 0.5)})
+    code, _, err = disco("replay", wrong, *CONTEXT, *GREEDY, "--strata", "region")
+    assert code == 1
+    assert "sum to 1.25" in err
+
+
+def test_every_batch_of_a_resampled_log_has_its_mean_over_the_passes(disco, write):
+    """Each pass keeps other rows, so some are a batch shorter than the first; the others still speak."""
+    log = write(**skewed_columns())
+    words = ("replay", log, *CONTEXT, "--policy", "greedy", "--batch", 100, "--repeats", 8, "--json")
+    series = json.loads(disco(*words)[1])["policies"]["greedy"]["series"]
+    assert len(series) == 5
+    assert all(batch["repeats_mean"] > 0 for batch in series)
+    assert all(batch["repeats_sd"] > 0 for batch in series[:-1])
+
+
+def test_a_warm_log_teaches_engagement_too(disco, write):
+    """Everybody buys at 0.3 and nobody at 0.1 in the warm log: engagement learned there must steer the first batch."""
+    rows = columns()
+    sure = np.asarray(rows["depth"]) > 0.15
+    prices = np.where(sure, 50.0 - 60.0 * np.asarray(rows["depth"]), np.nan)  # a code of 0.2 gives the larger basket
+    rare = (np.asarray(rows["depth"]) > 0.25) | (np.random.default_rng(4).random(900) < 0.02)
+    warm = write("warm.parquet", full_price=pa.array(np.where(rare, prices, np.nan), from_pandas=True))
+    words = (
+        "replay",
+        write(),
+        *CONTEXT,
+        "--policy",
+        "greedy",
+        "--batch",
+        900,
+        "--repeats",
+        0,
+        "--warm",
+        warm,
+        "--json",
+    )
+    plain = json.loads(disco(*words)[1])["policies"]["greedy"]["codes"]
+    learned = json.loads(disco(*words, "--learn-engagement")[1])["policies"]["greedy"]["codes"]
+    assert learned["0.3"] == 900
+    assert plain["0.3"] < 450

@@ -205,7 +205,7 @@ GOOD = {"arm": ["test", "test", "control", "control"], "depth": [0.1] * 4, "full
         ({"arm": ["test", "control", "placebo", "test"]}, "placebo"),
         ({"arm": ["test", "control", "control", "holdout"]}, "no codes in the holdout"),
         ({"arm": ["test", "control", "control", "control"]}, "at least two"),
-        ({"depth": [0.1] * 3}, "one for each of 4 customers"),
+        ({"depth": [0.1] * 3}, "one figure for each of 4 rows"),
         ({"depth": [0.1, 20, 0.1, 0.1]}, "depth, row 2"),
         ({"full_price": [-1.0, 2, 3, 4]}, "full_price, row 1"),
         ({"full_price": [np.inf, 2, 3, 4]}, "full_price, row 1"),

@@ -86,7 +86,7 @@ GOOD = {"propensity": np.full(3, 0.5), "target": np.ones(3)}
 @pytest.mark.parametrize(
     ("figure", "change", "message"),
     [
-        ([1.0], {}, "shapes"),
+        ([1.0], {}, "lengths"),
         ([1.0, np.nan, 2.0], {}, "figure, row 2"),
         ([1.0, 2.0, 2.0], {"propensity": np.array([0.5, 0.0, 0.5])}, "propensity, row 2: found 0"),
         ([1.0, 2.0, 2.0], {"propensity": np.array([0.5, 0.4, 1.5])}, "propensity, row 3"),

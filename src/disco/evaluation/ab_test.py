@@ -10,6 +10,7 @@ import numpy as np
 
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, Per, SampleRatio, read_arms, sample_ratio
 from disco.evaluation.comparison import Adjusted, Comparison, Mean, compare, compare_adjusted
+from disco.evaluation.figures import read_level, read_number
 from disco.evaluation.sequential import to_date
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
@@ -102,6 +103,11 @@ def ab_test(
     >>> result.verdict.value, round(result.finding("revenue").comparison.difference.value, 2)
     ('undecided', 24.0)
     """
+    if not isinstance(final, bool | np.bool_):
+        raise InputError("final", found=repr(final), expected="True when the planned end has come, else False")
+    if revenue_weight is not None:
+        read_number(revenue_weight, where="revenue_weight", expected="a positive, finite number, or None", above=0)
+    read_level(level)
     arms = read_arms(arm, depth, full_price, before=before, other_revenue=other_revenue)
     test, control = arms[Arm.TEST], arms[Arm.CONTROL]
     purchasers = int(test.purchased.sum() + control.purchased.sum())
@@ -115,7 +121,7 @@ def ab_test(
     )
     ratio = None
     if shares is not None:
-        ratio = sample_ratio({name: len(rows) for name, rows in arms.items()}, {Arm(k): v for k, v in shares.items()})
+        ratio = sample_ratio({name: len(rows) for name, rows in arms.items()}, shares)
     primary: Metric = "objective" if revenue_weight is not None else "revenue"
     undifferentiated = {
         float(value): tuple(
@@ -156,9 +162,8 @@ def _information(purchasers: int, planned: int | None, *, final: bool) -> float 
             found="none, while the test still runs",
             expected="the purchases expected by the end: looks before it need a plan",
         )
-    if planned < 1:
-        raise InputError("planned_purchasers", found=planned, expected="at least 1")
-    return max(purchasers, 1) / planned
+    expected = "a number of purchases, at least 1"
+    return max(purchasers, 1) / read_number(planned, where="planned_purchasers", expected=expected, above=1 - 1e-9)
 
 
 def _measurable(test: ArmOutcomes, control: ArmOutcomes, metric: Metric, per: Per) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from disco.evaluation.figures import read_column
 from disco.records.arrays import Vector
 from disco.records.errors import InputError
 
@@ -26,8 +27,9 @@ def accuracy(predicted: Vector, observed: Vector) -> Accuracy:
     """
     from scipy.stats import rankdata
 
-    predicted, observed = np.asarray(predicted, np.float64), np.asarray(observed, np.float64)
-    if predicted.shape != observed.shape or predicted.ndim != 1 or predicted.size == 0:
+    predicted = read_column(predicted, where="accuracy, predicted")
+    observed = read_column(observed, where="accuracy, observed")
+    if predicted.shape != observed.shape or predicted.size == 0:
         raise InputError(
             "accuracy",
             found=f"shapes {predicted.shape} and {observed.shape}",

@@ -1,5 +1,6 @@
 """What the customers of an A/B test did, arm by arm: the figures to compare and what each is divided by."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -8,6 +9,8 @@ import numpy as np
 from scipy.special import chdtrc
 
 from disco import objective
+from disco.belief.law import LOG_EDGE
+from disco.evaluation.figures import read_column, read_matrix, read_number
 from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
@@ -15,6 +18,8 @@ from disco.records.errors import InputError
 Metric = Literal["revenue", "reward", "objective", "engagement"]
 Per = Literal["customer", "recipient", "purchaser"]
 MISMATCH_P_VALUE = 1e-3  # a sample ratio this unlikely means a broken assignment, not bad luck
+_LARGEST_PRICE = math.exp(LOG_EDGE)  # the same edge as everywhere: beyond it, it is no basket
+_LARGEST = 1e100  # of figures known before: their squares must still be numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -101,22 +106,25 @@ class SampleRatio:
         return self.p_value >= MISMATCH_P_VALUE
 
 
-def sample_ratio(found: Mapping[Arm, int], shares: Mapping[Arm, float]) -> SampleRatio:
+def sample_ratio(found: Mapping[Arm, int], shares: Mapping[str, float]) -> SampleRatio:
     """χ² = Σ(found − expected)²/expected with one degree of freedom less than arms.
 
     >>> sample_ratio({Arm.TEST: 5210, Arm.CONTROL: 4790}, {Arm.TEST: 0.5, Arm.CONTROL: 0.5}).ok
     False
     """
-    if set(found) != set(shares) or not all(np.isfinite(share) and share > 0 for share in shares.values()):
-        raise InputError(
-            "shares",
-            found=f"{ {str(arm): share for arm, share in shares.items()} }",
-            expected=f"a positive share for each of the arms found: {', '.join(found)}",
-        )
-    scale = sum(found.values()) / sum(shares.values())
-    expected = {arm: shares[arm] * scale for arm in found}
+    planned = _planned(shares, found)
+    scale = sum(found.values()) / sum(planned.values())
+    expected = {arm: planned[arm] * scale for arm in found}
     statistic = sum((found[arm] - expected[arm]) ** 2 / expected[arm] for arm in found)
     return SampleRatio(dict(found), expected, float(chdtrc(len(found) - 1, statistic)) if len(found) > 1 else 1.0)
+
+
+def _planned(shares: object, found: Mapping[Arm, int]) -> dict[Arm, float]:
+    wanted = f"a positive share for each of the arms found: {', '.join(found)}"
+    if not isinstance(shares, Mapping) or set(shares) != {str(arm) for arm in found}:
+        said = {str(arm): share for arm, share in shares.items()} if isinstance(shares, Mapping) else shares
+        raise InputError("shares", found=repr(said), expected=wanted)
+    return {arm: read_number(shares[arm], where=f"share of {arm}", expected=wanted, above=0) for arm in found}
 
 
 def read_arms(
@@ -142,7 +150,9 @@ def read_arms(
             expected="null",
             fix="Purchases without a code belong into other_revenue.",
         )
-    known = None if before is None else _known(before, rows)
+    known = None if before is None else read_matrix(before, where="before", rows=rows)
+    if known is not None and not (np.abs(known) < _LARGEST).all():
+        raise InputError("before", found="NaN or infinite figures", expected="finite figures, 0 for none")
     other = None if other_revenue is None else np.nan_to_num(_figures(other_revenue, rows, "other_revenue"))
     whole = ArmOutcomes(depth=depths, full_price=np.nan_to_num(prices), before=known, other_revenue=other)
     arms = {name: whole.take(labels.astype(str) == name) for name in Arm if name in names}
@@ -151,26 +161,11 @@ def read_arms(
     return arms
 
 
-def _known(before: object, rows: int) -> Matrix:
-    known = np.asarray(before, np.float64)
-    known = known[:, None] if known.ndim == 1 else known
-    if known.ndim != 2 or len(known) != rows:
-        raise InputError("before", found=f"shape {known.shape}", expected=f"figures for each of {rows} customers")
-    if not np.isfinite(known).all():
-        raise InputError("before", found="NaN or infinite figures", expected="finite figures, 0 for none")
-    return known
-
-
-def _figures(values: object, rows: int, name: str, *, highest: float = np.inf) -> Vector:
-    try:
-        column = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise InputError(name, found="values that are no numbers", expected="numbers, NaN for none") from None
-    if column.shape != (rows,):
-        raise InputError(name, found=f"shape {column.shape}", expected=f"one for each of {rows} customers")
+def _figures(values: object, rows: int, name: str, *, highest: float = _LARGEST_PRICE) -> Vector:
+    column = read_column(values, where=name, rows=rows)
     bad = ~np.isnan(column) & ~((column >= 0) & (column < highest))
     if bad.any():
         row = int(bad.argmax())
-        expected = "a finite amount, not negative, or null" if highest == np.inf else "a share in [0, 1), or null"
+        expected = "a share in [0, 1), or null" if highest == 1 else "an amount of money, not negative, or null"
         raise InputError(f"{name}, row {row + 1}", found=float(column[row]), expected=expected)
     return column

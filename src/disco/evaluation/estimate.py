@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from disco.evaluation.figures import read_level
 from disco.records.arrays import Integers, Vector
 from disco.records.errors import InputError
 
@@ -39,9 +40,7 @@ def quantile(level: float, *, freedom: float = np.inf) -> float:
     >>> round(quantile(0.95), 3), round(quantile(0.95, freedom=10), 3)
     (1.96, 2.228)
     """
-    if not 0 < level < 1:
-        raise InputError("level", found=level, expected="a share between 0 and 1, such as 0.95")
-    share = 0.5 + level / 2
+    share = 0.5 + read_level(level) / 2
     return float(ndtri(share) if np.isinf(freedom) else stdtrit(freedom, share))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from disco.belief.grid import CONTEXT_LIMIT
 from disco.belief.law import LOG_EDGE
 from disco.evaluation.balance import imbalance, unevenness
+from disco.evaluation.figures import read_column, read_matrix
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError
@@ -71,26 +72,25 @@ def random_log(
     """Read a log: context (n, d1), depth (n,), full_price (n,) with NaN where nothing was bought.
 
     propensity (n,): the probability of the depth each row got. Absent: uniform over the depths present; with
-    `strata` (n,) labels, the shares observed within each stratum; the word "observed": the shares observed overall.
+    `strata` (n,) labels, the shares observed within each stratum. The word "observed": the shares observed, overall or
+    within each stratum. Strata beside given propensities serve the balance test alone.
     A log that does not look random, given these, is warned about (`RandomisationWarning`).
 
     >>> log = random_log([[0.5], [1.0]], [0.1, 0.2], [20.0, np.nan], check_balance=False)
     >>> log.depths, log.place.tolist(), log.propensity.tolist()
     ((0.1, 0.2), [0, 1], [0.5, 0.5])
     """
-    contexts = np.ascontiguousarray(context, np.float64)
-    if contexts.ndim != 2 or not len(contexts):
-        raise InputError("log", found=f"contexts of shape {contexts.shape}", expected="(rows, features), not empty")
+    contexts = read_matrix(context, where="log, context")
     rows = len(contexts)
     if not np.isfinite(contexts).all():
         row = int(np.flatnonzero(~np.isfinite(contexts).all(axis=1))[0])
         raise InputError(f"log, row {row + 1}, context", found="NaN or infinity", expected="finite figures")
-    played = _column(depth, rows=rows, name="depth")
+    played = read_column(depth, rows=rows, where="log, depth")
     offered, place = np.unique(played, return_inverse=True)
     for value in offered:
         row = int(np.flatnonzero((played == value) | np.isnan(played))[0])
         read_depth(float(value), where=f"log, row {row + 1}, depth")
-    prices = _column(full_price, rows=rows, name="full_price")
+    prices = read_column(full_price, rows=rows, where="log, full_price")
     sound = (prices > math.exp(-LOG_EDGE)) & (prices < math.exp(LOG_EDGE))
     bad = ~np.isnan(prices) & ~sound
     if bad.any():
@@ -118,22 +118,16 @@ def random_log(
     )
 
 
-def _column(values: object, *, rows: int, name: str) -> Vector:
-    try:
-        column = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"log, {name}", found="values that are no numbers", expected="numbers") from None
-    if column.shape != (rows,):
-        raise InputError(f"log, {name}", found=f"shape {column.shape}", expected=f"one figure for each of {rows} rows")
-    return column
-
-
 def _labels(values: object, *, rows: int, name: str) -> Integers:
     if values is None:
         return np.zeros(rows, np.int64)
     labels = np.asarray(values)
     if labels.shape != (rows,):
         raise InputError(f"log, {name}", found=f"shape {labels.shape}", expected=f"one label for each of {rows} rows")
+    unknown = labels != labels if labels.dtype.kind != "O" else np.array([v is None or v != v for v in labels])
+    if unknown.any():
+        row = int(unknown.argmax())
+        raise InputError(f"log, row {row + 1}, {name}", found="null or NaN", expected="a label in every row")
     if labels.dtype.kind == "O":
         labels = labels.astype(str)
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
@@ -145,8 +139,9 @@ def _propensities(
     rows, columns = place.size, len(depths)
     cells = np.zeros((stratum.max() + 1, columns))
     np.add.at(cells, (stratum, place), 1.0)
+    shares = isinstance(given, str) or (given is None and estimate)
     missing = np.argwhere(cells == 0)
-    if missing.size:
+    if shares and missing.size:
         label, column = missing[0]
         raise InputError(
             f"log, stratum {label + 1} of {len(cells)}",
@@ -156,11 +151,11 @@ def _propensities(
         )
     if isinstance(given, str) and given != "observed":
         raise InputError("log, propensity", found=repr(given), expected="'observed', or one figure per row")
-    if isinstance(given, str) or (given is None and estimate):
+    if shares:
         return np.asarray((cells / cells.sum(axis=1, keepdims=True))[stratum, place])
     if given is None:
         return np.full(rows, 1 / columns)
-    chances = _column(given, rows=rows, name="propensity")
+    chances = read_column(given, rows=rows, where="log, propensity")
     bad = ~((chances > 0) & (chances <= 1))
     if bad.any():
         row = int(bad.argmax())
@@ -181,8 +176,10 @@ def _refuse_unless_one(
     first[stratum, place] = chances
     if np.allclose(first[stratum, place], chances, rtol=1e-9):
         sums = first.sum(axis=1)
-        off = int(np.abs(sums - 1).argmax())
-        if abs(sums[off] - 1) > SUM_TOLERANCE:
+        # a depth that a small stratum never got has an unknown propensity there: the rest may sum to less than one
+        excess = np.where((cells > 0).all(axis=1), np.abs(sums - 1), np.maximum(sums - 1, 0.0))
+        off = int(excess.argmax())
+        if excess[off] > SUM_TOLERANCE:
             raise InputError(
                 "log, propensity",
                 found=f"propensities of the {len(depths)} depths that sum to {sums[off]:.6g}",
@@ -231,13 +228,13 @@ def _doubts(
     return tuple(notes)
 
 
-def require_model_contexts(log: RandomLog) -> None:
+def require_model_contexts(log: RandomLog, *, name: str = "log") -> None:
     """A model takes contexts within ±4; say at the start, with the log's row, what it would refuse in mid-replay."""
     beyond = np.argwhere(np.abs(log.context) > CONTEXT_LIMIT)
     if beyond.size:
         row, column = beyond[0]
         raise InputError(
-            f"log, row {row + 1}, context column {column + 1}",
+            f"{name}, row {row + 1}, context column {column + 1}",
             found=float(log.context[row, column]),
             expected=f"a figure within ±{CONTEXT_LIMIT:g}",
             fix="Standardise and clip contexts, as ContextNetwork does.",

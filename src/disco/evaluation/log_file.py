@@ -21,7 +21,8 @@ def read_log(
 ) -> RandomLog:
     """A log from Parquet: `customer_id`, the context columns, `depth`, `full_price` (null = no purchase), `propensity`.
 
-    Without a `propensity` column depths count as uniform; with `strata` columns or `observed`, as frequent as they are.
+    Without a `propensity` column depths count as uniform; with `strata` columns, as frequent as they are within each
+    stratum. `observed` sets a `propensity` column aside for the frequencies seen, overall or within strata.
     """
     wanted = ["customer_id", *context, "depth", "full_price", *strata]
     if not context:
@@ -34,7 +35,7 @@ def read_log(
     propensity: object = None
     if observed:
         propensity = "observed"
-    elif "propensity" in table.column_names and not strata:
+    elif "propensity" in table.column_names:
         propensity = _numbers(table, "propensity", path)
     labels = None
     if strata:
@@ -74,6 +75,8 @@ def _numbers(table: pa.Table, name: str, path: Path) -> "np.ndarray[tuple[int], 
     """A column as float64, null = NaN; a 32-bit 0.2 becomes 0.2. A NaN in the file is refused."""
     column = table[name].combine_chunks()
     kind = column.type
+    if pa.types.is_null(kind):  # a column without a single value
+        return np.full(len(column), np.nan)
     if pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):

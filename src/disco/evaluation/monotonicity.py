@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from disco.evaluation.figures import read_column, read_matrix
 from disco.records.arrays import Floats
 from disco.records.depths import read_depths
 from disco.records.errors import InputError
@@ -25,11 +26,11 @@ def monotonicity(full_price: Floats, depths: object, *, tolerance: float = 1e-12
     >>> monotonicity(np.array([[10.0, 12.0, 12.0], [10.0, 9.0, 11.0]]), [0.1, 0.2, 0.3])
     Monotonicity(steps=0.75, curves=0.5, mean_fall=0.1)
     """
-    offered = np.asarray(read_depths(np.asarray(depths, np.float64).tolist()))
-    curves = np.asarray(full_price, np.float64)
+    offered = np.asarray(read_depths(read_column(depths, where="monotonicity, depths").tolist()))
+    curves = read_matrix(full_price, where="monotonicity, full_price")
     if offered.size < 2:
         raise InputError("monotonicity", found="one depth", expected="at least two, to have a step")
-    if curves.ndim != 2 or curves.shape[1] != offered.size or not len(curves):
+    if curves.shape[1] != offered.size:
         raise InputError("monotonicity", found=f"shape {curves.shape}", expected=f"(customers, {offered.size})")
     if not np.isfinite(curves).all():
         raise InputError("monotonicity", found="NaN or infinite figures", expected="finite figures")

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco.evaluation.estimate import Estimate, mean_estimate, ratio_estimate
-from disco.records.arrays import Integers, Vector
+from disco.evaluation.figures import read_column, read_matrix
+from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError
 
 
@@ -45,28 +46,33 @@ def off_policy(
     """Estimate a target policy's value per customer from a log.
 
     figure (n,): what the row came to · propensity (n,): pᵢ > 0 · target (n,): π(aᵢ|xᵢ), the target's probability of the
-    depth that was played · predicted_logged, predicted_target (n,): q(xᵢ, aᵢ) and q(xᵢ, π), for DR.
+    depth that was played · predicted_logged, predicted_target (n,): q(xᵢ, aᵢ) and q(xᵢ, π), for DR · customers (n,):
+    equal for rows of one customer, whose errors are then counted together.
 
     >>> log = {"figure": np.array([1.0, 0.0, 3.0, 4.0]), "propensity": np.full(4, 0.5)}
     >>> result = off_policy(**log, target=np.array([0.0, 1.0, 1.0, 0.0]))
     >>> result.ips.value, result.snips.value, result.effective_rows
     (1.5, 1.5, 2.0)
     """
+    figure = read_column(figure, where="off_policy, figure")
     columns = {"figure": figure, "propensity": propensity, "target": target}
     if (predicted_logged is None) != (predicted_target is None):
         raise InputError("off_policy", found="one prediction", expected="both of predicted_logged and predicted_target")
     if predicted_logged is not None and predicted_target is not None:
         columns |= {"predicted_logged": predicted_logged, "predicted_target": predicted_target}
+    columns = {name: read_column(column, where=f"off_policy, {name}") for name, column in columns.items()}
     _check(columns)
-    weights = target / propensity
+    if customers is not None:
+        customers = _numbered(customers, figure.size)
+    weights = columns["target"] / columns["propensity"]
     if not weights.any():
         snips, effective = None, 0.0
     else:
         snips = ratio_estimate(weights * figure, weights, level=level, customers=customers)
         effective = float(weights.sum() ** 2 / (weights @ weights))
     doubly = None
-    if predicted_logged is not None and predicted_target is not None:
-        terms = predicted_target + weights * (figure - predicted_logged)
+    if "predicted_logged" in columns:
+        terms = columns["predicted_target"] + weights * (figure - columns["predicted_logged"])
         doubly = mean_estimate(terms, level=level, customers=customers)
     return OffPolicy(
         rows=figure.size,
@@ -78,10 +84,20 @@ def off_policy(
     )
 
 
+def _numbered(customers: object, rows: int) -> Integers:
+    """Customers as 0, 1, …: whatever labels the rows carry."""
+    labels = np.asarray(customers)
+    if labels.shape != (rows,):
+        raise InputError(
+            "off_policy, customers", found=f"shape {labels.shape}", expected=f"one for each of {rows} rows"
+        )
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
 def _check(columns: dict[str, Vector]) -> None:
-    shapes = {name: np.shape(column) for name, column in columns.items()}
-    if len(set(shapes.values())) != 1 or len(shapes["figure"]) != 1 or shapes["figure"][0] < 2:
-        raise InputError("off_policy", found=f"shapes {shapes}", expected="one figure per row, at least two rows")
+    sizes = {name: column.size for name, column in columns.items()}
+    if len(set(sizes.values())) != 1 or sizes["figure"] < 2:
+        raise InputError("off_policy", found=f"lengths {sizes}", expected="one figure per row, at least two rows")
     for name, column in columns.items():
         if not np.isfinite(column).all():
             row = int(np.flatnonzero(~np.isfinite(column))[0])
@@ -100,7 +116,7 @@ def _check(columns: dict[str, Vector]) -> None:
         raise InputError(f"off_policy, target, row {row + 1}", found=float(target[row]), expected="a probability")
 
 
-def target_probabilities(target: Vector, logging: Vector, place: Integers) -> Vector:
+def target_probabilities(target: Matrix, logging: Matrix, place: Integers) -> Vector:
     """π(aᵢ|xᵢ) of the depths played, from full matrices (n, K) of both policies; refuses what no log can tell.
 
     Rows of `logging` sum to one, of `target` to one at most (the rest: no code). Where the target plays a depth whose
@@ -109,10 +125,23 @@ def target_probabilities(target: Vector, logging: Vector, place: Integers) -> Ve
     >>> target_probabilities(np.array([[0.0, 1.0]]), np.array([[0.5, 0.5]]), np.array([1])).tolist()
     [1.0]
     """
+    target, logging = read_matrix(target, where="target"), read_matrix(logging, where="logging")
+    place = np.asarray(place)
+    if target.shape != logging.shape or place.shape != target.shape[:1] or place.dtype.kind not in "iu":
+        raise InputError(
+            "target_probabilities",
+            found=f"shapes {target.shape}, {logging.shape} and {place.shape}",
+            expected="(n, K) of both policies and the position (n,) of the depth played",
+        )
+    if ((place < 0) | (place >= target.shape[1])).any():
+        row = int(((place < 0) | (place >= target.shape[1])).argmax())
+        expected = f"a position from 0 to {target.shape[1] - 1}"
+        raise InputError(f"place, row {row + 1}", found=int(place[row]), expected=expected)
     for name, matrix in (("target", target), ("logging", logging)):
         sums = matrix.sum(axis=1)
-        off = (sums > 1 + 1e-6) | ((sums < 1 - 1e-6) if name == "logging" else (sums < 0)) | (matrix < 0).any(axis=1)
-        if off.any() or not np.isfinite(matrix).all():
+        least = 1 - 1e-6 if name == "logging" else 0.0
+        off = ~((sums >= least) & (sums <= 1 + 1e-6) & (matrix >= 0).all(axis=1))  # NaN is off, too
+        if off.any():
             row = int(off.argmax())
             raise InputError(
                 f"{name} propensities, row {row + 1}",

@@ -7,7 +7,11 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from disco.evaluation.estimate import quantile
+from disco.evaluation.figures import read_number
 from disco.records.errors import InputError
+
+_MOST = 1e15  # customers; there are fewer people
+_SMALLEST_UPLIFT, _LARGEST_UPLIFT = 1e-9, 1e7  # beyond, it is no difference anybody tests for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +31,7 @@ class Design:
     def __post_init__(self) -> None:
         _require_amounts(baseline=self.baseline, sd=self.sd)
         for name, lowest in (("control_share", 0.0), ("explained", -1e-300), ("level", 0.0)):
-            if not lowest < getattr(self, name) < 1:
-                raise InputError(name, found=getattr(self, name), expected="a share between 0 and 1")
+            read_number(getattr(self, name), where=name, expected="a share between 0 and 1", above=lowest, below=1)
 
     @classmethod
     def of_purchases(
@@ -40,14 +43,15 @@ class Design:
         >>> round(design.baseline, 9), round(design.sd, 3)
         (4.0, 15.297)
         """
-        if not 0 < engagement <= 1:
-            raise InputError("engagement", found=engagement, expected="a share above 0, at most 1")
+        expected = "a share above 0, at most 1"
+        read_number(engagement, where="engagement", expected=expected, above=0, below=np.nextafter(1, 2))
         _require_amounts(baseline=baseline, sd=sd)
         variance = engagement * (sd**2 + baseline**2) - (engagement * baseline) ** 2
         return cls(baseline=engagement * baseline, sd=variance**0.5, control_share=control_share, level=level)
 
     def standard_error(self, customers: float, *, uplift: float = 0.0) -> float:
         """Of the difference of the arms' means with this many customers in both arms together."""
+        read_number(customers, where="customers", expected="a number above 0", above=0)
         share = self.control_share
         parts = 1 / share + (1 + uplift) ** 2 / (1 - share)
         return float(self.sd * np.sqrt((1 - self.explained) / customers * parts))
@@ -58,22 +62,23 @@ class Design:
         >>> round(Design(baseline=10.0, sd=20.0).power(0.01, customers=1_268_500), 2)
         0.8
         """
-        if not (np.isfinite(uplift) and uplift > -1):
-            raise InputError("uplift", found=uplift, expected="a relative difference above −100%, such as 1%")
-        if customers < 4:
-            raise InputError("customers", found=customers, expected="at least 4, two per arm")
+        uplift = _read_uplift(uplift)
+        read_number(customers, where="customers", expected="at least 4, two per arm", above=4 - 1e-9)
         shift = abs(uplift) * self.baseline / self.standard_error(customers, uplift=uplift)
         z = quantile(self.level)
         return float(ndtr(shift - z) + ndtr(-shift - z))
 
     def customers(self, uplift: float, *, power: float = 0.8) -> int:
         """The fewest customers, both arms together, with which the test rejects with this chance."""
-        if not (np.isfinite(uplift) and uplift != 0):
+        uplift = _read_uplift(uplift)
+        if abs(uplift) < _SMALLEST_UPLIFT:
             raise InputError("uplift", found=uplift, expected="a relative difference other than 0, such as 1%")
         self._check_power(power)
         # the other tail only adds chance, so the count of one tail alone is never too small
         one_tail = (quantile(self.level) + max(ndtri(power), 0.0)) / (uplift * self.baseline)
         most = self.standard_error(1.0, uplift=uplift) ** 2 * one_tail**2 + 8
+        if not most < _MOST:
+            raise InputError("uplift", found=uplift, expected="a difference that some number of customers would show")
         least = int(np.ceil(2 / min(self.control_share, 1 - self.control_share)))  # two in the smaller arm
         if self.power(uplift, customers=least) >= power:
             return least
@@ -82,7 +87,7 @@ class Design:
     def detectable_uplift(self, *, customers: int, power: float = 0.8) -> float:
         """The smallest relative difference that this many customers show with this chance."""
         self._check_power(power)
-        top = 1e6
+        top = _LARGEST_UPLIFT / 10
         if self.power(top, customers=customers) < power:
             raise InputError(
                 "customers", found=customers, expected=f"enough to find any uplift with a chance of {power:.0%}"
@@ -90,12 +95,16 @@ class Design:
         return float(brentq(lambda uplift: self.power(uplift, customers=customers) - power, 0.0, top, xtol=1e-15))
 
     def _check_power(self, power: float) -> None:
-        if not 1 - self.level < power < 1:
-            raise InputError("power", found=power, expected=f"a chance between {1 - self.level:g} and 1")
+        expected = f"a chance between {1 - self.level:g} and 1"
+        read_number(power, where="power", expected=expected, above=1 - self.level, below=1)
 
 
 def _require_amounts(**amounts: float) -> None:
     """Baseline and sd: positive, and of a size whose squares are still numbers."""
     for name, value in amounts.items():
-        if not (np.isfinite(value) and 1e-100 < value < 1e100):
-            raise InputError(name, found=value, expected="a finite number above 0")
+        read_number(value, where=name, expected="a finite number above 0", above=1e-100, below=1e100)
+
+
+def _read_uplift(uplift: object) -> float:
+    expected = "a relative difference above −100%, such as 1%"
+    return read_number(uplift, where="uplift", expected=expected, above=-1, below=_LARGEST_UPLIFT)

@@ -1,11 +1,13 @@
 """`replay`: the offline value of policies under caps, on a log whose depths were dealt at random."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
-from disco.belief import BasketModel, Engagement
-from disco.campaign import Belief
+from disco.belief import BasketModel, Engagement, EngagementCounts
+from disco.campaign import Belief, learn
+from disco.evaluation.figures import read_level
 from disco.evaluation.log import RandomLog, require_model_contexts
 from disco.evaluation.replay_limits import read_batch_limits
 from disco.evaluation.replay_pass import UnconstrainedLearner, play
@@ -13,6 +15,7 @@ from disco.evaluation.replay_result import Reading, Replay, policy_replay
 from disco.evaluation.resampling import Skew, bootstrap_rows, presented_rows
 from disco.policy import Policy, Random
 from disco.records.arrays import Integers, Vector
+from disco.records.decisions import Purchases
 from disco.records.errors import InputError
 
 Player = Policy | UnconstrainedLearner
@@ -28,6 +31,7 @@ def replay(
     revenue_weight: float | None = None,
     repeats: int = 20,
     seed: int = 0,
+    warm: RandomLog | None = None,
     skew: Skew = "resample",
     learning: bool = True,
     learn_engagement: bool = False,
@@ -36,8 +40,9 @@ def replay(
 ) -> Replay:
     """Replay policies on a log (`random_log`), in batches, with caps per batch.
 
-    belief: what is known at the start (warm); None, or a model without evidence, is a cold start. revenue_weight None:
-    revenue alone. Engagement counts as 1 at every depth unless `belief` brings its own or `learn_engagement` is set.
+    belief: what is known at the start; None, or a model without evidence, is a cold start. warm: an earlier log, all of
+    whose purchases (and codes, with `learn_engagement`) are learned before the start. revenue_weight None: revenue
+    alone. Engagement counts as 1 at every depth unless `belief` brings its own or `learn_engagement` is set.
     skew: how a log with unequal propensities is used; "resample" drops rows at random until depths are uniform,
     "weight" presents every row and weighs the accepted ones by 1/p. repeats: whole passes over logs resampled by
     customer, whose spread is the standard error; with fewer than 2, the delta method's from the single pass.
@@ -56,12 +61,23 @@ def replay(
     (600, [150, 450])
     """
     chosen = _by_name(policies)
-    if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 0:
-        raise InputError("repeats", found=repr(repeats), expected="a whole number, 0 or more")
-    require_model_contexts(log)
+    for name, given in (("log", log), *([] if warm is None else [("warm", warm)])):
+        _require_log(given, name)
+    if not log.bought.any():
+        raise InputError(
+            "log",
+            found=f"no purchase in any of its {len(log):,} rows",
+            expected="a full_price where a customer bought",
+            fix="Without purchases there are no baskets to value; check the column.",
+        )
+    for name, number, least in (("repeats", repeats, 0), ("seed", seed, -np.inf)):
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
+            more = ", 0 or more" if name == "repeats" else ""
+            raise InputError(name, found=repr(number), expected=f"a whole number{more}")
+    read_level(level)
     rows = presented_rows(log, skew=skew, seed=seed, repeat=0)
     limits = read_batch_limits(caps, depths=log.depths, batch=batch, rows=rows.size, revenue_weight=revenue_weight)
-    start = belief if isinstance(belief, Belief) else _believing(belief or BasketModel(), log, learn_engagement)
+    start = _believing(belief, log, warm, learn_engagement=learn_engagement)
     players: dict[str, Player] = {"random": Random(), **chosen}
 
     def read(order: Integers, repeat: int) -> dict[str, Reading]:
@@ -73,7 +89,7 @@ def replay(
                 policy,
                 start=start,
                 limits=limits,
-                seed=seed + repeat,
+                seed=int(seed) + repeat,
                 learning=learning,
                 learn_engagement=learn_engagement,
             )
@@ -113,15 +129,45 @@ def replay(
     )
 
 
-def _by_name(policies: Player | Iterable[Player]) -> dict[str, Player]:
-    listed = list(policies) if isinstance(policies, Iterable) else [policies]
+def _by_name(policies: Any) -> dict[str, Player]:
+    one = isinstance(policies, str) or not isinstance(policies, Iterable)
+    listed: list[Player] = [policies] if one else list(policies)
+    for player in listed:
+        acting = player.policy if isinstance(player, UnconstrainedLearner) else player
+        if isinstance(acting, type) or not isinstance(acting, Policy):
+            raise InputError(
+                "policies", found=repr(acting), expected="policies such as disco.Thompson(), not their names or classes"
+            )
     names = [policy.name for policy in listed]
     if not listed or len(set(names)) != len(names):
         raise InputError("policies", found=f"{names}", expected="at least one, each name once")
     return dict(zip(names, listed, strict=True))
 
 
-def _believing(basket: BasketModel, log: RandomLog, learn_engagement: bool) -> Belief:
-    """Engagement 1 at every depth, unless it is to be learned."""
-    known = {} if learn_engagement else dict.fromkeys(log.depths, 1.0)
-    return Belief(basket=basket, engagement=Engagement(override=known))
+def _require_log(log: object, name: str) -> None:
+    if not isinstance(log, RandomLog):
+        raise InputError(
+            name,
+            found=f"{log!r:.60}",
+            expected="a log made by disco.random_log",
+            fix="The command `disco replay` reads one from a file.",
+        )
+    require_model_contexts(log, name=name)
+
+
+def _believing(belief: object, log: RandomLog, warm: RandomLog | None, *, learn_engagement: bool) -> Belief:
+    """What is known at the start: engagement 1 at every depth unless it was brought or is to be learned."""
+    if belief is not None and not isinstance(belief, Belief | BasketModel):
+        raise InputError("belief", found=f"{belief!r:.60}", expected="a BasketModel, a Belief or None")
+    if not isinstance(belief, Belief):
+        known = {} if learn_engagement else dict.fromkeys(log.depths, 1.0)
+        belief = Belief(basket=belief or BasketModel(), engagement=Engagement(override=known))
+    if warm is None:
+        return belief
+    bought = warm.bought
+    return learn(
+        belief,
+        Purchases(context=warm.context[bought], depth=warm.depth[bought], full_price=warm.full_price[bought]),
+        campaign="warm",
+        codes=EngagementCounts.of(warm.depth, bought) if learn_engagement else None,
+    )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from disco.evaluation.figures import read_number
 from disco.records.decisions import Offer
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, LimitError
@@ -50,8 +51,10 @@ def read_batch_limits(
             expected="at most as many as the log has",
             fix="Choose a smaller batch, or bring a longer log.",
         )
-    if revenue_weight is not None and not (np.isfinite(revenue_weight) and revenue_weight > 0):
-        raise InputError("revenue_weight", found=revenue_weight, expected="a positive, finite number, or None")
+    if revenue_weight is not None:
+        read_number(revenue_weight, where="revenue_weight", expected="a positive, finite number, or None", above=0)
+    if caps is not None and not isinstance(caps, Mapping):
+        raise LimitError("caps", found=repr(caps), expected="caps by depth, such as {0.1: 0.25, 0.2: 500}")
     given = {read_depth(depth, where="caps"): _read_cap(cap, depth) for depth, cap in (caps or {}).items()}
     absent = sorted(set(given) - set(depths))
     if absent:

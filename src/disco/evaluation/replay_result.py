@@ -20,7 +20,8 @@ from disco.records.errors import InputError
 class BatchSeries:
     """Per batch of the pass over the log: counts, and the average basket value; NaN where nobody bought.
 
-    `repeats_mean`, `repeats_sd`: of the average basket value over the resampled passes; NaN without any.
+    `repeats_mean`, `repeats_sd`: of the average basket value over the resampled passes in which somebody bought in that
+    batch; NaN without any (the sd: with fewer than two).
     """
 
     presented: Integers
@@ -153,6 +154,7 @@ def policy_replay(
             fix="The policy never did what the log did: raise the caps, or bring a longer log.",
         )
     batches = int(played.batch[-1]) + 1
+    over_passes = _mean_and_sd(repeated[:, :-1])
     values = reading.basket_values(batches)
     value, random_value = float(values[-1]), float(baseline.basket_values(batches)[-1])
     ratio = value / random_value
@@ -189,7 +191,21 @@ def policy_replay(
             accepted=np.bincount(played.batch[accepted], minlength=batches),
             purchasers=np.bincount(played.batch[bought], minlength=batches),
             average_basket_value=values[:-1],
-            repeats_mean=repeated[:, :-1].mean(axis=0) if len(repeated) else np.full(batches, np.nan),
-            repeats_sd=repeated[:, :-1].std(axis=0, ddof=1) if len(repeated) >= 2 else np.full(batches, np.nan),
+            repeats_mean=over_passes[0],
+            repeats_sd=over_passes[1],
         ),
     )
+
+
+def _mean_and_sd(passes: Matrix) -> tuple[Vector, Vector]:
+    """Per batch over the passes that have a figure there; a resampled log may be a batch shorter than the log.
+
+    >>> [column.tolist() for column in _mean_and_sd(np.array([[10.0, np.nan], [14.0, 20.0]]))]
+    [[12.0, 20.0], [2.8284271247461903, nan]]
+    """
+    there = ~np.isnan(passes)
+    count = there.sum(axis=0)
+    mean = np.divide(np.where(there, passes, 0.0).sum(axis=0), count, out=np.full(count.size, np.nan), where=count > 0)
+    squares = (np.where(there, passes - mean, 0.0) ** 2).sum(axis=0)
+    variance = np.divide(squares, count - 1, out=np.full(count.size, np.nan), where=count > 1)
+    return mean, np.sqrt(variance)

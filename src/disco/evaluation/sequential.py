@@ -10,7 +10,7 @@ import numpy as np
 
 from disco.evaluation.comparison import Comparison
 from disco.evaluation.estimate import Estimate
-from disco.records.errors import InputError
+from disco.evaluation.figures import read_level, read_number
 
 
 def always_valid_quantile(information: float, *, level: float = 0.95) -> float:
@@ -22,12 +22,9 @@ def always_valid_quantile(information: float, *, level: float = 0.95) -> float:
     >>> round(always_valid_quantile(1.0), 2), round(always_valid_quantile(0.1), 2)
     (3.04, 3.86)
     """
-    if not 0 < level < 1:
-        raise InputError("level", found=level, expected="a share between 0 and 1, such as 0.95")
-    if not (np.isfinite(information) and information > 0):
-        raise InputError("information", found=information, expected="the share of what was planned, above 0")
-    log_odds = 2 * np.log(1 / (1 - level))
-    x = information * (log_odds + np.log(log_odds + 1))
+    seen = read_number(information, where="information", expected="the share of what was planned, above 0", above=0)
+    log_odds = 2 * np.log(1 / (1 - read_level(level)))
+    x = seen * (log_odds + np.log(log_odds + 1))
     return float(np.sqrt((1 + 1 / x) * (log_odds + np.log1p(x))))
 
 

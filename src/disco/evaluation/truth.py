@@ -11,7 +11,9 @@ import numpy as np
 
 from disco import objective
 from disco.allocation import allocate
+from disco.evaluation.figures import read_matrix
 from disco.records.arrays import Floats, Integers, Matrix
+from disco.records.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,15 @@ def judge(
     >>> result.share_of_possible, round(result.revenue_uplift, 3)
     (1.0, 0.128)
     """
-    grid = np.asarray(depths)
+    choice, grid = np.asarray(choice), np.asarray(depths)
+    full_price = read_matrix(full_price, where="judge, full_price", rows=choice.size)
+    purchase_probability = read_matrix(purchase_probability, where="judge, purchase_probability", rows=choice.size)
+    if not full_price.shape == purchase_probability.shape == (choice.size, grid.size) or choice.max() >= grid.size:
+        raise InputError(
+            "judge",
+            found=f"shapes {full_price.shape} and {purchase_probability.shape}, choices up to {choice.max()}",
+            expected=f"({choice.size}, {grid.size}) twice, choices below {grid.size}",
+        )
     expected_price = full_price * purchase_probability
     revenues = objective.revenue(expected_price, grid)
     worth = expected_price * objective.weights(grid, np.ones(grid.size), revenue_weight=revenue_weight)

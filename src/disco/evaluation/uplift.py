@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco.evaluation.comparison import Mean, compare
+from disco.evaluation.figures import read_column
 from disco.records.arrays import Vector
 from disco.records.errors import InputError
 
@@ -33,9 +34,9 @@ def uplift(test: Vector, control: Vector, *, level: float = 0.95) -> Uplift:
     >>> round(result.relative, 4), result.lower < 0 < result.upper
     (0.3333, True)
     """
-    test, control = np.asarray(test, np.float64), np.asarray(control, np.float64)
+    test, control = read_column(test, where="test arm"), read_column(control, where="control arm")
     for name, arm in (("test", test), ("control", control)):
-        if arm.ndim != 1 or arm.size < 2:
+        if arm.size < 2:
             raise InputError(f"{name} arm", found=f"{arm.size} customers", expected="at least two")
         if not np.isfinite(arm).all():
             raise InputError(f"{name} arm", found="NaN or infinite figures", expected="finite figures")

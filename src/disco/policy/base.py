@@ -1,7 +1,7 @@
 """What every policy does."""
 
 from numbers import Real
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numba as nb
 import numpy as np
@@ -12,6 +12,7 @@ from disco.records.errors import InputError
 from disco.records.identity import customer_keys, mix, name_key
 
 
+@runtime_checkable
 class Policy(Protocol):
     """Turns belief into one full price per (customer, depth), in Fortran order, all finite and above 0.
 

@@ -1,11 +1,13 @@
 """`disco power --baseline … --sd … --uplift 1%`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
-from disco.records.errors import UsageError
+from disco.records.errors import InputError, UsageError
 
 
 def register(app: typer.Typer) -> None:
@@ -31,6 +33,45 @@ def power(
 
     With --uplift: the customers needed. With --customers: the smallest uplift they show. With both: the chance.
     """
+    with _options():
+        result, text = _answer(
+            baseline=baseline,
+            sd=sd,
+            uplift=uplift,
+            customers=customers,
+            chance=chance,
+            control_share=control_share,
+            level=level,
+            engagement=engagement,
+            explained=explained,
+        )
+    show(result, text, as_json=as_json, quiet=quiet)
+
+
+@contextmanager
+def _options() -> Iterator[None]:
+    """Everything asked for came from an option, so what cannot be answered is wrong usage."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except InputError as error:
+        option = f"--{error.what.replace('_', '-')}"
+        raise UsageError(option, found=error.found, expected=error.expected, fix=error.fix) from None
+
+
+def _answer(
+    *,
+    baseline: float,
+    sd: float,
+    uplift: str | None,
+    customers: int | None,
+    chance: str,
+    control_share: str,
+    level: str,
+    engagement: str | None,
+    explained: str,
+) -> tuple[dict[str, Any], str]:
     from dataclasses import replace
 
     from disco.evaluation import Design
@@ -68,7 +109,7 @@ def power(
     if engagement is not None:
         result["purchasers"] = round(result["customers"] * _share(engagement, "--engagement"))
         text += f" About {result['purchasers']:,} of them buy."
-    show(result, text, as_json=as_json, quiet=quiet)
+    return result, text
 
 
 def _arms(customers: int, control_share: float) -> dict[str, int]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from disco.belief import BasketModel
-    from disco.evaluation import Estimate, PolicyReplay, RandomLog, Replay
+    from disco.evaluation import Estimate, PolicyReplay, Replay
     from disco.evaluation.replay import Player
 
 EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
@@ -33,18 +33,23 @@ def replay(
         list[str], typer.Option(help="thompson, ucb, epsilon_greedy, greedy, random or ulcc; may be repeated.")
     ],
     caps: Annotated[str, typer.Option(help="Most customers per depth and batch: 0.1=25%,0.2=500.")] = "",
-    batch: Annotated[int, typer.Option(help="Customers presented together.")] = 5000,
+    batch: Annotated[int, typer.Option(min=1, help="Customers presented together.")] = 5000,
     warm: Annotated[Path | None, typer.Option(help="An earlier log to learn from before the start.")] = None,
-    repeats: Annotated[int, typer.Option(help="Resampled passes for the standard errors; 0: the delta method's.")] = 20,
+    repeats: Annotated[
+        int, typer.Option(min=0, help="Resampled passes for the standard errors; 0: the delta method's.")
+    ] = 20,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0,
     revenue_weight: Annotated[
         float | None, typer.Option(help="The weight w of w·R − C (default: revenue alone).")
     ] = None,
     strata: Annotated[
-        str, typer.Option(help="Columns within which depths were dealt at random, in the shares observed there.")
+        str, typer.Option(help="Columns within which depths were dealt at random, in shares of their own.")
     ] = "",
     propensity: Annotated[
-        str, typer.Option(help="column: as the log says, else uniform; observed: the shares of the log.")
+        str,
+        typer.Option(
+            help="column: as the log says; without one, uniform, or shares within --strata. observed: always shares."
+        ),
     ] = "column",
     skew: Annotated[str, typer.Option(help="Unequal propensities: resample to uniform, or weight.")] = "resample",
     encoding: Annotated[str, typer.Option(help="Depth encoding of the model: rbf, spline or linear.")] = "rbf",
@@ -68,23 +73,20 @@ def replay(
         raise UsageError("--propensity", found=propensity, expected="column or observed")
     if skew not in ("resample", "weight"):
         raise UsageError("--skew", found=skew, expected="resample or weight")
-    columns = _names(context)
+    if revenue_weight is not None and not (isfinite(revenue_weight) and revenue_weight > 0):
+        raise UsageError("--revenue-weight", found=revenue_weight, expected="a positive, finite number")
+    columns, groups = _names(context, "--context"), _names(strata, "--strata")
+    if not columns:
+        raise UsageError("--context", found=repr(context), expected="names of context columns, such as x1,x2")
     limits = _caps(caps)
-    players = [_player(name) for name in policy]
+    players = _players(policy)
     start = _model(encoding, depth_scale)
-
-    def read(path: Path) -> "RandomLog":
-        return read_log(path, context=columns, strata=_names(strata), observed=propensity == "observed")
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RandomisationWarning)
-        found = read(log)
-        if warm is not None:
-            earlier = read_log(warm, context=columns, observed=True, check_balance=False)
-            bought = earlier.bought
-            start = start.update(
-                earlier.context[bought], earlier.depth[bought], earlier.full_price[bought], campaign="warm"
-            )
+        found = read_log(log, context=columns, strata=groups, observed=propensity == "observed")
+        # what is learned from the earlier log does not depend on how its depths were dealt
+        earlier = None if warm is None else read_log(warm, context=columns, observed=True, check_balance=False)
     for note in caught:
         typer.secho(f"warning: {note.message}", fg="yellow", err=True)
     with progress(quiet=quiet or as_json) as bar:
@@ -98,6 +100,7 @@ def replay(
             revenue_weight=revenue_weight,
             repeats=repeats,
             seed=seed,
+            warm=earlier,
             skew="weight" if skew == "weight" else "resample",
             learn_engagement=learn_engagement,
             progress=lambda: bar.advance(task),
@@ -105,27 +108,42 @@ def replay(
     show(_as_dict(result), _table(result), as_json=as_json, quiet=quiet)
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+def _names(text: str, option: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if len(set(names)) != len(names):
+        raise UsageError(option, found=repr(text), expected="each name once")
+    return names
 
 
 def _caps(text: str) -> dict[float, int | float | None]:
     """`0.1=25%,0.2=500` by depth: shares as floats, counts as integers."""
     from disco.records.depths import read_depth
+    from disco.records.errors import InputError
 
     caps: dict[float, int | float | None] = {}
-    for part in _names(text):
+    for part in _names(text, "--caps"):
         name, _, limit = (word.strip() for word in part.partition("="))
         try:
             value: int | float = float(limit[:-1]) / 100 if limit.endswith("%") else int(limit)
         except ValueError:
             expected = "DEPTH=COUNT or DEPTH=SHARE%, such as 0.1=25%"
             raise UsageError("--caps", found=repr(part), expected=expected) from None
-        depth = read_depth(name, where="--caps")
+        if value < 0 or (limit.endswith("%") and not value <= 1):
+            raise UsageError("--caps", found=repr(part), expected="a count, or a share of the batch from 0% to 100%")
+        try:
+            depth = read_depth(name, where="--caps")
+        except InputError as error:
+            raise UsageError("--caps", found=error.found, expected=error.expected, fix=error.fix) from None
         if depth in caps:
             raise UsageError("--caps", found=f"depth {name} twice", expected="each depth once")
         caps[depth] = value
     return caps
+
+
+def _players(names: list[str]) -> "list[Player]":
+    if len(set(names)) != len(names):
+        raise UsageError("--policy", found=", ".join(names), expected="each name once")
+    return [_player(name) for name in names]
 
 
 def _player(name: str) -> "Player":
@@ -145,6 +163,8 @@ def _model(encoding: str, depth_scale: float) -> "BasketModel":
     encodings = {"rbf": RadialBasis, "spline": SmoothSpline, "linear": LinearDepth}
     if encoding not in encodings:
         raise UsageError("--encoding", found=encoding, expected=f"one of {', '.join(encodings)}")
+    if not (isfinite(depth_scale) and depth_scale > 0):
+        raise UsageError("--depth-scale", found=depth_scale, expected="a positive, finite number")
     return BasketModel(encoding=encodings[encoding](), depth_scale=depth_scale)
 
 
