@@ -1,5 +1,6 @@
 """Stores: where launched campaigns live."""
 
 from disco.adapters.store.sql import SqlStore
+from disco.adapters.store.store import CampaignStore
 
-__all__ = ["SqlStore"]
+__all__ = ["CampaignStore", "SqlStore"]

@@ -1,0 +1,94 @@
+"""What a store asks of a database, and how Arrow columns become values that every database holds alike."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from disco.records.errors import InputError
+
+
+class Database(Protocol):
+    """What differs between the databases: how a transaction begins, and how many rows go in and out at once."""
+
+    @property
+    def engine(self) -> sa.Engine: ...
+
+    def reading(self) -> AbstractContextManager[sa.Connection]:
+        """A transaction that sees one state of everything and can write nothing."""
+
+    def writing(self, subject: str) -> AbstractContextManager[sa.Connection]:
+        """A transaction that is the only one of its subject, and sees what the one before it wrote."""
+
+    def insert(self, connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
+        """Append `rows`, whose columns are columns of `table`."""
+
+    def select(self, connection: sa.Connection, statement: "sa.Select[Any]", schema: pa.Schema) -> pa.Table:
+        """The rows of a statement, whose columns are those of `schema` in that order."""
+
+    def update(self, connection: sa.Connection, table: sa.Table, rows: pa.Table, *, key: tuple[str, ...]) -> None:
+        """Set the other columns of `rows` where the `key` columns agree."""
+
+    def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
+        """The condition that a text column has one of these values, be they millions."""
+
+
+def storable(rows: pa.Table) -> pa.Table:
+    """The rows as both databases hold them alike: moments as integers; refused: NUL in text, NaN, infinity."""
+    columns = [_storable(name, rows[name]) for name in rows.column_names]
+    return pa.table(columns, names=rows.column_names)
+
+
+def _storable(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
+    if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py() and len(column) > column.null_count:
+        raise InputError(name, found="NaN or infinity", expected="finite numbers, or null where there is none")
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        refuse_nul(name, column)
+    return column
+
+
+def refuse_nul(name: str, texts: "pa.Array | pa.ChunkedArray") -> None:
+    """PostgreSQL cannot hold the character NUL, and SQLite ends a text there when it compares."""
+    if pc.any(pc.match_substring(texts, "\0")).as_py():
+        raise InputError(name, found="text with a NUL character", expected="text without", fix="Remove it.")
+
+
+def python_values(column: pa.ChunkedArray) -> list[Any]:
+    """The column as Python objects with None for null: what drivers take; several times faster than `to_pylist`."""
+    if not column.null_count:
+        return list(column.to_numpy().tolist())
+    nulls = column.is_null().to_numpy()
+    blank = pa.scalar("" if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) else 0)
+    values = column.fill_null(blank.cast(column.type)).to_numpy().astype(object)
+    values[nulls] = None
+    return list(values.tolist())
+
+
+def arrow_column(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
+    """Values as a database gives them; SQLite's truths are integers, and moments are integers in both."""
+    values = list(values)
+    if pa.types.is_boolean(kind):
+        return pa.array(values, pa.int8() if values and isinstance(values[0], int) else kind).cast(kind)
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array(values, kind)
+
+
+def compiled(connection: sa.Connection, statement: sa.ClauseElement) -> Any:
+    """The statement in the database's own words, with the values of its parameters in `.params`."""
+    return statement.compile(connection, compile_kwargs={"render_postcompile": True})
+
+
+def asked(name: str, wanted: object) -> pa.Array:
+    """Ids, codes or events that a question names, as one Arrow array of text."""
+    column = wanted if isinstance(wanted, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(wanted))
+    texts = column.cast(pa.string())
+    refuse_nul(name, texts)
+    return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts

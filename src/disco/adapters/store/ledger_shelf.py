@@ -1,0 +1,136 @@
+"""The ledger: batches, their rows as received, and what became of each."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from disco.adapters.store import schema
+from disco.adapters.store.database import asked, storable
+from disco.adapters.store.shelf import Shelf
+from disco.records.errors import StateError
+from disco.records.kept import COUNTS, OUTCOMES
+from disco.records.life import BatchRecord, Disposition
+
+_BATCHES, _ROWS, _CAMPAIGNS = schema.batches, schema.outcomes, schema.campaigns
+_RECORDS = sa.select(_BATCHES, _CAMPAIGNS.c.campaign).join(_CAMPAIGNS)
+_COLUMNS = [_BATCHES.c.batch_id, *(_ROWS.c[name] for name in OUTCOMES.names if name != "batch_id")]
+
+
+class LedgerShelf(Shelf):
+    def add_batch(self, record: BatchRecord) -> None:
+        self._connection.execute(
+            _BATCHES.insert(),
+            {
+                "batch_id": record.batch_id,
+                "campaign_number": self._number(record.campaign),
+                "source": record.source,
+                "content_hash": record.content_hash,
+                "received_at": record.received_at,
+                "reverted_at": record.reverted_at,
+            },
+        )
+
+    def batch(self, batch_id: str) -> BatchRecord:
+        begins = sa.func.substr(_BATCHES.c.batch_id, 1, len(batch_id)) == batch_id
+        found = self._connection.execute(_RECORDS.where(begins).limit(2)).all() if batch_id else []
+        if len(found) != 1:
+            raise StateError(
+                f"batch {batch_id}",
+                found="several batches that begin so" if found else "no such batch",
+                expected="a batch that was ingested",
+                fix="Give more of its id." if found else "`disco ingest` prints the id of the batch it made.",
+            )
+        return _record(found[0])
+
+    def batches(self, campaign: str) -> tuple[BatchRecord, ...]:
+        of_campaign = _RECORDS.where(_BATCHES.c.campaign_number == self._number(campaign))
+        return tuple(_record(row) for row in self._connection.execute(of_campaign.order_by(_BATCHES.c.number)))
+
+    def set_reverted(self, batch_id: str, at: datetime) -> None:
+        in_force = sa.and_(_BATCHES.c.batch_id == batch_id, _BATCHES.c.reverted_at.is_(None))
+        changed = self._connection.execute(_BATCHES.update().where(in_force).values(reverted_at=at))
+        if changed.rowcount != 1:
+            raise StateError(f"batch {batch_id}", found="none in force", expected="a batch that was not reverted yet")
+        number = self._batch_numbers([batch_id])[batch_id]
+        self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == number).values(reverted=True))
+
+    def add_outcomes(self, campaign: str, outcomes: pa.Table) -> None:
+        rows = outcomes.select([name for name in OUTCOMES.names if name in outcomes.column_names])
+        rows = rows.cast(pa.schema([OUTCOMES.field(name) for name in rows.column_names]))
+        rows = self._numbered(rows).append_column("reverted", pa.array(np.zeros(rows.num_rows, bool)))
+        number = pa.array(np.full(rows.num_rows, self._number(campaign)))
+        self._database.insert(self._connection, _ROWS, storable(rows.append_column("campaign_number", number)))
+
+    def outcomes(
+        self,
+        campaign: str,
+        *,
+        events: pa.Array | None = None,
+        codes: pa.Array | None = None,
+        refers_to: pa.Array | None = None,
+        batch_id: str | None = None,
+        dispositions: Iterable[Disposition] | None = None,
+    ) -> pa.Table:
+        statement = sa.select(*_COLUMNS).join(_BATCHES).where(_ROWS.c.campaign_number == self._number(campaign))
+        wanted = {"event_id": events, "code": codes, "refers_to": refers_to}
+        for name, texts in wanted.items():
+            if texts is not None:
+                statement = statement.where(self._database.among(_ROWS.c[name], asked(name, texts)))
+        if batch_id is not None:
+            statement = statement.where(_ROWS.c.batch_number == self._batch_numbers([batch_id])[batch_id])
+        else:
+            statement = statement.where(~_ROWS.c.reverted)
+        if dispositions is not None:
+            statement = statement.where(_ROWS.c.disposition.in_([str(disposition) for disposition in dispositions]))
+        return self._database.select(self._connection, statement.order_by(_ROWS.c.batch_number, _ROWS.c.row), OUTCOMES)
+
+    def counts(self, campaign: str) -> pa.Table:
+        of_campaign = sa.and_(_BATCHES.c.campaign_number == self._number(campaign), ~_ROWS.c.reverted)
+        statement = (
+            sa.select(_BATCHES.c.batch_id, _ROWS.c.disposition, sa.func.count().label("rows"))
+            .join(_BATCHES)
+            .where(of_campaign)
+            .group_by(_BATCHES.c.number, _BATCHES.c.batch_id, _ROWS.c.disposition)
+            .order_by(_BATCHES.c.number, _ROWS.c.disposition)
+        )
+        return self._database.select(self._connection, statement, COUNTS)
+
+    def set_dispositions(self, campaign: str, changes: pa.Table) -> None:
+        self._number(campaign)
+        rows = self._numbered(changes.select(["batch_id", "row", "disposition", "reason"]))
+        gains = pc.equal(rows["disposition"], str(Disposition.APPLIED))
+        for part in (rows.filter(pc.invert(gains)), rows.filter(gains)):  # losses first: an event is in force once
+            self._database.update(self._connection, _ROWS, storable(part), key=("batch_number", "row"))
+
+    def _numbered(self, rows: pa.Table) -> pa.Table:
+        """The rows with batch_number in the place of batch_id."""
+        ids = rows["batch_id"].combine_chunks().dictionary_encode()
+        ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+        names = ids.dictionary.to_pylist()
+        numbers = self._batch_numbers(names)
+        column = pa.array([numbers[name] for name in names], pa.int64()).take(ids.indices)
+        return rows.drop_columns(["batch_id"]).append_column("batch_number", column)
+
+    def _batch_numbers(self, batch_ids: list[str]) -> dict[str, int]:
+        rows = sa.select(_BATCHES.c.batch_id, _BATCHES.c.number).where(_BATCHES.c.batch_id.in_(batch_ids))
+        numbers = {row.batch_id: row.number for row in self._connection.execute(rows)}
+        for batch_id in batch_ids:
+            if batch_id not in numbers:
+                raise StateError(f"batch {batch_id}", found="no such batch", expected="a batch that was added before")
+        return numbers
+
+
+def _record(row: sa.Row[Any]) -> BatchRecord:
+    return BatchRecord(
+        batch_id=row.batch_id,
+        campaign=row.campaign,
+        source=row.source,
+        content_hash=row.content_hash,
+        received_at=row.received_at,
+        reverted_at=row.reverted_at,
+    )

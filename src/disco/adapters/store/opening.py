@@ -1,0 +1,114 @@
+"""From a URL to a database at the revision this program knows; the database's errors in plain words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from secrets import token_bytes
+
+import sqlalchemy as sa
+
+from disco.adapters.store import schema
+from disco.adapters.store.campaign_shelf import CODE_SECRET
+from disco.adapters.store.database import Database
+from disco.adapters.store.postgresql import PostgresDatabase
+from disco.adapters.store.sqlite import SqliteDatabase
+from disco.records.errors import InputError, MissingPartError, StateError
+
+_SCHEMA_SUBJECT = "disco: schema"
+_SECRET_BYTES = 32
+
+
+def open_database(url: str) -> Database:
+    """The database of a URL; nothing is read or written yet."""
+    try:
+        parsed = sa.make_url(url)
+        kind = parsed.get_backend_name()
+        if kind in ("postgresql", "postgres"):
+            return PostgresDatabase(parsed)
+        if kind == "sqlite" and parsed.database not in (None, "", ":memory:"):
+            return SqliteDatabase(parsed)
+    except sa.exc.ArgumentError:
+        parsed = None
+    except ModuleNotFoundError as error:
+        fix = "Install it: pip install 'psycopg[binary]'."
+        raise MissingPartError("database URL", found=str(error), expected="its driver", fix=fix) from error
+    found = "something that is no URL" if parsed is None else shown(parsed)
+    raise InputError("database URL", found=found, expected="sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+
+
+def shown(url: sa.URL) -> str:
+    return url.render_as_string(hide_password=True)
+
+
+def prepare(database: Database) -> None:
+    """Give an empty database our tables; refuse one that is at another revision than this program."""
+    with plain_errors(database, "opening"):
+        with database.reading() as connection:
+            found = _revision(connection)
+        if found is None:
+            found, _ = upgrade(database, only_empty=True)
+            found = schema.REVISION if found is None else found
+    if found != schema.REVISION:
+        raise StateError(
+            shown(database.engine.url),
+            found=f"a database at revision {found}",
+            expected=f"revision {schema.REVISION}",
+            fix="Copy the database, then run: disco db upgrade.",
+        )
+
+
+def upgrade(database: Database, *, only_empty: bool = False) -> tuple[str | None, str]:
+    """Bring the database to this program's revision in one transaction; the revisions before and after."""
+    from disco.adapters.store.migrations import migrate
+
+    with plain_errors(database, "upgrading"), database.writing(_SCHEMA_SUBJECT) as connection:
+        before = _revision(connection)
+        if before == schema.REVISION or (before is not None and only_empty):
+            return before, before
+        migrate(connection, shown(database.engine.url))
+        if before is None:
+            secret = {"name": CODE_SECRET, "value": token_bytes(_SECRET_BYTES)}
+            connection.execute(schema.secrets.insert(), secret)
+        return before, schema.REVISION
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    """The revision of the tables; None where there are no tables at all."""
+    names = sa.inspect(connection).get_table_names()
+    if "alembic_version" in names:
+        return str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
+    if not names:
+        return None
+    raise StateError(
+        shown(connection.engine.url),
+        found=f"tables that are not ours ({', '.join(sorted(names)[:5])})",
+        expected="an empty database, or one that disco made",
+        fix="Name another database in disco.yaml (database_url).",
+    )
+
+
+@contextmanager
+def plain_errors(database: Database, doing: str) -> Iterator[None]:
+    """Errors of the driver as ours. Whatever is raised within a transaction undoes it."""
+    driver = database.engine.dialect.loaded_dbapi
+    place = f"{shown(database.engine.url)}, {doing}"
+    try:
+        yield
+    except (sa.exc.IntegrityError, driver.IntegrityError) as error:
+        raise StateError(
+            place,
+            found=f"what is there already, or refers to nothing ({_reason(error)})",
+            expected="rows that are new and belong to something",
+            fix="Nothing was written.",
+        ) from error
+    except (sa.exc.DBAPIError, driver.Error) as error:
+        raise StateError(
+            place,
+            found=_reason(error),
+            expected="a database that answers",
+            fix="Nothing was acknowledged; doing it again is safe.",
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    original = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    return " ".join(str(original).split())[:200]

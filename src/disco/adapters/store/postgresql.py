@@ -1,0 +1,129 @@
+"""PostgreSQL: one writer per subject by an advisory lock, one snapshot per block, rows by COPY."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import sqlalchemy as sa
+
+from disco.adapters.store.database import compiled
+
+_ROWS_PER_WRITE = 65_536
+_READ_BLOCK_BYTES = 16 * 2**20
+
+
+class PostgresDatabase:
+    """COPY of CSV in both directions: Arrow writes and reads it in compiled code, so no row becomes Python objects.
+
+    Null is an empty cell and empty text a quoted one, for both sides; doubles travel as their shortest exact digits.
+    """
+
+    def __init__(self, url: sa.URL) -> None:
+        self.engine = sa.create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            isolation_level="REPEATABLE READ",
+            pool_pre_ping=True,
+            connect_args={"application_name": "disco"},
+        )
+        sa.event.listen(self.engine, "connect", _prepare)
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        with self.engine.connect().execution_options(postgresql_readonly=True) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def writing(self, subject: str) -> Iterator[sa.Connection]:
+        """The lock comes before the transaction: its snapshot must show what the one before us wrote."""
+        key = int.from_bytes(blake2b(subject.encode(), digest_size=8).digest(), "little", signed=True)
+        with self.engine.connect() as connection:
+            session: Any = connection.connection.driver_connection
+            _alone(session, "SELECT pg_advisory_lock(%s)", (key,))
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                if session.closed:  # a broken connection has lost its lock, and is of no more use
+                    connection.invalidate()
+                else:
+                    _alone(session, "SELECT pg_advisory_unlock(%s)", (key,))
+
+    def insert(self, connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
+        self._copy_in(connection, table.name, rows)
+
+    def select(self, connection: sa.Connection, statement: "sa.Select[Any]", schema: pa.Schema) -> pa.Table:
+        text = compiled(connection, statement)
+        with (
+            _cursor(connection) as cursor,
+            cursor.copy(f"COPY ({text}) TO STDOUT (FORMAT csv)", text.params) as copy,
+        ):
+            content = b"".join(copy)
+        sent = [pa.int64() if pa.types.is_timestamp(kind) else kind for kind in schema.types]
+        if not content:
+            return schema.empty_table()
+        table = csv.read_csv(
+            pa.py_buffer(content),
+            read_options=csv.ReadOptions(column_names=schema.names, block_size=_READ_BLOCK_BYTES),
+            parse_options=csv.ParseOptions(newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                column_types=dict(zip(schema.names, sent, strict=True)),
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=[""],
+                true_values=["t"],
+                false_values=["f"],
+            ),
+        )
+        return table.cast(schema)
+
+    def update(self, connection: sa.Connection, table: sa.Table, rows: pa.Table, *, key: tuple[str, ...]) -> None:
+        if not rows.num_rows:
+            return
+        names = ", ".join(f'"{name}"' for name in rows.column_names)
+        connection.exec_driver_sql(
+            f"CREATE TEMPORARY TABLE changes ON COMMIT DROP AS SELECT {names} FROM {table.name} WITH NO DATA"
+        )
+        self._copy_in(connection, "changes", rows)
+        connection.exec_driver_sql("ANALYZE changes")
+        assigned = ", ".join(f'"{name}" = changes."{name}"' for name in rows.column_names if name not in key)
+        where = " AND ".join(f'{table.name}."{name}" = changes."{name}"' for name in key)
+        connection.exec_driver_sql(f"UPDATE {table.name} SET {assigned} FROM changes WHERE {where}")
+        connection.exec_driver_sql("DROP TABLE changes")
+
+    def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
+        listed = sa.cast(sa.bindparam(None, texts.to_pylist(), unique=True), sa.ARRAY(sa.Text))
+        return column.in_(sa.select(sa.func.unnest(listed)))
+
+    @staticmethod
+    def _copy_in(connection: sa.Connection, name: str, rows: pa.Table) -> None:
+        columns = ", ".join(f'"{column}"' for column in rows.column_names)
+        with _cursor(connection) as cursor, cursor.copy(f"COPY {name} ({columns}) FROM STDIN (FORMAT csv)") as copy:
+            for part in rows.to_batches(_ROWS_PER_WRITE):
+                sink = io.BytesIO()
+                csv.write_csv(part, sink, csv.WriteOptions(include_header=False))
+                copy.write(sink.getbuffer())
+
+
+def _cursor(connection: sa.Connection) -> Any:
+    session: Any = connection.connection.driver_connection
+    return session.cursor()
+
+
+def _prepare(session: Any, _: object) -> None:
+    """A commit is acknowledged when it is on disk, also where the server's default says otherwise."""
+    durable = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+    _alone(session, durable)
+
+
+def _alone(session: Any, statement: str, parameters: tuple[int, ...] = ()) -> None:
+    """A statement outside any transaction."""
+    session.autocommit = True
+    try:
+        session.execute(statement, parameters)
+    finally:
+        if not session.closed:
+            session.autocommit = False

@@ -1,0 +1,199 @@
+"""The tables of a store. They change only with a migration beside them (`migrations/versions`).
+
+Moments are microseconds since 1970 UTC and depths are doubles, so that SQLite and PostgreSQL hold the same numbers.
+Campaigns and batches have a number for short, so that millions of rows do not repeat their names.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from disco.records.errors import InputError
+from disco.records.life import Disposition
+
+REVISION = "0001"  # the last of migrations/versions
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Moment(sa.TypeDecorator[datetime]):
+    """A datetime with a time zone, kept as whole microseconds since 1970 UTC."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> int | None:
+        if value is not None and value.tzinfo is None:
+            raise InputError("moment", found=f"{value} without a time zone", expected="one with a time zone")
+        return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
+        return None if value is None else _EPOCH + timedelta(microseconds=value)
+
+
+def _of_campaign(*, key: bool = False) -> sa.Column[int]:
+    return sa.Column("campaign_number", sa.ForeignKey("campaigns.number"), primary_key=key, nullable=False)
+
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "%(table_name)s_by_%(column_0_N_name)s",
+        "uq": "%(table_name)s_one_%(column_0_N_name)s",
+        "fk": "%(table_name)s_%(column_0_name)s_of_%(referred_table_name)s",
+        "pk": "%(table_name)s_key",
+    }
+)
+
+secrets = sa.Table(
+    "secrets",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.LargeBinary, nullable=False),
+)
+
+plans = sa.Table(
+    "plans",
+    metadata,
+    sa.Column("plan_id", sa.Text, primary_key=True),
+    sa.Column("campaign", sa.Text, nullable=False, index=True),
+    sa.Column("plan", sa.Text, nullable=False),  # JSON, as are inputs and summary
+    sa.Column("inputs", sa.Text, nullable=False),
+    sa.Column("summary", sa.Text, nullable=False),
+    sa.Column("planned_at", Moment, nullable=False),
+)
+
+campaigns = sa.Table(
+    "campaigns",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("campaign", sa.Text, nullable=False, unique=True),
+    sa.Column("plan_id", sa.ForeignKey("plans.plan_id"), nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("integer_ids", sa.Boolean, nullable=False),
+    sa.Column("context_size", sa.Integer, nullable=False),
+    sa.Column("network", sa.Text, nullable=False),
+    sa.Column("version", sa.Integer),
+    sa.Column("solution", sa.Text, nullable=False),
+    sa.Column("launched_at", Moment, nullable=False),
+)
+
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    _of_campaign(key=True),
+    sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("customer_id", sa.Text, nullable=False),
+    sa.Column("arm", sa.Text, nullable=False),
+    sa.Column("depth", sa.Double),
+    sa.Column("code", sa.Text),
+    sa.Column("value", sa.Double, nullable=False),
+    sa.Column("known", sa.Boolean, nullable=False),
+    sa.Column("late", sa.Boolean, nullable=False),
+    sa.Column("expected_full_price", sa.Double),
+    sa.Column("expected_engagement", sa.Double),
+    sa.Column("propensity", sa.Double),
+    sa.Column("propensity_draws", sa.BigInteger),
+    sa.UniqueConstraint("campaign_number", "customer_id"),
+    sqlite_with_rowid=False,  # the rows lie in the order of their key, once
+)
+_coded = decisions.c.code.is_not(None)
+sa.Index("decisions_one_code", decisions.c.code, unique=True, sqlite_where=_coded, postgresql_where=_coded)
+
+contexts = sa.Table(
+    "contexts",
+    metadata,
+    _of_campaign(key=True),
+    sa.Column("network", sa.Text, primary_key=True),
+    sa.Column("first_row", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("rows", sa.Integer, nullable=False),
+    sa.Column("matrix", sa.LargeBinary, nullable=False),  # float64, little-endian, row after row
+)
+
+reserves = sa.Table(
+    "reserves",
+    metadata,
+    _of_campaign(key=True),
+    sa.Column("depth", sa.Double, primary_key=True),
+    sa.Column("codes", sa.BigInteger),  # null: no limit
+    sa.CheckConstraint("codes >= 0", name="reserves_never_overdrawn"),
+)
+
+batches = sa.Table(
+    "batches",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("batch_id", sa.Text, nullable=False, unique=True),
+    _of_campaign(),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("content_hash", sa.Text, nullable=False),
+    sa.Column("received_at", Moment, nullable=False),
+    sa.Column("reverted_at", Moment),
+    sa.Index("batches_by_campaign", "campaign_number", "number"),
+)
+
+outcomes = sa.Table(
+    "outcomes",
+    metadata,
+    sa.Column("batch_number", sa.ForeignKey("batches.number"), primary_key=True),
+    sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),
+    _of_campaign(),
+    sa.Column("event_id", sa.Text),
+    sa.Column("customer_id", sa.Text),
+    sa.Column("code", sa.Text),
+    sa.Column("kind", sa.Text),
+    sa.Column("refers_to", sa.Text),
+    sa.Column("ordered_at", sa.BigInteger),  # microseconds since 1970 UTC
+    sa.Column("full_price_minor", sa.BigInteger),
+    sa.Column("disposition", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text),
+    sa.Column("raw", sa.Text),
+    sa.Column("reverted", sa.Boolean, nullable=False),  # repeats the batch's, where the unique index can see it
+    sa.Index("outcomes_by_event", "campaign_number", "event_id"),
+    sa.Index("outcomes_by_code", "campaign_number", "code"),
+    sqlite_with_rowid=False,
+)
+_in_force = sa.text(f"disposition = '{Disposition.APPLIED}' AND NOT reverted")
+sa.Index(
+    "outcomes_one_event_in_force",
+    outcomes.c.campaign_number,
+    outcomes.c.event_id,
+    unique=True,
+    sqlite_where=_in_force,
+    postgresql_where=_in_force,
+)
+_refers = outcomes.c.refers_to.is_not(None)
+sa.Index(
+    "outcomes_by_refers_to",
+    outcomes.c.campaign_number,
+    outcomes.c.refers_to,
+    sqlite_where=_refers,
+    postgresql_where=_refers,
+)
+
+evidence = sa.Table(
+    "evidence",
+    metadata,
+    _of_campaign(key=True),
+    sa.Column("network", sa.Text, primary_key=True),
+    sa.Column("evidence", sa.LargeBinary, nullable=False),
+)
+
+versions = sa.Table(
+    "versions",
+    metadata,
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("basket", sa.LargeBinary, nullable=False),
+    sa.Column("engagement", sa.Text, nullable=False),
+    sa.Column("network", sa.Text, nullable=False),
+    sa.Column("campaigns", sa.Text, nullable=False),  # JSON
+    sa.Column("made_at", Moment, nullable=False),
+)
+
+active_versions = sa.Table(
+    "active_versions",
+    metadata,
+    sa.Column("model", sa.Text, primary_key=True),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"]),
+)

@@ -1,0 +1,102 @@
+"""SQLite: a file that survives a power cut, one writer at a time who waits for the others, many rows at once.
+
+A rollback journal and not WAL: WAL has a corruption bug in the SQLite versions that distributions still ship.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from disco.adapters.store.database import arrow_column, compiled, python_values
+
+_ROWS_PER_FETCH = 65_536
+_BEGIN = "disco_begin"
+_PATIENCE_MS = 600_000  # for other writers; longer than the largest launch
+_CACHE_KIB = 256 * 1024  # a large launch or ingest changes its indexes in memory before it spills
+# EXTRA: also the removal of the journal, which is the commit, has reached the disk before we say so
+_PRAGMAS = (
+    f"busy_timeout = {_PATIENCE_MS}",
+    "journal_mode = DELETE",
+    "synchronous = EXTRA",
+    "fullfsync = ON",
+    "foreign_keys = ON",
+    f"cache_size = -{_CACHE_KIB}",
+)
+
+
+class SqliteDatabase:
+    """Prepared statements over tuples, and JSON for long lists of texts: no temporary table, so readers can use it."""
+
+    def __init__(self, url: sa.URL) -> None:
+        self.engine = sa.create_engine(url, connect_args={"timeout": _PATIENCE_MS / 1000})
+        sa.event.listen(self.engine, "connect", _prepare)
+        sa.event.listen(self.engine, "begin", _begin)
+
+    @contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        with self.engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA query_only = ON")
+            connection.commit()
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                connection.exec_driver_sql("PRAGMA query_only = OFF")
+
+    @contextmanager
+    def writing(self, subject: str) -> Iterator[sa.Connection]:
+        """The whole file has one writer, so the subject needs no lock of its own. IMMEDIATE: it waits before it reads,
+        because a reader that turns writer while another one waits to commit would be refused at once."""
+        with self.engine.connect().execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}) as connection, connection.begin():
+            yield connection
+
+    def insert(self, connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
+        names = ", ".join(f'"{name}"' for name in rows.column_names)
+        places = ", ".join("?" * rows.num_columns)
+        self._many(connection, f"INSERT INTO {table.name} ({names}) VALUES ({places})", rows)
+
+    def select(self, connection: sa.Connection, statement: "sa.Select[Any]", schema: pa.Schema) -> pa.Table:
+        text = compiled(connection, statement)
+        cursor = _driver(connection).execute(str(text), [text.params[name] for name in text.positiontup or ()])
+        batches = []
+        while rows := cursor.fetchmany(_ROWS_PER_FETCH):
+            columns = zip(*rows, strict=True)
+            arrays = [arrow_column(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
+            batches.append(pa.record_batch(arrays, schema=schema))
+        return pa.Table.from_batches(batches, schema)
+
+    def update(self, connection: sa.Connection, table: sa.Table, rows: pa.Table, *, key: tuple[str, ...]) -> None:
+        values = [name for name in rows.column_names if name not in key]
+        assigned = ", ".join(f'"{name}" = ?' for name in values)
+        where = " AND ".join(f'"{name}" = ?' for name in key)
+        self._many(connection, f"UPDATE {table.name} SET {assigned} WHERE {where}", rows.select([*values, *key]))
+
+    def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
+        listed = sa.func.json_each(json.dumps(texts.to_pylist(), ensure_ascii=False)).table_valued("value")
+        return column.in_(sa.select(listed.c.value))
+
+    @staticmethod
+    def _many(connection: sa.Connection, statement: str, rows: pa.Table) -> None:
+        cursor = _driver(connection).cursor()
+        for part in rows.to_batches(_ROWS_PER_FETCH):
+            columns = [python_values(pa.chunked_array([column])) for column in part.columns]
+            cursor.executemany(statement, zip(*columns, strict=True))
+
+
+def _driver(connection: sa.Connection) -> Any:
+    """Python's own sqlite3 connection: SQLAlchemy's rows cost more than the database's work."""
+    return connection.connection.driver_connection
+
+
+def _prepare(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself: `_begin` does
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: sa.Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))

@@ -1,0 +1,44 @@
+"""The two large tables of a store, as Arrow schemas: one row per decision, one row per received outcome."""
+
+import pyarrow as pa
+
+# `row` numbers the decisions of a campaign from 0; `code` and `depth` are null together: no code.
+# `customer_id` comes back with the type the campaign was launched with, int64 or text.
+# `propensity` is the probability of the depth played, estimated from `propensity_draws` draws; added after the launch.
+DECISIONS = pa.schema(
+    [
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("customer_id", pa.string(), nullable=False),
+        pa.field("arm", pa.string(), nullable=False),
+        pa.field("depth", pa.float64()),
+        pa.field("code", pa.string()),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("known", pa.bool_(), nullable=False),
+        pa.field("late", pa.bool_(), nullable=False),  # decided after the launch, from the reserve
+        pa.field("expected_full_price", pa.float64()),
+        pa.field("expected_engagement", pa.float64()),
+        pa.field("propensity", pa.float64()),
+        pa.field("propensity_draws", pa.int64()),
+    ]
+)
+
+# `row` is the place in the batch as received, from 0. What cannot be read is null, and `raw` holds the row as JSON.
+# `customer_id` is text as received: an outcome may name somebody who is not in the campaign.
+OUTCOMES = pa.schema(
+    [
+        pa.field("batch_id", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("event_id", pa.string()),
+        pa.field("customer_id", pa.string()),
+        pa.field("code", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("refers_to", pa.string()),
+        pa.field("ordered_at", pa.timestamp("us", tz="UTC")),
+        pa.field("full_price_minor", pa.int64()),
+        pa.field("disposition", pa.string(), nullable=False),
+        pa.field("reason", pa.string()),
+        pa.field("raw", pa.string()),
+    ]
+)
+
+COUNTS = pa.schema([("batch_id", pa.string()), ("disposition", pa.string()), ("rows", pa.int64())])
