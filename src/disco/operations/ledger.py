@@ -1,105 +1,214 @@
-"""Outcomes in, exactly once: each matches a decision of its campaign or is set aside with the reason."""
+"""Outcomes in, exactly once, and batches out again as if they had never come.
 
-from datetime import date
+A batch's rows, the dispositions they change elsewhere and the evidence they move are one transaction. Only rows that
+share an event, a code or a reference with the batch are looked at, however long the ledger is.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.records.arrays import Flags
+from disco.operations import campaign_evidence
+from disco.operations.door import read_outcomes
+from disco.operations.related import admitted_rows, distinct_values, related_rows
+from disco.operations.standing import Standing, settle, standing
+from disco.operations.transaction import transaction
+from disco.records.content import content_hash
 from disco.records.decisions import IngestCounts
-from disco.records.errors import InputError
-from disco.records.money import LARGEST_AMOUNT, MINOR_PER_UNIT, to_minor_units
-from disco.records.ports import Store
-from disco.records.tables import SCHEMAS, Kind
-from disco.records.validation.cells import is_accepted
-
-_READ = tuple(column for column in SCHEMAS["outcomes"].columns if column.name != "refers_to")
+from disco.records.errors import StateError
+from disco.records.kept import OUTCOMES
+from disco.records.life import BatchRecord, Disposition, State
+from disco.records.ports import Clock, Shelves, Store
 
 
-def ingest(store: Store, campaign: str, outcomes: pa.Table) -> IngestCounts:
-    """Apply a batch of outcomes to a campaign's ledger. received = applied + duplicate + rejected, always.
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why rows of a batch were not applied; `first_row` counts from 1 below the header."""
 
-    An event counts once, whatever was rejected under its id before: a mended row may come again.
+    disposition: Disposition
+    reason: str
+    rows: int
+    first_row: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingested:
+    """What became of a batch. redisposed: rows received earlier whose disposition it changed · purchases: codes of the
+    campaign that stand for a purchase, among those it touched, before and after."""
+
+    batch_id: str
+    campaign: str
+    counts: IngestCounts
+    reasons: tuple[Reason, ...]
+    redisposed: int
+    purchases_before: int
+    purchases_after: int
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reverted:
+    """A batch taken back. counts: its own, as they were · the rest as for `Ingested`."""
+
+    batch_id: str
+    campaign: str
+    counts: IngestCounts
+    redisposed: int
+    purchases_before: int
+    purchases_after: int
+
+
+def ingest(
+    store: Store, campaign: str, outcomes: pa.Table, *, source: str, clock: Clock, dry_run: bool = False
+) -> Ingested:
+    """Receive a batch of outcomes. received = applied + duplicate + late + unmatched + rejected, always.
+
+    The result is that of all rows received so far, whatever their order and however they were cut into batches.
     """
-    plan = store.plan(campaign)
-    rows = _typed(outcomes)
-    reasons = _reasons(rows, store.decisions(campaign), campaign=campaign, start=plan.valid.start, end=plan.valid.end)
-    events = rows["event_id"].to_pylist()
-    seen = set(store.known_events(event for event in events if event is not None))
-    applied, duplicate = np.zeros(len(events), bool), np.zeros(len(events), bool)
-    for row, event in enumerate(events):
-        duplicate[row] = event in seen
-        applied[row] = not duplicate[row] and not reasons[row]
-        if applied[row]:
-            seen.add(event)
-    rejected = ~(applied | duplicate)
-    kept = rows.filter(pa.array(applied))
-    store.append(
-        campaign,
-        kept.select(["event_id", "customer_id", "code", "ordered_at"]).append_column(
-            "full_price_minor", pa.array(to_minor_units(kept["full_price"], where="outcomes, column full_price"))
-        ),
-        pa.table(
-            {
-                "event_id": rows["event_id"].filter(pa.array(rejected)).fill_null(""),
-                "reason": pa.array(reasons[rejected], pa.string()),
-            }
-        ),
+    content = content_hash(outcomes)
+    with transaction(store, campaign, dry_run=dry_run) as shelves:
+        record = shelves.campaign(campaign)
+        earlier = shelves.batches(campaign)
+        batch_id = sha256(f"{campaign}\x1f{len(earlier)}\x1f{content}".encode()).hexdigest()[:16]
+        rows = read_outcomes(
+            outcomes,
+            campaign=campaign,
+            decisions=_decisions_of(shelves, campaign, outcomes),
+            start=record.plan.valid.start,
+            end=record.plan.valid.end,
+            closed=record.state is State.CLOSED,
+        )
+        rows = rows.add_column(
+            0, "batch_id", pa.array([batch_id], pa.string()).take(pa.array(np.zeros(len(rows), int)))
+        )
+        shelves.add_batch(
+            BatchRecord(
+                batch_id=batch_id, campaign=campaign, source=source, content_hash=content, received_at=clock.now()
+            )
+        )
+        admitted = admitted_rows(rows)
+        before = related_rows(shelves, campaign, admitted)
+        together = pa.concat_tables([before, admitted])
+        verdicts = settle(together)
+        judged = _with_verdicts(together, verdicts.disposition, verdicts.reason)
+        old, new = judged.slice(0, before.num_rows), judged.slice(before.num_rows)
+        received = pa.concat_tables([rows.filter(rows["raw"].is_valid()), new]).sort_by("row").select(OUTCOMES.names)
+        changed = _change_dispositions(shelves, campaign, before, old)
+        shelves.add_outcomes(campaign, received.cast(OUTCOMES))
+        stood, stands = _standings(before), standing(together.filter(pa.array(verdicts.applied)))
+        campaign_evidence.update(shelves, record, before=stood, after=stands)
+    again = next((batch for batch in earlier if batch.content_hash == content and batch.reverted_at is None), None)
+    return Ingested(
+        batch_id=batch_id,
+        campaign=campaign,
+        counts=count(received["disposition"].to_pylist()),
+        reasons=_reasons(received),
+        redisposed=changed,
+        purchases_before=stood.purchases,
+        purchases_after=stands.purchases,
+        warnings=_warnings(stands, again),
     )
-    return IngestCounts(len(events), int(applied.sum()), int(duplicate.sum()), int(rejected.sum()))
 
 
-def _typed(outcomes: pa.Table) -> pa.Table:
-    """The columns that are read: ids and words as text (17 and "17" are one customer), times as UTC without a zone."""
-    missing = [column.name for column in _READ if column.name not in outcomes.column_names]
-    if missing:
-        raise InputError("outcomes", found=f"no column {', '.join(missing)}", expected="the outcomes table")
-    columns = {}
-    for column in _READ:
-        values = outcomes[column.name]
-        if not is_accepted(column.kind, values.type):
-            raise InputError(f"outcomes, column {column.name}", found=f"type {values.type}", expected=str(column.kind))
-        if column.kind is Kind.MOMENT:
-            columns[column.name] = values.cast(pa.timestamp("us"), safe=False)
-        elif column.kind is Kind.MONEY:
-            columns[column.name] = values.cast(pa.float64()) if pa.types.is_null(values.type) else values
-        else:
-            columns[column.name] = values.cast(pa.string())
-    return pa.table(columns)
-
-
-def _reasons(rows: pa.Table, decisions: pa.Table, *, campaign: str, start: date, end: date) -> np.ndarray:
-    """Why each outcome cannot be applied; "" where it can."""
-    sent = decisions.filter(decisions["code"].is_valid())
-    place = pc.index_in(rows["code"], sent["code"].combine_chunks())
-    owner = sent["customer_id"].cast(pa.string()).take(place)
-    price = rows["full_price"].cast(pa.float64(), safe=False)
-    tests = (
-        ("no event id", rows["event_id"].is_valid()),
-        ("another campaign", pc.equal(rows["campaign_id"], campaign)),
-        ("only purchases are applied", pc.equal(rows["kind"], "purchase")),
-        ("no such code in this campaign", place.is_valid()),
-        ("the code belongs to another customer", pc.equal(owner, rows["customer_id"])),
-        (
-            "outside the code's validity",
-            pc.and_(
-                pc.greater_equal(rows["ordered_at"], pa.scalar(start).cast(pa.timestamp("us"))),
-                pc.less(rows["ordered_at"], pa.scalar(end).cast(pa.timestamp("us"))),
-            ),
-        ),
-        (
-            "full price is not a positive amount",  # of at least a penny: what is stored is whole pennies
-            pc.and_(
-                pc.greater_equal(pc.round(pc.multiply(price, MINOR_PER_UNIT)), 1), pc.less_equal(price, LARGEST_AMOUNT)
-            ),
-        ),
+def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) -> Reverted:
+    """Take a batch back: ledger, dispositions and evidence become exactly what they are without it."""
+    with store.reading() as shelves:
+        campaign = shelves.batch(batch_id).campaign
+    with transaction(store, campaign, dry_run=dry_run) as shelves:
+        batch, record = shelves.batch(batch_id), shelves.campaign(campaign)
+        if batch.reverted_at is not None:
+            raise StateError(
+                f"batch {batch.batch_id}",
+                found=f"reverted on {batch.reverted_at:%Y-%m-%d %H:%M} UTC",
+                expected="a batch in force",
+                fix="Ingest its file again to count it again.",
+            )
+        rows = shelves.outcomes(campaign, batch_id=batch.batch_id)
+        before = related_rows(shelves, campaign, admitted_rows(rows))
+        shelves.set_reverted(batch.batch_id, clock.now())
+        left = before.filter(pc.not_equal(before["batch_id"], batch.batch_id))
+        verdicts = settle(left)
+        changed = _change_dispositions(
+            shelves, campaign, left, _with_verdicts(left, verdicts.disposition, verdicts.reason)
+        )
+        stood, stands = _standings(before), standing(left.filter(pa.array(verdicts.applied)))
+        campaign_evidence.update(shelves, record, before=stood, after=stands)
+    return Reverted(
+        batch_id=batch.batch_id,
+        campaign=campaign,
+        counts=count(rows["disposition"].to_pylist()),
+        redisposed=changed,
+        purchases_before=stood.purchases,
+        purchases_after=stands.purchases,
     )
-    reasons = np.full(rows.num_rows, "", object)
-    for reason, fine in reversed(tests):  # the first test that fails gives the reason
-        reasons[~_flags(fine)] = reason
-    return reasons
 
 
-def _flags(flags: pa.ChunkedArray) -> Flags:
-    return np.asarray(pc.fill_null(flags, False).to_numpy(), np.bool_)
+def counts_of(store: Store, campaign: str) -> IngestCounts:
+    """What became of everything received for a campaign and in force."""
+    with store.reading() as shelves:
+        table = shelves.counts(campaign)
+    totals: Counter[str] = Counter()
+    for disposition, rows in zip(table["disposition"].to_pylist(), table["rows"].to_pylist(), strict=True):
+        totals[disposition] += rows
+    return _counts(totals)
+
+
+def count(dispositions: list[str]) -> IngestCounts:
+    return _counts(Counter(dispositions))
+
+
+def _counts(found: Counter[str]) -> IngestCounts:
+    return IngestCounts(
+        received=found.total(), **{str(disposition): found[str(disposition)] for disposition in Disposition}
+    )
+
+
+def _decisions_of(shelves: Shelves, campaign: str, outcomes: pa.Table) -> pa.Table:
+    """The decisions whose codes are named in the outcomes."""
+    codes = outcomes["code"] if "code" in outcomes.column_names else pa.nulls(0, pa.string())
+    return shelves.decisions(campaign, codes=distinct_values(codes.cast(pa.string())))
+
+
+def _with_verdicts(rows: pa.Table, disposition: pa.Array, reason: pa.Array) -> pa.Table:
+    for name, column in (("disposition", disposition), ("reason", reason)):
+        rows = rows.set_column(rows.column_names.index(name), name, column)
+    return rows
+
+
+def _change_dispositions(shelves: Shelves, campaign: str, before: pa.Table, after: pa.Table) -> int:
+    """Write the dispositions (and reasons) that are other than they were; how many."""
+    same = pc.and_(
+        pc.equal(before["disposition"], after["disposition"]),
+        pc.equal(pc.fill_null(before["reason"], ""), pc.fill_null(after["reason"], "")),
+    )
+    changed = after.filter(pc.invert(same)).select(["batch_id", "row", "disposition", "reason"])
+    if changed.num_rows:
+        shelves.set_dispositions(campaign, changed)
+    return int(changed.num_rows)
+
+
+def _standings(rows: pa.Table) -> Standing:
+    return standing(rows.filter(pc.equal(rows["disposition"], str(Disposition.APPLIED))))
+
+
+def _reasons(received: pa.Table) -> tuple[Reason, ...]:
+    missed = received.filter(pc.not_equal(received["disposition"], str(Disposition.APPLIED)))
+    grouped = missed.group_by(["disposition", "reason"]).aggregate([("row", "count"), ("row", "min")]).to_pylist()
+    reasons = (
+        Reason(Disposition(group["disposition"]), group["reason"], group["row_count"], group["row_min"] + 1)
+        for group in grouped
+    )
+    return tuple(sorted(reasons, key=lambda reason: (list(Disposition).index(reason.disposition), reason.first_row)))
+
+
+def _warnings(stands: Standing, again: BatchRecord | None) -> tuple[str, ...]:
+    warnings = []
+    if again is not None:
+        warnings.append(f"the same rows were received before, as batch {again.batch_id} from {again.source}")
+    if stands.over_refunded:
+        warnings.append(f"{stands.over_refunded:,} purchases have refunds above their amount and count as nothing")
+    return tuple(warnings)

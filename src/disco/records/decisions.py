@@ -112,9 +112,11 @@ class Purchases:
 
 @dataclass(frozen=True, slots=True)
 class IngestCounts:
-    """What became of a batch of outcomes; `received` is always the sum of the rest."""
+    """What became of received outcomes; `received` is always the sum of the rest."""
 
     received: int
-    applied: int
-    duplicate: int
-    rejected: int
+    applied: int = 0
+    duplicate: int = 0
+    late: int = 0
+    unmatched: int = 0
+    rejected: int = 0

@@ -1,0 +1,185 @@
+"""What the received outcomes mean together: which rows are in force, and what each code stands for.
+
+Pure functions of the set of rows, never of the order in which they came:
+
+    event     rows of one event id say the same thing, or the one that is least by (ordered_at, price, …) is believed
+    purchase  a code is used once: its purchase that is least by (ordered_at, event_id)
+    refund    counts where the purchase it refers to counts; a part may be given back, several times
+    correction replaces the amount of a purchase or refund that counts; the latest one by (ordered_at, event_id) holds
+
+Whatever does not count today may count tomorrow (a refund may precede its purchase), and the other way round. Rows here
+have passed the door (`door.py`); what failed there is settled for good and never comes here.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.records.arrays import Flags, Integers
+from disco.records.life import Disposition
+
+_APPLIED, _DUPLICATE, _CONFLICT, _USED, _WAITING, _NOT_COUNTED, _ELSEWHERE, _WRONG_KIND = range(8)
+_VERDICTS: tuple[tuple[Disposition, str | None], ...] = (
+    (Disposition.APPLIED, None),
+    (Disposition.DUPLICATE, "the same event was received before"),
+    (Disposition.REJECTED, "the same event was received with other content; send a correction"),
+    (Disposition.REJECTED, "the code was used before"),
+    (Disposition.UNMATCHED, "the event it refers to was not received yet"),
+    (Disposition.UNMATCHED, "the event it refers to does not count"),
+    (Disposition.UNMATCHED, "the event it refers to is of another customer or code"),
+    (Disposition.UNMATCHED, "a refund refers to a purchase, a correction to a purchase or a refund"),
+)
+_KINDS = pa.array(["purchase", "refund", "correction"])
+_PURCHASE, _REFUND, _CORRECTION = range(3)
+_CONTENT = ("ordered_at", "full_price_minor", "kind", "code", "customer_id", "refers_to")
+_MANY = float(2**62)  # a sum of refunds that no int64 should be asked to hold
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdicts:
+    """One verdict per row, in the rows' order."""
+
+    codes: Integers
+
+    @property
+    def disposition(self) -> pa.Array:
+        return pa.array([str(disposition) for disposition, _ in _VERDICTS]).take(pa.array(self.codes))
+
+    @property
+    def reason(self) -> pa.Array:
+        return pa.array([reason for _, reason in _VERDICTS], pa.string()).take(pa.array(self.codes))
+
+    @property
+    def applied(self) -> Flags:
+        return np.asarray(self.codes == _APPLIED)
+
+
+def settle(rows: pa.Table) -> Verdicts:
+    """The verdict on each of these rows (columns of `kept.OUTCOMES`, in the order received).
+
+    Complete in itself when no row outside shares an event, a code or a reference with a row inside.
+    """
+    verdict = np.full(rows.num_rows, _APPLIED, np.int64)
+    if not rows.num_rows:
+        return Verdicts(verdict)
+    events = rows["event_id"].combine_chunks().dictionary_encode()
+    event = _indices(events)
+    code, customer, refers = (_encoded(rows[name]) for name in ("code", "customer_id", "refers_to"))
+    kind = _indices(pc.index_in(rows["kind"].combine_chunks(), value_set=_KINDS))
+
+    chief = _first_rows(event, rows.select(_CONTENT))  # per event: the row that is believed
+    amounts = [np.asarray(rows[name].cast(pa.int64()).to_numpy()) for name in ("ordered_at", "full_price_minor")]
+    same = np.ones(rows.num_rows, np.bool_)
+    for column in (*amounts, kind, code, customer, refers):
+        same &= column == column[chief[event]]
+    verdict[same] = _DUPLICATE
+    verdict[~same] = _CONFLICT
+    verdict[chief] = _APPLIED
+
+    purchases = chief[kind[chief] == _PURCHASE]
+    place = np.unique(code[purchases], return_inverse=True)[1]
+    verdict[purchases] = _USED
+    verdict[purchases[_first_rows(place, rows.select(["ordered_at", "event_id"]).take(purchases))]] = _APPLIED
+
+    target_event = _indices(pc.index_in(rows["refers_to"].combine_chunks(), value_set=events.dictionary))
+    target = np.where(target_event < 0, -1, chief[target_event])
+    for changing, changed in ((_REFUND, (_PURCHASE,)), (_CORRECTION, (_PURCHASE, _REFUND))):
+        here = chief[kind[chief] == changing]
+        verdict[here] = _match(here, target[here], kind, verdict, customer, code, changed)
+        matched = here[verdict[here] == _APPLIED]
+        code[matched] = code[target[matched]]  # so that a correction of a refund meets the refund's code
+    return Verdicts(verdict)
+
+
+def _match(
+    rows: Integers,
+    target: Integers,
+    kind: Integers,
+    verdict: Integers,
+    customer: Integers,
+    code: Integers,
+    changed: tuple[int, ...],
+) -> Integers:
+    same = (customer[rows] == customer[target]) & ((code[rows] < 0) | (code[rows] == code[target]))
+    return np.select(
+        [target < 0, ~np.isin(kind[target], changed), verdict[target] != _APPLIED, ~same],
+        [_WAITING, _WRONG_KIND, _NOT_COUNTED, _ELSEWHERE],
+        _APPLIED,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """What each used code stands for: the net full price of its purchase, in minor units; 0: all was given back.
+
+    over_refunded: how many purchases have refunds above their amount.
+    """
+
+    code: pa.Array
+    full_price_minor: Integers
+    over_refunded: int
+
+    def take(self, rows: Flags) -> "Standing":
+        """The codes flagged; what was refunded beyond its amount stays a figure of the whole."""
+        return Standing(self.code.filter(pa.array(rows)), self.full_price_minor[rows], self.over_refunded)
+
+    @property
+    def purchases(self) -> int:
+        """Codes that stand for a purchase."""
+        return int((self.full_price_minor > 0).sum())
+
+
+def standing(applied: pa.Table) -> Standing:
+    """The standing of every code with a purchase among these rows, all of them APPLIED; sorted by code."""
+    kind = _indices(pc.index_in(applied["kind"].combine_chunks(), value_set=_KINDS))
+    # numpy() of Arrow is read-only
+    price = np.array(applied["full_price_minor"].to_numpy(), np.int64)
+    event = applied["event_id"].combine_chunks()
+    target = _indices(pc.index_in(applied["refers_to"].combine_chunks(), value_set=event))
+    corrections = np.flatnonzero(kind == _CORRECTION)
+    if corrections.size:
+        order = _sorted(applied.select(["ordered_at", "event_id"]).take(corrections))
+        corrections = corrections[order]
+        price[target[corrections]] = price[corrections]  # the last one written is the latest
+    purchases = np.flatnonzero(kind == _PURCHASE)
+    refunds = np.flatnonzero(kind == _REFUND)
+    place = np.full(applied.num_rows, -1, np.int64)
+    place[purchases] = np.arange(purchases.size)
+    back = np.zeros(purchases.size, np.int64)
+    np.add.at(back, place[target[refunds]], price[refunds])
+    roughly = np.bincount(place[target[refunds]], weights=price[refunds], minlength=purchases.size)
+    paid = price[purchases]
+    over = (roughly > _MANY) | (back > paid)
+    net = np.where(over, 0, paid - back)
+    code = applied["code"].combine_chunks().take(pa.array(purchases))
+    order = pc.sort_indices(code)
+    return Standing(code.take(order), net[order.to_numpy()], int(over.sum()))
+
+
+def _first_rows(group: Integers, keys: pa.Table) -> Integers:
+    """Per group (numbered from 0 without a gap) the row that comes first by the keys; equal ones as received."""
+    first = np.empty(int(group.max()) + 1 if group.size else 0, np.int64)
+    first[group[::-1]] = np.arange(group.size)[::-1]
+    contested = np.flatnonzero(np.bincount(group)[group] > 1) if group.size else np.zeros(0, np.int64)
+    if contested.size:
+        order = contested[_sorted(keys.take(contested))]
+        first[group[order[::-1]]] = order[::-1]
+    return first
+
+
+def _sorted(keys: pa.Table) -> Integers:
+    """A stable order by all columns."""
+    by = [(name, "ascending") for name in keys.column_names]
+    return np.asarray(pc.sort_indices(keys, sort_keys=by).to_numpy(), np.int64)
+
+
+def _encoded(column: pa.ChunkedArray) -> Integers:
+    return _indices(column.combine_chunks().dictionary_encode())
+
+
+def _indices(column: pa.Array) -> Integers:
+    """Places as int64, -1 where there is none."""
+    places = column.indices if isinstance(column, pa.DictionaryArray) else column
+    return np.array(pc.fill_null(places.cast(pa.int64()), -1).to_numpy(zero_copy_only=False), np.int64)

@@ -1,0 +1,162 @@
+"""Which rows are in force and what codes stand for: functions of the set of rows, checked against a plain reading."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disco.operations.standing import settle, standing
+from disco.records.kept import OUTCOMES
+from disco.records.life import Disposition
+
+DAY = datetime(2027, 3, 8, tzinfo=UTC)
+
+
+@dataclass(frozen=True, order=True)
+class Row:
+    hour: int
+    price: int
+    kind: str
+    code: str | None
+    customer: str
+    refers: str | None
+    event: str
+
+
+def table(rows):
+    return pa.table(
+        {
+            "batch_id": pa.array(["b"] * len(rows), pa.string()),
+            "row": pa.array(range(len(rows)), pa.int64()),
+            "event_id": pa.array([row.event for row in rows], pa.string()),
+            "customer_id": pa.array([row.customer for row in rows], pa.string()),
+            "code": pa.array([row.code for row in rows], pa.string()),
+            "kind": pa.array([row.kind for row in rows], pa.string()),
+            "refers_to": pa.array([row.refers for row in rows], pa.string()),
+            "ordered_at": pa.array(
+                [DAY + timedelta(hours=row.hour) for row in rows], OUTCOMES.field("ordered_at").type
+            ),
+            "full_price_minor": pa.array([row.price for row in rows], pa.int64()),
+        }
+    )
+
+
+codes = st.sampled_from(["A", "B"])
+owner = {"A": "ann", "B": "bob"}
+
+
+@st.composite
+def rows(draw):
+    kind = draw(st.sampled_from(["purchase", "purchase", "refund", "correction"]))
+    code = draw(codes)
+    return Row(
+        hour=draw(st.integers(0, 3)),
+        price=draw(st.integers(1, 5)),
+        kind=kind,
+        code=code if kind == "purchase" or draw(st.booleans()) else None,
+        customer=owner[code],
+        refers=None if kind == "purchase" else f"e{draw(st.integers(0, 5))}",
+        event=f"e{draw(st.integers(0, 5))}",
+    )
+
+
+batches = st.lists(rows(), max_size=14)
+
+
+def meaning(received):
+    """{code: net price}, read row by row from the rules as they are written down."""
+    events = {}
+    for row in received:
+        key = (row.hour, row.price, row.kind, row.code or "~", row.customer, row.refers or "~")  # null sorts last
+        events[row.event] = min(events.get(row.event, (key, row)), (key, row))
+    believed = {event: row for event, (_, row) in events.items()}
+    used = {}
+    for row in believed.values():
+        if row.kind == "purchase":
+            used[row.code] = min(used.get(row.code, (row.hour, row.event, row)), (row.hour, row.event, row))
+    purchases = {row.event: row for *_, row in used.values()}
+
+    def of(row, targets):
+        target = targets.get(row.refers)
+        fits = target is not None and target.customer == row.customer and row.code in (None, target.code)
+        return target if fits else None
+
+    refunds = {}
+    for row in believed.values():
+        if row.kind == "refund" and (target := of(row, purchases)):
+            refunds[row.event] = replace(row, code=target.code)
+    applied = set(purchases) | set(refunds)
+    amounts = {event: row.price for event, row in {**purchases, **refunds}.items()}
+    for row in sorted(believed.values(), key=lambda row: (row.hour, row.event)):
+        if row.kind == "correction" and of(row, {**purchases, **refunds}):
+            amounts[row.refers] = row.price
+            applied.add(row.event)
+    net = {}
+    for event, row in purchases.items():
+        back = sum(amounts[refund] for refund, other in refunds.items() if other.refers == event)
+        net[row.code] = max(amounts[event] - back, 0)
+    return net, applied
+
+
+def found(received):
+    rows = table(received)
+    verdicts = settle(rows)
+    stands = standing(rows.filter(pa.array(verdicts.applied)))
+    events = [row.event for row, applied in zip(received, verdicts.applied, strict=True) if applied]
+    assert len(set(events)) == len(events)
+    return dict(zip(stands.code.to_pylist(), stands.full_price_minor.tolist(), strict=True)), set(events)
+
+
+@given(batches)
+def test_what_stands_is_what_the_rules_say(received):
+    assert found(received) == meaning(received)
+
+
+@given(batches, st.randoms())
+def test_neither_order_nor_repetition_changes_what_stands(received, random):
+    again = received + [row for row in received if random.random() < 0.5]
+    random.shuffle(again)
+    assert found(again) == found(received)
+
+
+@given(batches)
+def test_every_row_has_a_disposition_and_all_but_the_applied_ones_a_reason(received):
+    verdicts = settle(table(received))
+    for disposition, reason in zip(verdicts.disposition.to_pylist(), verdicts.reason.to_pylist(), strict=True):
+        assert (Disposition(disposition) is Disposition.APPLIED) == (reason is None)
+
+
+def test_a_purchase_ordered_earlier_takes_the_code_over_whenever_it_comes():
+    first = Row(hour=5, price=70, kind="purchase", code="A", customer="ann", refers=None, event="x")
+    earlier = replace(first, hour=2, price=30, event="y")
+    back = Row(hour=9, price=10, kind="refund", code=None, customer="ann", refers="x", event="z")
+    assert found([first, back]) == ({"A": 60}, {"x", "z"})
+    assert found([first, back, earlier]) == ({"A": 30}, {"y"})
+    words = settle(table([first, back, earlier])).reason.to_pylist()
+    assert words == ["the code was used before", "the event it refers to does not count", None]
+
+
+def test_a_refund_before_its_purchase_waits_for_it():
+    back = Row(hour=9, price=10, kind="refund", code="A", customer="ann", refers="x", event="z")
+    assert found([back]) == ({}, set())
+    assert settle(table([back])).disposition.to_pylist() == ["unmatched"]
+    bought = Row(hour=5, price=70, kind="purchase", code="A", customer="ann", refers=None, event="x")
+    assert found([back, bought]) == ({"A": 60}, {"x", "z"})
+
+
+def test_a_refund_of_another_customer_or_code_changes_nothing():
+    bought = Row(hour=5, price=70, kind="purchase", code="A", customer="ann", refers=None, event="x")
+    back = Row(hour=9, price=10, kind="refund", code=None, customer="bob", refers="x", event="z")
+    assert found([bought, back]) == ({"A": 70}, {"x"})
+    assert found([bought, replace(back, customer="ann", code="B")]) == ({"A": 70}, {"x"})
+
+
+def test_refunds_above_the_order_leave_nothing_and_are_counted_however_large():
+    most = 2**53
+    bought = Row(hour=5, price=most, kind="purchase", code="A", customer="ann", refers=None, event="x")
+    backs = [Row(hour=9, price=most, kind="refund", code=None, customer="ann", refers="x", event=f"z{n}")
+             for n in range(2048)]  # together 2⁶⁴: 0 in 64 bits  # fmt: skip
+    stands = standing(table([bought, *backs]))
+    assert (stands.full_price_minor.tolist(), stands.over_refunded) == ([0], 1)
