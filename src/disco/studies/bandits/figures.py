@@ -45,12 +45,46 @@ class Runs:
 
 
 def uplift(figures: Vector, baseline: Vector) -> Vector:
-    """Per cent above the baseline, repeat by repeat: what is common to a repeat cancels.
+    """By which share figures are above the baseline, repeat by repeat: what is common to a repeat cancels.
 
-    >>> uplift(np.array([101.0, 204.0]), np.array([100.0, 200.0])).tolist()
-    [1.0, 2.0]
+    >>> uplift(np.array([101.0, 204.0]), np.array([100.0, 200.0])).round(3).tolist()
+    [0.01, 0.02]
     """
-    return np.asarray(100 * (figures / baseline - 1))
+    return np.asarray(figures / baseline - 1)
+
+
+def basket_uplift(runs: Runs, random: Runs) -> Vector:
+    """(repeats,) basket value over Random's."""
+    return uplift(runs.basket_value, random.basket_value)
+
+
+def realised_uplift(runs: Runs, random: Runs) -> Vector:
+    return uplift(runs.realised_basket_value, random.realised_basket_value)
+
+
+def objective_uplift(runs: Runs, random: Runs) -> Vector:
+    return uplift(runs.objective, random.objective)
+
+
+def halves(runs: Runs, random: Runs) -> tuple[Vector, Vector]:
+    """(repeats,) basket value over Random's, mean of the first and of the last half of the batches."""
+    by_batch = runs.basket_value_by_batch / random.basket_value_by_batch - 1
+    middle = by_batch.shape[1] // 2
+    return by_batch[:, :middle].mean(axis=1), by_batch[:, middle:].mean(axis=1)
+
+
+def first_half(runs: Runs, random: Runs) -> Vector:
+    return halves(runs, random)[0]
+
+
+def last_half(runs: Runs, random: Runs) -> Vector:
+    return halves(runs, random)[1]
+
+
+def trend(runs: Runs, random: Runs) -> Vector:
+    """(repeats,) by how much the last half is above the first."""
+    first, last = halves(runs, random)
+    return np.asarray(last - first)
 
 
 def over_repeats(figures: Vector, *, level: float = 0.95) -> Estimate:
@@ -67,8 +101,8 @@ def over_repeats(figures: Vector, *, level: float = 0.95) -> Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """One policy against another: per cent by which `other` is below, overall and by half, with the p-values of two
-    t-tests over repeats: is the overall gap 0, and is it the same in the first half of the batches as in the last?"""
+    """By which share a policy is below another, overall and in each half of the batches, with the p-values of two
+    t-tests over repeats: is the overall gap 0, and is it the same in both halves?"""
 
     overall: Estimate
     first_half: Estimate
@@ -83,10 +117,10 @@ def gap(better: Floats, other: Floats) -> Gap:
     >>> rng = np.random.default_rng(1)
     >>> noise = rng.normal(size=(50, 10))
     >>> found = gap(101 + noise, 100 + noise + 0.01 * rng.normal(size=(50, 10)))
-    >>> round(found.overall.value, 1), found.p_overall < 0.001
-    (1.0, True)
+    >>> round(found.overall.value, 3), found.p_overall < 0.001
+    (0.01, True)
     """
-    below = 100 * (1 - other / better)
+    below = 1 - other / better
     middle = below.shape[1] // 2
     overall, first, last = below.mean(axis=1), below[:, :middle].mean(axis=1), below[:, middle:].mean(axis=1)
     return Gap(

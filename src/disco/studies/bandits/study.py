@@ -1,12 +1,12 @@
-"""A grid of runs: every (stage, recipe, start, policy) asked for, cut into units, done over processes, read back."""
+"""Plays, cut into units, done over processes and read back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from disco.studies.bandits.figures import Runs
-from disco.studies.bandits.recipes import PLAYERS, Player, Recipe
+from disco.studies.bandits.recipes import Player, Recipe
 from disco.studies.bandits.simulation import Rules
 from disco.studies.bandits.stage import Stage
 from disco.studies.bandits.unit import Shelf, Unit
@@ -17,7 +17,7 @@ COLD, WARM = 0, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Play:
     """One policy, set up one way, on one stage."""
 
     stage: str  # key
@@ -42,39 +42,20 @@ class Cell:
         ]
 
 
-def cells(
-    stages: Sequence[Stage],
-    *,
-    recipes: Sequence[Recipe],
-    starts: Sequence[int | None],
-    rules: Rules,
-    repeats: int,
-    players: Mapping[str, Player] = PLAYERS,
-) -> list[Cell]:
-    """The full grid; a cell is a value, so asking for the same one again gives the same."""
-    return [
-        Cell(stage=stage.key, recipe=recipe, start=start, player=player, rules=rules, repeats=repeats)
-        for stage in stages
-        for recipe in recipes
-        for start in starts
-        for player in players.values()
-    ]
-
-
-def run_cells(
-    wanted: Sequence[Cell],
+def run_plays(
+    wanted: Sequence[Play],
     *,
     stages: Sequence[Stage],
     shelf: Shelf,
     processes: int,
     progress: Progress = lambda done, total: None,
-) -> dict[Cell, Runs]:
+) -> dict[Play, Runs]:
     """Do what is not on the shelf yet, and read everything back."""
     for stage in stages:
         stage.save(shelf.stages)
-    units = [unit for cell in wanted for unit in cell.units()]
+    units = [unit for play in wanted for unit in play.units()]
     run_units(units, shelf=shelf, processes=processes, progress=progress)
     return {
-        cell: Runs(np.concatenate([shelf.read(unit) for unit in cell.units()]), cell.rules.revenue_weight)
-        for cell in wanted
+        play: Runs(np.concatenate([shelf.read(unit) for unit in play.units()]), play.rules.revenue_weight)
+        for play in wanted
     }

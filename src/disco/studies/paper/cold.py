@@ -1,0 +1,20 @@
+"""Policies from a cold start: nothing is known of the customers when the first batch is decided."""
+
+from disco.studies.bandits.study import COLD
+from disco.studies.paper.compared import compared_item
+from disco.studies.paper.item import Item
+from disco.studies.paper.lab import Lab
+from disco.studies.paper.replayed import replayed_cold
+
+
+def run(lab: Lab) -> Item:
+    return compared_item(
+        lab,
+        key="cold",
+        start=COLD,
+        word="Cold",
+        paper="A figure of basket value relative to Random over 100 batches, without figures in the text: TS-IP needs "
+        "some batches, then passes the greedy policies and goes on rising; UCB-IP declines.",
+        greedy_declines=False,
+        replay=replayed_cold,
+    )

@@ -1,0 +1,187 @@
+"""Policies side by side, warm or cold: the claims of the paper's figure, checked at every reading of the depths."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from disco.records.arrays import Vector
+from disco.reports import Axis, Column, Count, CurveChart, Estimate, IntervalChart, IntervalRow, Line, Percent, Table
+from disco.studies.bandits import figures
+from disco.studies.bandits.figures import Runs, over_repeats
+from disco.studies.bandits.recipes import (
+    EPSILON_GREEDY,
+    GREEDY,
+    NARROW,
+    PLAYERS,
+    RANDOM,
+    RECIPES,
+    THOMPSON,
+    UCB,
+    ULCC,
+    Recipe,
+)
+from disco.studies.customers.figures import Cell
+from disco.studies.paper.item import Check, above, below, estimate_of
+from disco.studies.paper.simulations import Games
+
+SHARE = Percent(decimals=2, signed=True)
+COMPARED = tuple(name for name in PLAYERS if name not in (RANDOM, ULCC))
+_POINTS = 20  # of a line over batches: each is the mean of as many batches as it takes
+Figure = Callable[[Runs, Runs], Vector]
+
+
+def difference(games: Games, figure: Figure, policy: str, other: str, recipe: Recipe) -> Cell:
+    """A policy's figure minus another's, environment by environment."""
+    pairs = zip(
+        games.over_environments(figure, policy, recipe).values,
+        games.over_environments(figure, other, recipe).values,
+        strict=True,
+    )
+    return Cell.of([first - second for first, second in pairs])
+
+
+def checks_of(games: Games, *, recipe: Recipe, greedy_declines: bool) -> list[Check]:
+    """The paper's claims at one reading; `greedy_declines`: the paper says so of the warm start alone."""
+    over = games.over_environments
+    named = {"unit": SHARE, "reading": recipe.name}
+    checks = [
+        above(
+            "TS-IP beats Random",
+            over(figures.basket_uplift, THOMPSON, recipe),
+            than=0.0,
+            paper="above Random",
+            **named,
+        ),
+        above(
+            "TS-IP improves over the batches",
+            over(figures.trend, THOMPSON, recipe),
+            than=0.0,
+            paper="steadily upward",
+            **named,
+        ),
+        above(
+            "TS-IP ends above Greedy-IP",
+            difference(games, figures.last_half, THOMPSON, GREEDY, recipe),
+            than=0.0,
+            paper="TS-IP above Greedy-IP",
+            **named,
+        ),
+        above(
+            "TS-IP ends above ε-greedy-IP",
+            difference(games, figures.last_half, THOMPSON, EPSILON_GREEDY, recipe),
+            than=0.0,
+            paper="TS-IP above ε-greedy-IP",
+            **named,
+        ),
+        below("UCB-IP declines", over(figures.trend, UCB, recipe), than=0.0, paper="falls over time", **named),
+    ]
+    if greedy_declines:
+        checks += [
+            below(f"{name} declines", over(figures.trend, name, recipe), than=0.0, paper="falls over time", **named)
+            for name in (GREEDY, EPSILON_GREEDY)
+        ]
+    return checks
+
+
+def series_chart(games: Games, *, start: str) -> CurveChart:
+    """Basket value over Random's along the batches, in the environment that was played most often."""
+    random = games.of(games.main, RANDOM)
+    by_batch = {
+        name: (games.of(games.main, name).basket_value_by_batch / random.basket_value_by_batch - 1).mean(axis=0)
+        for name in COMPARED
+    }
+    parts = np.array_split(np.arange(random.figures.shape[1]), min(_POINTS, random.figures.shape[1]))
+    middles = [float(part.mean() + 1) for part in parts]
+    ends = {name: float(series[parts[-1]].mean()) for name, series in by_batch.items()}
+    best, worst = max(ends, key=lambda name: ends[name]), min(ends, key=lambda name: ends[name])
+    return CurveChart(
+        title=f"{start} start: {best} ends highest, {100 * (ends[best] - ends[worst]):.2f} points above {worst}",
+        subtitle=f"Basket value against Random with the same caps; {games.main.name}, γ = 20, mean of "
+        f"{len(random.figures)} repeats",
+        x=Axis("Batch", Count()),
+        y=Axis("Basket value against Random", SHARE),
+        lines=[
+            *(Line(name, middles, [float(series[part].mean()) for part in parts]) for name, series in by_batch.items()),
+            Line(RANDOM, [middles[0], middles[-1]], [0.0, 0.0], muted=True),
+        ],
+    )
+
+
+def uplift_chart(games: Games, *, start: str) -> IntervalChart:
+    cells = {name: games.over_environments(figures.basket_uplift, name, NARROW) for name in COMPARED}
+    clear = [name for name, cell in cells.items() if cell.half_width is not None and cell.mean > cell.half_width]
+    finding = f"{', '.join(clear)} clearly beat Random" if clear else "no policy is clearly above Random"
+    return IntervalChart(
+        title=f"{start} start over environments: {finding}",
+        subtitle=f"Basket value over all batches against Random, {len(games.stages)} environments, γ = 20",
+        x=Axis("Basket value against Random", SHARE),
+        rows=[IntervalRow(name, estimate_of(cell)) for name, cell in cells.items()],
+        interval="95 % interval over environments",
+    )
+
+
+def policies_table(games: Games, *, caption: str, objective: str, names: Sequence[str] = COMPARED) -> Table:
+    columns: tuple[tuple[str, Figure], ...] = (
+        ("basket value", figures.basket_uplift),
+        ("as realised", figures.realised_uplift),
+        (objective, figures.objective_uplift),
+        ("first half", figures.first_half),
+        ("last half", figures.last_half),
+    )
+    random = games.of(games.main, RANDOM)
+    return Table(
+        caption=caption,
+        columns=[
+            "policy",
+            *(Column(heading, SHARE) for heading, _ in columns),
+            Column(f"basket value, {games.main.name} alone", SHARE),
+        ],
+        rows=[
+            [
+                name,
+                *(estimate_of(games.over_environments(figure, name, NARROW)) for _, figure in columns),
+                _estimate(figures.basket_uplift(games.of(games.main, name), random)),
+            ]
+            for name in names
+        ],
+        note="Against Random with the same caps. Basket value: expected revenue per expected purchaser of what was "
+        "decided, by the truth; as realised: as the simulated customers answered. Halves of the batches: basket value. "
+        f"Means with 95 % intervals over {len(games.stages)} environments; the last column over "
+        f"{len(random.figures)} repeats in one.",
+    )
+
+
+def readings_table(games: Games, *, caption: str) -> Table:
+    return Table(
+        caption=caption,
+        columns=["reading", *(Column(name, SHARE) for name in COMPARED), Column("TS-IP − Greedy-IP, last half", SHARE)],
+        rows=[
+            [
+                recipe.name,
+                *(estimate_of(games.over_environments(figures.basket_uplift, name, recipe)) for name in COMPARED),
+                estimate_of(difference(games, figures.last_half, THOMPSON, GREEDY, recipe)),
+            ]
+            for recipe in RECIPES
+        ],
+        note="Basket value against Random over all batches; 95 % intervals over environments.",
+    )
+
+
+def replay_table(cells: Mapping[str, Cell], *, caption: str) -> Table:
+    return Table(
+        caption=caption,
+        columns=["policy", Column("basket value", SHARE)],
+        rows=[[name, estimate_of(cell)] for name, cell in cells.items()],
+        note="One pass over a log as long as a run, its depths dealt at random; a policy sees the rows where it agrees "
+        "with the log, about one in three. Relative to Random on the same log; 95 % intervals over environments.",
+    )
+
+
+def _estimate(values: Vector) -> Estimate:
+    found = over_repeats(values)
+    return Estimate(found.value) if values.size < 2 else Estimate(found.value, found.lower, found.upper)
+
+
+def words(cell: Cell) -> str:
+    """A share with its interval, for a sentence."""
+    return estimate_of(cell).text(SHARE)

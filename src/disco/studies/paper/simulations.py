@@ -1,0 +1,152 @@
+"""The bandit simulations as the paper's items share them: who plays on which stage, under which rules, how often.
+
+Campaigns A and B, dealt at random, are the past from which a warm start learns; campaign C is played. Every customer of
+a batch gets a code and every depth is used equally often, so no policy can win by a different mix of depths.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from disco.evaluation.resampling import generator
+from disco.records.arrays import Vector
+from disco.retailer.settings import PAPER_CAMPAIGNS
+from disco.studies.bandits.figures import Runs
+from disco.studies.bandits.recipes import NARROW, PLAYERS, RANDOM, Recipe
+from disco.studies.bandits.simulation import Rules
+from disco.studies.bandits.stage import Law, Past, Stage
+from disco.studies.bandits.study import Play, run_plays
+from disco.studies.bandits.unit import Shelf
+from disco.studies.customers.figures import Cell
+from disco.studies.paper.environment import CampaignLog, Environment
+from disco.studies.paper.lab import Lab
+from disco.studies.paper.readings import DEPTH_SCALE
+from disco.studies.paper.settings import REVENUE_WEIGHT, Extent, equal_caps
+
+PAST, PLAYED = ("A", "B"), "C"
+PLAYED_DEPTHS = next(len(campaign.depths) for campaign in PAPER_CAMPAIGNS if campaign.name == PLAYED)
+
+
+def law_of(environment: Environment, log: CampaignLog) -> Law:
+    """How the customers of a campaign with a purchase in the year before answer its codes."""
+    campaign = log.campaign
+    truth = environment.truth(log.ids[log.known], campaign.depths, channel=str(campaign.channel))
+    residual_sd = environment.retailer.baskets.campaign_residual_sd
+    return Law(
+        depths=campaign.depths,
+        log_full_price=np.log(truth.expected_full_price) - residual_sd**2 / 2,
+        purchase_probability=truth.purchase_probability,
+        residual_sd=residual_sd,
+    )
+
+
+def past_of(environment: Environment) -> Past:
+    """The codes of campaigns A and B, shuffled together: any first part is a fair sample of both."""
+    logs = [environment.campaigns[name] for name in PAST]
+    context, depth, full_price = (
+        np.concatenate([getattr(log, name)[log.known] for log in logs]) for name in ("context", "depth", "full_price")
+    )
+    order = generator("bandit past", environment.seed).permutation(depth.size)
+    return Past(context=context[order], depth=depth[order], full_price=full_price[order])
+
+
+def stage_of(environment: Environment) -> Stage:
+    log = environment.campaigns[PLAYED]
+    return Stage(
+        name=f"environment {environment.seed}",
+        seed=environment.seed,
+        context=log.context[log.known],
+        law=law_of(environment, log),
+        past=past_of(environment),
+        depth_scale=DEPTH_SCALE,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is played: `main_repeats` in the first environment at the main reading, `repeats` everywhere else."""
+
+    batches: int
+    batch: int
+    repeats: int
+    main_repeats: int
+
+
+SCALES = {
+    Extent.TINY: Scale(batches=4, batch=300, repeats=2, main_repeats=3),
+    Extent.QUICK: Scale(batches=20, batch=5000, repeats=1, main_repeats=4),
+    Extent.FULL: Scale(batches=100, batch=5000, repeats=10, main_repeats=100),
+}
+
+
+def scale_of(lab: Lab) -> Scale:
+    return SCALES[lab.settings.extent]
+
+
+def main_rules(lab: Lab) -> Rules:
+    """Every depth to a third of a batch, everybody one code, markdown weighed as in the other studies."""
+    scale = scale_of(lab)
+    caps = equal_caps(customers=scale.batch, depths=PLAYED_DEPTHS)
+    return Rules(batches=scale.batches, batch=scale.batch, caps=caps, revenue_weight=REVENUE_WEIGHT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Games:
+    """What was played under one set of rules from one start: runs by (stage, recipe, policy)."""
+
+    stages: tuple[Stage, ...]
+    runs: Mapping[tuple[str, str, str], Runs]
+
+    @property
+    def main(self) -> Stage:
+        return self.stages[0]
+
+    def of(self, stage: Stage, policy: str, *, recipe: Recipe = NARROW) -> Runs:
+        return self.runs[stage.key, recipe.name, policy]
+
+    def over_environments(self, figure: Callable[[Runs, Runs], Vector | float], policy: str, recipe: Recipe) -> Cell:
+        """The figure of a policy given Random's runs, averaged over repeats: one number per environment."""
+        return Cell.of(
+            [
+                float(np.mean(figure(self.of(stage, policy, recipe=recipe), self.of(stage, RANDOM, recipe=recipe))))
+                for stage in self.stages
+            ]
+        )
+
+
+def play(
+    lab: Lab,
+    *,
+    start: int | None,
+    rules: Rules,
+    recipes: Sequence[Recipe],
+    policies: Sequence[str] = tuple(PLAYERS),
+    named: str,
+) -> Games:
+    """Play what is not on the shelf yet; the first environment at the main reading is played most often."""
+    scale = scale_of(lab)
+    stages = tuple(stage_of(environment) for environment in lab.environments())
+    wanted = {
+        (stage.key, recipe.name, policy): Play(
+            stage=stage.key,
+            recipe=recipe,
+            start=start,
+            player=PLAYERS[policy],
+            rules=rules,
+            repeats=scale.main_repeats
+            if stage is stages[0] and recipe is NARROW and rules == main_rules(lab)
+            else scale.repeats,
+        )
+        for stage in stages
+        for recipe in recipes
+        for policy in policies
+    }
+    found = run_plays(
+        list(wanted.values()),
+        stages=stages,
+        shelf=Shelf(lab.folder / "bandits"),
+        processes=lab.settings.processes,
+        progress=lambda done, total: lab.progress(f"{named}: {done:,} of {total:,} pieces of simulation"),
+    )
+    return Games(stages, {key: found[each] for key, each in wanted.items()})
