@@ -1,0 +1,186 @@
+"""What one campaign teaches under one context network: its baskets as evidence, its codes sent and redeemed.
+
+Kept beside the ledger and changed in the same transaction, so learning reads a few kilobytes, not a million rows. It is
+a cache all the same: `rebuilt` makes it again from the ledger, and must find the same bytes.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.belief import EngagementCounts, Evidence
+from disco.operations.standing import Standing, standing
+from disco.records.arrays import Flags, Integers
+from disco.records.decisions import Arm
+from disco.records.errors import FileFormatError
+from disco.records.life import CampaignRecord, Disposition
+from disco.records.money import from_minor_units
+from disco.records.plan import Plan
+from disco.records.ports import Shelves
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignEvidence:
+    """baskets: ln full price of purchases by customers with a context of their own · codes: sent and redeemed so far,
+    ripe or not · only_random: whether `codes` counts only those dealt at random (docs/decisions/002)."""
+
+    baskets: Evidence
+    codes: EngagementCounts
+    only_random: bool
+
+    @classmethod
+    def launched(cls, decisions: pa.Table, plan: Plan, *, context_size: int) -> "CampaignEvidence":
+        """Before any outcome: the codes that went out."""
+        coded = decisions.filter(decisions["code"].is_valid())
+        at_random = dealt_at_random(coded, plan)
+        only_random = bool(at_random.any())
+        depth = coded["depth"].to_numpy()[at_random if only_random else slice(None)]
+        return cls(
+            baskets=Evidence.empty(context_size),
+            codes=EngagementCounts.of(depth, np.zeros(depth.size, np.bool_)),
+            only_random=only_random,
+        )
+
+    def with_late(self, depths: list[float]) -> "CampaignEvidence":
+        """Codes given to late arrivals, by price: they count where no code was dealt at random."""
+        if self.only_random:
+            return self
+        return replace(self, codes=self.codes + EngagementCounts.of(depths, np.zeros(len(depths), np.bool_)))
+
+    def to_bytes(self) -> bytes:
+        """Canonical: equal evidence has equal bytes."""
+        baskets, codes = self.baskets, self.codes
+        content = {
+            "format": _FORMAT,
+            "only_random": self.only_random,
+            "baskets": {
+                "context_size": baskets.context_size,
+                **{name: getattr(baskets, name).tolist() for name in ("depths", "high", "low")},
+            },
+            "codes": {name: getattr(codes, name).tolist() for name in ("depths", "sent", "redeemed")},
+        }
+        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, *, name: str) -> "CampaignEvidence":
+        try:
+            read = json.loads(content)
+            if read["format"] != _FORMAT:
+                raise ValueError(f"format {read['format']}")
+            baskets, codes = read["baskets"], read["codes"]
+            size = int(baskets["context_size"])
+            shape = (len(baskets["depths"]), (size + 2) * (size + 3) // 2)
+            return cls(
+                baskets=Evidence(
+                    size,
+                    np.array(baskets["depths"], np.float64),
+                    *(np.array(baskets[part], np.int64).reshape(shape) for part in ("high", "low")),
+                ),
+                codes=EngagementCounts(
+                    np.array(codes["depths"], np.float64),
+                    *(np.array(codes[part], np.int64) for part in ("sent", "redeemed")),
+                ),
+                only_random=bool(read["only_random"]),
+            )
+        except (ValueError, LookupError, TypeError) as error:
+            raise FileFormatError(
+                f"evidence of campaign {name}",
+                found=f"content that cannot be read ({error})",
+                expected="evidence as it was written",
+                fix="`disco doctor` says whether the ledger can rebuild it.",
+            ) from error
+
+    @property
+    def hash(self) -> str:
+        return sha256(self.to_bytes()).hexdigest()
+
+
+def dealt_at_random(decisions: pa.Table, plan: Plan) -> Flags:
+    """Per decision: its depth owes nothing to the customer. The control group, or all of a random campaign."""
+    on_time = np.ones(decisions.num_rows, np.bool_)
+    if "late" in decisions.column_names:
+        on_time = ~np.asarray(decisions["late"].to_numpy(), np.bool_)
+    if plan.policy.name == "random":
+        return on_time
+    return on_time & np.asarray(pc.equal(decisions["arm"], str(Arm.CONTROL)).to_numpy(), np.bool_)
+
+
+def stored(shelves: Shelves, campaign: str, network: str) -> CampaignEvidence | None:
+    content = shelves.evidence(campaign, network)
+    return None if content is None else CampaignEvidence.from_bytes(content, name=campaign)
+
+
+def update(shelves: Shelves, record: CampaignRecord, *, before: Standing, after: Standing) -> None:
+    """Move the stored evidence from one standing of some codes to another, under every network it is kept for."""
+    old, new = _changes(before, after)
+    if not len(old.code) and not len(new.code):
+        return
+    touched = pc.unique(pa.concat_arrays([old.code, new.code]))
+    decisions = shelves.decisions(record.campaign, codes=touched)
+    for network in shelves.networks(record.campaign):
+        kept = stored(shelves, record.campaign, network)
+        assert kept is not None
+        gained, lost = (
+            _of_standing(shelves, record, network, decisions, part, kept.only_random) for part in (new, old)
+        )
+        codes = _redeemed(kept.codes, gained[1], lost[1])
+        moved = replace(kept, baskets=kept.baskets - lost[0] + gained[0], codes=codes)
+        shelves.put_evidence(record.campaign, network, moved.to_bytes())
+
+
+def rebuilt(shelves: Shelves, record: CampaignRecord, network: str) -> CampaignEvidence:
+    """The evidence from decisions and the whole ledger in force."""
+    decisions = shelves.decisions(record.campaign)
+    applied = shelves.outcomes(record.campaign, dispositions=(Disposition.APPLIED,))
+    size = shelves.contexts(record.campaign, network, np.zeros(1, np.int64)).shape[1]
+    fresh = CampaignEvidence.launched(decisions, record.plan, context_size=size)
+    coded = decisions.filter(decisions["code"].is_valid())
+    found = _of_standing(shelves, record, network, coded, standing(applied), fresh.only_random)
+    none = EngagementCounts()
+    return replace(fresh, baskets=found[0], codes=_redeemed(fresh.codes, found[1], none))
+
+
+def _changes(before: Standing, after: Standing) -> tuple[Standing, Standing]:
+    """Only the codes whose standing differs."""
+    place = pc.index_in(after.code, value_set=before.code)
+    was = np.append(before.full_price_minor, -1)[_places(place)]
+    changed = was != after.full_price_minor
+    gone = ~np.isin(np.arange(len(before.code)), _places(place)[~changed])
+    return before.take(gone), after.take(changed)
+
+
+def _places(found: pa.Array) -> Integers:
+    return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _of_standing(
+    shelves: Shelves,
+    record: CampaignRecord,
+    network: str,
+    decisions: pa.Table,
+    stands: Standing,
+    only_random: bool,
+) -> tuple[Evidence, EngagementCounts]:
+    """Evidence of the purchases among these standings; codes redeemed by depth (as `sent` and `redeemed` alike)."""
+    bought = stands.full_price_minor > 0
+    place = pc.index_in(stands.code.filter(pa.array(bought)), value_set=decisions["code"].combine_chunks())
+    rows = decisions.take(place)
+    depth, known = rows["depth"].to_numpy(), np.asarray(rows["known"].to_numpy(), np.bool_)
+    context = shelves.contexts(record.campaign, network, rows["row"].to_numpy()[known])
+    price = from_minor_units(stands.full_price_minor[bought])
+    baskets = Evidence.of(context, depth[known], price[known])
+    counted = dealt_at_random(rows, record.plan) if only_random else np.ones(rows.num_rows, np.bool_)
+    return baskets, EngagementCounts.of(depth[counted], np.ones(int(counted.sum()), np.bool_))
+
+
+def _redeemed(codes: EngagementCounts, gained: EngagementCounts, lost: EngagementCounts) -> EngagementCounts:
+    redeemed = codes.redeemed.copy()
+    for part, sign in ((gained, 1), (lost, -1)):
+        redeemed[np.searchsorted(codes.depths, part.depths)] += sign * part.redeemed
+    return EngagementCounts(codes.depths, codes.sent, redeemed)
