@@ -35,10 +35,13 @@ class Gathered:
     notes: tuple[str, ...]
 
 
-def gather(shop: Shop, plan: "Plan", *, as_of: "date | None" = None, only: "pa.Array | None" = None) -> Gathered:
+def gather(
+    shop: Shop, plan: "Plan", *, as_of: "date | None" = None, only: "pa.Array | None" = None, keep: bool = True
+) -> Gathered:
     """Read customers, build (or find) their features, embed them. A pure function of the shop's files.
 
     For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text.
+    With `keep`, features that had to be built are kept for the next time.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -54,7 +57,7 @@ def gather(shop: Shop, plan: "Plan", *, as_of: "date | None" = None, only: "pa.A
         _refuse_ineligible(only, eligible, plan)
         eligible = only
     with collected() as cautions:
-        everybody = features_as_of(shop, day)
+        everybody = features_as_of(shop, day, keep=keep)
     wanted = pc.is_in(everybody["customer_id"].cast(pa.large_string()), value_set=eligible)
     features = everybody.filter(wanted).combine_chunks()
     notes = [str(caution) for caution in cautions]
@@ -120,7 +123,7 @@ def eligible_ids(shop: Shop, plan: "Plan") -> "pa.Array":
     return ids
 
 
-def features_as_of(shop: Shop, as_of: "date") -> "pa.Table":
+def features_as_of(shop: Shop, as_of: "date", *, keep: bool = True) -> "pa.Table":
     """The features of every customer; built once per content of the tables, then read from the folder of plans."""
     import pyarrow.parquet as pq
 
@@ -140,9 +143,10 @@ def features_as_of(shop: Shop, as_of: "date") -> "pa.Table":
             warn_of_missing(FEATURES, tables.names())  # the building would have said so
             return pq.read_table(kept)
         built = build_features(tables, as_of=as_of, threads=threads)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(kept) as unfinished:
-        pq.write_table(built, unfinished)
+    if keep:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(kept) as unfinished:
+            pq.write_table(built, unfinished)
     return built
 
 

@@ -1,18 +1,24 @@
 """One place that turns a shop's settings into the things commands work with: store, tables, network, belief, plans."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
 
 from disco.entrypoints.config import EncodingSettings, Settings, load_settings
-from disco.records.errors import InputError
+from disco.records.errors import InputError, StateError
 
 if TYPE_CHECKING:
+    from disco.adapters.store import CampaignStore
     from disco.adapters.tables import FolderTables, SqlTables
     from disco.belief import Encoding
     from disco.campaign import Belief
     from disco.features import ContextNetwork
+
+Missing = Literal["refuse", "create", "scratch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,29 @@ class Shop:
     def plans(self) -> Path:
         """The folder of decided plans; made when the first one is kept."""
         return self.folder / self.settings.plans
+
+    @contextmanager
+    def store(self, *, missing: Missing = "refuse") -> "Iterator[CampaignStore]":
+        """The database of campaigns. Where its SQLite file is not there yet: refuse, create it, or use an empty one
+        that goes away again (for dry runs)."""
+        from disco.adapters.store import CampaignStore
+
+        url = self.settings.database_place(self.folder)
+        with ExitStack() as stack:
+            file = Path(url.removeprefix("sqlite:///"))
+            if url.startswith("sqlite:///") and not file.is_file():
+                if missing == "refuse":
+                    raise StateError(
+                        f"database {file}",
+                        found="no such file",
+                        expected="the campaigns of this shop",
+                        fix="`disco plan` makes it; --shop names the folder of disco.yaml.",
+                    )
+                if missing == "scratch":
+                    url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='disco-'))}/empty.db"
+            store = CampaignStore(url)
+            stack.callback(store.close)
+            yield store
 
     def tables(self) -> "FolderTables | SqlTables":
         """The retailer's tables; a context manager."""

@@ -1,0 +1,165 @@
+"""Who a plan is about: the condition decides, wrong ones are named, and equal files give equal hashes."""
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from disco.entrypoints.audience import Gathered, gather
+from disco.entrypoints.config import Settings
+from disco.entrypoints.shop import Shop
+from disco.features import FEATURES, ContextNetwork
+from disco.records.errors import InputError
+from disco.records.plan import Plan, read_plan
+
+AS_OF = date(2026, 3, 1)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Any trained network will do; its file is what a shop has."""
+    rng = np.random.default_rng(3)
+    X = pa.table({feature.name: rng.lognormal(size=300) for feature in FEATURES})
+    path = tmp_path_factory.mktemp("network") / "context.safetensors"
+    ContextNetwork(max_epochs=1).fit(X, rng.normal(4, 1, 300)).save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, network: bytes) -> Shop:
+    (tmp_path / "context.safetensors").write_bytes(network)
+    write(
+        tmp_path,
+        customers={
+            "customer_id": [1, 2, 3, 4],
+            "joined_on": [date(2025, 1, 1), date(2025, 6, 1), date(2026, 3, 1), date(2025, 9, 1)],
+            "country": ["GB", "GB", "GB", "US"],
+        },
+        orders={
+            "order_id": [10, 11],
+            "customer_id": [1, 4],
+            "ordered_at": pa.array([date(2026, 1, 5), date(2026, 2, 1)]),
+            "full_price": [50.0, 60.0],
+            "paid": [50.0, 60.0],
+            "items": [1, 2],
+            "code": pa.array([None, None], pa.string()),
+        },
+    )
+    return Shop(tmp_path, Settings())
+
+
+def write(folder: Path, **tables: Mapping[str, object]) -> None:
+    (folder / "data").mkdir(exist_ok=True)
+    for name, columns in tables.items():
+        pq.write_table(pa.table(dict(columns)), folder / "data" / f"{name}.parquet")
+
+
+def plan(eligible: str = "country = 'GB'", table: str = "data/customers.parquet") -> Plan:
+    return read_plan(
+        {
+            "campaign": "spring",
+            "customers": {"table": table, "eligible": eligible, "as_of": AS_OF},
+            "depths": {0.2: {}},
+            "objective": {"revenue_weight": 3},
+            "valid": {"from": AS_OF, "days": 7},
+        }
+    )
+
+
+def ids(gathered: Gathered) -> list[int]:
+    return gathered.audience.ids.tolist()
+
+
+def test_the_condition_decides_and_newcomers_are_left_out_with_a_note(shop: Shop) -> None:
+    gathered = gather(shop, plan())
+    assert ids(gathered) == [1, 2]
+    assert gathered.audience.known.tolist() == [True, False]
+    assert gathered.features["customer_id"].to_pylist() == [1, 2]
+    assert any("1 eligible customers joined on or after 2026-03-01" in note for note in gathered.notes)
+    assert ids(gather(shop, plan("true"))) == [1, 2, 4]
+
+
+def test_the_shops_own_table_may_be_named(shop: Shop) -> None:
+    assert ids(gather(shop, plan(table="customers"))) == [1, 2]
+
+
+def test_a_csv_of_customers_meets_integer_ids(shop: Shop) -> None:
+    (shop.folder / "vip.csv").write_text("customer_id,joined_on,tier\n4,2025-09-01,gold\n1,2025-01-01,gold\n")
+    assert ids(gather(shop, plan("tier = 'gold'", "vip.csv"))) == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("eligible", "named"),
+    [
+        ("contry = 'GB'", "contry"),
+        ("country =", "syntax error"),
+        ("country", "BOOL"),
+        ("true; DROP TABLE customers", "eligible"),
+        ("customer_id IN (SELECT customer_id FROM 'data/customers.parquet')", "disabled"),
+        ("country = 'FR'", "no customer who joined before"),
+    ],
+)
+def test_a_wrong_condition_is_named_with_what_there_is(shop: Shop, eligible: str, named: str) -> None:
+    with pytest.raises(InputError, match=named) as caught:
+        gather(shop, plan(eligible))
+    assert "customers.eligible" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("customer_id,joined_on\n1,2025-01-01\n1,2025-01-01\n", "1 twice"),
+        ("customer_id,joined_on\n99,2025-01-01\n", "1 unknown ones, the first 99"),
+        ("id,joined_on\n1,2025-01-01\n", "customer_id"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_named(shop: Shop, content: str, named: str) -> None:
+    (shop.folder / "list.csv").write_text(content)
+    with pytest.raises(InputError, match=named):
+        gather(shop, plan("true", "list.csv"))
+
+
+def test_a_missing_table_is_named(shop: Shop) -> None:
+    with pytest.raises(InputError, match=r"no file .*nowhere\.parquet"):
+        gather(shop, plan(table="nowhere.parquet"))
+
+
+def test_equal_files_give_equal_inputs_and_features_are_built_once(shop: Shop) -> None:
+    first = gather(shop, plan())
+    (kept,) = (shop.plans / "features").iterdir()
+    stamp = kept.stat().st_mtime_ns
+    again = gather(shop, plan())
+    assert again.inputs == first.inputs
+    assert again.notes == first.notes
+    assert kept.stat().st_mtime_ns == stamp
+    assert (again.audience.context == first.audience.context).all()
+
+
+def test_inputs_change_with_what_the_decision_rests_on_and_with_nothing_else(shop: Shop) -> None:
+    before = gather(shop, plan()).inputs
+    table = pq.read_table(shop.folder / "data" / "orders.parquet")
+    later = table.set_column(2, "ordered_at", pa.array([date(2026, 1, 5), date(2026, 5, 1)]))
+    write(shop.folder, orders=dict(zip(later.column_names, later.columns, strict=True)))
+    assert gather(shop, plan()).inputs == before, "customer 4 is not eligible"
+    dearer = table.set_column(3, "full_price", pa.array([55.0, 60.0]))
+    write(shop.folder, orders=dict(zip(dearer.column_names, dearer.columns, strict=True)))
+    changed = gather(shop, plan()).inputs
+    assert {name for name in before if changed[name] != before[name]} == {"features"}
+    assert gather(shop, plan("customer_id = 1")).inputs["customers"] != before["customers"]
+
+
+def test_without_keep_nothing_is_written(shop: Shop) -> None:
+    before = sorted(shop.folder.rglob("*"))
+    gather(shop, plan(), keep=False)
+    assert sorted(shop.folder.rglob("*")) == before
+
+
+def test_late_arrivals_are_looked_at_on_their_own_day(shop: Shop) -> None:
+    late = gather(shop, plan(), as_of=date(2026, 3, 5), only=pa.array(["3"], pa.large_string()))
+    assert ids(late) == [3]
+    with pytest.raises(InputError, match="customer 4"):
+        gather(shop, plan(), only=pa.array(["4"], pa.large_string()))
