@@ -1,12 +1,16 @@
 """Arms and random allocation: shares, independence of the other customers, caps and budget."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
-from disco.operations.arms import assign_at_random, codes_in_proportion, share_offer, split
+from disco.operations.arms import assign_at_random, codes_in_proportion, share_offers, split
 from disco.records.decisions import Arm, Offer
+from disco.records.errors import InfeasibleError
 
 IDS = np.arange(20_000)
 
@@ -64,9 +68,43 @@ def test_over_its_budget_random_customers_go_without():
     assert abs(counts[0] / counts[1] - 2) < 0.15  # the mix of depths stays that of the caps
 
 
-def test_each_arm_has_its_own_share_of_caps_floors_and_budget():
-    offer = Offer(depths=(0.1, 0.2), caps=(101, None), revenue_weight=3.0, floors=(9, 0), budget=10.0)
-    parts = [share_offer(offer, customers=size, of=10) for size in (8, 2)]
-    assert [part.caps for part in parts] == [(80, None), (20, None)]
-    assert [part.floors for part in parts] == [(7, 0), (1, 0)]
-    assert sum(part.budget for part in parts) == 10.0
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 50), st.integers(0, 50))
+def test_the_arms_parts_add_up_and_no_floor_exceeds_its_cap(one, other, test, control):
+    offer = Offer(depths=(0.1, 0.2), caps=(max(one, other), None), revenue_weight=3.0, floors=(min(one, other), 0))
+    parts = share_offers(offer, [test, control])
+    assert sum(part.caps[0] for part in parts) == offer.caps[0]
+    assert sum(part.floors[0] for part in parts) == offer.floors[0]
+    assert all(part.floors[0] <= part.caps[0] and part.caps[1] is None for part in parts)
+    for part, size in zip(parts, (test, control), strict=True):
+        assert abs(part.caps[0] - offer.caps[0] * size / (test + control)) < 1
+
+
+def test_each_arm_has_its_own_share_of_the_budget():
+    offer = Offer(depths=(0.1,), caps=(101,), revenue_weight=3.0, budget=10.0)
+    assert [part.budget for part in share_offers(offer, [8, 2])] == [8.0, 2.0]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=4),
+    st.integers(0, 60),
+)
+def test_random_codes_meet_the_floors_where_any_allocation_could(limits, customers):
+    caps, floors = tuple(max(pair) for pair in limits), tuple(min(pair) for pair in limits)
+    if sum(floors) > customers:
+        with pytest.raises(InfeasibleError):
+            codes_in_proportion(caps, customers=customers, floors=floors)
+        return
+    counts = codes_in_proportion(caps, customers=customers, floors=floors)
+    assert (counts >= floors).all()
+    assert (counts <= caps).all()
+    assert counts.sum() == min(customers, sum(caps))
+
+
+def test_a_budget_takes_no_code_that_a_floor_promises():
+    offer = Offer(depths=(0.1, 0.2), caps=(8000, 4000), revenue_weight=3.0, floors=(0, 3000), budget=9000.0)
+    choice = assign_at_random(IDS, offer, costs=np.array([1.0, 2.0]), seed=1, campaign="c")
+    counts = np.bincount(choice[choice >= 0], minlength=2)
+    assert counts[1] >= 3000
+    assert 8990 <= counts @ [1.0, 2.0] <= 9000
+    with pytest.raises(InfeasibleError, match="floors cost"):
+        assign_at_random(IDS, replace(offer, budget=5000.0), costs=np.array([1.0, 2.0]), seed=1, campaign="c")

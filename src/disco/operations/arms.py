@@ -1,9 +1,13 @@
 """Who is in which arm, and each arm's own share of caps and budget, so that one arm never takes another's codes."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from disco.records.arrays import Flags, Ids, Integers, Vector
 from disco.records.decisions import Arm, Offer
+from disco.records.errors import InfeasibleError
 from disco.records.identity import customer_keys, uniforms
 
 
@@ -17,52 +21,98 @@ def split(ids: Ids, *, control: float, holdout: float, seed: int, campaign: str)
     }
 
 
-def share_offer(offer: Offer, *, customers: int, of: int) -> Offer:
-    """The part of caps, floors and budget that belongs to `customers` of `of` who may get codes.
+def share_offers(offer: Offer, sizes: Sequence[int]) -> list[Offer]:
+    """The parts of caps, floors and budget that belong to arms of these sizes; they add up to the whole.
 
-    >>> share_offer(Offer(depths=(0.1,), caps=(100,), revenue_weight=3.0, budget=50.0), customers=1, of=4)
-    Offer(depths=(0.1,), caps=(25,), revenue_weight=3.0, floors=None, budget=12.5)
+    Codes are whole, so what is left after rounding down goes to the arms with the largest remainders. A floor's part
+    never exceeds the cap's (for two arms; more are not made here).
+
+    >>> whole = Offer(depths=(0.1,), caps=(11,), revenue_weight=3.0, budget=50.0)
+    >>> [(part.caps, part.budget) for part in share_offers(whole, [1, 3])]
+    [((3,), 12.5), ((8,), 37.5)]
     """
-    if not of:
-        return offer
-    return Offer(
-        depths=offer.depths,
-        caps=tuple(None if cap is None else cap * customers // of for cap in offer.caps),
-        revenue_weight=offer.revenue_weight,
-        floors=None if offer.floors is None else tuple(floor * customers // of for floor in offer.floors),
-        budget=None if offer.budget is None else offer.budget * customers / of,
-    )
+    everybody = sum(sizes)
+    if not everybody:
+        return [offer for _ in sizes]
+    caps = [None if cap is None else _apportioned(cap, sizes) for cap in offer.caps]
+    floors = None if offer.floors is None else [_apportioned(floor, sizes) for floor in offer.floors]
+    return [
+        replace(
+            offer,
+            caps=tuple(None if parts is None else parts[arm] for parts in caps),
+            floors=None if floors is None else tuple(parts[arm] for parts in floors),
+            budget=None if offer.budget is None else offer.budget * size / everybody,
+        )
+        for arm, size in enumerate(sizes)
+    ]
+
+
+def _apportioned(codes: int, sizes: Sequence[int]) -> list[int]:
+    everybody = sum(sizes)
+    parts = [codes * size // everybody for size in sizes]
+    remainders = [codes * size % everybody for size in sizes]
+    for arm in sorted(range(len(sizes)), key=lambda arm: -remainders[arm])[: codes - sum(parts)]:
+        parts[arm] += 1
+    return parts
 
 
 def assign_at_random(ids: Ids, offer: Offer, *, costs: Vector, seed: int, campaign: str) -> Integers:
     """(n,) position of a depth per customer, -1 = none: random, in proportion to the caps, never beyond them.
 
-    `costs` (K,): expected markdown of one code at each depth; over the budget, random customers go without a code.
-    The customers are put in an order of their own random numbers and dealt the codes in blocks.
+    Floors are dealt first. `costs` (K,): expected markdown of one code at each depth; over the budget, random customers
+    beyond the floors go without a code. The customers are put in an order of their own random numbers and dealt the
+    codes in blocks.
     """
     customers = len(ids)
     keys = customer_keys(ids)
     order = np.argsort(uniforms(keys, seed, campaign, "random"), kind="stable")
-    counts = codes_in_proportion(offer.caps, customers=customers)
+    floors = np.array(offer.floors or [0] * len(offer.depths), np.int64)
+    counts = codes_in_proportion(offer.caps, customers=customers, floors=offer.floors)
+    positions = np.arange(counts.size)
+    dealt = np.concatenate([np.repeat(positions, floors), np.repeat(positions, counts - floors)])
     choice = np.full(customers, -1, np.int64)
-    choice[order[: counts.sum()]] = np.repeat(np.arange(counts.size), counts)
+    choice[order[: dealt.size]] = dealt
     if offer.budget is not None:
         again = np.argsort(uniforms(keys, seed, campaign, "budget"), kind="stable")
+        promised = np.zeros(customers, np.bool_)
+        promised[order[: floors.sum()]] = True
+        again = np.concatenate([again[promised[again]], again[~promised[again]]])
         spent = np.cumsum(np.append(costs, 0.0)[choice[again]])
+        if floors.sum() and spent[floors.sum() - 1] > offer.budget:
+            raise InfeasibleError(
+                f"campaign {campaign}: the limits contradict each other",
+                conflicts=[f"the floors cost {spent[floors.sum() - 1]:,.2f}, the budget is {offer.budget:,.2f}"],
+                fix="Lower the floors or raise the budget.",
+            )
         choice[again[spent > offer.budget]] = -1
     return choice
 
 
-def codes_in_proportion(caps: tuple[int | None, ...], *, customers: int) -> Integers:
-    """How many codes of each depth a random allocation gives out: the caps, scaled down where they exceed everybody.
+def codes_in_proportion(
+    caps: tuple[int | None, ...], *, customers: int, floors: tuple[int, ...] | None = None
+) -> Integers:
+    """How many codes of each depth a random allocation gives out: the caps, scaled down where they exceed everybody,
+    but never below the floors.
 
     >>> codes_in_proportion((30, 10), customers=20).tolist(), codes_in_proportion((3, None), customers=9).tolist()
     ([15, 5], [2, 7])
+    >>> codes_in_proportion((30, 10), customers=20, floors=(0, 8)).tolist()
+    [12, 8]
     """
+    least = np.array(floors or [0] * len(caps), np.int64)
     wanted = np.array([customers if cap is None else cap for cap in caps], np.int64)
+    if least.sum() > customers or (least > wanted).any():
+        raise InfeasibleError(
+            "the limits contradict each other",
+            conflicts=[f"floors of {least.tolist()} codes, caps of {wanted.tolist()}, {customers:,} customers"],
+            fix="Lower the floors.",
+        )
     if wanted.sum() <= customers:
         return wanted
-    exact = wanted * (customers / wanted.sum())
+    exact, held = wanted * (customers / wanted.sum()), np.zeros(least.size, np.bool_)
+    while (below := ~held & (exact < least)).any():  # depths held up by their floor leave less for the others
+        held |= below
+        exact = np.where(held, least, wanted * ((customers - least[held].sum()) / wanted[~held].sum()))
     counts: Integers = np.floor(exact).astype(np.int64)
     counts[np.argsort(counts - exact, kind="stable")[: customers - counts.sum()]] += 1
     return counts

@@ -1,30 +1,85 @@
-"""Single-use codes: unguessable, readable, the same for the same (campaign, customer) under one secret."""
+"""Single-use codes: unguessable, readable, the same for the same (campaign, customer) under one secret; or bought ones.
+
+A made code is the first 80 bits of HMAC-SHA256(secret, campaign, customer), in groups of four characters.
+"""
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from disco.records.errors import StateError
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.records.errors import InputError, StateError
+from disco.records.ports import Shelves
 
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # 32 characters; no 0/O, 1/I: nobody mistypes a look-alike
 LENGTH = 16  # 80 bits
+_ATTEMPTS = 8  # with 2⁸⁰ codes the second is never needed, unless a secret or a pool repeats itself
 
 
-def make_codes(ids: Iterable[object], *, campaign: str, secret: bytes) -> list[str]:
-    """One code per customer: the first 80 bits of HMAC-SHA256(secret, campaign, customer), in groups of four.
+def make_codes(
+    ids: Iterable[object], *, campaign: str, secret: bytes, prefix: str | None = None, attempt: int = 0
+) -> pa.Array:
+    """One code per customer; another `attempt` makes other ones.
 
-    >>> make_codes([17], campaign="spring", secret=b"k" * 32)[0].count("-")
-    3
+    >>> code = make_codes([17], campaign="spring", secret=b"k" * 32)[0].as_py()
+    >>> code.count("-"), make_codes([17], campaign="spring", secret=b"k" * 32, prefix="SPRING")[0].as_py()[:7]
+    (3, 'SPRING-')
     """
-    codes = [_code(secret, f"{campaign}\x1f{customer}") for customer in ids]
-    if len(set(codes)) != len(codes):
-        raise StateError(
-            "codes", found="two customers with one code", expected="a code each", fix="Use another secret."
+    ending = f"\x1f{attempt}" if attempt else ""
+    digests = b"".join(
+        hmac.digest(secret, f"{campaign}\x1f{customer}{ending}".encode(), sha256)[:10] for customer in ids
+    )
+    # ten bytes are sixteen groups of five bits
+    bits = np.unpackbits(np.frombuffer(digests, np.uint8)).reshape(-1, LENGTH, 5)
+    places = bits @ (1 << np.arange(4, -1, -1)).astype(np.uint8)
+    letters = np.frombuffer(ALPHABET.encode(), np.uint8)[places]
+    text = np.insert(letters, (4, 8, 12), ord("-"), axis=1) if len(letters) else np.zeros((0, LENGTH + 3), np.uint8)
+    codes = pa.array(np.ascontiguousarray(text).view(f"S{LENGTH + 3}").ravel().astype(str), pa.string())
+    return codes if prefix is None else pc.binary_join_element_wise(prefix, codes, "-")
+
+
+def new_codes(
+    shelves: Shelves, ids: Sequence[object], *, campaign: str, secret: bytes, prefix: str | None = None
+) -> pa.Array:
+    """Codes that nobody has: whoever would share one gets another attempt."""
+    codes = make_codes(ids, campaign=campaign, secret=secret, prefix=prefix)
+    for attempt in range(1, _ATTEMPTS):
+        taken = _taken(codes, shelves)
+        if not taken.size:
+            return codes
+        others = make_codes(
+            [ids[row] for row in taken], campaign=campaign, secret=secret, prefix=prefix, attempt=attempt
         )
-    return codes
+        mask = np.zeros(len(codes), np.bool_)
+        mask[taken] = True
+        codes = pc.replace_with_mask(codes, pa.array(mask), others)
+    raise StateError("codes", found="codes in use again and again", expected="new ones", fix="Use another secret.")
 
 
-def _code(secret: bytes, message: str) -> str:
-    bits = int.from_bytes(hmac.digest(secret, message.encode(), sha256)[:10], "big")
-    text = "".join(ALPHABET[bits >> shift & 31] for shift in range(75, -1, -5))
-    return "-".join(text[place : place + 4] for place in range(0, LENGTH, 4))
+def pool_codes(shelves: Shelves, pool: Sequence[str], *, needed: int) -> pa.Array:
+    """The first `needed` codes of a pool bought elsewhere; every code must be new and occur once."""
+    codes = pa.array([code.strip() for code in pool], pa.string())
+    fix = "Order new codes, or shorten the file to those that are unused."
+    if len(codes) < needed:
+        raise InputError("pool of codes", found=f"{len(codes):,} codes", expected=f"at least {needed:,}", fix=fix)
+    if pc.any(pc.equal(codes, "")).as_py():
+        raise InputError("pool of codes", found="an empty line", expected="a code in every line")
+    if (distinct := len(pc.unique(codes))) < len(codes):
+        found = f"{len(codes) - distinct:,} codes that repeat others"
+        raise InputError("pool of codes", found=found, expected="every code once", fix=fix)
+    used = shelves.known_codes(codes)
+    if len(used):
+        found = f"{len(used):,} codes in use, the first {used[0].as_py()}"
+        raise InputError("pool of codes", found=found, expected="codes of no campaign", fix=fix)
+    return codes.slice(0, needed)
+
+
+def _taken(codes: pa.Array, shelves: Shelves) -> np.ndarray:
+    """Rows whose code is in use, or was made for an earlier row."""
+    first = pc.index_in(codes, value_set=codes).to_numpy(zero_copy_only=False)
+    again = first != np.arange(len(codes))
+    used = pc.is_in(codes, value_set=shelves.known_codes(codes)).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(again | used)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from disco import objective
 from disco.campaign import Belief, decide, expected_at_choice
-from disco.operations.arms import assign_at_random, share_offer, split
+from disco.operations.arms import assign_at_random, share_offers, split
 from disco.operations.codes import make_codes
 from disco.policy import Policy, policy_named
 from disco.records.arrays import Integers, Vector
@@ -62,7 +62,7 @@ def launch(
         rows = np.flatnonzero(arms[arm])
         if not rows.size:
             continue
-        members, part = audience.take(rows), share_offer(offer, customers=rows.size, of=coded)
+        members, part = audience.take(rows), share_offers(offer, [rows.size, coded - rows.size])[0]
         if arm is Arm.TEST and plan.policy.name != "random":
             test = decide(
                 members,
@@ -134,6 +134,8 @@ def _codes(table: pa.Table, campaign: str, secret: bytes) -> list[str | None]:
     sent = table["depth"].is_valid().to_pylist()
     ids = table["customer_id"].to_pylist()
     codes = iter(
-        make_codes((customer for customer, has in zip(ids, sent, strict=True) if has), campaign=campaign, secret=secret)
+        make_codes(
+            (customer for customer, has in zip(ids, sent, strict=True) if has), campaign=campaign, secret=secret
+        ).to_pylist()
     )
     return [next(codes) if has else None for has in sent]

@@ -20,7 +20,7 @@ from disco.campaign import Belief, decide
 from disco.evaluation import Judgement
 from disco.features import ContextNetwork, build_features, has_history, training_set
 from disco.operations import Launched, ingest, launch, learn_campaign, offer_of, purchases_of
-from disco.operations.arms import share_offer
+from disco.operations.arms import share_offers
 from disco.policy import Thompson
 from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Arm, Audience, Purchases
@@ -169,7 +169,9 @@ def codes_of(launched: Launched) -> pa.Table:
 def _decide_again(launched: Launched, audience: Audience, belief: Belief, shop: Retailer) -> Judgement:
     """Campaign C's test customers and limits under a later belief, judged by the same truth."""
     members = audience.take(np.array(launched.decisions["arm"].to_pylist()) == Arm.TEST)
-    offer = share_offer(offer_of(launched.plan, eligible=len(audience)), customers=len(members), of=len(audience))
+    offer = share_offers(offer_of(launched.plan, eligible=len(audience)), [len(members), len(audience) - len(members)])[
+        0
+    ]
     again = decide(
         members,
         belief=belief,
