@@ -36,7 +36,9 @@ class ModelSettings(_Section):
 
     encoding: EncodingSettings = EncodingSettings()
     depth_scale: float = Field(default=0.5, gt=0, description="the depth that the encoding sees as 1")
-    forgetting: float = Field(default=1.0, gt=0, le=1, description="weight of a campaign's evidence, per campaign since")
+    forgetting: float = Field(
+        default=1.0, gt=0, le=1, description="weight of a campaign's evidence, per campaign since"
+    )
     monotone: bool = Field(default=False, description="make every served curve non-decreasing in depth")
 
 
