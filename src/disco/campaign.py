@@ -81,6 +81,7 @@ def decide(
         expected_full_price=expected_at_choice(belief.basket, audience, depths, allocation.choice),
         engagement=rates,
         prices=allocation.prices,
+        budget_price=allocation.budget_price or 0.0,
         status=allocation.status,
         bound=allocation.bound,
         gap=allocation.gap,

@@ -69,7 +69,8 @@ class Decisions:
 
     choice: (n,) position in `depths`, -1 = no code · value: (n,) worth of the choice at the policy's figures, 0 without
     a code · expected_full_price: (n,) posterior mean given a purchase, money, at the chosen depth (NaN without one) ·
-    engagement: (K,) the rates used · prices: (K,) shadow prices · bound, gap, status: the certificate.
+    engagement: (K,) the rates used · prices: (K,) shadow prices; budget_price: of one more unit of budget, 0 without
+    one · bound, gap, status: the certificate.
     """
 
     campaign: str
@@ -80,6 +81,7 @@ class Decisions:
     expected_full_price: Vector
     engagement: Vector
     prices: Vector
+    budget_price: float
     status: str
     bound: float
     gap: float

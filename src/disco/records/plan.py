@@ -96,6 +96,25 @@ class ValiditySection(_Section):
         return self.start + timedelta(days=self.days)
 
 
+def _read_prefix(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and re.fullmatch(r"[A-Z0-9]{1,16}", value)):
+        return value
+    raise ValueError("up to 16 capital letters and digits, such as SPRING")
+
+
+class CodesSection(_Section):
+    """How codes look (`prefix`), or the file of codes bought elsewhere that are handed out instead (`pool`)."""
+
+    prefix: Annotated[str | None, PlainValidator(_read_prefix)] = None
+    pool: str | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "CodesSection":
+        if self.prefix is not None and self.pool is not None:
+            raise ValueError("a prefix or a pool: codes of a pool are handed out as they are")
+        return self
+
+
 def _read_depth_keys(value: object) -> object:
     if not isinstance(value, Mapping):
         raise ValueError("a depth for each line, such as `0.20: {at_most: 10000}`")
@@ -130,6 +149,7 @@ class Plan(_Section):
     holdout: ArmSection = ArmSection()
     reserve: ArmSection = ArmSection()
     valid: ValiditySection
+    codes: CodesSection = CodesSection()
     channel: Literal["on-site", "e-mail"] = "on-site"
     seed: int = 0
 
