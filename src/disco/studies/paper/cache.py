@@ -22,7 +22,9 @@ from disco.records.files import written_whole
 
 #: Rooms whose code decides what an environment is, and what is measured in one.
 ENVIRONMENT_ROOMS = (
-    "records",
+    "records/identity.py",
+    "records/depths.py",
+    "records/tables.py",
     "features",
     "retailer",
     "operations/arms.py",
@@ -38,7 +40,9 @@ MEASURE_ROOMS = (
     "objective.py",
     "campaign.py",
     "evaluation",
+    "studies/bandits",
     "studies/paper/readings.py",
+    "studies/paper/simulations.py",
 )
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]

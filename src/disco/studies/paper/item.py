@@ -8,12 +8,14 @@ paper's widths; the headline is that of `MAIN_READING`, the others stand beside 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeAlias
 
 from disco.reports import BarChart, CurveChart, Estimate, IntervalChart, Table
 from disco.reports.formats import Unit
 from disco.studies.customers.figures import Cell
 
 MAIN_READING = "γ = 20"
+Row: TypeAlias = tuple[str | float | Estimate | None, ...]  # of a table
 
 
 class Verdict(StrEnum):

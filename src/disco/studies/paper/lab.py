@@ -30,10 +30,11 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """`folder` holds what was made; `progress` hears of each step that is done."""
+    """`folder` holds what was made; `items` are the keys of this run, `progress` hears of each step that is done."""
 
     settings: Settings
     folder: Path
+    items: tuple[str, ...] = ()
     progress: Progress = lambda step: None
 
     def environments(self) -> tuple[Environment, ...]:

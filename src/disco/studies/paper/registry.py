@@ -8,7 +8,20 @@ from disco.records.errors import UsageError
 from disco.studies.paper.item import Item
 from disco.studies.paper.lab import Lab
 
-ITEMS: tuple[str, ...] = ()
+ITEMS: tuple[str, ...] = (
+    "rbf",
+    "plays",
+    "uncertainty",
+    "elasticity",
+    "encodings",
+    "demand",
+    "models",
+    "campaigns",
+    "warm",
+    "cold",
+    "ulcc",
+    "ab",
+)
 
 
 class ItemModule(Protocol):

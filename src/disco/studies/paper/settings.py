@@ -26,8 +26,7 @@ class Settings:
     extent: Extent = Extent.FULL
     environments: int = 4
     first_seed: int = 11
-    customers: int = 50_000
-    ab_customers: int = 300_000  # of the A/B test alone: an uplift of one per cent needs many purchases
+    customers: int = 200_000
     max_epochs: int = 40
     effort: Effort = field(default_factory=lambda: Effort(threads=1))
     processes: int = 2
@@ -51,15 +50,13 @@ FULL = Settings()
 QUICK = Settings(
     extent=Extent.QUICK,
     environments=2,
-    customers=20_000,
-    ab_customers=40_000,
+    customers=40_000,
     effort=Effort(boosting_rounds=100, forest_trees=30, threads=1),
 )
 TINY = Settings(
     extent=Extent.TINY,
     environments=2,
     customers=1_500,
-    ab_customers=1_500,
     max_epochs=3,
     effort=Effort(boosting_rounds=10, forest_trees=5, threads=1),
     processes=1,

@@ -1,0 +1,137 @@
+"""Figure 1, middle: how often each depth seems to have been played, after 1,000 plays each at 0.4, 0.6 and 0.8."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from disco.belief import BasketModel
+from disco.records.arrays import Vector
+from disco.reports import Axis, Column, Count, CurveChart, Line, Number, Points, Table
+from disco.studies.customers.figures import Cell
+from disco.studies.paper.cache import Arrays
+from disco.studies.paper.environment import Environment
+from disco.studies.paper.item import MAIN_READING, Check, Item, above, below, estimate_of
+from disco.studies.paper.lab import Lab
+from disco.studies.paper.readings import READINGS, learned, some_customers
+from disco.studies.paper.settings import Settings
+
+KEY = "plays"
+PLAYED, PLAYS = (0.4, 0.6, 0.8), 1000
+GRID = np.linspace(0.02, 1.0, 50)  # holds the played depths, the middles between them and the far end
+_BETWEEN, _FAR = (0.5, 0.7), 0.1
+WITHOUT = f"{MAIN_READING}, no constant"  # ψ as the paper writes it
+LINES = (MAIN_READING, WITHOUT, *(reading for reading in READINGS if reading != MAIN_READING))
+
+
+def measure(environment: Environment, settings: Settings) -> Arrays:
+    """Effective plays over the grid for one fixed customer, under each reading's encoding, prior and noise."""
+    (context,) = some_customers(environment, most=1).context
+    found = {reading: _effective_plays(learned(environment, reading), context) for reading in READINGS}
+    without = replace(learned(environment, MAIN_READING), constant_precision=None)
+    return {**found, WITHOUT: _effective_plays(without, context)}
+
+
+def _effective_plays(model: BasketModel, context: Vector) -> Vector:
+    empty = replace(model, campaigns={}, noise_sd=model.posterior.noise_sd)
+    rows = len(PLAYED) * PLAYS
+    depths = np.repeat(PLAYED, PLAYS) * model.depth_scale
+    # what was bought does not matter: plays are counted in ψψᵀ, which knows no prices
+    played = empty.update(np.tile(context, (rows, 1)), depths, np.full(rows, 50.0))
+    return played.effective_plays(np.tile(context, (GRID.size, 1)), GRID * model.depth_scale)
+
+
+def run(lab: Lab) -> Item:
+    measured = lab.measure(measure)
+    checks = [check for reading in LINES for check in _checks(reading, measured)]
+    between = {check.reading: check for check in checks if check.claim.startswith("unplayed depths between")}
+    far = {check.reading: check for check in checks if check.claim.startswith("a depth far away")}
+    local = [reading for reading in LINES if between[reading].holds and far[reading].holds]
+    return Item(
+        key=KEY,
+        title="Effective plays after 1,000 plays at 0.4, 0.6 and 0.8 (figure 1, middle)",
+        paper="For a fixed context, depths near those played are perceived as played too; far away this fades.",
+        checks=tuple(checks),
+        why="Plays of a depth are counted as 1/(ψᵀV⁻¹ψ) − 1/(ψᵀV0⁻¹ψ): how many plays of this very depth would leave "
+        "the same uncertainty. With one context there are as many unknowns as functions, and one more for the constant "
+        "that we add: three depths then leave one direction open, and at a narrow width little is left of the sharing. "
+        "ψ as the paper writes it, without the constant, has no such direction, but cannot know the level of baskets. "
+        "How far it reaches depends on the width: "
+        + (f"it is local under {', '.join(local)}. " if local else "it is local under no reading. ")
+        + "Wide functions believe that a play anywhere says something about everything; the spline knows a prior for "
+        "its slope and bends, and loses information steadily with the distance.",
+        charts=(_chart(measured),),
+        tables=(_table(measured),),
+    )
+
+
+def _at(plays: Vector, u: float) -> float:
+    return float(plays[np.abs(GRID - u).argmin()])
+
+
+def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
+    plays = [each[reading] for each in measured]
+    played = Cell.of([min(_at(each, u) for u in PLAYED) for each in plays])
+    between = Cell.of([min(_at(each, u) for u in _BETWEEN) for each in plays])
+    far = Cell.of([_at(each, _FAR) / min(_at(each, u) for u in PLAYED) for each in plays])
+    return (
+        above(
+            "played depths count at least the plays they had",
+            played,
+            than=0.95 * PLAYS,
+            paper="about 1,000",
+            unit=Count(),
+            reading=reading,
+            clearly=False,
+        ),
+        above(
+            "unplayed depths between them count as played",
+            between,
+            than=0.5 * PLAYS,
+            paper="shared",
+            unit=Count(),
+            reading=reading,
+            clearly=False,
+        ),
+        below(
+            "a depth far away (0.1) counts far less, as a share of the played",
+            far,
+            than=0.5,
+            paper="fades",
+            unit=Number(),
+            reading=reading,
+            clearly=False,
+        ),
+    )
+
+
+def _chart(measured: list[Arrays]) -> CurveChart:
+    mean = {reading: np.mean([each[reading] for each in measured], axis=0) for reading in LINES}
+    ceiling = 4.0 * PLAYS
+    capped = [reading for reading in LINES if mean[reading].max() > ceiling]
+    note = f"; cut at {ceiling:,.0f}" if capped else ""
+    return CurveChart(
+        title="Depths that were never played count as played where they are close to played ones",
+        subtitle=f"Effective plays after {PLAYS:,} plays at each dot, one context, mean of environments{note}",
+        x=Axis("Scaled depth u", Number()),
+        y=Axis("Effective plays", Count()),
+        from_zero=True,
+        lines=[
+            Line(reading, GRID, np.minimum(mean[reading], ceiling), muted=reading != MAIN_READING and reading in capped)
+            for reading in LINES
+        ],
+        points=[Points("played", PLAYED, [PLAYS] * len(PLAYED))],
+        height_px=380,
+    )
+
+
+def _table(measured: list[Arrays]) -> Table:
+    shown = (0.1, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    return Table(
+        caption="Effective plays by depth",
+        columns=("Reading", *(Column(f"u = {u:g}", Count()) for u in shown)),
+        rows=[
+            (reading, *(estimate_of(Cell.of([_at(each[reading], u) for each in measured])).value for u in shown))
+            for reading in LINES
+        ],
+        note="Mean over environments; 0.4, 0.6 and 0.8 were played 1,000 times each.",
+    )

@@ -1,0 +1,179 @@
+"""Figure 1, right: the model's uncertainty over depth, trained on more and more purchases at depths above 0.6 alone."""
+
+import numpy as np
+
+from disco.records.arrays import Matrix
+from disco.records.decisions import Purchases
+from disco.reports import Axis, Column, Count, CurveChart, Line, Number, Table
+from disco.reports.formats import percent
+from disco.studies.customers.figures import Cell
+from disco.studies.paper.cache import Arrays
+from disco.studies.paper.environment import Environment
+from disco.studies.paper.item import MAIN_READING, Check, Item, above, below, estimate_of
+from disco.studies.paper.lab import Lab
+from disco.studies.paper.readings import (
+    DEPTH_SCALE,
+    READINGS,
+    SCALED_DEPTHS,
+    SPLINE,
+    TRAINED_ON,
+    curves,
+    empty_model,
+    settled,
+    some_customers,
+)
+from disco.studies.paper.settings import Settings
+
+KEY = "uncertainty"
+SEEN_FROM = 0.6  # scaled: every purchase to learn from was deeper
+VOLUMES = (250, 500, 1_000, 2_500, 5_000, 10_000, 25_000)
+_UNSEEN = SCALED_DEPTHS < SEEN_FROM - 1e-9
+_SEEN = SCALED_DEPTHS > SEEN_FROM + 1e-9
+
+
+def measure(environment: Environment, settings: Settings) -> Arrays:
+    """(volumes, depths) mean sd of E[ln F] over a thousand customers, for each reading."""
+    seen = _deep_purchases(environment)
+    order = np.random.default_rng(environment.seed).permutation(len(seen))
+    context = some_customers(environment).context
+    return {
+        "volumes": np.array(_volumes(len(seen))),
+        **{reading: _sds(reading, seen, order, context) for reading in READINGS},
+    }
+
+
+def _volumes(most: int) -> list[int]:
+    return [volume for volume in VOLUMES if volume <= most]
+
+
+def _deep_purchases(environment: Environment) -> Purchases:
+    parts = [environment.campaigns[name].purchases for name in TRAINED_ON]
+    context, depth, full_price = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("context", "depth", "full_price")
+    )
+    deep = depth > SEEN_FROM * DEPTH_SCALE
+    return Purchases(context=context[deep], depth=depth[deep], full_price=full_price[deep])
+
+
+def _sds(reading: str, seen: Purchases, order: np.ndarray, context: Matrix) -> Matrix:
+    rows = []
+    for volume in _volumes(len(seen)):
+        first = order[:volume]
+        model = empty_model(reading).update(seen.context[first], seen.depth[first], seen.full_price[first])
+        rows.append(curves(settled(reading, model), context)[1].mean(axis=0))
+    return np.array(rows)
+
+
+def run(lab: Lab) -> Item:
+    found = lab.measure(measure)
+    common = min(each["volumes"].size for each in found)  # a shop with fewer purchases has fewer volumes
+    measured: list[Arrays] = [{name: rows[:common] for name, rows in each.items()} for each in found]
+    checks = tuple(check for reading in READINGS for check in _checks(reading, measured))
+    edge = Cell.of([float(each[MAIN_READING][-1, 0] / each[MAIN_READING][-1, _UNSEEN].max()) for each in measured])
+    falls_back = edge.mean < 0.95
+    return Item(
+        key=KEY,
+        title="Uncertainty over depth and data volume (figure 1, right)",
+        paper="Trained on depths above 0.6 alone, the model stays less certain below 0.6 at every volume, and still "
+        "becomes more certain there as data grow.",
+        checks=checks,
+        why="Depths below 0.6 are reached only through functions that also cover the played depths, so their "
+        "uncertainty shrinks, but later. "
+        + (
+            f"Under {MAIN_READING} the uncertainty falls again towards depth 0 (to {percent(edge.mean, decimals=0)} of "
+            "its peak): there all three bumps vanish and the model knows nothing but its constant, without being less "
+            "sure. Uncertainty alone is therefore a poor sign of extrapolation with narrow bumps; effective plays, and "
+            "the spline's uncertainty, keep growing with the distance."
+            if falls_back
+            else f"Under {MAIN_READING} the uncertainty keeps its height down to depth 0."
+        ),
+        charts=(_volume_chart(measured), _reading_chart(measured)),
+        tables=(_table(measured),),
+    )
+
+
+def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
+    sds = [each[reading] for each in measured]
+    ratio = Cell.of([float((each[:, _UNSEEN].mean(axis=1) / each[:, _SEEN].mean(axis=1)).min()) for each in sds])
+    shrinks = Cell.of([float(each[-1, _UNSEEN].mean() / each[0, _UNSEEN].mean()) for each in sds])
+    known = Cell.of([float(each[-1, _SEEN].mean() / each[0, _SEEN].mean()) for each in sds])
+    unit = Number()
+    return (
+        above(
+            "sd below 0.6 exceeds that above 0.6 at every volume (smallest ratio)",
+            ratio,
+            than=1.0,
+            paper="more uncertain",
+            unit=unit,
+            reading=reading,
+        ),
+        below(
+            "sd below 0.6 shrinks from the smallest to the largest volume (ratio)",
+            shrinks,
+            than=1.0,
+            paper="shrinks",
+            unit=unit,
+            reading=reading,
+        ),
+        below("sd above 0.6 shrinks too (ratio)", known, than=1.0, paper="shrinks", unit=unit, reading=reading),
+    )
+
+
+def _volume_chart(measured: list[Arrays]) -> CurveChart:
+    volumes = measured[0]["volumes"].tolist()
+    mean = np.mean([each[MAIN_READING] for each in measured], axis=0)
+    return CurveChart(
+        title="More data make the model surer everywhere, and least where no depth was played",
+        subtitle=f"Sd of the predicted ln(full price), mean of 1,000 customers, {MAIN_READING}; trained on u above 0.6",
+        x=Axis("Scaled depth u", Number()),
+        y=Axis("Standard deviation", Number()),
+        from_zero=True,
+        lines=[
+            Line(f"{volume:,} purchases", SCALED_DEPTHS, row, known=(SEEN_FROM, 1.0))
+            for volume, row in zip(volumes, mean, strict=True)
+        ],
+        height_px=380,
+    )
+
+
+def _reading_chart(measured: list[Arrays]) -> CurveChart:
+    last = {reading: np.mean([each[reading][-1] for each in measured], axis=0) for reading in READINGS}
+    steady = bool((np.diff(last[SPLINE][_UNSEEN]) < 0).all())
+    return CurveChart(
+        title="The spline's uncertainty grows steadily with the distance from what was played"
+        if steady
+        else "How uncertainty reaches into unseen depths depends on the encoding",
+        subtitle="Sd of the predicted ln(full price) at the largest volume, mean of 1,000 customers",
+        x=Axis("Scaled depth u", Number()),
+        y=Axis("Standard deviation", Number()),
+        from_zero=True,
+        lines=[Line(reading, SCALED_DEPTHS, sd, known=(SEEN_FROM, 1.0)) for reading, sd in last.items()],
+        height_px=380,
+    )
+
+
+def _table(measured: list[Arrays]) -> Table:
+    def cell(reading: str, volume: int, part: np.ndarray) -> Cell:
+        return Cell.of([float(each[reading][volume, part].mean()) for each in measured])
+
+    volumes = measured[0]["volumes"].tolist()
+    return Table(
+        caption="Mean sd of ln(full price) below and above 0.6",
+        columns=(
+            "Reading",
+            Column("Purchases", Count()),
+            Column("Below 0.6", Number(decimals=3)),
+            Column("Above 0.6", Number(decimals=3)),
+        ),
+        rows=[
+            (
+                reading,
+                volumes[place],
+                estimate_of(cell(reading, place, _UNSEEN)),
+                estimate_of(cell(reading, place, _SEEN)),
+            )
+            for reading in READINGS
+            for place in (0, len(volumes) - 1)
+        ],
+        note="Mean over environments with 95 % intervals.",
+    )
