@@ -153,6 +153,9 @@ class Shelves(Protocol):
 
     def evidence(self, campaign: str, network: str) -> bytes | None: ...
 
+    def networks(self, campaign: str) -> tuple[str, ...]:
+        """The context networks under which this campaign has evidence, sorted: more than one after a retraining."""
+
     # versions of belief
     def add_version(self, record: "VersionRecord", *, activate: bool) -> None:
         """Keep a version; with `activate` it becomes the model's only active one in the same transaction."""

@@ -27,6 +27,10 @@ class BeliefShelf(Shelf):
         ).scalar()
         return None if found is None else bytes(found)
 
+    def networks(self, campaign: str) -> tuple[str, ...]:
+        names = sa.select(_EVIDENCE.c.network).where(_EVIDENCE.c.campaign_number == self._number(campaign))
+        return tuple(sorted(self._connection.execute(names).scalars()))
+
     def add_version(self, record: VersionRecord, *, activate: bool) -> None:
         last = sa.select(sa.func.max(_VERSIONS.c.number)).where(_VERSIONS.c.model == record.model)
         expected = (self._connection.execute(last).scalar() or 0) + 1
