@@ -40,9 +40,9 @@ class DecisionShelf(Shelf):
         integer_ids = self._campaign_row(campaign).integer_ids
         columns = [_TABLE.c[name] for name in DECISIONS.names]
         statement = sa.select(*columns).where(_TABLE.c.campaign_number == self._number(campaign))
-        for column, wanted in ((_TABLE.c.code, codes), (_TABLE.c.customer_id, customers)):
+        for name, wanted in (("code", codes), ("customer_id", customers)):
             if wanted is not None:
-                statement = statement.where(self._database.among(column, asked(column.name, wanted)))
+                statement = statement.where(self._database.among(_TABLE.c[name], asked(name, wanted)))
         table = self._database.select(self._connection, statement.order_by(_TABLE.c.row), DECISIONS)
         if not integer_ids:
             return table

@@ -18,6 +18,7 @@ from disco.records.life import BatchRecord, Disposition
 
 _BATCHES, _ROWS, _CAMPAIGNS = schema.batches, schema.outcomes, schema.campaigns
 _RECORDS = sa.select(_BATCHES, _CAMPAIGNS.c.campaign).join(_CAMPAIGNS)
+_OF_BATCH = _BATCHES.c.number == _ROWS.c.batch_number
 _COLUMNS = [_BATCHES.c.batch_id, *(_ROWS.c[name] for name in OUTCOMES.names if name != "batch_id")]
 
 
@@ -76,7 +77,9 @@ class LedgerShelf(Shelf):
         batch_id: str | None = None,
         dispositions: Iterable[Disposition] | None = None,
     ) -> pa.Table:
-        statement = sa.select(*_COLUMNS).join(_BATCHES).where(_ROWS.c.campaign_number == self._number(campaign))
+        statement = (
+            sa.select(*_COLUMNS).join(_BATCHES, _OF_BATCH).where(_ROWS.c.campaign_number == self._number(campaign))
+        )
         wanted = {"event_id": events, "code": codes, "refers_to": refers_to}
         for name, texts in wanted.items():
             if texts is not None:
@@ -93,7 +96,7 @@ class LedgerShelf(Shelf):
         of_campaign = sa.and_(_BATCHES.c.campaign_number == self._number(campaign), ~_ROWS.c.reverted)
         statement = (
             sa.select(_BATCHES.c.batch_id, _ROWS.c.disposition, sa.func.count().label("rows"))
-            .join(_BATCHES)
+            .join(_BATCHES, _OF_BATCH)
             .where(of_campaign)
             .group_by(_BATCHES.c.number, _BATCHES.c.batch_id, _ROWS.c.disposition)
             .order_by(_BATCHES.c.number, _ROWS.c.disposition)

@@ -9,6 +9,70 @@ down_revision = None
 
 def upgrade() -> None:
     op.create_table(
+        "decisions",
+        sa.Column("campaign_number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("row", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("customer_id", sa.Text(), nullable=False),
+        sa.Column("arm", sa.Text(), nullable=False),
+        sa.Column("depth", sa.Double(), nullable=True),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.Column("value", sa.Double(), nullable=False),
+        sa.Column("known", sa.Boolean(), nullable=False),
+        sa.Column("late", sa.Boolean(), nullable=False),
+        sa.Column("expected_full_price", sa.Double(), nullable=True),
+        sa.Column("expected_engagement", sa.Double(), nullable=True),
+        sa.Column("propensity", sa.Double(), nullable=True),
+        sa.Column("propensity_draws", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("campaign_number", "row", name="decisions_key"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "decisions_one_code",
+        "decisions",
+        ["code"],
+        unique=True,
+        sqlite_where=sa.text("code IS NOT NULL"),
+        postgresql_where=sa.text("code IS NOT NULL"),
+    )
+    op.create_index("decisions_one_customer", "decisions", ["campaign_number", "customer_id"], unique=True)
+    op.create_table(
+        "outcomes",
+        sa.Column("batch_number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("row", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("campaign_number", sa.Integer(), nullable=False),
+        sa.Column("event_id", sa.Text(), nullable=True),
+        sa.Column("customer_id", sa.Text(), nullable=True),
+        sa.Column("code", sa.Text(), nullable=True),
+        sa.Column("kind", sa.Text(), nullable=True),
+        sa.Column("refers_to", sa.Text(), nullable=True),
+        sa.Column("ordered_at", sa.BigInteger(), nullable=True),
+        sa.Column("full_price_minor", sa.BigInteger(), nullable=True),
+        sa.Column("disposition", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("raw", sa.Text(), nullable=True),
+        sa.Column("reverted", sa.Boolean(), nullable=False),
+        sa.PrimaryKeyConstraint("batch_number", "row", name="outcomes_key"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("outcomes_by_code", "outcomes", ["campaign_number", "code"], unique=False)
+    op.create_index("outcomes_by_event", "outcomes", ["campaign_number", "event_id"], unique=False)
+    op.create_index(
+        "outcomes_by_refers_to",
+        "outcomes",
+        ["campaign_number", "refers_to"],
+        unique=False,
+        sqlite_where=sa.text("refers_to IS NOT NULL"),
+        postgresql_where=sa.text("refers_to IS NOT NULL"),
+    )
+    op.create_index(
+        "outcomes_one_event_in_force",
+        "outcomes",
+        ["campaign_number", "event_id"],
+        unique=True,
+        sqlite_where=sa.text("disposition = 'applied' AND NOT reverted"),
+        postgresql_where=sa.text("disposition = 'applied' AND NOT reverted"),
+    )
+    op.create_table(
         "plans",
         sa.Column("plan_id", sa.Text(), nullable=False),
         sa.Column("campaign", sa.Text(), nullable=False),
@@ -88,36 +152,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("campaign_number", "network", "first_row", name="contexts_key"),
     )
     op.create_table(
-        "decisions",
-        sa.Column("campaign_number", sa.Integer(), nullable=False),
-        sa.Column("row", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("customer_id", sa.Text(), nullable=False),
-        sa.Column("arm", sa.Text(), nullable=False),
-        sa.Column("depth", sa.Double(), nullable=True),
-        sa.Column("code", sa.Text(), nullable=True),
-        sa.Column("value", sa.Double(), nullable=False),
-        sa.Column("known", sa.Boolean(), nullable=False),
-        sa.Column("late", sa.Boolean(), nullable=False),
-        sa.Column("expected_full_price", sa.Double(), nullable=True),
-        sa.Column("expected_engagement", sa.Double(), nullable=True),
-        sa.Column("propensity", sa.Double(), nullable=True),
-        sa.Column("propensity_draws", sa.BigInteger(), nullable=True),
-        sa.ForeignKeyConstraint(
-            ["campaign_number"], ["campaigns.number"], name="decisions_campaign_number_of_campaigns"
-        ),
-        sa.PrimaryKeyConstraint("campaign_number", "row", name="decisions_key"),
-        sa.UniqueConstraint("campaign_number", "customer_id", name="decisions_one_campaign_number_customer_id"),
-        sqlite_with_rowid=False,
-    )
-    op.create_index(
-        "decisions_one_code",
-        "decisions",
-        ["code"],
-        unique=True,
-        sqlite_where=sa.text("code IS NOT NULL"),
-        postgresql_where=sa.text("code IS NOT NULL"),
-    )
-    op.create_table(
         "evidence",
         sa.Column("campaign_number", sa.Integer(), nullable=False),
         sa.Column("network", sa.Text(), nullable=False),
@@ -138,46 +172,25 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("campaign_number", "depth", name="reserves_key"),
     )
-    op.create_table(
-        "outcomes",
-        sa.Column("batch_number", sa.Integer(), nullable=False),
-        sa.Column("row", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("campaign_number", sa.Integer(), nullable=False),
-        sa.Column("event_id", sa.Text(), nullable=True),
-        sa.Column("customer_id", sa.Text(), nullable=True),
-        sa.Column("code", sa.Text(), nullable=True),
-        sa.Column("kind", sa.Text(), nullable=True),
-        sa.Column("refers_to", sa.Text(), nullable=True),
-        sa.Column("ordered_at", sa.BigInteger(), nullable=True),
-        sa.Column("full_price_minor", sa.BigInteger(), nullable=True),
-        sa.Column("disposition", sa.Text(), nullable=False),
-        sa.Column("reason", sa.Text(), nullable=True),
-        sa.Column("raw", sa.Text(), nullable=True),
-        sa.Column("reverted", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(["batch_number"], ["batches.number"], name="outcomes_batch_number_of_batches"),
-        sa.ForeignKeyConstraint(
-            ["campaign_number"], ["campaigns.number"], name="outcomes_campaign_number_of_campaigns"
-        ),
-        sa.PrimaryKeyConstraint("batch_number", "row", name="outcomes_key"),
-        sqlite_with_rowid=False,
-    )
-    op.create_index("outcomes_by_code", "outcomes", ["campaign_number", "code"], unique=False)
-    op.create_index("outcomes_by_event", "outcomes", ["campaign_number", "event_id"], unique=False)
-    op.create_index(
-        "outcomes_by_refers_to",
-        "outcomes",
-        ["campaign_number", "refers_to"],
-        unique=False,
-        sqlite_where=sa.text("refers_to IS NOT NULL"),
-        postgresql_where=sa.text("refers_to IS NOT NULL"),
-    )
-    op.create_index(
-        "outcomes_one_event_in_force",
-        "outcomes",
-        ["campaign_number", "event_id"],
-        unique=True,
-        sqlite_where=sa.text("disposition = 'applied' AND NOT reverted"),
-        postgresql_where=sa.text("disposition = 'applied' AND NOT reverted"),
-    )
     if op.get_bind().dialect.name == "postgresql":  # doubles do not compress: do not try for every blob
         op.execute("ALTER TABLE contexts ALTER COLUMN matrix SET STORAGE EXTERNAL")
+    else:
+        _tell_sqlite_the_sizes()
+
+
+def _tell_sqlite_the_sizes() -> None:
+    """Without statistics SQLite takes a campaign for ten rows, and walks millions where it should look up a few."""
+    op.execute("ANALYZE")
+    sizes = {
+        ("decisions", "decisions"): "1000000 1000000 1",
+        ("decisions", "decisions_one_customer"): "1000000 1000000 1",
+        ("decisions", "decisions_one_code"): "1000000 1",
+        ("outcomes", "outcomes"): "1000000 100000 1",
+        ("outcomes", "outcomes_by_event"): "1000000 1000000 1",
+        ("outcomes", "outcomes_by_code"): "1000000 1000000 1",
+        ("outcomes", "outcomes_by_refers_to"): "10000 10000 1",
+        ("outcomes", "outcomes_one_event_in_force"): "1000000 1000000 1",
+    }
+    for (table, index), figures in sizes.items():
+        op.execute(f"INSERT INTO sqlite_stat1 VALUES ('{table}', '{index}', '{figures}')")
+    op.execute("ANALYZE sqlite_schema")  # reads them again
