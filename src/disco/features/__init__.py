@@ -2,6 +2,7 @@
 
 from disco.features.builder import build_features
 from disco.features.catalogue import FEATURES, Feature, schema_hash
+from disco.features.check import check_context
 from disco.features.history import has_history
 from disco.features.network import ContextNetwork
 from disco.features.training_set import TrainingSet, campaign_set, training_set
@@ -13,6 +14,7 @@ __all__ = [
     "TrainingSet",
     "build_features",
     "campaign_set",
+    "check_context",
     "has_history",
     "schema_hash",
     "training_set",

@@ -4,7 +4,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 from disco.features.catalogue import TABLES, Feature, choose, schema_hash
@@ -63,6 +63,19 @@ def feature_batches(
             {SCHEMA_KEY: schema_hash(chosen).encode(), AS_OF_KEY: as_of.isoformat().encode()}
         )
         yield schema, _checked(reader, schema)
+
+
+def day_after_last_order(tables: Tables) -> date:
+    """The first as-of date that sees every order."""
+    with connected(tables, threads=1, memory_limit=None) as (connection, present):
+        if "orders" not in present:
+            raise InputError("tables", found=", ".join(present) or "none", expected="a table orders")
+        Sources.describe(connection, ("orders",), date.max)
+        with duckdb_errors():
+            ((last,),) = connection.sql("SELECT max(CAST(ordered_at AS DATE)) FROM raw_orders").fetchall()
+    if last is None:
+        raise InputError("table orders", found="no order", expected="at least one", fix="Name a date with --as-of.")
+    return last + timedelta(days=1)  # type: ignore[no-any-return]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from disco.records.arrays import Matrix, Vector
 
 PSI_WATCH, PSI_ALARM = 0.1, 0.25  # the usual reading: below, stable; above, another population
 _SMALLEST_SHARE = 1e-4  # an empty bin counts as this share, so that PSI stays finite
-_FEWEST_ROWS = 1000
+FEWEST_ROWS = 1000  # fewer differ from training by chance alone
 _FACTOR = 20.0  # a rescaled column is off by at least this
 
 
@@ -58,6 +58,23 @@ def missing_shares(embedding: Embedding, rows: Matrix) -> dict[str, tuple[float,
     }
 
 
+def outside_shares(embedding: Embedding, rows: Matrix) -> dict[str, float]:
+    """Share of values per feature outside anything seen in training, by more than one robust sd of the scaled input.
+
+    The margin keeps quiet about what merely goes on, such as a year more of `tenure_days`.
+    """
+    scaling = embedding.scaling
+
+    def scaled(values: Matrix) -> Matrix:
+        curved = np.sign(values) * np.log1p(np.abs(values) * scaling.unit)
+        return np.asarray((curved - scaling.centre) * scaling.spread)
+
+    low, high = scaled(scaling.limits.T)
+    now = scaled(rows)
+    outside = ((now < low - 1) | (now > high + 1)).mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
+    return dict(zip(embedding.feature_names, outside.tolist(), strict=True))
+
+
 def rescaled_columns(embedding: Embedding, rows: Matrix) -> tuple[tuple[str, float], ...]:
     """Columns whose values are a large multiple of those in training, with the factor: pence for pounds, say.
 
@@ -65,7 +82,7 @@ def rescaled_columns(embedding: Embedding, rows: Matrix) -> tuple[tuple[str, flo
     interquartile range in training. Fewer than a thousand rows are never judged: they may be a few odd customers. Nor
     are recencies (`days_since_…`): the day after a campaign to everybody, everybody's last code is a day old.
     """
-    if len(rows) < _FEWEST_ROWS:
+    if len(rows) < FEWEST_ROWS:
         return ()
     found = []
     for place, name in enumerate(embedding.feature_names):

@@ -1,6 +1,8 @@
-"""The page docs/features.md, written from the catalogue so that it cannot say anything else."""
+"""The page docs/features.md, written from the catalogue and the checks so that it cannot say anything else."""
 
 from disco.features.catalogue import FEATURES, GROUPS, schema_hash
+from disco.features.check import EDGE_ALARM, EDGE_WATCH, MOST_DEAD
+from disco.features.diagnostics import FEWEST_ROWS, PSI_ALARM, PSI_WATCH
 
 _OPENING = """# The features
 
@@ -15,6 +17,30 @@ whatever the order of rows and the number of threads.
 Schema hash: `{schema}`. A network keeps the hash of the features it was trained on and refuses others.
 """
 
+_CHECKS = f"""## Checking them
+
+`disco check` looks at features through a trained network and ends with exit 1 when something failed;
+`disco.features.check_context(network, table)` is the same in Python. Features are compared over customers with a
+purchase in the year, since the network was trained on such customers alone.
+
+| Check | Watched | Failed |
+|---|---|---|
+| `columns` | | one is missing, doubled, of text, or holds an infinity |
+| `schema` | | another catalogue than the network's |
+| `history` | fewer than half of the customers bought in the year | nobody did |
+| `unit` | | values many times those of training, as pence for pounds |
+| `constant` | varies now, did not in training | varied in training, is one value or null for everybody now |
+| `drift` (PSI over the deciles of training, and missing) | {PSI_WATCH:g} | {PSI_ALARM:g} |
+| `unseen`: nulls where training had none | {EDGE_WATCH:.0%} of customers | {EDGE_ALARM:.0%} |
+| `range`: more than a robust sd beyond all values of training | {EDGE_WATCH:.0%} | {EDGE_ALARM:.0%} |
+| `clipped`: a unit of the context at its limit of ±4 | {EDGE_WATCH:.0%} | {EDGE_ALARM:.0%}, or the same for all |
+| `dead units`: constant in training, so always 0 | any | {MOST_DEAD:.0%} of the units |
+
+With fewer than {FEWEST_ROWS:,} customers `drift` and `unit` are skipped: so few differ from training by chance. All
+features are numbers, so there are no categories to be unseen; a null that training never saw, and a value outside its
+range, are the nearest things. The thresholds of PSI are the customary ones.
+"""
+
 
 def features_page() -> str:
     """The whole page as Markdown."""
@@ -24,4 +50,4 @@ def features_page() -> str:
         rows = "\n".join(f"| `{f.name}` | {f.meaning} | {f.unit} | `{f.formula}` |" for f in members)
         head = "| Feature | Meaning | Unit | Formula over measures |\n|---|---|---|---|"
         parts.append(f"## {group.capitalize()} ({len(members)})\n\n{head}\n{rows}\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, _CHECKS])

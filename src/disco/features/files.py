@@ -11,6 +11,7 @@ from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
 
 _ROW_GROUP = 1 << 17  # rows that training reads at a time
+SAMPLE_ROWS = 300_000  # plenty to see a change of law
 TABLES_KEY = b"disco.tables"  # metadata: the folder the rows were computed from
 
 
@@ -38,6 +39,21 @@ def read_schema(path: Path) -> pa.Schema:
         raise FileFormatError(
             str(path), found=str(error).splitlines()[0], expected="a complete Parquet file"
         ) from error
+
+
+def read_sample(path: Path, *, rows: int = SAMPLE_ROWS) -> pa.Table:
+    """Evenly spread rows of a feature file, about so many at most, one row group in memory at a time."""
+    schema = read_schema(path)
+    try:
+        with pq.ParquetFile(path) as file:
+            stride = max(1, -(-file.metadata.num_rows // rows))
+            groups = (file.read_row_group(number) for number in range(file.num_row_groups))
+            parts = [group.take(pa.array(range(0, group.num_rows, stride))) for group in groups]
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FileFormatError(
+            str(path), found=str(error).splitlines()[0], expected="a complete Parquet file"
+        ) from error
+    return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def built_as_of(schema: pa.Schema) -> str | None:

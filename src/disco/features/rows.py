@@ -61,12 +61,16 @@ def table_matrix(table: pa.Table, names: tuple[str, ...]) -> Matrix:
     out = np.empty((table.num_rows, len(names)))
     for place, name in enumerate(names):
         column = table.column(name)
-        kind = column.type
-        number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        if not number and not pa.types.is_null(kind):
-            raise SchemaMismatchError(f"column {name}", found=f"the type {kind}", expected="numbers")
+        if not is_numeric(column.type):
+            raise SchemaMismatchError(f"column {name}", found=f"the type {column.type}", expected="numbers")
         out[:, place] = column.cast(pa.float64()).to_numpy()
     return _finite_or_missing(out, names)
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether a column of this type can be a feature; one without a single value can."""
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+    return any(of_kind(kind) for of_kind in kinds)
 
 
 def array_matrix(X: Any, names: tuple[str, ...] | None) -> Matrix:

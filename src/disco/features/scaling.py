@@ -18,7 +18,8 @@ class Scaling:
     `unit` is 1 / median |x| over x ≠ 0: typical values lie where the curve bends from linear to logarithmic, so a total
     in pounds, a count and a share all come out near N(0, 1) and a customer of a thousand orders stays within a few
     units. `edges` (features, BINS − 1) and `shares` (features, BINS + 1; the last is the share missing) describe the
-    training rows for drift; `log_size` (features, 2) is the median and interquartile range of ln |x| over x ≠ 0.
+    training rows for drift; `log_size` (features, 2) is the median and interquartile range of ln |x| over x ≠ 0;
+    `limits` (features, 2) are the smallest and largest value seen (NaN: none).
     """
 
     unit: Vector
@@ -27,17 +28,20 @@ class Scaling:
     edges: Matrix
     shares: Matrix
     log_size: Matrix
+    limits: Matrix
 
     @classmethod
     def fit(cls, rows: Matrix) -> "Scaling":
         count = rows.shape[1]
         unit, centre, spread = np.ones(count), np.zeros(count), np.zeros(count)
         edges, shares, log_size = np.zeros((count, BINS - 1)), np.zeros((count, BINS + 1)), np.zeros((count, 2))
+        limits = np.full((count, 2), np.nan)
         for place in range(count):
             column = rows[:, place]
             known = column[~np.isnan(column)]
             log_size[place] = log_size_of(known)
             if known.size:
+                limits[place] = known.min(), known.max()
                 edges[place] = np.quantile(known, np.arange(1, BINS) / BINS)
                 if (known != 0).any():
                     unit[place] = 1 / np.median(np.abs(known[known != 0]))
@@ -49,7 +53,7 @@ class Scaling:
                 # mostly one value (say, 0 returns): the quartiles coincide and the sd speaks for the rest
                 width = max(width, float(curved.std()) / 2)
                 spread[place] = 1 / width if width > 1e-9 else 0.0
-        return cls(unit, centre, spread, edges, shares, log_size)
+        return cls(unit, centre, spread, edges, shares, log_size, limits)
 
     def apply(self, rows: Matrix) -> Matrix:
         """Scaled inputs, shape (rows, features)."""

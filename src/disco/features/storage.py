@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from disco.features.network import ContextNetwork
 
 KIND = "disco context network"
-VERSION = 1
+VERSION = 2  # 2: the range of each feature in training
 _VECTORS = ("weights", "mean", "inverse_sd", "level", "slope")
 _SCALES = tuple(part.name for part in fields(Scaling))
 
@@ -63,23 +63,26 @@ def load_network(path: Path) -> "ContextNetwork":
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, ValueError, TypeError) as error:
         raise _damaged(path, str(error)) from error
-    expected = {*_VECTORS, *(f"scaling.{name}" for name in _SCALES)}
-    if "network" not in metadata or set(tensors) != expected:
+    if "network" not in metadata:
         raise _damaged(path, f"the parts {', '.join(sorted(tensors))}")
     try:
         sealed = json.loads(metadata["network"])
         header, digest = sealed["content"], sealed["sha256"]
+        content = json.loads(header)
+        kind, version = content["kind"], content["version"]
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged(path, "a header that cannot be read") from error
-    if digest != _digest(header, tensors):
-        raise _damaged(path, "content that does not match its digest")
-    content = json.loads(header)
-    if content["kind"] != KIND or content["version"] != VERSION:
+    if kind != KIND or version != VERSION:
         raise FileFormatError(
             f"context network {path}",
-            found=f"{content['kind']}, version {content['version']}",
+            found=f"{kind}, version {version}",
             expected=f"{KIND}, version {VERSION}",
+            fix="Train the network again.",
         )
+    if set(tensors) != {*_VECTORS, *(f"scaling.{name}" for name in _SCALES)}:
+        raise _damaged(path, f"the parts {', '.join(sorted(tensors))}")
+    if digest != _digest(header, tensors):
+        raise _damaged(path, "content that does not match its digest")
     parameters = {**content["parameters"], "hidden": tuple(content["parameters"]["hidden"])}
     network = ContextNetwork(**parameters)
     embedding = Embedding(

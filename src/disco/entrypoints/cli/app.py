@@ -13,7 +13,19 @@ app = typer.Typer(
 )
 
 # in the order a newcomer meets them
-COMMANDS = ("demo", "init", "simulate", "respond", "validate", "features", "train", "allocate", "replay", "power")
+COMMANDS = (
+    "demo",
+    "init",
+    "simulate",
+    "respond",
+    "validate",
+    "features",
+    "train",
+    "check",
+    "allocate",
+    "replay",
+    "power",
+)
 
 for name in COMMANDS:
     import_module(f"disco.entrypoints.cli.{name}").register(app)

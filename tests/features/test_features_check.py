@@ -1,0 +1,166 @@
+"""A check-up finds what is wrong with the features, says it once and by name, and is quiet about a world unchanged."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from disco.features import ContextNetwork, check_context
+from disco.features.builder import SCHEMA_KEY
+from disco.records.diagnosis import CheckUp, Outcome
+
+ROWS = 3000
+
+
+def table(*, seed: int, rows: int = ROWS, **changes: object) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    columns = {
+        "orders_365d": rng.poisson(3, rows) + 1.0,
+        "spend_365d": rng.lognormal(4, 0.7, rows),
+        "visits_7d": rng.poisson(0.4, rows).astype(float),
+        "share": rng.beta(2, 5, rows),
+        "flat": np.full(rows, 2.0),
+    }
+    return pa.table(columns | changes).replace_schema_metadata({SCHEMA_KEY: b"one"})
+
+
+@pytest.fixture(scope="module")
+def network() -> ContextNetwork:
+    training = table(seed=0)
+    target = np.log(training["spend_365d"].to_numpy()) + 0.2 * np.random.default_rng(9).normal(size=ROWS)
+    return ContextNetwork(hidden=(8,), dimensions=3, max_epochs=3).fit(training, target)
+
+
+def bad(found: CheckUp) -> dict[tuple[str, str], Outcome]:
+    return {(one.check, one.where): one.outcome for one in found if one.outcome is not Outcome.OK}
+
+
+def test_the_same_law_passes_whatever_the_seed(network):
+    for seed in range(1, 6):
+        found = check_context(network, table(seed=seed))
+        assert bad(found) == {}
+        assert not found.failed
+
+
+def test_every_feature_has_its_drift(network):
+    drifts = {one.where: one.figure for one in check_context(network, table(seed=1)) if one.check == "drift"}
+    assert set(drifts) == {"orders_365d", "spend_365d", "visits_7d", "share"}
+    assert max(drifts.values()) < 0.05
+
+
+def test_a_feature_that_moved_fails_alone(network):
+    here = table(seed=1)["share"].to_numpy()
+    found = check_context(network, table(seed=1, share=here**0.5))
+    assert found.failed
+    assert {where for check, where in bad(found) if check == "drift"} == {"share"}
+
+
+def test_customers_without_a_history_are_not_held_against_the_shop(network):
+    """They have zeros and nulls everywhere and are outside training: 30 % of them must not look like drift."""
+    rng = np.random.default_rng(2)
+    stranger = rng.random(ROWS) < 0.3
+    plain = table(seed=1)
+    zeros = {name: np.where(stranger, 0.0, plain[name].to_numpy()) for name in ("orders_365d", "spend_365d")}
+    assert bad(check_context(network, table(seed=1, **zeros))) == {}
+    everybody = check_context(network, table(seed=1, orders_365d=np.zeros(ROWS)))
+    assert bad(everybody) == {("history", "orders_365d"): Outcome.FAILED}
+    few = np.where(rng.random(ROWS) < 0.6, 0.0, plain["orders_365d"].to_numpy())
+    assert bad(check_context(network, table(seed=1, orders_365d=few))) == {("history", "orders_365d"): Outcome.WATCH}
+
+
+def test_another_unit_is_said_with_its_factor(network):
+    found = check_context(network, table(seed=1, spend_365d=table(seed=1)["spend_365d"].to_numpy() * 100))
+    (unit,) = [one for one in found if one.check == "unit"]
+    assert unit.where == "spend_365d"
+    assert unit.failed
+    assert unit.figure == pytest.approx(100, rel=0.2)
+
+
+@pytest.mark.parametrize("values", [pa.nulls(ROWS), pa.array([0.25] * ROWS)])
+def test_a_constant_feature_is_said_once(network, values):
+    found = check_context(network, table(seed=1, share=values))
+    assert bad(found) == {("constant", "share"): Outcome.FAILED}
+
+
+def test_a_feature_without_variation_in_training_is_no_news_until_it_varies(network):
+    varied = check_context(network, table(seed=1, flat=np.random.default_rng(3).normal(size=ROWS)))
+    assert bad(varied)["constant", "flat"] is Outcome.WATCH
+
+
+def test_nulls_where_training_had_none_are_watched_then_fail(network):
+    def with_nulls(share):
+        values = table(seed=1)["visits_7d"].to_numpy().copy()
+        values[: int(share * ROWS)] = np.nan
+        return bad(check_context(network, table(seed=1, visits_7d=values)))
+
+    assert ("unseen", "visits_7d") not in with_nulls(0.002)
+    assert with_nulls(0.02)["unseen", "visits_7d"] is Outcome.WATCH
+    assert with_nulls(0.1)["unseen", "visits_7d"] is Outcome.FAILED
+
+
+def test_values_beyond_training_are_counted(network):
+    values = table(seed=1)["spend_365d"].to_numpy().copy()
+    values[:90] *= 1e4  # 3 %: too few to move the median or the deciles
+    found = bad(check_context(network, table(seed=1, spend_365d=values)))
+    assert found["range", "spend_365d"] is Outcome.WATCH
+    assert ("drift", "spend_365d") not in found
+
+
+def test_columns_that_are_gone_renamed_twice_or_text(network):
+    plain = table(seed=1)
+    renamed = plain.rename_columns([name.replace("share", "shares") for name in plain.column_names])
+    found = check_context(network, renamed)
+    assert found.failed
+    (gone,) = [one for one in found if one.check == "columns"]
+    assert (gone.where, gone.found, gone.fix) == ("share", "no such column", "Is it the column shares?")
+    assert any(one.outcome is Outcome.SKIPPED for one in found)
+    text = check_context(network, table(seed=1, share=["x"] * ROWS))
+    assert [one.where for one in text if one.failed] == ["share"]
+    twice = check_context(network, plain.append_column("share", plain["share"]))
+    assert [one.found for one in twice if one.failed] == ["it 2 times"]
+    infinite = table(seed=1)["share"].to_numpy().copy()
+    infinite[7] = np.inf
+    assert "row 8" in next(one.where for one in check_context(network, table(seed=1, share=infinite)) if one.failed)
+
+
+def test_columns_in_another_order_change_nothing(network):
+    plain = table(seed=1)
+    assert check_context(network, plain.select(plain.column_names[::-1])) == check_context(network, plain)
+
+
+def test_another_catalogue_fails_by_its_hash(network):
+    other = table(seed=1).replace_schema_metadata({SCHEMA_KEY: b"two"})
+    assert bad(check_context(network, other)) == {("schema", ""): Outcome.FAILED}
+    nameless = table(seed=1).replace_schema_metadata(None)
+    assert bad(check_context(network, nameless)) == {("schema", ""): Outcome.SKIPPED}
+
+
+def test_few_customers_are_not_judged_by_their_law(network):
+    found = check_context(network, table(seed=1, rows=40))
+    assert not found.failed
+    assert {one.check for one in found if one.outcome is Outcome.SKIPPED} == {"drift", "unit"}
+    for rows in (0, 1):
+        check_context(network, table(seed=1, rows=rows))  # no error, whatever there is to say
+
+
+def test_dead_units_are_watched_and_fail_from_half_of_them_on(network):
+    def with_dead(*units):
+        dead = network.embedding_.inverse_sd.copy()
+        dead[list(units)] = 0
+        other = ContextNetwork()
+        other.restore(replace(network.embedding_, inverse_sd=dead), validation_losses=())
+        return next(one for one in check_context(other, table(seed=1)) if one.check == "dead units")
+
+    assert with_dead().outcome is Outcome.OK
+    assert (with_dead(1).outcome, with_dead(1).where) == (Outcome.WATCH, "unit 2")
+    assert with_dead(0, 2).outcome is Outcome.FAILED
+
+
+def test_check_ups_add_and_the_worst_come_first(network):
+    fine, poor = check_context(network, table(seed=1)), check_context(network, table(seed=1, share=pa.nulls(ROWS)))
+    both = fine + poor
+    assert both.failed
+    assert both.counts[Outcome.FAILED] == 1
+    assert both.worst_first()[0].failed
+    assert sum(both.counts.values()) == len(fine.diagnoses) + len(poor.diagnoses)
