@@ -19,16 +19,16 @@ KEY = "plays"
 PLAYED, PLAYS = (0.4, 0.6, 0.8), 1000
 GRID = np.linspace(0.02, 1.0, 50)  # holds the played depths, the middles between them and the far end
 _BETWEEN, _FAR = (0.5, 0.7), 0.1
-WITHOUT = f"{MAIN_READING}, no constant"  # ψ as the paper writes it
-LINES = (MAIN_READING, WITHOUT, *(reading for reading in READINGS if reading != MAIN_READING))
+ALONE = f"{MAIN_READING}, ψ2 alone"  # neither context nor constant: three numbers for three functions
+LINES = (MAIN_READING, ALONE, *(reading for reading in READINGS if reading != MAIN_READING))
 
 
 def measure(environment: Environment, settings: Settings) -> Arrays:
     """Effective plays over the grid for one fixed customer, under each reading's encoding, prior and noise."""
     (context,) = some_customers(environment, most=1).context
     found = {reading: _effective_plays(learned(environment, reading), context) for reading in READINGS}
-    without = replace(learned(environment, MAIN_READING), constant_precision=None)
-    return {**found, WITHOUT: _effective_plays(without, context)}
+    alone = replace(learned(environment, MAIN_READING), constant_precision=None)
+    return {**found, ALONE: _effective_plays(alone, context[:0])}
 
 
 def _effective_plays(model: BasketModel, context: Vector) -> Vector:
@@ -52,9 +52,10 @@ def run(lab: Lab) -> Item:
         paper="For a fixed context, depths near those played are perceived as played too; far away this fades.",
         checks=tuple(checks),
         why="Plays of a depth are counted as 1/(ψᵀV⁻¹ψ) − 1/(ψᵀV0⁻¹ψ): how many plays of this very depth would leave "
-        "the same uncertainty. With one context there are as many unknowns as functions, and one more for the constant "
-        "that we add: three depths then leave one direction open, and at a narrow width little is left of the sharing. "
-        "ψ as the paper writes it, without the constant, has no such direction, but cannot know the level of baskets. "
+        "the same uncertainty. For one customer the model has four unknowns, a level and three functions, and three "
+        "played depths leave one of them open: at a narrow width it is what the depths between need. With the three "
+        "functions alone, as a fixed context may be meant, nothing is open and those depths count as played; but plays "
+        "then grow again at both ends, where all functions vanish and the model is sure of knowing nothing. "
         "How far it reaches depends on the width: "
         + (f"it is local under {', '.join(local)}. " if local else "it is local under no reading. ")
         + "Wide functions believe that a play anywhere says something about everything; the spline knows a prior for "

@@ -1,0 +1,60 @@
+"""`disco reproduce`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+
+
+def register(app: typer.Typer) -> None:
+    app.command("reproduce", epilog="Example: disco reproduce --quick -o out/reproduction")(reproduce)
+
+
+def reproduce(
+    quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of hours: two small retailers.")] = False,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for report.html, result.json and what is kept for a next run.")
+    ] = Path("out/reproduction"),
+    only: Annotated[list[str] | None, typer.Option(help="An item, such as campaigns; may be repeated.")] = None,
+    environments: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Simulated retailers (default: 4; quick: 2).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the first retailer (default: 11).")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Also write the page of docs/ there, with its pictures; needs Chromium.")
+    ] = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Put every figure and table of the paper beside what simulated retailers show, with a verdict for each.
+
+    Writes one HTML report and its JSON. An interrupted run continues where it stopped when it is started again.
+    """
+    from disco.studies.paper.command import reproduce as run
+    from disco.studies.paper.registry import chosen
+    from disco.studies.paper.settings import Extent, settings_of
+
+    settings = settings_of(Extent.QUICK if quick else Extent.FULL, environments=environments, seed=seed)
+    with progress(quiet=quiet or as_json) as bar:
+        task = bar.add_task("starting", total=len(chosen(only or ())))
+        result, text = run(
+            settings,
+            only=only or (),
+            out=out,
+            page=page,
+            command=_command(quick, environments, seed),
+            progress=lambda step: bar.update(task, description=step),
+            item_done=lambda: bar.advance(task),
+        )
+    show(result, text, as_json=as_json, quiet=quiet)
+
+
+def _command(quick: bool, environments: int | None, seed: int | None) -> str:
+    """The command as a reader would type it to get these figures again."""
+    words = ["disco reproduce"]
+    words += ["--quick"] if quick else []
+    words += [f"--environments {environments}"] if environments is not None else []
+    words += [f"--seed {seed}"] if seed is not None else []
+    return " ".join(words)

@@ -1,0 +1,46 @@
+"""The checks of an item as a table: one row per claim, one column per reading, each figure with its mark."""
+
+from disco.reports import Table
+from disco.reports.formats import number
+from disco.studies.paper.item import Check, Item, Verdict
+
+HOLDS, FAILS = "✓", "✗"
+_WORDS = {Verdict.REPRODUCES: "reproduces", Verdict.PARTLY: "partly", Verdict.DOES_NOT: "does not"}
+
+
+def figure(check: Check) -> str:
+    """Ours with half its interval, and whether the rule is met.
+
+    >>> from disco.reports import Number
+    >>> from disco.studies.customers.figures import Cell
+    >>> figure(Check(claim="c", paper="", ours=Cell.of([0.1, 0.3]), unit=Number(), rule="", holds=True))
+    '0.20 ± 1.27 ✓'
+    """
+    half = check.ours.half_width
+    spread = "" if not half else f" ± {check.unit.text(half).removeprefix('+')}"
+    return f"{check.unit.text(check.ours.mean)}{spread} {HOLDS if check.holds else FAILS}"
+
+
+def checks_table(item: Item) -> Table:
+    """Claims without a reading have one figure, in the first column of figures."""
+    readings = list(dict.fromkeys(check.reading for check in item.checks if check.reading)) or [""]
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    for check in item.checks:
+        row = rows.setdefault((check.claim, check.paper, check.rule), {})
+        row[check.reading or readings[0]] = figure(check)
+    body = [(*words, *(cells.get(reading) for reading in readings)) for words, cells in rows.items()]
+    by_reading = item.verdict_by_reading
+    if by_reading:
+        body.append(("verdict", "", "", *(_WORDS[by_reading[reading]] for reading in readings)))
+    return Table(
+        caption="What was checked",
+        columns=("Claim", "The paper", "Holds when", *(reading or "Simulated" for reading in readings)),
+        rows=body,
+        note=f"{HOLDS} holds, {FAILS} does not. ± is half the 95 % interval of the mean over environments.",
+    )
+
+
+def tally(item: Item) -> str:
+    """How many of the claims that decide hold: "5 of 7"."""
+    held = sum(check.holds for check in item.headline)
+    return f"{number(held, decimals=0)} of {number(len(item.headline), decimals=0)}"

@@ -1,0 +1,124 @@
+"""A finished run: its items, as one HTML report and as JSON."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from disco.records.files import written_whole
+from disco.reports import Fact, Facts, Report, Section, Table
+from disco.studies.paper.checks import checks_table, tally
+from disco.studies.paper.item import Item, Verdict
+from disco.studies.paper.settings import Settings
+
+MOST_PICTURES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    settings: Settings
+    command: str
+    seconds: float
+    items: tuple[Item, ...]
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(item.verdict is verdict for item in self.items)
+
+
+def report(result: Reproduction) -> Report:
+    """One page: the verdicts, then every item with the paper's word, ours, and why."""
+    return Report(
+        title="The paper, figure by figure",
+        lead=_lead(result),
+        sections=(_summary(result), *(_section(item) for item in result.items)),
+        footer=f"Made by `{result.command}` in {result.seconds:,.0f} s. All data are simulated; no study was tuned to "
+        "a result, and the retailer's settings were frozen before any of this was measured.",
+    )
+
+
+def _lead(result: Reproduction) -> str:
+    settings, total = result.settings, len(result.items)
+    counted = ", ".join(f"{result.count(verdict)} {_verb(verdict)}" for verdict in Verdict if result.count(verdict))
+    quick = (
+        "" if settings.is_full else " This is the quick form: it shows what the report looks like, not what is true."
+    )
+    return (
+        f"Of {total} figures and tables, {counted}, on {settings.environments} simulated retailers of "
+        f"{settings.customers:,} customers each.{quick}"
+    )
+
+
+def _verb(verdict: Verdict) -> str:
+    return {Verdict.REPRODUCES: "reproduce", Verdict.PARTLY: "do so in part", Verdict.DOES_NOT: "do not"}[verdict]
+
+
+def _summary(result: Reproduction) -> Section:
+    rows = [(item.title, str(item.verdict), tally(item), f"{item.seconds:,.0f} s") for item in result.items]
+    facts = Facts([Fact(str(verdict), f"{result.count(verdict)} of {len(result.items)}") for verdict in Verdict])
+    table = Table(caption="Verdicts", columns=("Item", "Verdict", "Claims that hold", "Time"), rows=rows)
+    return Section(
+        "Verdicts",
+        "A verdict is computed: an item reproduces when every claim checked holds, does not when none does, and "
+        "otherwise partly. Where the depth's encoding matters, the main reading decides (γ = 20) and the others stand "
+        "beside it. Time is that of this run; pieces kept from an earlier one cost none.",
+        (facts, table),
+    )
+
+
+def _section(item: Item) -> Section:
+    text = f"The paper: {item.paper}\n\nVerdict: {item.verdict}. {item.reason}\n\n{item.why}"
+    return Section(item.title, text, (*item.charts, checks_table(item), *item.tables))
+
+
+def as_json(result: Reproduction) -> dict[str, Any]:
+    """The run for machines; docs/reproduction.md is made from it."""
+    settings = result.settings
+    return {
+        "simulated": True,
+        "extent": str(settings.extent),
+        "environments": settings.environments,
+        "seeds": list(settings.seeds),
+        "customers": settings.customers,
+        "command": result.command,
+        "seconds": round(result.seconds, 1),
+        "lead": _lead(result),
+        "items": [_item(item) for item in result.items],
+    }
+
+
+def _item(item: Item) -> dict[str, Any]:
+    return {
+        "key": item.key,
+        "title": item.title,
+        "paper": item.paper,
+        "verdict": str(item.verdict),
+        "claims": tally(item),
+        "reason": item.reason,
+        "why": item.why,
+        "verdict_by_reading": {reading: str(verdict) for reading, verdict in item.verdict_by_reading.items()},
+        "command": item.command,
+        "seconds": round(item.seconds, 1),
+        "checks": [
+            {**asdict(check.ours), "claim": check.claim, "paper": check.paper, "reading": check.reading,
+             "rule": check.rule, "holds": check.holds}
+            for check in item.checks
+        ],
+        "charts": [{"title": chart.title, "subtitle": chart.subtitle} for chart in item.charts],
+        "tables": [_table(table) for table in (checks_table(item), *item.tables)],
+    }  # fmt: skip
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "caption": table.caption,
+        "columns": [column.heading for column in table.headings()],
+        "rows": [list(row) for row in table.text()],
+        "note": table.note,
+    }
+
+
+def save(result: Reproduction, out: Path) -> None:
+    """report.html and result.json, each whole or not at all."""
+    report(result).save(out / "report.html")
+    with written_whole(out / "result.json") as unfinished:
+        unfinished.write_text(json.dumps(as_json(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
