@@ -37,6 +37,11 @@ class Database(Protocol):
         """The condition that a text column has one of these values, be they millions."""
 
 
+def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with the types that `schema` gives to columns of their names."""
+    return rows.cast(pa.schema([schema.field(name) for name in rows.column_names]))
+
+
 def storable(rows: pa.Table) -> pa.Table:
     """The rows as both databases hold them alike: moments as integers; refused: NUL in text, NaN, infinity."""
     columns = [_storable(name, rows[name]) for name in rows.column_names]
@@ -47,8 +52,10 @@ def _storable(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    if pa.types.is_floating(kind) and not pc.all(pc.is_finite(column)).as_py() and len(column) > column.null_count:
-        raise InputError(name, found="NaN or infinity", expected="finite numbers, or null where there is none")
+    if pa.types.is_floating(kind):
+        if pc.all(pc.is_finite(column)).as_py() is False:
+            raise InputError(name, found="NaN or infinity", expected="finite numbers, or null where there is none")
+        return pc.add(column, 0.0)  # SQLite has no negative zero
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         refuse_nul(name, column)
     return column

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import asked, storable
+from disco.adapters.store.database import asked, storable, typed
 from disco.adapters.store.shelf import Shelf
 from disco.records.kept import DECISIONS
 
@@ -52,7 +52,8 @@ class DecisionShelf(Shelf):
 
     def set_propensities(self, campaign: str, propensities: pa.Table) -> None:
         number = pa.array(np.full(propensities.num_rows, self._number(campaign)))
-        rows = propensities.select(["row", "propensity", "propensity_draws"]).append_column("campaign_number", number)
+        rows = typed(propensities.select(["row", "propensity", "propensity_draws"]), DECISIONS)
+        rows = rows.append_column("campaign_number", number)
         self._database.update(self._connection, _TABLE, storable(rows), key=("campaign_number", "row"))
 
     def known_codes(self, codes: pa.Array) -> pa.Array:

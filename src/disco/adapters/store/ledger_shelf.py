@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import asked, storable
+from disco.adapters.store.database import asked, storable, typed
 from disco.adapters.store.shelf import Shelf
 from disco.records.errors import StateError
 from disco.records.kept import COUNTS, OUTCOMES
@@ -61,8 +61,7 @@ class LedgerShelf(Shelf):
         self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == number).values(reverted=True))
 
     def add_outcomes(self, campaign: str, outcomes: pa.Table) -> None:
-        rows = outcomes.select([name for name in OUTCOMES.names if name in outcomes.column_names])
-        rows = rows.cast(pa.schema([OUTCOMES.field(name) for name in rows.column_names]))
+        rows = typed(outcomes.select([name for name in OUTCOMES.names if name in outcomes.column_names]), OUTCOMES)
         rows = self._numbered(rows).append_column("reverted", pa.array(np.zeros(rows.num_rows, bool)))
         number = pa.array(np.full(rows.num_rows, self._number(campaign)))
         self._database.insert(self._connection, _ROWS, storable(rows.append_column("campaign_number", number)))
@@ -105,7 +104,7 @@ class LedgerShelf(Shelf):
 
     def set_dispositions(self, campaign: str, changes: pa.Table) -> None:
         self._number(campaign)
-        rows = self._numbered(changes.select(["batch_id", "row", "disposition", "reason"]))
+        rows = self._numbered(typed(changes.select(["batch_id", "row", "disposition", "reason"]), OUTCOMES))
         gains = pc.equal(rows["disposition"], str(Disposition.APPLIED))
         for part in (rows.filter(pc.invert(gains)), rows.filter(gains)):  # losses first: an event is in force once
             self._database.update(self._connection, _ROWS, storable(part), key=("batch_number", "row"))
