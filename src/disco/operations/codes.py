@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.records.errors import InputError, StateError
+from disco.records.plan import Plan
 from disco.records.ports import Shelves
 
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # 32 characters; no 0/O, 1/I: nobody mistypes a look-alike
@@ -59,22 +60,46 @@ def new_codes(
     raise StateError("codes", found="codes in use again and again", expected="new ones", fix="Use another secret.")
 
 
-def pool_codes(shelves: Shelves, pool: Sequence[str], *, needed: int) -> pa.Array:
-    """The first `needed` codes of a pool bought elsewhere; every code must be new and occur once."""
+def pool_codes(shelves: Shelves, pool: Sequence[str], *, needed: int, all_new: bool) -> pa.Array:
+    """The first `needed` unused codes of a pool bought elsewhere; `all_new`: none of it may be in use."""
     codes = pa.array([code.strip() for code in pool], pa.string())
     fix = "Order new codes, or shorten the file to those that are unused."
-    if len(codes) < needed:
-        raise InputError("pool of codes", found=f"{len(codes):,} codes", expected=f"at least {needed:,}", fix=fix)
     if pc.any(pc.equal(codes, "")).as_py():
         raise InputError("pool of codes", found="an empty line", expected="a code in every line")
     if (distinct := len(pc.unique(codes))) < len(codes):
         found = f"{len(codes) - distinct:,} codes that repeat others"
         raise InputError("pool of codes", found=found, expected="every code once", fix=fix)
     used = shelves.known_codes(codes)
-    if len(used):
+    if all_new and len(used):
         found = f"{len(used):,} codes in use, the first {used[0].as_py()}"
         raise InputError("pool of codes", found=found, expected="codes of no campaign", fix=fix)
-    return codes.slice(0, needed)
+    unused = codes.filter(pc.invert(pc.is_in(codes, value_set=used)))
+    if len(unused) < needed:
+        found = f"{len(unused):,} unused codes"
+        raise InputError("pool of codes", found=found, expected=f"at least {needed:,}", fix=fix)
+    return unused.slice(0, needed)
+
+
+def codes_for(
+    shelves: Shelves,
+    plan: Plan,
+    ids: Sequence[object],
+    *,
+    pool: Sequence[str] | None,
+    secret: bytes | None,
+    late: bool = False,
+) -> pa.Array:
+    """A code for each of these customers of a campaign: from its pool where the plan names one, else made."""
+    if (plan.codes.pool is None) != (pool is None):
+        raise StateError(
+            f"campaign {plan.campaign}",
+            found="a pool of codes" if pool is not None else "no pool of codes",
+            expected="no pool: its plan names none" if pool is not None else f"the codes of {plan.codes.pool}",
+        )
+    if pool is not None:
+        return pool_codes(shelves, pool, needed=len(ids), all_new=not late)
+    key = shelves.secret() if secret is None else secret
+    return new_codes(shelves, ids, campaign=plan.campaign, secret=key, prefix=plan.codes.prefix)
 
 
 def _taken(codes: pa.Array, shelves: Shelves) -> np.ndarray:

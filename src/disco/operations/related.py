@@ -49,7 +49,7 @@ def _distinct(rows: pa.Table) -> pa.Table:
     """Each row once, the first time it was found."""
     numbered = rows.select(["batch_id", "row"]).append_column("at", pa.array(np.arange(rows.num_rows)))
     first = numbered.group_by(["batch_id", "row"]).aggregate([("at", "min")])["at_min"]
-    return rows.take(pc.sort(first)) if len(first) < rows.num_rows else rows
+    return rows.take(np.sort(first.to_numpy())) if len(first) < rows.num_rows else rows
 
 
 def _as_received(shelves: Shelves, campaign: str, rows: pa.Table) -> pa.Table:

@@ -1,0 +1,72 @@
+"""What an operator should know before a launch: said in words, with the figure."""
+
+import numpy as np
+
+from disco.belief import demand_curve, monotone_shares
+from disco.campaign import Belief
+from disco.records.arrays import Matrix, Vector
+from disco.records.decisions import Audience
+from disco.records.depths import depth_percent
+from disco.records.identity import customer_keys
+
+SHIFTED = 0.25  # the usual reading of a population stability index: above it, another population
+_MOSTLY_MONOTONE = 0.9
+_MOST_CUSTOMERS = 20_000  # enough for a share
+_BINS = 10
+
+
+def cautions(
+    belief: Belief, audience: Audience, depths: Vector, *, needs_belief: bool, last_contexts: Matrix | None
+) -> tuple[str, ...]:
+    """`last_contexts`: of the customers of the last campaign under the same network, where there is one."""
+    found = []
+    stranger = 1 - float(audience.known.mean())
+    if stranger > 0.5:
+        found.append(f"{stranger:.0%} of the customers bought nothing in the year before: they share one context.")
+    if last_contexts is not None and len(last_contexts) and audience.known.any():
+        index = stability_index(last_contexts, audience.context[audience.known])
+        if index.max() > SHIFTED:
+            found.append(
+                f"The customers differ from those of the last campaign: context feature {int(index.argmax()) + 1} has "
+                f"a stability index of {index.max():.2f} (above {SHIFTED} is another population)."
+            )
+    if not belief.basket.campaigns:
+        if needs_belief:
+            found.append(
+                "Nothing was learned yet: these decisions rest on the prior alone. Begin with `policy: random`."
+            )
+        return tuple(found)
+    rows = slice(0, _MOST_CUSTOMERS)
+    curve = demand_curve(belief.basket, audience.context[rows], depths, draws=1)
+    far = [
+        f"{depth_percent(depth)} (worth {plays:,.0f} plays)"
+        for depth, plays, extrapolated in zip(depths, curve.effective_plays, curve.extrapolated, strict=True)
+        if extrapolated
+    ]
+    if far:
+        found.append(f"Hardly played before, so predictions extrapolate: {', '.join(far)}.")
+    if depths.size > 1:
+        keys = customer_keys(audience.ids[rows])
+        share, _ = monotone_shares(belief.basket, audience.context[rows], depths, keys=keys)
+        if share < _MOSTLY_MONOTONE:
+            found.append(f"Only {share:.0%} of the predicted curves' steps rise with the depth.")
+    return tuple(found)
+
+
+def stability_index(before: Matrix, after: Matrix) -> Vector:
+    """Population stability index per column: Σ(q − p)·ln(q/p) over ten bins with equal shares p of `before`.
+
+    >>> steady = np.linspace(-1, 1, 1000)[:, None]
+    >>> stability_index(steady, steady).round(6).tolist(), bool(stability_index(steady, steady + 1)[0] > 0.25)
+    ([0.0], True)
+    """
+    index = np.zeros(before.shape[1])
+    for column in range(before.shape[1]):
+        edges = np.unique(np.quantile(before[:, column], np.linspace(0, 1, _BINS + 1)[1:-1]))
+        shares = [
+            (np.bincount(np.searchsorted(edges, part[:, column], side="right"), minlength=edges.size + 1) + 0.5)
+            / (len(part) + 0.5 * (edges.size + 1))
+            for part in (before, after)
+        ]
+        index[column] = float(((shares[1] - shares[0]) * np.log(shares[1] / shares[0])).sum())
+    return index

@@ -1,0 +1,169 @@
+"""Customers who arrive after the launch: decided one by one at the solve's prices, from what was kept back for them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco import objective
+from disco.allocation import decide_late
+from disco.campaign import Belief
+from disco.operations import campaign_evidence
+from disco.operations.arms import split
+from disco.operations.codes import codes_for
+from disco.operations.decision_table import coded_rows, decision_table, with_codes
+from disco.operations.planned import Solution
+from disco.operations.planning import policy_of
+from disco.operations.transaction import transaction
+from disco.operations.versions import belief_of
+from disco.records.arrays import Floats, Integers, Vector
+from disco.records.decisions import Arm, Audience
+from disco.records.errors import StateError
+from disco.records.identity import customer_keys, uniforms
+from disco.records.life import CampaignRecord, State
+from disco.records.ports import Clock, Shelves, Store
+
+_UNLIMITED = 2**40
+
+
+def decide_late_arrivals(
+    store: Store,
+    campaign: str,
+    audience: Audience,
+    *,
+    network: str,
+    prior: Belief,
+    clock: Clock,
+    model: str = "main",
+    pool: Sequence[str] | None = None,
+    secret: bytes | None = None,
+    dry_run: bool = False,
+) -> pa.Table:
+    """The decisions of these customers, in their order; who was decided before gets that decision again.
+
+    Whoever falls into the holdout gets no code; everybody else the depth that is worth most above its price, as long as
+    the reserve has one. In a random campaign the depth is drawn among those that are left. `network` embedded them.
+    """
+    ids = pa.array(audience.ids).cast(pa.string())
+    with transaction(store, campaign, dry_run=dry_run) as shelves:
+        record = shelves.campaign(campaign)
+        _refuse_when_over(record, clock)
+        _refuse_other_network(shelves, record, network)
+        decided = shelves.decisions(campaign, customers=ids)
+        fresh = pc.invert(pc.is_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
+        rows = np.flatnonzero(fresh.to_numpy(zero_copy_only=False))
+        if rows.size:
+            members, belief = audience.take(rows), _belief(shelves, record, prior, model)
+            table = _decisions(shelves, record, members, belief)
+            coded = table["customer_id"].take(pa.array(coded_rows(table))).to_pylist()
+            codes = codes_for(shelves, record.plan, coded, pool=pool, secret=secret, late=True)
+            first_row = shelves.add_decisions(campaign, with_codes(table, codes))
+            shelves.add_contexts(campaign, record.network, members.context, first_row=first_row)
+            _count_codes(shelves, record, table)
+            decided = shelves.decisions(campaign, customers=ids)
+    return decided.take(pc.index_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
+
+
+def _refuse_when_over(record: CampaignRecord, clock: Clock) -> None:
+    over = clock.now().date() >= record.plan.valid.end
+    if record.state is not State.LAUNCHED or over:
+        found = str(record.state) if record.state is not State.LAUNCHED else f"over since {record.plan.valid.end}"
+        raise StateError(f"campaign {record.campaign}", found=found, expected="a launched campaign that still runs")
+
+
+def _refuse_other_network(shelves: Shelves, record: CampaignRecord, network: str) -> None:
+    if network != record.network or shelves.networks(record.campaign) != (record.network,):
+        raise StateError(
+            f"campaign {record.campaign}",
+            found="another context network than it was decided with",
+            expected=f"network {record.network[:12]}",
+            fix="Late arrivals need the network of the launch; after a retraining they wait for the next campaign.",
+        )
+
+
+def _belief(shelves: Shelves, record: CampaignRecord, prior: Belief, model: str) -> Belief:
+    """The belief that decided the campaign: prices and values belong together."""
+    if record.version is None:
+        return prior
+    version = shelves.version(model, record.version)
+    if version is None:
+        raise StateError(f"model {model}", found=f"no version {record.version}", expected="the one that decided")
+    return belief_of(version)
+
+
+def _decisions(shelves: Shelves, record: CampaignRecord, audience: Audience, belief: Belief) -> pa.Table:
+    plan, solution = record.plan, Solution.from_json(record.solution)
+    worth = _Worth.of(record, solution, audience, belief)
+    arms = split(audience.ids, control=0.0, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign)
+    budget = _budget_left(shelves, record, solution)
+    choice = np.full(len(audience), -1, np.int64)
+    for row in np.flatnonzero(~arms[Arm.HOLDOUT]).tolist():
+        left = shelves.reserve(plan.campaign)
+        column = decide_late(
+            worth.values[row],
+            worth.prices,
+            [_UNLIMITED if (codes := left[depth]) is None else codes for depth in solution.depths],
+            costs=worth.costs[row],
+            budget_price=solution.budget_price,
+            remaining_budget=budget,
+            customer_id=audience.ids[row],
+        )
+        if column >= 0 and shelves.take_code(plan.campaign, solution.depths[column]):
+            choice[row] = column
+            budget = None if budget is None else budget - float(worth.costs[row, column])
+    table = decision_table(
+        audience, arms=arms, depths=solution.depths, choice=choice, value=worth.at(choice), belief=belief
+    )
+    return table.append_column("late", pa.array(np.ones(len(audience), np.bool_)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Worth:
+    """Values and expected markdown per (customer, depth), prices per depth."""
+
+    values: Floats
+    costs: Floats
+    prices: Floats
+    dealt: bool
+
+    @classmethod
+    def of(cls, record: CampaignRecord, solution: Solution, audience: Audience, belief: Belief) -> "_Worth":
+        """As the campaign was decided; where depths were dealt at random, random values without prices."""
+        plan, depths, rates = record.plan, np.asarray(solution.depths), np.asarray(solution.engagement)
+        costs = objective.expected_markdown(belief.basket.expected_full_price(audience.context, depths), depths, rates)
+        if solution.prices is None:
+            keys = customer_keys(audience.ids)
+            drawn = [uniforms(keys, plan.seed, plan.campaign, "late", column) for column in range(depths.size)]
+            return cls(np.column_stack(drawn), costs, np.zeros(depths.size), dealt=True)
+        full_prices = policy_of(plan).full_prices(
+            belief.basket, audience.context, depths, ids=audience.ids, seed=plan.seed, campaign=plan.campaign
+        )
+        values = objective.values(full_prices, depths, rates, revenue_weight=plan.objective.revenue_weight)
+        return cls(values, costs, np.asarray(solution.prices), dealt=False)
+
+    def at(self, choice: Integers) -> Vector:
+        """The value of what was chosen; 0 without a code, and where values were only dice."""
+        chosen = self.values[np.arange(choice.size), choice]
+        return np.where((choice < 0) | self.dealt, 0.0, chosen).astype(np.float64)
+
+
+def _budget_left(shelves: Shelves, record: CampaignRecord, solution: Solution) -> float | None:
+    """Expected markdown that late arrivals may still cost."""
+    if solution.reserve_budget is None:
+        return None
+    decisions = shelves.decisions(record.campaign)
+    late = decisions.filter(pc.and_(decisions["late"], decisions["code"].is_valid()))
+    rates = dict(zip(solution.depths, solution.engagement, strict=True))
+    expected = zip(late["expected_full_price"].to_pylist(), late["depth"].to_pylist(), strict=True)
+    return solution.reserve_budget - sum(
+        [float(price or 0.0) * float(depth) * rates[depth] for price, depth in expected]
+    )
+
+
+def _count_codes(shelves: Shelves, record: CampaignRecord, table: pa.Table) -> None:
+    given = pc.drop_null(table["depth"]).to_pylist()
+    kept = campaign_evidence.stored(shelves, record.campaign, record.network)
+    if given and kept is not None:
+        shelves.put_evidence(record.campaign, record.network, kept.with_late(given).to_bytes())

@@ -1,0 +1,204 @@
+"""From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect."""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from importlib import metadata
+
+import numpy as np
+import pyarrow as pa
+
+from disco import objective
+from disco.campaign import Belief, decide
+from disco.operations.arms import assign_at_random, share_offers, split
+from disco.operations.cautions import cautions
+from disco.operations.decision_table import ARMS, decision_table
+from disco.operations.forecast import ArmForecast, Money, draw_totals
+from disco.operations.planned import Planned, Solution
+from disco.operations.versions import belief_hash
+from disco.policy import Policy, policy_named
+from disco.records.arrays import Flags, Integers, Matrix, Vector
+from disco.records.decisions import Arm, Audience, Decisions, Offer
+from disco.records.depths import depth_percent
+from disco.records.plan import Plan
+from disco.records.ports import Clock, Engine, Store
+
+
+def plan_campaign(
+    store: Store,
+    plan: Plan,
+    audience: Audience,
+    *,
+    belief: Belief,
+    version: int | None,
+    network: str,
+    inputs: Mapping[str, str],
+    clock: Clock,
+    features: pa.Table | None = None,
+    notes: Sequence[str] = (),
+    engine: Engine | None = None,
+) -> Planned:
+    """Decide every customer of the audience. Writes nothing.
+
+    inputs: hashes of what the audience was made of, by name; those of belief, limits and code are added. notes: to be
+    shown among the warnings.
+    """
+    offer = offer_of(plan, eligible=len(audience))
+    arms = split(
+        audience.ids, control=plan.control.share, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign
+    )
+    choice, value = np.full(len(audience), -1, np.int64), np.zeros(len(audience))
+    test = None
+    parts = share_offers(offer, [int(arms[arm].sum()) for arm in (Arm.TEST, Arm.CONTROL)])
+    for arm, part in zip((Arm.TEST, Arm.CONTROL), parts, strict=True):
+        rows = np.flatnonzero(arms[arm])
+        if not rows.size:
+            continue
+        members = audience.take(rows)
+        if arm is Arm.TEST and plan.policy.name != "random":
+            test = decide(
+                members,
+                belief=belief,
+                offer=part,
+                policy=policy_of(plan),
+                campaign=plan.campaign,
+                seed=plan.seed,
+                engine=engine,
+            )
+            choice[rows], value[rows] = test.choice, test.value
+        else:
+            choice[rows] = assign_at_random(
+                members.ids, part, costs=mean_costs(belief, members, part), seed=plan.seed, campaign=plan.campaign
+            )
+    forecasts, total = _forecasts(belief, audience, arms, choice, plan)
+    return Planned(
+        plan=plan,
+        inputs={
+            **inputs,
+            "belief": belief_hash(belief),
+            "evidence": belief.basket.evidence.hash,
+            "limits": sha256(repr(offer).encode()).hexdigest(),
+            "code_version": metadata.version("disco"),
+        },
+        decisions=decision_table(audience, arms=arms, depths=plan.offered, choice=choice, value=value, belief=belief),
+        contexts=audience.context,
+        network=network,
+        version=version,
+        solution=_solution(plan, offer, belief, test, eligible=len(audience)),
+        arms=forecasts,
+        total=total,
+        binding=_binding(test, parts[0]),
+        warnings=(
+            *notes,
+            *cautions(
+                belief,
+                audience,
+                np.asarray(plan.offered),
+                needs_belief=plan.policy.name != "random",
+                last_contexts=_last_contexts(store, plan.campaign, network),
+            ),
+        ),
+        features=features,
+        planned_at=clock.now(),
+    )
+
+
+def offer_of(plan: Plan, *, eligible: int) -> Offer:
+    """The plan's limits in customers and money; what is reserved of caps and budget stays back for late arrivals."""
+    floors = plan.floors(eligible)
+    now = 1 - plan.reserve.share
+    return Offer(
+        depths=plan.offered,
+        caps=tuple(None if cap is None else int(cap * now + 1e-9) for cap in plan.caps(eligible)),
+        revenue_weight=plan.objective.revenue_weight,
+        floors=floors if any(floors) else None,
+        budget=None if plan.budget is None else plan.budget * now,
+    )
+
+
+def policy_of(plan: Plan) -> Policy:
+    settings: dict[str, object] = {}
+    if plan.policy.name in ("thompson", "ucb"):
+        settings["exploration"] = plan.policy.exploration
+    if plan.policy.name == "thompson":
+        settings["scope"] = plan.policy.scope
+    return policy_named(plan.policy.name, **settings)
+
+
+def mean_costs(belief: Belief, audience: Audience, offer: Offer) -> Vector:
+    """(K,) expected markdown of one code at each depth, averaged over customers; only a budget needs it."""
+    depths = np.asarray(offer.depths)
+    if offer.budget is None:
+        return np.zeros(depths.size)
+    full_price = belief.basket.expected_full_price(audience.context, depths)
+    return np.asarray(objective.expected_markdown(full_price, depths, belief.engagement.rates(depths)).mean(axis=0))
+
+
+def _forecasts(
+    belief: Belief, audience: Audience, arms: dict[Arm, Flags], choice: Integers, plan: Plan
+) -> tuple[dict[Arm, ArmForecast], Money | None]:
+    depths = np.asarray(plan.offered)
+    found: dict[Arm, ArmForecast] = {}
+    total: Matrix | None = None
+    for arm in ARMS:
+        rows = arms[arm]
+        if not rows.any():
+            continue
+        counts = np.bincount(choice[rows & (choice >= 0)], minlength=depths.size)
+        money = None
+        if belief.basket.campaigns and counts.any():
+            drawn = draw_totals(
+                belief, audience.take(rows), choice[rows], depths, seed=plan.seed, campaign=plan.campaign
+            )
+            total, money = drawn if total is None else total + drawn, Money.of(drawn, depths)
+        codes = dict(zip(plan.offered, counts.tolist(), strict=True))
+        found[arm] = ArmForecast(customers=int(rows.sum()), codes=codes, money=money)
+    return found, None if total is None else Money.of(total, depths)
+
+
+def _solution(plan: Plan, offer: Offer, belief: Belief, test: Decisions | None, *, eligible: int) -> Solution:
+    whole = plan.caps(eligible)
+    dealt = "dealt at random" if test is None else test.status
+    return Solution(
+        depths=offer.depths,
+        prices=None if test is None else tuple(test.prices.tolist()),
+        budget_price=0.0 if test is None else test.budget_price,
+        engagement=tuple(belief.engagement.rates(np.asarray(offer.depths)).tolist()),
+        status=str(dealt),
+        value=0.0 if test is None else float(test.value.sum()),
+        bound=0.0 if test is None else test.bound,
+        gap=0.0 if test is None else test.gap,
+        policy=plan.policy.name if test is None else test.policy,
+        reserve=tuple(
+            None if cap is None or now is None else cap - now for cap, now in zip(whole, offer.caps, strict=True)
+        ),
+        reserve_budget=None if plan.budget is None or offer.budget is None else plan.budget - offer.budget,
+    )
+
+
+def _binding(test: Decisions | None, offer: Offer) -> tuple[str, ...]:
+    """Limits of the test arm whose price is not 0, with what one more is worth in revenue."""
+    if test is None:
+        return ()
+    words = []
+    for depth, price in zip(offer.depths, (test.prices / offer.revenue_weight).tolist(), strict=True):
+        if price > 0:
+            words.append(f"one more code of {depth_percent(depth)} is worth {price:,.2f} of revenue")
+        elif price < 0:
+            words.append(f"the floor of {depth_percent(depth)} costs {-price:,.2f} of revenue per code")
+    if test.budget_price > 0:
+        worth = test.budget_price / offer.revenue_weight
+        words.append(f"one more unit of budget is worth {worth:,.2f} of revenue")
+    return tuple(words)
+
+
+def _last_contexts(store: Store, campaign: str, network: str) -> Matrix | None:
+    """Contexts of the known customers of the last other campaign under the same network."""
+    with store.reading() as shelves:
+        earlier = [
+            record for record in shelves.campaigns() if record.campaign != campaign and record.network == network
+        ]
+        if not earlier:
+            return None
+        last = max(earlier, key=lambda record: record.launched_at).campaign
+        known = np.asarray(shelves.decisions(last)["known"].to_numpy(), np.bool_)
+        return shelves.contexts(last, network, np.flatnonzero(known))

@@ -1,0 +1,75 @@
+"""Versions of belief as they are kept: a model file and engagement as JSON; and what names a belief."""
+
+import json
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from disco.belief import Engagement, EngagementCounts
+from disco.belief.model_file import from_bytes
+from disco.campaign import Belief
+from disco.records.errors import StateError
+from disco.records.life import VersionRecord
+from disco.records.ports import Store
+
+_SETTINGS = ("prior_rate", "prior_codes", "drift")
+
+
+def belief_hash(belief: Belief) -> str:
+    """Equal hashes mean equal belief: settings, evidence and engagement counts."""
+    return sha256(f"{belief.basket.hash}\x1f{engagement_text(belief.engagement)}".encode()).hexdigest()
+
+
+def engagement_text(engagement: Engagement) -> str:
+    """Canonical JSON; floats round-trip exactly."""
+    content: dict[str, Any] = {name: getattr(engagement, name) for name in _SETTINGS}
+    content["override"] = sorted(engagement.override.items())
+    content["counts"] = {name: getattr(engagement.counts, name).tolist() for name in ("depths", "sent", "redeemed")}
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def engagement_from(text: str) -> Engagement:
+    read = json.loads(text)
+    counts = read.pop("counts")
+    override = dict(read.pop("override"))
+    return Engagement(
+        counts=EngagementCounts(
+            np.array(counts["depths"], np.float64),
+            *(np.array(counts[name], np.int64) for name in ("sent", "redeemed")),
+        ),
+        override=override,
+        **read,
+    )
+
+
+def belief_of(record: VersionRecord) -> Belief:
+    """The belief a version holds."""
+    return Belief(
+        basket=from_bytes(record.basket, name=f"version {record.number} of {record.model}"),
+        engagement=engagement_from(record.engagement),
+    )
+
+
+def active_belief(store: Store, *, prior: Belief, model: str = "main") -> tuple[Belief, VersionRecord | None]:
+    """The active version with its belief; the prior where nothing was learned."""
+    with store.reading() as shelves:
+        record = shelves.version(model)
+    return (prior, None) if record is None else (belief_of(record), record)
+
+
+def belief_at(store: Store, number: int | None, *, prior: Belief, model: str = "main") -> Belief:
+    """The belief of a version; of None, the prior."""
+    if number is None:
+        return prior
+    with store.reading() as shelves:
+        record = shelves.version(model, number)
+    if record is None:
+        raise StateError(f"model {model}", found=f"no version {number}", expected="a version that was learned")
+    return belief_of(record)
+
+
+def activate(store: Store, number: int, *, model: str = "main") -> None:
+    """Make an older (or newer) version the active one."""
+    with store.writing(model) as shelves:
+        shelves.activate(model, number)

@@ -1,0 +1,112 @@
+"""A small campaign on a real store: customers, a belief, plans and outcomes to play with."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from disco.adapters.store import CampaignStore
+from disco.belief import BasketModel, Engagement
+from disco.campaign import Belief
+from disco.operations.launching import launch
+from disco.operations.planning import plan_campaign
+from disco.records.decisions import Audience
+from disco.records.plan import read_plan
+
+
+@dataclass
+class FixedClock:
+    moment: datetime = datetime(2027, 3, 8, 9, tzinfo=UTC)
+
+    def now(self):
+        return self.moment
+
+
+def on_grid(values):
+    return np.round(np.clip(values, -4, 4) * 65536) / 65536
+
+
+class Shop:
+    """Everything a test needs to run a campaign's life; `prior` has seen nothing, `belief` a random campaign."""
+
+    clock = FixedClock()
+    after = date(2027, 4, 1)
+    network = "first network"
+    secret = b"s" * 32
+
+    def __init__(self, store):
+        self.store = store
+        self.prior = Belief(basket=BasketModel(), engagement=Engagement())
+
+    @staticmethod
+    def plan(**more):
+        content = {
+            "campaign": "spring",
+            "customers": {"as_of": date(2027, 3, 1)},
+            "depths": {0.1: {"at_most": 60}, 0.3: {"at_most": 20}},
+            "objective": {"revenue_weight": 3},
+            "control": {"share": "25%"},
+            "holdout": {"share": "10%"},
+            "valid": {"from": date(2027, 3, 8), "days": 14},
+            "seed": 4,
+        }
+        return read_plan({**content, **more})
+
+    @staticmethod
+    def people(rows=200, ids=None, seed=1):
+        rng = np.random.default_rng(seed)
+        known = np.arange(rows) % 10 != 0
+        context = on_grid(rng.normal(size=(rows, 2)))
+        return Audience(ids=np.arange(rows) if ids is None else ids, context=context, known=known)
+
+    @staticmethod
+    def knowledge():
+        """A belief from 500 purchases that no store has seen."""
+        rng = np.random.default_rng(2)
+        context, depth = on_grid(rng.normal(size=(500, 2))), rng.choice([0.1, 0.3], 500)
+        basket = BasketModel().update(context, depth, np.exp(rng.normal(4, 0.5, 500)), campaign="old")
+        return Belief(basket=basket, engagement=Engagement())
+
+    def planned(self, plan=None, audience=None, *, belief=None, version=None, inputs=None, **more):
+        return plan_campaign(
+            self.store,
+            plan or self.plan(),
+            audience or self.people(),
+            belief=belief or self.knowledge(),
+            version=version,
+            network=self.network,
+            inputs=inputs or {"customers": "c1"},
+            clock=self.clock,
+            **more,
+        )
+
+    def launch(self, plan=None, audience=None, **more):
+        return launch(self.store, self.planned(plan, audience, **more), clock=self.clock, secret=self.secret)
+
+    @staticmethod
+    def sent(launched):
+        return launched.decisions.filter(launched.decisions["code"].is_valid()).to_pylist()
+
+    @staticmethod
+    def outcomes(rows, **columns):
+        """Outcomes of decisions (dicts with customer_id, code): one purchase of 50.25 each, unless said otherwise."""
+        table = {
+            "event_id": [f"e{row['customer_id']}" for row in rows],
+            "campaign_id": ["spring"] * len(rows),
+            "customer_id": [row["customer_id"] for row in rows],
+            "code": [row["code"] for row in rows],
+            "ordered_at": pa.array([datetime(2027, 3, 9, 12)] * len(rows), pa.timestamp("us")),
+            "full_price": [50.25] * len(rows),
+            "kind": ["purchase"] * len(rows),
+            "refers_to": pa.array([None] * len(rows), pa.string()),
+        }
+        return pa.table({**table, **columns})
+
+
+@pytest.fixture
+def shop(tmp_path):
+    store = CampaignStore.embedded(tmp_path / "disco.sqlite")
+    yield Shop(store)
+    store.close()

@@ -1,0 +1,252 @@
+"""Outcomes on a real store: each row counts once, whatever its types; what cannot count is set aside, with the reason."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from disco.operations import campaign_evidence, states
+from disco.operations.ledger import counts_of, ingest, revert
+from disco.records.decisions import IngestCounts
+from disco.records.errors import InputError, StateError
+
+
+@pytest.fixture
+def launched(shop):
+    return shop.launch()
+
+
+@pytest.fixture
+def receive(shop, launched):
+    def receive(outcomes, source="test"):
+        return ingest(shop.store, "spring", outcomes, source=source, clock=shop.clock)
+
+    return receive
+
+
+def evidence(shop, campaign="spring"):
+    """As stored, after checking that the ledger would give the very same bytes."""
+    with shop.store.reading() as shelves:
+        record = shelves.campaign(campaign)
+        stored = shelves.evidence(campaign, record.network)
+        assert campaign_evidence.rebuilt(shelves, record, record.network).to_bytes() == stored
+    return stored
+
+
+def one(shop, launched, **columns):
+    table = shop.outcomes(shop.sent(launched)[:1])
+    for name, values in columns.items():
+        table = table.set_column(
+            table.column_names.index(name), name, pa.array(values) if isinstance(values, list) else values
+        )
+    return table
+
+
+def test_every_outcome_counts_once_however_often_it_comes(shop, launched, receive):
+    batch = shop.outcomes(shop.sent(launched))
+    assert receive(batch).counts == IngestCounts(batch.num_rows, applied=batch.num_rows)
+    stored = evidence(shop)
+    again = receive(pa.concat_tables([batch, batch]))
+    assert again.counts == IngestCounts(2 * batch.num_rows, duplicate=2 * batch.num_rows)
+    assert evidence(shop) == stored
+    assert counts_of(shop.store, "spring") == IngestCounts(
+        3 * batch.num_rows, applied=batch.num_rows, duplicate=2 * batch.num_rows
+    )
+
+
+def test_the_same_file_again_is_said(shop, launched, receive):
+    batch = shop.outcomes(shop.sent(launched)[:3])
+    first = receive(batch, source="monday.parquet")
+    assert first.warnings == ()
+    assert "monday.parquet" in receive(batch).warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "disposition", "reason"),
+    [
+        ({"campaign_id": ["autumn"]}, "unmatched", "another campaign"),
+        ({"code": ["NOPE"]}, "unmatched", "no such code"),
+        ({"customer_id": [100_000]}, "unmatched", "another customer"),
+        ({"kind": ["gift"]}, "rejected", "kind"),
+        ({"full_price": [-1.0]}, "rejected", "full_price"),
+        ({"full_price": [0.0]}, "rejected", "full_price"),
+        ({"full_price": [0.004]}, "rejected", "full_price"),
+        ({"full_price": [float("nan")]}, "rejected", "full_price"),
+        ({"full_price": [float("inf")]}, "rejected", "full_price"),
+        ({"full_price": [8e13]}, "rejected", "full_price"),
+        ({"full_price": ["=1+1"]}, "rejected", "full_price"),
+        ({"full_price": ["12,50"]}, "rejected", "full_price"),
+        ({"ordered_at": ["yesterday"]}, "rejected", "ordered_at"),
+        ({"ordered_at": [datetime(2027, 3, 7, 23, 59)]}, "rejected", "before the code was valid"),
+        ({"ordered_at": [datetime(2027, 3, 22)]}, "late", "run out"),
+        ({"kind": ["refund"]}, "rejected", "refers_to"),
+        ({"kind": ["refund"], "refers_to": ["e-unknown"]}, "unmatched", "not received yet"),
+        ({"event_id": ["a\0b"]}, "rejected", "event_id"),
+    ],
+)
+def test_what_cannot_count_is_set_aside_with_its_reason_and_changes_nothing(
+    shop, launched, receive, columns, disposition, reason
+):
+    before = evidence(shop)
+    found = receive(one(shop, launched, **columns))
+    assert found.counts == IngestCounts(1, **{disposition: 1})
+    assert reason in found.reasons[0].reason
+    assert evidence(shop) == before
+
+
+@pytest.mark.parametrize(
+    "empty", ["event_id", "campaign_id", "customer_id", "code", "ordered_at", "full_price", "kind"]
+)
+@pytest.mark.parametrize("typed", [True, False], ids=["typed", "untyped"])
+def test_an_outcome_with_an_empty_cell_is_set_aside(shop, launched, receive, empty, typed):
+    kind = one(shop, launched).schema.field(empty).type if typed else pa.null()
+    counts = receive(one(shop, launched, **{empty: pa.nulls(1, kind)})).counts
+    assert counts.received == counts.rejected + counts.unmatched == 1
+
+
+@pytest.mark.parametrize("kind", ["string", "dictionary", "decimal", "days", "text"])
+def test_an_outcome_counts_whatever_types_its_file_has(shop, launched, receive, kind):
+    plain = one(shop, launched)
+    changed = {
+        "string": {"customer_id": plain["customer_id"].cast(pa.string())},  # from a CSV: "17" is 17
+        "dictionary": {name: plain[name].dictionary_encode() for name in ("code", "kind", "campaign_id")},
+        "decimal": {"full_price": [Decimal("50.25")]},
+        "days": {"ordered_at": [date(2027, 3, 9)]},
+        "text": {"full_price": ["50.25"], "ordered_at": ["2027-03-09T12:00:00"]},
+    }[kind]
+    assert receive(one(shop, launched, **changed)).counts.applied == 1
+    with shop.store.reading() as shelves:
+        assert shelves.outcomes("spring")["full_price_minor"].to_pylist() == [5025]
+
+
+def test_a_time_with_a_zone_is_kept_in_utc_and_judged_there(shop, launched, receive):
+    def at(*clock):
+        return pa.array([datetime(*clock, tzinfo=UTC)], pa.timestamp("us", "America/New_York"))
+
+    # 02:00 UTC on the first day is still the evening before in New York
+    assert receive(one(shop, launched, ordered_at=at(2027, 3, 8, 2))).counts.applied == 1
+    late = one(shop, launched, ordered_at=at(2027, 3, 22, 1), event_id=["late"])
+    assert receive(late).counts.late == 1
+
+
+@pytest.mark.parametrize(("column", "values"), [("full_price", [True]), ("customer_id", [1.5])])
+def test_a_column_of_another_type_is_refused_by_name_and_nothing_is_written(shop, launched, receive, column, values):
+    with pytest.raises(InputError, match=column):
+        receive(one(shop, launched, **{column: values}))
+    with shop.store.reading() as shelves:
+        assert shelves.batches("spring") == ()
+
+
+def test_a_mended_row_counts_though_its_first_try_was_set_aside(shop, launched, receive):
+    wrong = one(shop, launched, full_price=[-1.0])
+    counts = receive(pa.concat_tables([wrong, one(shop, launched), one(shop, launched)])).counts
+    assert counts == IngestCounts(3, applied=1, duplicate=1, rejected=1)
+
+
+def test_the_quarantined_row_is_kept_as_it_was_sent(shop, launched, receive):
+    receive(one(shop, launched, full_price=["=cmd()"]))
+    with shop.store.reading() as shelves:
+        row = shelves.outcomes("spring").to_pylist()[0]
+    assert '"full_price": "=cmd()"' in row["raw"]
+    assert row["full_price_minor"] is None
+
+
+def refund(shop, row, amount, event="r1"):
+    return shop.outcomes(
+        [row],
+        event_id=[event],
+        kind=["refund"],
+        refers_to=[f"e{row['customer_id']}"],
+        full_price=[amount],
+        ordered_at=pa.array(
+            [datetime(2027, 5, 1)], pa.timestamp("us")
+        ),  # long after the code ran out: returns take time
+    )
+
+
+def test_refunds_before_their_purchase_partial_and_corrected_end_in_the_same_evidence(shop, launched, receive):
+    row = next(row for row in shop.sent(launched) if row["known"])
+    back = refund(shop, row, 20.25)
+    assert receive(back).counts.unmatched == 1
+    bought = receive(shop.outcomes([row]))
+    assert (bought.counts.applied, bought.redisposed) == (1, 1)
+    corrected = shop.outcomes([row], event_id=["c1"], kind=["correction"], refers_to=["r1"], full_price=[10.25])
+    assert receive(corrected).counts.applied == 1
+    with_forty = evidence(shop)
+
+    direct = shop.outcomes([row], event_id=["e-direct"], full_price=[40.0])
+    for batch in [batch.batch_id for batch in _batches(shop)]:
+        revert(shop.store, batch, clock=shop.clock)
+    receive(direct)
+    assert evidence(shop) == with_forty
+
+
+def test_a_purchase_given_back_whole_is_none_and_an_over_refund_is_told(shop, launched, receive):
+    before = evidence(shop)
+    row = next(row for row in shop.sent(launched) if row["known"])
+    receive(shop.outcomes([row]))
+    assert receive(refund(shop, row, 50.25)).warnings == ()
+    assert evidence(shop) == before
+    assert "above" in receive(refund(shop, row, 1.0, event="r2")).warnings[0]
+
+
+def _batches(shop):
+    with shop.store.reading() as shelves:
+        return shelves.batches("spring")
+
+
+def test_a_closed_campaign_takes_nothing_and_a_paused_one_takes_outcomes(shop, launched, receive):
+    rows = shop.sent(launched)
+    states.pause(shop.store, "spring")
+    assert receive(shop.outcomes(rows[:2])).counts.applied == 2
+    states.close(shop.store, "spring")
+    stored = evidence(shop)
+    assert receive(shop.outcomes(rows[2:5])).counts == IngestCounts(3, late=3)
+    assert evidence(shop) == stored
+    with pytest.raises(StateError, match="closed"):
+        states.resume(shop.store, "spring")
+
+
+def test_a_revert_is_as_if_the_batch_had_never_come(shop, launched, receive):
+    rows = shop.sent(launched)
+    receive(shop.outcomes(rows[:10]))
+    before, counts = evidence(shop), counts_of(shop.store, "spring")
+    poisoned = receive(shop.outcomes(rows[5:20], full_price=[5025.0] * 15, event_id=[f"x{n}" for n in range(15)]))
+    assert evidence(shop) != before
+    taken = revert(shop.store, poisoned.batch_id[:8], clock=shop.clock)
+    assert taken.counts == poisoned.counts
+    assert (evidence(shop), counts_of(shop.store, "spring")) == (before, counts)
+    with pytest.raises(StateError, match="reverted"):
+        revert(shop.store, poisoned.batch_id, clock=shop.clock)
+    assert receive(shop.outcomes(rows[5:20])).counts.applied == 10
+
+
+def test_a_duplicate_takes_the_place_of_a_row_whose_batch_is_reverted(shop, launched, receive):
+    batch = shop.outcomes(shop.sent(launched)[:4])
+    first = receive(batch)
+    receive(batch)
+    stored = evidence(shop)
+    assert revert(shop.store, first.batch_id, clock=shop.clock).redisposed == 4
+    assert evidence(shop) == stored
+    assert counts_of(shop.store, "spring") == IngestCounts(4, applied=4)
+
+
+def test_a_rehearsal_says_what_would_happen_and_leaves_nothing(shop, launched, receive):
+    batch = shop.outcomes(shop.sent(launched)[:4])
+    said = ingest(shop.store, "spring", batch, source="test", clock=shop.clock, dry_run=True)
+    assert (said.counts.applied, _batches(shop)) == (4, ())
+    done = receive(batch)
+    assert (done.batch_id, done.counts) == (said.batch_id, said.counts)
+    revert(shop.store, done.batch_id, clock=shop.clock, dry_run=True)
+    assert counts_of(shop.store, "spring").applied == 4
+
+
+def test_customers_without_a_context_of_their_own_stay_outside_the_evidence(shop, launched, receive):
+    rows = shop.sent(launched)
+    receive(shop.outcomes(rows))
+    with shop.store.reading() as shelves:
+        found = campaign_evidence.stored(shelves, "spring", shop.network)
+    assert found.baskets.total_rows == sum(row["known"] for row in rows)
+    assert found.codes.redeemed.sum() == sum(row["arm"] == "control" for row in rows)
+    assert found.codes.sent.sum() == found.codes.redeemed.sum()
