@@ -1,0 +1,123 @@
+"""Opening a database: an empty one gets our tables, another revision or another program's tables are refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from disco.adapters.store import CampaignStore, migrations, schema
+from disco.adapters.store.opening import open_database, prepare, upgrade
+from disco.records.errors import InputError, StateError
+
+
+def _set_revision(url: str, revision: str) -> None:
+    with open_database(url).engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+
+
+def test_the_migrations_make_exactly_the_tables_of_the_schema(database_url: str) -> None:
+    CampaignStore(database_url).close()
+    with open_database(database_url).engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, schema.metadata) == []
+
+
+def test_the_schema_names_the_last_migration() -> None:
+    folder = Path(migrations.__file__).parent
+    assert ScriptDirectory(str(folder)).get_current_head() == schema.REVISION
+
+
+def test_partial_indexes_of_the_migrations_are_those_of_the_schema(new_database_url: Callable[[], str]) -> None:
+    # Alembic does not compare the conditions of indexes
+    def conditions(engine: sa.Engine) -> dict[str, str]:
+        where = f"dialect_options.{engine.dialect.name}_where"
+        found = {}
+        for name in schema.metadata.tables:
+            for index in sa.inspect(engine).get_indexes(name):
+                found[str(index["name"])] = str(index.get("dialect_options", {}).get(where.split(".")[1], ""))
+        return found
+
+    migrated, drawn = open_database(new_database_url()), open_database(new_database_url())
+    prepare(migrated)
+    schema.metadata.create_all(drawn.engine)
+    assert conditions(migrated.engine) == conditions(drawn.engine)
+    assert any(conditions(migrated.engine).values())
+
+
+def test_what_is_there_stays_when_a_store_is_opened_again(database_url: str) -> None:
+    secrets = []
+    for _ in range(2):
+        store = CampaignStore(database_url)
+        with store.reading() as shelves:
+            secrets.append(shelves.secret())
+        store.close()
+    assert secrets[0] == secrets[1]
+    assert len(secrets[0]) == 32
+
+
+def test_two_databases_have_two_secrets(new_database_url: Callable[[], str]) -> None:
+    secrets = set()
+    for _ in range(2):
+        with CampaignStore(new_database_url()).reading() as shelves:
+            secrets.add(shelves.secret())
+    assert len(secrets) == 2
+
+
+def test_a_database_of_a_newer_program_is_refused_and_left_alone(database_url: str) -> None:
+    CampaignStore(database_url).close()
+    _set_revision(database_url, "9999")
+    with pytest.raises(StateError, match=r"revision 9999.*disco db upgrade"):
+        CampaignStore(database_url)
+    with pytest.raises(StateError, match="newer disco"):
+        upgrade(open_database(database_url))
+
+
+def test_an_upgrade_says_where_it_came_from_and_is_done_once(database_url: str) -> None:
+    assert upgrade(open_database(database_url)) == (None, schema.REVISION)
+    assert upgrade(open_database(database_url)) == (schema.REVISION, schema.REVISION)
+    CampaignStore(database_url).close()
+
+
+def test_an_upgrade_that_fails_leaves_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(bytes_: int) -> bytes:
+        raise InterruptedError
+
+    monkeypatch.setattr("disco.adapters.store.opening.token_bytes", fail)
+    with pytest.raises(InterruptedError):
+        CampaignStore(database_url)
+    assert sa.inspect(open_database(database_url).engine).get_table_names() == []
+
+
+def test_tables_of_another_program_are_left_alone(database_url: str) -> None:
+    with open_database(database_url).engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE orders (number INTEGER)")
+    with pytest.raises(StateError, match=r"not ours \(orders\)"):
+        CampaignStore(database_url)
+
+
+@pytest.mark.parametrize("url", ["", "disco.db", "sqlite://", "sqlite:///:memory:", "mysql://u:geheim@h/d", "http://x"])
+def test_other_urls_are_refused_without_telling_a_password(url: str) -> None:
+    with pytest.raises(InputError, match="database URL") as refused:
+        CampaignStore(url)
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="a database that answers") as refused:
+        CampaignStore(f"postgresql://u:geheim@/d?host={tmp_path}")
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "notes.db"
+    file.write_text("not a database, though long enough to be taken for one " * 20)
+    before = file.read_bytes()
+    with pytest.raises(StateError, match="not a database"):
+        CampaignStore.embedded(file)
+    assert file.read_bytes() == before
+    with pytest.raises(StateError, match="unable to open"):
+        CampaignStore(f"sqlite:///{tmp_path}/no/folder/x.db")
