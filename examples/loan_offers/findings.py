@@ -5,7 +5,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from honesty import CalibrationBin, LoanSizes, TakeUpCell, calibration, doubts, loan_sizes, take_up_cells
+from honesty import (
+    CalibrationBin,
+    LoanSizes,
+    Ordering,
+    TakeUpCell,
+    calibration,
+    doubts,
+    loan_sizes,
+    ordering,
+    take_up_cells,
+)
 from judging import (
     FIGURES,
     LOAN_VALUE,
@@ -38,6 +48,7 @@ class Findings:
     steps: dict[str, list[tuple[str, Estimate]]]
     judged: dict[tuple[str, str], Judged]
     by_fold: dict[tuple[str, str, str], Judged]
+    ordering: list[Ordering]
     cells: list[TakeUpCell]
     loan_sizes: list[LoanSizes]
     calibration: list[CalibrationBin]
@@ -71,6 +82,7 @@ def find(offers: Offers, *, source: str, generated: bool, revenue_weight: float,
             for target in trial.targets
             for figure in FIGURES
         },
+        ordering=list(ordering(trial)),
         cells=list(take_up_cells(trial, seed=seed)),
         loan_sizes=list(loan_sizes(trial)),
         calibration=calibration(trial),
@@ -125,6 +137,7 @@ def as_json(found: Findings) -> dict[str, Any]:
         "steps": {figure: {name: asdict(value) for name, value in rows} for figure, rows in found.steps.items()},
         "policies": policies,
         "folds": folds,
+        "ordering": [asdict(row) for row in found.ordering],
         "take_up_cells": [{**asdict(cell), "inside": cell.inside} for cell in found.cells],
         "loan_sizes": [asdict(row) for row in found.loan_sizes],
         "calibration": [asdict(row) for row in found.calibration],

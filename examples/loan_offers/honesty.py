@@ -3,9 +3,10 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
-from judging import LOAN_VALUE, predicted
+from judging import LOAN_VALUE, OBJECTIVE, TAKE_UP, between, predicted
 from learning import Trial
 from scipy.stats import binom
 
@@ -50,6 +51,35 @@ class CalibrationBin:
 
     foretold: float
     observed: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordering:
+    """Pairs of undifferentiated levels: how many the estimates tell apart at 95 %, and how many of those the beliefs
+    had put in that order.
+    """
+
+    judged_on: str
+    figure: str
+    pairs: int
+    told_apart: int
+    foretold: int
+
+
+def ordering(trial: Trial) -> Iterator[Ordering]:
+    """On all letters, and on those of each fold."""
+    pairs = list(combinations(range(len(trial.offers.level_depths)), 2))
+    for name, rows in (("all letters", None), *((fold.name, fold.judged) for fold in trial.folds)):
+        for figure in (TAKE_UP, LOAN_VALUE, OBJECTIVE):
+            found = [between(trial, figure, high=high, low=low, rows=rows) for low, high in pairs]
+            clear = [(seen.value, belief) for seen, belief in found if not seen.covers(0.0)]
+            yield Ordering(
+                judged_on=name,
+                figure=figure,
+                pairs=len(pairs),
+                told_apart=len(clear),
+                foretold=sum(seen * belief > 0 for seen, belief in clear),
+            )
 
 
 def take_up_cells(trial: Trial, *, seed: int) -> Iterator[TakeUpCell]:

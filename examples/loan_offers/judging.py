@@ -91,15 +91,22 @@ def gain_terms(
     return np.asarray(((plan - against) * belief).sum(axis=1) + weight * (figures - belief[at]))
 
 
+def between(trial: Trial, figure: str, *, high: int, low: int, rows: Flags | None = None) -> tuple[Estimate, float]:
+    """Everybody at one level against everybody at another: as estimated, and as the beliefs had foretold."""
+    kept = slice(None) if rows is None else np.flatnonzero(rows)
+    offers = trial.offers
+    dealt, belief = offers.shares[offers.stratum[kept]], predicted(trial, figure)[kept]
+    figures = observed(offers, figure, revenue_weight=trial.revenue_weight)[kept]
+    plan, against = (trial.targets[offers.level_names[place]][kept] for place in (high, low))
+    terms = gain_terms(figures, offers.level[kept], plan=plan, against=against, dealt=dealt, belief=belief)
+    return mean_estimate(terms), float((belief[:, high] - belief[:, low]).mean())
+
+
 def steps(trial: Trial, figure: str) -> Iterator[tuple[str, Estimate]]:
-    """Everybody at one level against everybody at the next shallower one, and the deepest against the shallowest."""
-    offers, levels = trial.offers, len(trial.offers.level_depths)
-    figures = observed(offers, figure, revenue_weight=trial.revenue_weight)
-    dealt, belief = offers.shares[offers.stratum], predicted(trial, figure)
-    for low, high in (*((place, place + 1) for place in range(levels - 1)), (0, levels - 1)):
-        plan, against = (trial.targets[offers.level_names[place]] for place in (high, low))
-        terms = gain_terms(figures, offers.level, plan=plan, against=against, dealt=dealt, belief=belief)
-        yield f"{offers.level_names[high]} against {offers.level_names[low]}", mean_estimate(terms)
+    """Each level against the next shallower one, and the deepest against the shallowest."""
+    names, deepest = trial.offers.level_names, len(trial.offers.level_depths) - 1
+    for low, high in (*((place, place + 1) for place in range(deepest)), (0, deepest)):
+        yield f"{names[high]} against {names[low]}", between(trial, figure, high=high, low=low)[0]
 
 
 def slope(offers: Offers, figure: str, *, revenue_weight: float) -> Slope:

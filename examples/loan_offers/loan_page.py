@@ -13,6 +13,7 @@ from loan_tables import (
     gain_facts,
     loan_size_table,
     named,
+    ordering_table,
     placebo_table,
     slope_table,
     value_table,
@@ -68,7 +69,13 @@ def page(found: Findings) -> Report:
             Section(
                 "Can the beliefs and the intervals be believed?",
                 _honesty_text(found),
-                [calibration_chart(found), loan_size_table(found), placebo_table(found), cell_table(found)],
+                [
+                    ordering_table(found),
+                    calibration_chart(found),
+                    loan_size_table(found),
+                    placebo_table(found),
+                    cell_table(found),
+                ],
             ),
         ],
         footer=f"{_GENERATED if found.generated else _REAL}\n\nSource: {found.source}. {len(found.offers):,} letters, "

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -165,6 +166,16 @@ def test_beliefs_of_a_world_that_stays_as_it_is_are_honest(trial):
     assert [row.foretold for row in bins] == sorted(row.foretold for row in bins)
     assert sum(row.observed.covers(row.foretold) for row in bins) >= 3
     assert honesty.doubts(trial) == ()
+
+
+def test_a_belief_that_has_the_levels_the_wrong_way_round_foretells_no_order(trial):
+    wrong = replace(trial, engagement=trial.engagement[:, ::-1] * np.arange(5, 0, -1) ** -3.0)
+    for belief, right in ((trial, True), (wrong, False)):
+        found = {row.figure: row for row in honesty.ordering(belief) if row.judged_on == "all letters"}
+        row = found["objective"]  # the price alone makes shallow offers earn more here
+        assert row.pairs == 10
+        assert row.told_apart > 3
+        assert (row.foretold == row.told_apart) == right
 
 
 def test_offers_that_follow_the_customer_are_doubted(table):
