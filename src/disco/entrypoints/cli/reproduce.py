@@ -13,14 +13,12 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of hours: two small retailers.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of hours, on small retailers.")] = False,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for report.html, result.json and what is kept for a next run.")
     ] = Path("out/reproduction"),
     only: Annotated[list[str] | None, typer.Option(help="An item, such as campaigns; may be repeated.")] = None,
-    environments: Annotated[
-        int | None, typer.Option(min=1, max=100, help="Simulated retailers (default: 4; quick: 2).")
-    ] = None,
+    environments: Annotated[int | None, typer.Option(min=1, max=100, help="Simulated retailers (default: 4).")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the first retailer (default: 11).")] = None,
     page: Annotated[
         Path | None, typer.Option(help="Also write the page of docs/ there, with its pictures; needs Chromium.")

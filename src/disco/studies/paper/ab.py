@@ -24,6 +24,7 @@ from disco.studies.paper.settings import REVENUE_WEIGHT, Settings, equal_caps
 KEY = "ab"
 CAMPAIGN = "C"
 _P_VALUE = 0.001  # the paper's
+REVENUE_ALONE = 1e6  # so large a weight that markdown does not count
 Depths = tuple[float, ...]
 
 
@@ -37,8 +38,10 @@ def measure(environment: Environment, settings: Settings) -> Arrays:
     out = {"needed": np.array([_customers_needed(answers, control, depths)])}
     for reading in READINGS:
         belief = _belief(environment, reading)
-        test = _decided(log, arms[Arm.TEST], belief, environment.seed)
+        test = _decided(log, arms[Arm.TEST], belief, environment.seed, revenue_weight=REVENUE_WEIGHT)
+        alone = _decided(log, arms[Arm.TEST], belief, environment.seed, revenue_weight=REVENUE_ALONE)
         out[f"{reading}: expected"] = _expected(answers, test, depths)
+        out[f"{reading}: revenue alone"] = _expected(answers, alone, depths)
         out[f"{reading}: realised"] = _realised(answers, test, control, depths)
         out[f"{reading}: accuracy"] = _online_accuracy(answers, test, belief, log)
     return out
@@ -94,10 +97,10 @@ def _belief(environment: Environment, reading: str) -> Belief:
     return Belief(basket=settled(reading, belief.basket), engagement=belief.engagement)
 
 
-def _offer(log: CampaignLog, customers: int) -> Offer:
+def _offer(log: CampaignLog, customers: int, *, revenue_weight: float = REVENUE_WEIGHT) -> Offer:
     depths = log.campaign.depths
     caps = equal_caps(customers=customers, depths=len(depths))
-    return Offer(depths=depths, caps=caps, revenue_weight=REVENUE_WEIGHT)
+    return Offer(depths=depths, caps=caps, revenue_weight=revenue_weight)
 
 
 def _dealt(log: CampaignLog, rows: Flags, seed: int) -> Integers:
@@ -110,25 +113,28 @@ def _dealt(log: CampaignLog, rows: Flags, seed: int) -> Integers:
     return choice
 
 
-def _decided(log: CampaignLog, rows: Flags, belief: Belief, seed: int) -> Integers:
+def _decided(log: CampaignLog, rows: Flags, belief: Belief, seed: int, *, revenue_weight: float) -> Integers:
     """(customers,) depth by the system under the arm's caps; -1 outside the arm."""
     choice = np.full(len(log.ids), -1, np.int64)
-    audience, offer = log.audience.take(rows), _offer(log, int(rows.sum()))
+    audience, offer = log.audience.take(rows), _offer(log, int(rows.sum()), revenue_weight=revenue_weight)
     choice[rows] = decide(audience, belief=belief, offer=offer, policy=Thompson(), campaign=CAMPAIGN, seed=seed).choice
     return choice
 
 
 def _expected(answers: Answers, test: Integers, offered: Depths) -> Vector:
-    """By the truth, of the test arm: revenue, reward and basket value over random with the same codes; revenue and
-    reward over the middle depth for everybody."""
+    """By the truth, of the test arm: revenue, reward, basket value and objective over random with the same codes;
+    revenue and reward over the middle depth for everybody."""
     rows, depths = np.flatnonzero(test >= 0), np.asarray(offered)
     expected, probability = answers.expected[rows], answers.probability[rows]
-    judged = judge(
-        test[rows],
-        full_price=expected,
-        purchase_probability=probability,
-        depths=offered,
-        revenue_weight=1.0,  # R − C, the paper's reward
+    judged, weighted = (
+        judge(
+            test[rows],
+            full_price=expected,
+            purchase_probability=probability,
+            depths=offered,
+            revenue_weight=weight,
+        )
+        for weight in (1.0, REVENUE_WEIGHT)  # R − C, the paper's reward, and w·R − C
     )
     counts = np.bincount(test[rows], minlength=depths.size)
     revenue = objective.revenue(expected * probability, depths)
@@ -142,6 +148,7 @@ def _expected(answers: Answers, test: Integers, offered: Depths) -> Vector:
             judged.revenue_uplift,
             judged.objective_uplift,
             basket - 1,
+            weighted.objective_uplift,
             judged.revenue / alone - 1,
             judged.objective / reward_alone - 1,
         ]

@@ -5,20 +5,21 @@ from disco.reports.formats import number
 from disco.studies.paper.item import Check, Item, Verdict
 
 HOLDS, FAILS = "✓", "✗"
+_TIED = "\u00a0"  # no line ends between a mark and its figure
 _WORDS = {Verdict.REPRODUCES: "reproduces", Verdict.PARTLY: "partly", Verdict.DOES_NOT: "does not"}
 
 
 def figure(check: Check) -> str:
-    """Ours with half its interval, and whether the rule is met.
+    """Whether the rule is met, and ours with half its interval.
 
     >>> from disco.reports import Number
     >>> from disco.studies.customers.figures import Cell
     >>> figure(Check(claim="c", paper="", ours=Cell.of([0.1, 0.3]), unit=Number(), rule="", holds=True))
-    '0.20 ± 1.27 ✓'
+    '✓\\xa00.20 ±\\xa01.27'
     """
     half = check.ours.half_width
-    spread = "" if not half else f" ± {check.unit.text(half).removeprefix('+')}"
-    return f"{check.unit.text(check.ours.mean)}{spread} {HOLDS if check.holds else FAILS}"
+    spread = "" if not half else f" ±{_TIED}{check.unit.text(half).removeprefix('+')}"
+    return f"{HOLDS if check.holds else FAILS}{_TIED}{check.unit.text(check.ours.mean)}{spread}"
 
 
 def checks_table(item: Item) -> Table:

@@ -4,7 +4,7 @@ import numpy as np
 
 from disco.records.arrays import Vector
 from disco.reports import Axis, Column, Count, CurveChart, Money, Number, Percent, Points, Table
-from disco.reports.formats import percent
+from disco.reports.formats import number, percent
 from disco.studies.customers.figures import Cell
 from disco.studies.paper.cache import Arrays
 from disco.studies.paper.environment import CAMPAIGNS, Environment
@@ -60,11 +60,12 @@ def run(lab: Lab) -> Item:
             ),
         ),
         why="Simulated customers put more into the basket when the discount is deeper, by construction: a rise with "
-        f"depth is one of the retailer's assumptions, so that it is seen is no evidence. After the discount, ten more "
+        "depth is one of the retailer's assumptions, so that it is seen is no evidence. After the discount, ten more "
         f"points of depth change the basket by {percent(discounted.mean, signed=True)} (rank correlation "
-        f"{after.mean:.2f}): the larger basket does not make up for the lower price. What is bought at a depth is "
-        "bought by those whom it reached, so the means also carry who buys at all; campaign D (the "
-        "three shallow depths) went out by e-mail.",
+        f"{number(after.mean)}): the larger basket "
+        + ("does not make" if discounted.mean < 0 else "makes")
+        + " up for the lower price. What is bought at a depth is bought by those whom it reached, so the means also carry "
+        "who buys at all; campaign D (the three shallow depths) went out by e-mail.",
         charts=(
             _chart(measured, "full", "Before the discount, deeper codes bring larger baskets"),
             _chart(
@@ -95,13 +96,14 @@ def _cells(measured: list[Arrays], name: str) -> list[Cell]:
 
 
 def _chart(measured: list[Arrays], name: str, title: str) -> CurveChart:
-    cells = _cells(measured, name)
+    relative = [{name: each[name] / np.average(each[name], weights=each["count"])} for each in measured]
+    cells = [Cell.of([float(each[name][place]) - 1 for each in relative]) for place in range(len(relative[0][name]))]
     low, high = zip(*(interval_of(cell) for cell in cells), strict=True)
     return CurveChart(
         title=title,
-        subtitle="Mean basket of purchases with a random code, campaigns A to D, £",
+        subtitle="Mean basket of purchases with a random code against the shop's average, campaigns A to D, %",
         x=Axis("Depth of the code", Percent(decimals=0)),
-        y=Axis("Basket before the discount" if name == "full" else "Basket after the discount", Money()),
+        y=Axis("Basket before the discount" if name == "full" else "Basket after the discount", Percent(signed=True)),
         interval="95 % interval over environments",
         lines=(),
         points=[Points("observed", measured[0]["depths"], [cell.mean for cell in cells], low, high)],

@@ -164,12 +164,15 @@ def _rows() -> tuple[str, ...]:
 def _share_chart(cell: CellOf) -> IntervalChart:
     kept = [name for name in _rows() if cell(name, ALL).mean > 0.9]
     return IntervalChart(
-        title=f"{len(kept)} of {len(_rows())} encodings keep baskets growing with depth in nine steps of ten",
+        title=f"Baskets keep growing in nine steps of ten under {len(kept)} of {len(_rows())} encodings",
         subtitle="Steps of u by 0.05, over all depths and 1,000 customers, at which the predicted basket does not fall",
         x=Axis("Monotone share", Percent(decimals=0)),
         interval="95 % interval over environments",
         reference=0.9,
-        rows=[IntervalRow(name, estimate_of(cell(name, ALL)), muted=name.startswith("reading")) for name in _rows()],
+        rows=[
+            IntervalRow(name, estimate_of(cell(name, ALL), share=True), muted=name.startswith("reading"))
+            for name in _rows()
+        ],
     )
 
 
@@ -202,8 +205,8 @@ def _table(cell: CellOf) -> Table:
         rows=[
             (
                 name,
-                *(estimate_of(cell(name, figure)) for figure in (WAPE, SPEARMAN, SEEN)),
-                None if name == ONE_HOT else estimate_of(cell(name, ALL)),
+                *(estimate_of(cell(name, figure), share=True) for figure in (WAPE, SPEARMAN, SEEN)),
+                None if name == ONE_HOT else estimate_of(cell(name, ALL), share=True),
             )
             for name in (*PLAIN, ONE_HOT, *_rows()[len(PLAIN) :])
         ],

@@ -92,7 +92,7 @@ class Item:
 
 def near(claim: str, ours: Cell, *, paper: float, within: float, unit: Unit, reading: str = "") -> Check:
     """Holds where the mean over environments is as close to the paper's figure as `within`."""
-    rule = f"within {within:g} of the paper's figure"
+    rule = f"within {unit.text(within).removeprefix('+')} of the paper's figure"
     holds = abs(ours.mean - paper) <= within
     return Check(claim=claim, paper=unit.text(paper), ours=ours, unit=unit, rule=rule, holds=holds, reading=reading)
 
@@ -121,5 +121,13 @@ def interval_of(cell: Cell) -> tuple[float, float]:
     return cell.mean - half, cell.mean + half
 
 
-def estimate_of(cell: Cell) -> Estimate:
-    return Estimate(cell.mean) if cell.half_width is None else Estimate(cell.mean, *interval_of(cell))
+def estimate_of(cell: Cell, *, share: bool = False) -> Estimate:
+    """For charts and tables; the interval of a share ends at 0 and 1.
+
+    >>> estimate_of(Cell.of([0.9, 1.0]), share=True)
+    Estimate(value=0.95, lower=0.3146897631814..., upper=1.0)
+    """
+    if cell.half_width is None:
+        return Estimate(cell.mean)
+    low, high = interval_of(cell)
+    return Estimate(cell.mean, max(low, 0.0), min(high, 1.0)) if share else Estimate(cell.mean, low, high)

@@ -107,11 +107,12 @@ def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
 
 def _chart(measured: list[Arrays]) -> CurveChart:
     mean = {reading: np.mean([each[reading] for each in measured], axis=0) for reading in LINES}
-    ceiling = 4.0 * PLAYS
+    shared = sum(min(_at(plays, u) for u in _BETWEEN) > 0.5 * PLAYS for plays in mean.values())
+    ceiling = 3.5 * PLAYS
     capped = [reading for reading in LINES if mean[reading].max() > ceiling]
     note = f"; cut at {ceiling:,.0f}" if capped else ""
     return CurveChart(
-        title="Depths that were never played count as played where they are close to played ones",
+        title=f"Depths between the played ones count as played under {shared} of {len(LINES)} encodings",
         subtitle=f"Effective plays after {PLAYS:,} plays at each dot, one context, mean of environments{note}",
         x=Axis("Scaled depth u", Number()),
         y=Axis("Effective plays", Count()),

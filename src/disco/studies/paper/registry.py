@@ -20,6 +20,7 @@ ITEMS: tuple[str, ...] = (
     "warm",
     "cold",
     "ulcc",
+    "explanation",
     "ab",
 )
 

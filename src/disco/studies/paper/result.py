@@ -38,18 +38,14 @@ def report(result: Reproduction) -> Report:
 
 def _lead(result: Reproduction) -> str:
     settings, total = result.settings, len(result.items)
-    counted = ", ".join(f"{result.count(verdict)} {_verb(verdict)}" for verdict in Verdict if result.count(verdict))
     quick = (
         "" if settings.is_full else " This is the quick form: it shows what the report looks like, not what is true."
     )
     return (
-        f"Of {total} figures and tables, {counted}, on {settings.environments} simulated retailers of "
+        f"{result.count(Verdict.REPRODUCES)} of {total} figures and tables reproduce, {result.count(Verdict.PARTLY)} "
+        f"in part, {result.count(Verdict.DOES_NOT)} not, on {settings.environments} simulated retailers of "
         f"{settings.customers:,} customers each.{quick}"
     )
-
-
-def _verb(verdict: Verdict) -> str:
-    return {Verdict.REPRODUCES: "reproduce", Verdict.PARTLY: "do so in part", Verdict.DOES_NOT: "do not"}[verdict]
 
 
 def _summary(result: Reproduction) -> Section:

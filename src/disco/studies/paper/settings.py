@@ -49,8 +49,8 @@ class Settings:
 FULL = Settings()
 QUICK = Settings(
     extent=Extent.QUICK,
-    environments=2,
-    customers=40_000,
+    environments=4,
+    customers=15_000,
     effort=Effort(boosting_rounds=100, forest_trees=30, threads=1),
 )
 TINY = Settings(

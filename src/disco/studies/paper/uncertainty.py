@@ -26,7 +26,7 @@ from disco.studies.paper.settings import Settings
 
 KEY = "uncertainty"
 SEEN_FROM = 0.6  # scaled: every purchase to learn from was deeper
-VOLUMES = (250, 500, 1_000, 2_500, 5_000, 10_000, 25_000)
+VOLUMES = (250, 1_000, 5_000, 25_000, 75_000)
 _UNSEEN = SCALED_DEPTHS < SEEN_FROM - 1e-9
 _SEEN = SCALED_DEPTHS > SEEN_FROM + 1e-9
 
