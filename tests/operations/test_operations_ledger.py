@@ -1,4 +1,4 @@
-"""Outcomes on a real store: each row counts once, whatever its types; what cannot count is set aside, with the reason."""
+"""Outcomes on a real store: each row counts once, whatever its types; what cannot count is set aside, with a reason."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

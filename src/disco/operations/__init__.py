@@ -1,7 +1,46 @@
-"""A campaign's life on the ports: arms, launch, codes, ledger, learning."""
+"""A campaign's life on the ports: plan, launch, codes, ledger, learning, results."""
 
-from disco.operations.launch import Launched, launch, offer_of
-from disco.operations.plain_learning import learn_campaign, matured_codes, purchases_of
-from disco.operations.plain_ledger import ingest
+from disco.operations.artefacts import keep, keep_late_features, load, retained_features
+from disco.operations.exporting import csv_safe, export_codes
+from disco.operations.late import decide_late_arrivals
+from disco.operations.launching import Launched, launch
+from disco.operations.learning import Learned, learn_campaign, learn_campaigns, rebuild, ripe_codes
+from disco.operations.ledger import Ingested, Reverted, counts_of, ingest, revert
+from disco.operations.planned import Planned
+from disco.operations.planning import offer_of, plan_campaign
+from disco.operations.purchases import purchases_of
+from disco.operations.states import close, pause, resume
+from disco.operations.versions import activate, active_belief, belief_at, belief_hash
 
-__all__ = ["Launched", "ingest", "launch", "learn_campaign", "matured_codes", "offer_of", "purchases_of"]
+__all__ = [
+    "Ingested",
+    "Launched",
+    "Learned",
+    "Planned",
+    "Reverted",
+    "activate",
+    "active_belief",
+    "belief_at",
+    "belief_hash",
+    "close",
+    "counts_of",
+    "csv_safe",
+    "decide_late_arrivals",
+    "export_codes",
+    "ingest",
+    "keep",
+    "keep_late_features",
+    "launch",
+    "learn_campaign",
+    "learn_campaigns",
+    "load",
+    "offer_of",
+    "pause",
+    "plan_campaign",
+    "purchases_of",
+    "rebuild",
+    "resume",
+    "retained_features",
+    "revert",
+    "ripe_codes",
+]

@@ -6,20 +6,28 @@ is really worth). Nothing here is tuned; the retailer, the limits and the seed a
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from disco.adapters.store import SqlStore
+from disco.adapters.store import CampaignStore
 from disco.adapters.tables import FolderTables
 from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief, decide
 from disco.evaluation import Judgement
 from disco.features import ContextNetwork, build_features, has_history, training_set
-from disco.operations import Launched, ingest, launch, learn_campaign, offer_of, purchases_of
+from disco.operations import (
+    Planned,
+    export_codes,
+    ingest,
+    launch,
+    learn_campaign,
+    offer_of,
+    plan_campaign,
+    purchases_of,
+)
 from disco.operations.arms import share_offers
 from disco.policy import Thompson
 from disco.records.arrays import Matrix, Vector
@@ -51,6 +59,17 @@ class DemoResult:
 
 
 CURVE_DEPTHS = np.linspace(0.05, 0.5, 19)
+NETWORK = "the demo's only network"
+
+
+@dataclass(frozen=True, slots=True)
+class _ShopClock:
+    """The simulated shop's own time."""
+
+    today: date
+
+    def now(self) -> datetime:
+        return datetime(self.today.year, self.today.month, self.today.day, tzinfo=UTC)
 
 
 def run_demo(
@@ -61,36 +80,44 @@ def run_demo(
     shop = Retailer.simulate(RetailerSettings(customers=customers, seed=seed))
     tables_folder = scratch / "shop"
     shop.write(tables_folder)
-    store = SqlStore.embedded(scratch / "disco.sqlite")
+    store = CampaignStore.embedded(scratch / "disco.sqlite")
     progress("training the context network")
     network = _train_network(FolderTables(tables_folder), before=shop.today, seed=seed)
-    belief = Belief(basket=BasketModel(encoding=SmoothSpline(), depth_scale=0.5), engagement=Engagement())
+    prior = Belief(basket=BasketModel(encoding=SmoothSpline(), depth_scale=0.5), engagement=Engagement())
 
     results: list[CampaignResult] = []
+    belief, version = prior, None
     before, audience_c, decided_c = belief, None, None
     for campaign in shop.settings.campaigns:
         progress(f"campaign {campaign.name}: features and contexts")
         audience = _audience(FolderTables(tables_folder), network, as_of=shop.today)
         plan = _plan(campaign, random=campaign.name in ("A", "B"), seed=seed, as_of=shop.today)
         progress(f"campaign {campaign.name}: decide, launch, customers answer, learn")
-        launched = launch(plan, audience, belief=belief, store=store, secret=_secret(seed))
-        response = shop.respond(codes_of(launched))
-        ingest(store, plan.campaign, response.outcomes)
-        results.append(campaign_result(launched, audience, belief=belief, store=store, shop=shop))
+        clock = _ShopClock(shop.today)
+        planned = plan_campaign(
+            store, plan, audience, belief=belief, version=version, network=NETWORK, inputs={}, clock=clock
+        )
+        launched = launch(store, planned, clock=clock, secret=_secret(seed))
+        response = shop.respond(export_codes(store, plan.campaign))
+        ingest(store, plan.campaign, response.outcomes, source="simulated customers", clock=clock)
+        results.append(campaign_result(planned, audience, belief=belief, store=store, shop=shop))
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            pq.write_table(launched.decisions.drop_columns(["context"]), folder / f"{campaign.name}.parquet")
+            pq.write_table(launched.decisions, folder / f"{campaign.name}.parquet")
         if campaign.name == "C":
-            before, audience_c, decided_c = belief, audience, launched
+            before, audience_c, decided_c = belief, audience, planned
         move_on(tables_folder, response)
         shop = response.shop
-        belief = learn_campaign(store, plan.campaign, belief, as_of=plan.valid.end + timedelta(days=3))
+        as_of = plan.valid.end + timedelta(days=3)
+        learned = learn_campaign(store, plan.campaign, prior=prior, as_of=as_of, clock=clock)
+        belief, version = learned.belief, learned.number
 
     if audience_c is None or decided_c is None:
         raise AssertionError("the retailer's settings name no campaign C")
     progress("deciding campaign C once more with everything learned")
     truth = shop.truth(audience_c.ids, CURVE_DEPTHS.tolist())
     purchases = [purchases_of(store, campaign.name, only_random=True) for campaign in shop.settings.campaigns]
+    store.close()
     return DemoResult(
         seed=seed,
         customers=customers,
@@ -147,29 +174,10 @@ def _plan(campaign: Campaign, *, random: bool, seed: int, as_of: date) -> Plan:
     )
 
 
-def codes_of(launched: Launched) -> pa.Table:
-    """The codes a campaign hands out, as `disco respond` reads them."""
-    sent = launched.decisions.filter(launched.decisions["code"].is_valid())
-    valid = launched.plan.valid
-    rows = sent.num_rows
-    moment = pa.timestamp("us")
-    return pa.table(
-        {
-            "code_id": sent["code"],
-            "customer_id": sent["customer_id"],
-            "campaign_id": pa.array([launched.plan.campaign] * rows, pa.string()),
-            "depth": sent["depth"],
-            "sent_at": pa.array([valid.start] * rows, pa.date32()).cast(moment),
-            "expires_at": pa.array([valid.end] * rows, pa.date32()).cast(moment),
-            "channel": pa.array([launched.plan.channel] * rows, pa.string()),
-        }
-    )
-
-
-def _decide_again(launched: Launched, audience: Audience, belief: Belief, shop: Retailer) -> Judgement:
+def _decide_again(planned: Planned, audience: Audience, belief: Belief, shop: Retailer) -> Judgement:
     """Campaign C's test customers and limits under a later belief, judged by the same truth."""
-    members = audience.take(np.array(launched.decisions["arm"].to_pylist()) == Arm.TEST)
-    offer = share_offers(offer_of(launched.plan, eligible=len(audience)), [len(members), len(audience) - len(members)])[
+    members = audience.take(np.array(planned.decisions["arm"].to_pylist()) == Arm.TEST)
+    offer = share_offers(offer_of(planned.plan, eligible=len(audience)), [len(members), len(audience) - len(members)])[
         0
     ]
     again = decide(
@@ -177,7 +185,7 @@ def _decide_again(launched: Launched, audience: Audience, belief: Belief, shop: 
         belief=belief,
         offer=offer,
         policy=Thompson(),
-        campaign=launched.plan.campaign,
-        seed=launched.plan.seed,
+        campaign=planned.plan.campaign,
+        seed=planned.plan.seed,
     )
-    return judge_by_truth(again.choice, members.ids, launched.plan, shop)
+    return judge_by_truth(again.choice, members.ids, planned.plan, shop)

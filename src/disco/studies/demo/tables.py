@@ -4,11 +4,12 @@ from dataclasses import asdict
 from typing import Any
 
 from disco.evaluation import Uplift
+from disco.operations.forecast import Interval
 from disco.records.depths import depth_label, depth_percent
 from disco.reports import Column, Count, Estimate, Money, Percent, Table
 from disco.reports.formats import percent
 from disco.studies.demo.loop import DemoResult
-from disco.studies.demo.results import ArmResult, Interval
+from disco.studies.demo.results import ArmResult
 
 
 def learning_words(result: DemoResult) -> str:
