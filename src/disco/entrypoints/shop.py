@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from disco.belief import Encoding
     from disco.campaign import Belief
     from disco.features import ContextNetwork
+    from disco.records.ports import Store
 
 Missing = Literal["refuse", "create", "scratch"]
 
@@ -85,7 +86,21 @@ class Shop:
             )
         return ContextNetwork.load(path)
 
-    def prior(self, *, context_schema: str | None = None) -> "Belief":
+    def belief(self, store: "Store", *, network: str) -> "tuple[Belief, int | None]":
+        """The belief that decides now, and its version (None: nothing was learned); for contexts of this network."""
+        from disco.operations.versions import active_belief
+
+        belief, version = active_belief(store, prior=self.prior())
+        if version is not None and version.network != network:
+            raise StateError(
+                f"belief version {version.number}",
+                found=f"learned with another context network than {self.settings.context}",
+                expected="the network it was learned with",
+                fix="Run `disco learn --rebuild`, or put the old network back.",
+            )
+        return belief, None if version is None else version.number
+
+    def prior(self) -> "Belief":
         """The belief before any campaign."""
         from disco.belief import BasketModel, Engagement
         from disco.campaign import Belief
@@ -97,7 +112,6 @@ class Shop:
                 depth_scale=model.depth_scale,
                 forgetting=model.forgetting,
                 monotone=model.monotone,
-                context_schema=context_schema,
                 reason="the settings of the shop",
             ),
             engagement=Engagement(

@@ -22,9 +22,20 @@ COMMANDS = (
     "features",
     "train",
     "check",
+    "plan",
+    "frontier",
+    "launch",
+    "export",
+    "ingest",
+    "learn",
+    "revert",
+    "pause",
+    "late",
     "allocate",
     "replay",
     "power",
+    "reproduce",
+    "db",
 )
 
 for name in COMMANDS:

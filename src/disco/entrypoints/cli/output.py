@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,8 +14,12 @@ from disco.records.errors import DiscoError, PlanError, TableError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from disco.reports import Table as Figures
+
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+ShopFolder = Annotated[Path, typer.Option("--shop", help="Folder with disco.yaml; paths in it are seen from there.")]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; write nothing.")]
 
 
 def show_error(error: DiscoError) -> None:
@@ -40,6 +45,27 @@ def show(result: dict[str, Any], text: "str | Table", *, as_json: bool, quiet: b
             from rich.console import Console
 
             Console().print(text)
+
+
+def warn(notes: Iterable[str]) -> None:
+    """Things worth knowing, on stderr: the command has done its work all the same."""
+    for note in notes:
+        typer.secho(f"warning: {note}", fg="yellow", err=True)
+
+
+def figures_text(table: "Figures") -> str:
+    """A report's table for a terminal of any width: text to the left, figures to the right, two blanks between."""
+    headings = table.headings()
+    rows = [tuple(column.heading for column in headings), *table.text()]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(headings))]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column.unit is None else cell.rjust(width)
+            for cell, width, column in zip(row, widths, headings, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 @contextmanager

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from disco.entrypoints.cli import train_basket
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
 from disco.records.errors import InputError, UsageError
+from disco.records.files import check_place
 
 if TYPE_CHECKING:
     from disco.features import ContextNetwork
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 CONTEXT_EXAMPLE = "Example: disco train context --features features.parquet --heads level+slope -o context.safetensors"
 
 train = typer.Typer(name="train", help="Train what the decisions stand on.", no_args_is_help=True)
+train.command("basket", epilog=train_basket.EXAMPLE)(train_basket.basket)
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +39,7 @@ def context(
         datetime | None,
         typer.Option(formats=["%Y-%m-%d"], help="First day of the orders to learn from (with --tables alone)."),
     ] = None,
-    months: Annotated[int, typer.Option(min=1, help="Length of the window of orders.")] = 3,
+    months: Annotated[int, typer.Option(min=1, max=24, help="Length of the window of orders.")] = 3,
     heads: Annotated[
         str, typer.Option(help="level (as in the paper) or level+slope (also knows elasticity).")
     ] = "level",
@@ -57,9 +60,12 @@ def context(
 
     from disco.features import ContextNetwork
     from disco.features.cautions import collected
+    from disco.features.network import DEVICES, HEADS
 
-    if not out.parent.is_dir():
-        raise InputError(str(out), found=f"no folder {out.parent}", expected="a folder that exists")
+    for option, found, allowed in (("--heads", heads, HEADS), ("--device", device, DEVICES)):
+        if found not in allowed:
+            raise UsageError(option, found=found, expected=" or ".join(allowed))
+    check_place(out)
     network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
     with collected() as notes, TemporaryDirectory(prefix="disco-train-") as folder:
         rows, place, end = _training_rows(features, tables, window_start, months, Path(folder))

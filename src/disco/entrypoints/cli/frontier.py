@@ -1,0 +1,134 @@
+"""`disco frontier PLAN.yaml`."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, show, warn
+from disco.records.errors import UsageError
+from disco.records.files import check_place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disco.operations.frontier import Frontier, Reach
+    from disco.records.plan import Plan
+    from disco.reports import Report, Table
+
+
+def register(app: typer.Typer) -> None:
+    app.command("frontier", epilog="Example: disco frontier plan.yaml --html frontier.html")(frontier)
+
+
+def frontier(
+    plan_file: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A campaign plan.")],
+    weights: Annotated[
+        str | None, typer.Option(help="Revenue weights to try, such as 1,2,3 (default: around the plan's).")
+    ] = None,
+    budgets: Annotated[
+        str | None, typer.Option(help="Markdown budgets to try, such as 1000,2000 (default: tenths of all).")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Also a self-contained page with the chart.")] = None,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Show what a plan could reach: expected revenue against markdown over the revenue weight, and over a budget.
+
+    Every line is an exact allocation of all eligible customers under the plan's limits, at expected baskets: without
+    the policy's draws, and without control or holdout. Nothing is kept.
+    """
+    from dataclasses import asdict
+
+    from disco.entrypoints.audience import gather
+    from disco.entrypoints.files import read_yaml
+    from disco.entrypoints.shop import Shop
+    from disco.operations.frontier import frontier
+    from disco.operations.planning import offer_of
+    from disco.records.plan import read_plan
+
+    if html is not None:
+        check_place(html)
+    tried = {"revenue_weights": _numbers(weights, "--weights"), "budgets": _numbers(budgets, "--budgets")}
+    plan, here = read_plan(read_yaml(plan_file), file=str(plan_file)), Shop.open(shop)
+    gathered = gather(here, plan)
+    with here.store() as store:
+        belief, _ = here.belief(store, network=gathered.inputs["network"])
+    offer = offer_of(plan, eligible=len(gathered.audience))
+    found = frontier(gathered.audience, belief=belief, offer=offer, **tried)
+    warn(gathered.notes)
+    if html is not None:
+        _report(plan, found).save(html)
+    tables = [_table(found.by_weight, by_budget=False), _table(found.by_budget, by_budget=True)]
+    text = "\n\n".join(f"{table.caption}\n{figures_text(table)}" for table in tables)
+    result: dict[str, Any] = {"campaign": plan.campaign, "html": None if html is None else str(html), **asdict(found)}
+    show(result, text, as_json=as_json, quiet=quiet)
+
+
+def _numbers(text: str | None, option: str) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(math.isfinite(number) and number > 0 for number in numbers):
+        raise UsageError(option, found=repr(text), expected="numbers above 0 with commas between, such as 1,2,3")
+    return sorted(numbers)
+
+
+def _table(path: "Sequence[Reach]", *, by_budget: bool) -> "Table":
+    from disco.reports import Column, Count, Money, Number, Table
+
+    first = Column("Budget", Money(full=True)) if by_budget else Column("Revenue weight", Number())
+    return Table(
+        caption="Over the budget, at the plan's revenue weight:"
+        if by_budget
+        else "Over the revenue weight, no budget:",
+        columns=[
+            first,
+            Column("Codes", Count()),
+            *(Column(name, Money(full=True)) for name in ("Revenue", "Markdown")),
+        ],
+        rows=[
+            [
+                reach.budget if by_budget else reach.revenue_weight,
+                *((reach.codes, reach.revenue, reach.markdown) if reach.feasible else ("no allocation", None, None)),
+            ]
+            for reach in path
+        ],
+    )
+
+
+def _report(plan: "Plan", found: "Frontier") -> "Report":
+    from disco.reports import Axis, CurveChart, Line, Money, Report, Section
+
+    def line(name: str, path: "Sequence[Reach]") -> Line:
+        reached = [reach for reach in path if reach.feasible]
+        by_markdown = {reach.markdown: reach.revenue for reach in reached}  # two weights may give one allocation
+        return Line(name, list(by_markdown), list(by_markdown.values()))
+
+    chart = CurveChart(
+        title="What another pound of markdown would bring",
+        subtitle=f"Expected over the campaign {plan.campaign}, everybody eligible, under the plan's limits",
+        x=Axis("Markdown", Money()),
+        y=Axis("Revenue", Money()),
+        lines=[line("revenue weights", found.by_weight), line("budgets", found.by_budget)],
+    )
+    last = found.by_budget[-1]
+    return Report(
+        title=f"Frontier of {plan.campaign}",
+        lead=f"Up to {Money().text(last.revenue)} of revenue for {Money().text(last.markdown)} of markdown.",
+        sections=[
+            Section(
+                "Revenue against markdown",
+                "Every point is an exact allocation at expected baskets, without exploration, control or holdout.",
+                [chart],
+            ),
+            Section(
+                "The figures", "", [_table(found.by_weight, by_budget=False), _table(found.by_budget, by_budget=True)]
+            ),
+        ],
+    )

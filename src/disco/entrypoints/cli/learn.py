@@ -1,0 +1,79 @@
+"""`disco learn CAMPAIGN`."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show
+from disco.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from disco.operations.learning import Learned
+
+
+def register(app: typer.Typer) -> None:
+    app.command("learn", epilog="Example: disco learn spring-27")(learn)
+
+
+def learn(
+    campaigns: Annotated[
+        list[str] | None, typer.Argument(metavar="[CAMPAIGN]...", help="Campaigns whose outcomes to learn from.")
+    ] = None,
+    as_of: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Codes that had run out by then count for engagement; default: today."),
+    ] = None,
+    activate: Annotated[int | None, typer.Option(min=1, help="Go back (or forward) to this version instead.")] = None,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="After the context network was trained anew: embed all customers again.")
+    ] = False,
+    dry_run: DryRunFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Make a new version of belief from the outcomes of these campaigns and of all learned before.
+
+    One version is active: the next plan is decided with it. Nothing new to learn, no new version. The engagement of a
+    campaign counts once its codes have run out; learn it again then.
+    """
+    from disco.entrypoints.learning import rebuild_belief
+    from disco.entrypoints.shop import Shop, WallClock
+    from disco.operations.learning import learn_campaigns
+    from disco.operations.versions import activate as switch
+
+    if (not campaigns) == (activate is None and not rebuild):
+        raise UsageError("learn", found="nothing to do", expected="campaigns to learn, or --activate N, or --rebuild")
+    here, day = Shop.open(shop), (as_of or datetime.now()).date()
+    with here.store() as store:
+        if activate is not None:
+            if not dry_run:
+                switch(store, activate)
+            verb = "would be" if dry_run else "is"
+            show({"version": activate}, f"Version {activate} of belief {verb} active.", as_json=as_json, quiet=quiet)
+            return
+        if rebuild:
+            done = rebuild_belief(here, store, as_of=day)
+        else:
+            done = learn_campaigns(
+                store, campaigns or [], prior=here.prior(), as_of=day, clock=WallClock(), dry_run=dry_run
+            )
+    show({**learned_result(done), "dry_run": dry_run}, learned_text(done), as_json=as_json, quiet=quiet)
+
+
+def learned_result(done: "Learned") -> dict[str, Any]:
+    return {"version": done.number, "changed": done.changed, "campaigns": dict(done.campaigns), "ripe": list(done.ripe)}
+
+
+def learned_text(done: "Learned") -> str:
+    purchases = f"{sum(done.campaigns.values()):,} purchases of {len(done.campaigns)} campaigns"
+    waiting = sorted(set(done.campaigns) - set(done.ripe))
+    head = (
+        f"Belief version {done.number}: {purchases}."
+        if done.changed
+        else f"Nothing new: belief version {done.number} stays."
+    )
+    note = f" Codes still run, so engagement waits: {', '.join(waiting)}." if waiting else ""
+    return head + note

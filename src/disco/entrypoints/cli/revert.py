@@ -1,0 +1,40 @@
+"""`disco revert BATCH`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show
+
+
+def register(app: typer.Typer) -> None:
+    app.command("revert", epilog="Example: disco revert 5d20c7 --dry-run")(revert)
+
+
+def revert(
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="As `disco ingest` printed it, or its beginning.")],
+    dry_run: DryRunFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Take a batch of outcomes out again: afterwards everything is as if the file had never come.
+
+    Versions of belief that were learned with it stay as they are; `disco learn CAMPAIGN` makes one without it.
+    """
+    from dataclasses import asdict
+
+    from disco.entrypoints.shop import Shop, WallClock
+    from disco.operations.ledger import revert
+
+    with Shop.open(shop).store() as store:
+        done = revert(store, batch, clock=WallClock(), dry_run=dry_run)
+    verb = "would be" if dry_run else "is"
+    text = (
+        f"Batch {done.batch_id} of {done.campaign} {verb} reverted: {done.counts.received:,} rows out. "
+        f"Purchases in the evidence: {done.purchases_before:,} before, {done.purchases_after:,} after."
+    )
+    if not dry_run:
+        text += f" Next: disco learn {done.campaign}"
+    show({**asdict(done), "dry_run": dry_run}, text, as_json=as_json, quiet=quiet)

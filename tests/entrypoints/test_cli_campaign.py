@@ -1,0 +1,301 @@
+"""A campaign's life on the command line: what a person does in a week, and what they get wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def done(disco: Run, *arguments: object) -> dict[str, Any]:
+    """The JSON of a command that succeeds."""
+    code, out, err = disco(*arguments, "--json")
+    assert code == 0, err
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+def refused(disco: Run, *arguments: object) -> str:
+    code, out, err = disco(*arguments)
+    assert (code, out) == (1, "")
+    return err
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def changed_plan(shop: Path, **sections: object) -> Path:
+    plan = yaml.safe_load((shop / "second.yaml").read_text()) | sections
+    path = shop / "changed.yaml"
+    path.write_text(json.dumps(plan, default=str))
+    return path
+
+
+# ---- plan ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_who_gets_what_with_intervals_and_prices(disco: Run, shop: Path) -> None:
+    result = done(disco, "plan", shop / "second.yaml", "--shop", shop)
+    assert result["version"] == 1
+    assert set(result["arms"]) == {"test", "control", "holdout"}
+    assert sum(arm["customers"] for arm in result["arms"].values()) == result["customers"]
+    for figure in ("revenue", "markdown", "reward"):
+        interval = result["total"][figure]
+        assert interval["lower"] < interval["mean"] < interval["upper"]
+    assert set(result["prices"]) == {"0.1", "0.2", "0.3"}
+    assert (shop / "plans" / result["plan_id"] / "decisions.parquet").is_file()
+    code, out, _ = disco("plan", shop / "second.yaml", "--shop", shop)
+    assert code == 0
+    assert f"disco launch {result['plan_id']}" in out, "the same inputs give the same plan"
+    assert "90 % intervals" in out
+
+
+def test_a_dry_run_writes_nothing(disco: Run, shop: Path) -> None:
+    before = contents(shop)
+    assert done(disco, "plan", shop / "second.yaml", "--shop", shop, "--dry-run")["folder"] is None
+    assert contents(shop) == before
+    (shop / "disco.db").unlink()
+    assert done(disco, "plan", shop / "first.yaml", "--shop", shop, "--dry-run")["version"] is None
+    assert not (shop / "disco.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("sections", "named"),
+    [
+        ({"depths": {"20": {}}}, "Did you mean 0.20?"),
+        ({"depths": {"0.2": {"at_most": -1}}}, "depths"),
+        ({"objective": {"revenue_weight": float("nan")}}, "revenue_weight"),
+        ({"customers": {"table": "customers", "eligible": "contry = 'GB'", "as_of": "2025-10-01"}}, "contry"),
+        ({"customers": {"table": "vip.parquet", "as_of": "2025-10-01"}}, "vip.parquet"),
+        ({"policy": {"name": "thomson"}}, "thompson"),
+        ({"depths": {"0.2": {"at_least": 10_000}}}, "limits contradict"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_a_wrong_plan_is_refused_by_name_and_changes_nothing(
+    disco: Run, shop: Path, sections: dict[str, object], named: str
+) -> None:
+    path = changed_plan(shop, **sections)
+    before = {name: content for name, content in contents(shop).items() if "plans/features" not in name}
+    assert named in refused(disco, "plan", path, "--shop", shop)
+    assert {name: content for name, content in contents(shop).items() if "plans/features" not in name} == before
+
+
+def test_a_new_network_is_refused_until_the_belief_is_rebuilt(disco: Run, shop: Path) -> None:
+    network = shop / "context.safetensors"
+    options = ("--window-start", "2025-06-01", "--max-epochs", 1, "--seed", 5, "-o", network)
+    assert disco("train", "context", "--tables", shop / "data", *options)[0] == 0
+    assert "disco learn --rebuild" in refused(disco, "plan", shop / "second.yaml", "--shop", shop)
+    before = done(disco, "learn", "first", "--as-of", "2025-10-03", "--shop", shop, "--dry-run")
+    again = done(disco, "learn", "--rebuild", "--as-of", "2025-10-03", "--shop", shop)
+    assert again["changed"]
+    assert again["campaigns"] == before["campaigns"], "the same purchases under the new network"
+    assert done(disco, "plan", shop / "second.yaml", "--shop", shop)["version"] == again["version"]
+
+
+# ---- launch and export -----------------------------------------------------------------------------------------------
+
+
+def test_a_launch_is_idempotent_and_takes_an_id_its_beginning_or_the_campaign(disco: Run, shop: Path) -> None:
+    plan_id = done(disco, "plan", shop / "second.yaml", "--shop", shop)["plan_id"]
+    assert done(disco, "launch", plan_id[:8], "--shop", shop, "--dry-run")["again"] is False
+    first = done(disco, "launch", plan_id, "--shop", shop)
+    again = done(disco, "launch", "second", "--shop", shop)
+    assert (first["again"], again["again"]) == (False, True)
+    assert first["codes"] == again["codes"] > 0
+
+
+def test_a_changed_input_is_refused_by_name(disco: Run, shop: Path) -> None:
+    plan_id = done(disco, "plan", shop / "second.yaml", "--shop", shop)["plan_id"]
+    orders = shop / "data" / "orders.parquet"
+    table = pq.read_table(orders)
+    pq.write_table(table.slice(0, table.num_rows // 2), orders)
+    assert "changed since it was decided: features" in refused(disco, "launch", plan_id, "--shop", shop)
+    pq.write_table(table, orders)
+    assert done(disco, "launch", plan_id, "--shop", shop)["codes"] > 0
+
+
+def test_two_plans_of_a_campaign_need_an_id_and_only_one_is_launched(disco: Run, shop: Path) -> None:
+    first = done(disco, "plan", shop / "second.yaml", "--shop", shop)["plan_id"]
+    other = done(disco, "plan", changed_plan(shop, seed=8), "--shop", shop)["plan_id"]
+    message = refused(disco, "launch", "second", "--shop", shop)
+    assert first in message
+    assert other in message
+    done(disco, "launch", other, "--shop", shop)
+    assert other in refused(disco, "launch", first, "--shop", shop)
+
+
+def test_codes_from_a_pool(disco: Run, shop: Path) -> None:
+    (shop / "pool.txt").write_text("\n".join(f"BOUGHT-{number}" for number in range(2000)))
+    plan_id = done(disco, "plan", changed_plan(shop, codes={"pool": "pool.txt"}), "--shop", shop)["plan_id"]
+    done(disco, "launch", plan_id, "--shop", shop)
+    done(disco, "export", "second", "-o", shop / "second.parquet", "--shop", shop)
+    codes = pq.read_table(shop / "second.parquet")["code_id"].to_pylist()
+    assert codes
+    assert all(code.startswith("BOUGHT-") for code in codes)
+    assert len(set(codes)) == len(codes)
+    (shop / "pool.txt").unlink()
+    other = done(disco, "plan", changed_plan(shop, codes={"pool": "pool.txt"}, campaign="third"), "--shop", shop)
+    assert "pool.txt" in refused(disco, "launch", other["plan_id"], "--shop", shop)
+
+
+def test_an_export_as_csv_and_parquet_has_the_same_codes(disco: Run, shop: Path) -> None:
+    for name in ("codes.csv", "again.parquet"):
+        done(disco, "export", "first", "-o", shop / name, "--shop", shop)
+    text = pacsv.read_csv(shop / "codes.csv")
+    assert text["code_id"].to_pylist() == pq.read_table(shop / "again.parquet")["code_id"].to_pylist()
+    assert disco("export", "first", "-o", shop / "codes.xlsx", "--shop", shop)[0] == 2
+    assert "no such campaign" in refused(disco, "export", "nobody", "-o", shop / "x.csv", "--shop", shop)
+    assert not (shop / "x.csv").exists()
+
+
+# ---- ingest, learn, revert -------------------------------------------------------------------------------------------
+
+
+def rows(shop: Path) -> list[dict[str, Any]]:
+    """The outcomes of the first campaign as a CSV would have them."""
+    table = pq.read_table(shop / "outcomes.parquet")
+    return [{name: "" if value is None else str(value) for name, value in row.items()} for row in table.to_pylist()]
+
+
+def write_csv(path: Path, table: list[dict[str, Any]]) -> Path:
+    pacsv.write_csv(pa.Table.from_pylist(table), path)
+    return path
+
+
+def test_each_row_of_a_bad_file_has_its_fate_and_its_reason(disco: Run, shop: Path) -> None:
+    first, *others = rows(shop)
+    fresh = {**first, "event_id": "new"}
+    bad = [
+        {**fresh, "event_id": "n1", "full_price": "nan"},
+        {**fresh, "event_id": "n2", "full_price": "-5"},
+        {**fresh, "event_id": "n3", "full_price": "=1+1"},
+        {**fresh, "event_id": "", "full_price": "5"},
+        {**fresh, "event_id": "n4", "campaign_id": "other"},
+        {**fresh, "event_id": "n5", "code": "=cmd()"},
+        {**fresh, "event_id": "n6", "ordered_at": "2026-09-01 00:00:00"},
+        {**fresh, "event_id": "n7", "ordered_at": "tomorrow"},
+        others[0],
+    ]
+    quarantine = shop / "aside.csv"
+    result = done(
+        disco, "ingest", "first", write_csv(shop / "bad.csv", bad), "--quarantine", quarantine, "--shop", shop
+    )
+    fates = {name: result[name] for name in ("received", "applied", "duplicate", "late", "unmatched", "rejected")}
+    assert fates == {"received": 9, "applied": 0, "duplicate": 1, "late": 1, "unmatched": 2, "rejected": 5}
+    aside = pacsv.read_csv(quarantine).to_pylist()
+    assert [row["row"] for row in aside] == list(range(1, 10))
+    assert all(row["reason"] for row in aside)
+    assert aside[5]["code"] == "'=cmd()", "a spreadsheet does not run it"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("cut.parquet", None, "cut.parquet"),
+        ("ragged.csv", b"event_id,campaign_id\n1,2,3\n", "3 cells"),
+        ("latin.csv", b"event_id,campaign_id\nn\xe9,first\n", "UTF-8"),
+        ("columns.csv", b"event_id,campaign_id\n1,first\n", "no column"),
+        ("empty.csv", b"", "empty"),
+        ("absent.csv", ..., "no such file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_whole(
+    disco: Run, shop: Path, name: str, content: object, named: str
+) -> None:
+    if content is None:
+        content = (shop / "outcomes.parquet").read_bytes()[:-100]
+    if isinstance(content, bytes):
+        (shop / name).write_bytes(content)
+    before = contents(shop)
+    assert named in refused(disco, "ingest", "first", shop / name, "--shop", shop)
+    assert contents(shop) == before
+
+
+def test_a_batch_comes_and_goes_and_the_belief_follows(disco: Run, shop: Path) -> None:
+    """The year's poison: a file in pence. Learned, seen, reverted, learned again: as before."""
+    first, *_ = rows(shop)
+    before = done(disco, "learn", "first", "--as-of", "2025-10-03", "--shop", shop)
+    poison = [
+        {**first, "event_id": "poison", "kind": "correction", "refers_to": first["event_id"], "full_price": "99999"}
+    ]
+    batch = done(disco, "ingest", "first", write_csv(shop / "poison.csv", poison), "--shop", shop)
+    assert batch["applied"] == 1
+    assert done(disco, "learn", "first", "--as-of", "2025-10-03", "--shop", shop)["changed"]
+    assert done(disco, "revert", batch["batch_id"][:8], "--shop", shop, "--dry-run")["dry_run"]
+    done(disco, "revert", batch["batch_id"], "--shop", shop)
+    assert "reverted" in refused(disco, "revert", batch["batch_id"], "--shop", shop)
+    after = done(disco, "learn", "first", "--as-of", "2025-10-03", "--shop", shop)
+    assert after["changed"]
+    assert (after["campaigns"], before["changed"]) == (before["campaigns"], False)
+
+
+def test_versions_can_be_switched(disco: Run, shop: Path) -> None:
+    done(disco, "learn", "first", "--as-of", "2025-09-10", "--shop", shop)
+    assert done(disco, "learn", "--activate", 1, "--shop", shop)["version"] == 1
+    assert done(disco, "plan", shop / "second.yaml", "--shop", shop, "--dry-run")["version"] == 1
+    refused(disco, "learn", "--activate", 99, "--shop", shop)
+    assert disco("learn", "--shop", shop)[0] == 2
+    assert "nobody" in refused(disco, "learn", "nobody", "--shop", shop)
+
+
+def test_train_basket_learns_campaigns_or_rows_of_a_log(disco: Run, shop: Path) -> None:
+    options = ("--as-of", "2025-10-03", "--shop", shop)
+    assert done(disco, "train", "basket", "--campaign", "first", *options)["changed"] is False
+    log = {"customer_id": [1, 2, 3], "x": [0.1, -0.2, 0.3], "depth": [0.1, 0.2, 0.1], "full_price": [30.0, 40.0, None]}
+    pq.write_table(pa.table(log), shop / "log.parquet")
+    model = shop / "model.safetensors"
+    result = done(
+        disco, "train", "basket", "--log", shop / "log.parquet", "--context", "x", "-o", model, "--shop", shop
+    )
+    assert result["purchases"] == 2
+    assert model.is_file()
+    assert disco("train", "basket", "--shop", shop)[0] == 2
+
+
+# ---- states and late arrivals ----------------------------------------------------------------------------------------
+
+
+def test_late_arrivals_get_codes_from_the_reserve_unless_the_campaign_rests(disco: Run, shop: Path) -> None:
+    done(disco, "plan", shop / "second.yaml", "--shop", shop)
+    done(disco, "launch", "second", "--shop", shop)
+    customers = pq.read_table(shop / "data" / "customers.parquet").to_pylist()
+    british = [row["customer_id"] for row in customers if row["country"] == "GB"][:3]
+    day = ("--as-of", "2025-10-10", "--shop", shop)
+    (shop / "newcomers.txt").write_text("\n".join(british))
+    decided = done(disco, "late", "second", "--file", shop / "newcomers.txt", *day)["decisions"]
+    assert decided == done(disco, "late", "second", *british, *day)["decisions"], "who was decided stays decided"
+    assert done(disco, "pause", "second", "--shop", shop)["state"] == "paused"
+    assert "paused" in refused(disco, "late", "second", *british, *day)
+    assert done(disco, "resume", "second", "--shop", shop)["state"] == "launched"
+    assert "c9" in refused(disco, "late", "second", "c9", *day)
+    assert done(disco, "close", "second", "--shop", shop)["state"] == "closed"
+    assert "closed" in refused(disco, "resume", "second", "--shop", shop)
+    assert disco("late", "second", *day)[0] == 2
+
+
+# ---- frontier --------------------------------------------------------------------------------------------------------
+
+
+def test_the_frontier_as_table_json_and_page(disco: Run, shop: Path) -> None:
+    page = shop / "frontier.html"
+    result = done(disco, "frontier", shop / "second.yaml", "--weights", "1,3", "--html", page, "--shop", shop)
+    assert [reach["revenue_weight"] for reach in result["by_weight"]] == [1.0, 3.0]
+    assert "What another pound of markdown would bring" in page.read_text()
+    code, out, _ = disco("frontier", shop / "second.yaml", "--budgets", "10,20", "--shop", shop)
+    assert code == 0
+    assert "£10.00" in out
+    assert disco("frontier", shop / "second.yaml", "--weights", "much", "--shop", shop)[0] == 2
+
+
+def test_a_shop_without_campaigns_says_what_comes_first(disco: Run, tmp_path: Path) -> None:
+    assert "`disco plan` makes it" in refused(disco, "export", "x", "-o", tmp_path / "x.csv", "--shop", tmp_path)
+    assert "no such folder" in refused(disco, "learn", "x", "--shop", tmp_path / "nowhere")
