@@ -14,7 +14,8 @@ from disco.studies.paper.cache import Arrays
 from disco.studies.paper.environment import Environment
 from disco.studies.paper.lab import Lab
 from disco.studies.paper.settings import REVENUE_WEIGHT, Settings, equal_caps
-from disco.studies.paper.simulations import SCALES, stage_of
+from disco.studies.paper.simulations import SCALES
+from disco.studies.paper.stages import stage_of
 
 REPLAYED = tuple(name for name in PLAYERS if name != RANDOM)
 

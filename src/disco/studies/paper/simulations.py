@@ -1,7 +1,7 @@
 """The bandit simulations as the paper's items share them: who plays on which stage, under which rules, how often.
 
-Campaigns A and B, dealt at random, are the past from which a warm start learns; campaign C is played. Every customer of
-a batch gets a code and every depth is used equally often, so no policy can win by a different mix of depths.
+Every customer of a batch gets a code and every depth is used equally often, so no policy can win by a different mix of
+depths.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,58 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from disco.evaluation.resampling import generator
 from disco.records.arrays import Vector
 from disco.retailer.settings import PAPER_CAMPAIGNS
 from disco.studies.bandits.figures import Runs
 from disco.studies.bandits.recipes import NARROW, PLAYERS, RANDOM, Recipe
 from disco.studies.bandits.simulation import Rules
-from disco.studies.bandits.stage import Law, Past, Stage
+from disco.studies.bandits.stage import Stage
 from disco.studies.bandits.study import Play, run_plays
 from disco.studies.bandits.unit import Shelf
 from disco.studies.customers.figures import Cell
-from disco.studies.paper.environment import CampaignLog, Environment
 from disco.studies.paper.lab import Lab
-from disco.studies.paper.readings import DEPTH_SCALE
 from disco.studies.paper.settings import REVENUE_WEIGHT, Extent, equal_caps
+from disco.studies.paper.stages import PLAYED, stage_of
 
-PAST, PLAYED = ("A", "B"), "C"
 PLAYED_DEPTHS = next(len(campaign.depths) for campaign in PAPER_CAMPAIGNS if campaign.name == PLAYED)
-
-
-def law_of(environment: Environment, log: CampaignLog) -> Law:
-    """How the customers of a campaign with a purchase in the year before answer its codes."""
-    campaign = log.campaign
-    truth = environment.truth(log.ids[log.known], campaign.depths, channel=str(campaign.channel))
-    residual_sd = environment.retailer.baskets.campaign_residual_sd
-    return Law(
-        depths=campaign.depths,
-        log_full_price=np.log(truth.expected_full_price) - residual_sd**2 / 2,
-        purchase_probability=truth.purchase_probability,
-        residual_sd=residual_sd,
-    )
-
-
-def past_of(environment: Environment) -> Past:
-    """The codes of campaigns A and B, shuffled together: any first part is a fair sample of both."""
-    logs = [environment.campaigns[name] for name in PAST]
-    context, depth, full_price = (
-        np.concatenate([getattr(log, name)[log.known] for log in logs]) for name in ("context", "depth", "full_price")
-    )
-    order = generator("bandit past", environment.seed).permutation(depth.size)
-    return Past(context=context[order], depth=depth[order], full_price=full_price[order])
-
-
-def stage_of(environment: Environment) -> Stage:
-    log = environment.campaigns[PLAYED]
-    return Stage(
-        name=f"environment {environment.seed}",
-        seed=environment.seed,
-        context=log.context[log.known],
-        law=law_of(environment, log),
-        past=past_of(environment),
-        depth_scale=DEPTH_SCALE,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

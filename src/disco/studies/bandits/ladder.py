@@ -1,0 +1,193 @@
+"""Regret, rung by rung: decision makers who know less and less decide for the same customers under the same caps.
+
+Every decision maker puts a value on each (customer, depth); the exact allocation follows; the truth judges. With W_a =
+w(1−a) − a, e_a the share of buyers at depth a, and p, F the true purchase probability and full price:
+
+    FREE      p·F·W without any caps          minus ORACLE   = what the caps themselves cost          (constraint)
+    ORACLE    p·F·W                           minus CONTEXT  = what the context does not tell         (context)
+    CONTEXT   E[p·F | x]·W                    minus SHARED   = what one rate for everybody costs      (engagement)
+    SHARED    E[F | x, purchase]·W·e          minus LINEAR   = what ln F = ψᵀθ cannot follow          (model class)
+    LINEAR    exp(ψᵀθ*)·W·e                   minus CURVES   = what finite data leave of θ* unknown   (baskets)
+    CURVES    the belief's median, true e     minus LEARNED  = what they leave of e unknown           (rates)
+    LEARNED   the belief's median, its rates  minus DECIDED  = what a policy pays for exploring       (exploration)
+    DECIDED   the policy's figures
+
+x is the context. E[·| x] is estimated from the true figures of the other half of the customers (a line plus boosted
+trees, two folds), so CONTEXT is a lower bound that more customers would raise a little. θ* is the least-squares fit of
+the true E[ln F] over all purchasers of a log dealt at random over the offered depths: infinitely many purchases of
+these customers. Below CONTEXT rungs need not descend: nobody there maximises the truth itself, and an error may help.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from disco import objective
+from disco.allocation import allocate
+from disco.belief import BasketModel, Engagement
+from disco.campaign import Belief, decide
+from disco.policy import Greedy, Policy
+from disco.records.arrays import Floats, Integers, Matrix, Vector
+from disco.records.decisions import Audience, Offer
+from disco.studies.bandits.recipes import Recipe
+from disco.studies.bandits.stage import Law, Stage
+
+
+class Rung(StrEnum):
+    FREE = "no caps"
+    ORACLE = "oracle"
+    CONTEXT = "best given the context"
+    SHARED = "one engagement rate per depth"
+    LINEAR = "best model of the class"
+    CURVES = "baskets learned, rates known"
+    LEARNED = "baskets and rates learned"
+    DECIDED = "as decided"
+
+
+_TREES = {
+    "num_leaves": 15,
+    "learning_rate": 0.1,
+    "min_data_in_leaf": 50,
+    "max_bin": 63,
+    "num_threads": 1,  # a second one spins on a busy machine
+    "deterministic": True,
+    "seed": 0,
+    "verbosity": -1,
+}
+
+#: What is lost from one rung to the next.
+LOSSES = {
+    "constraint": (Rung.FREE, Rung.ORACLE),
+    "context": (Rung.ORACLE, Rung.CONTEXT),
+    "engagement": (Rung.CONTEXT, Rung.SHARED),
+    "model class": (Rung.SHARED, Rung.LINEAR),
+    "estimation of baskets": (Rung.LINEAR, Rung.CURVES),
+    "estimation of rates": (Rung.CURVES, Rung.LEARNED),
+    "exploration": (Rung.LEARNED, Rung.DECIDED),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Yardstick:
+    """Judges choices for a stage's whole population by the truth: as a share above random allocation.
+
+    Random allocation deals each depth to as many customers as the oracle deals it to, in expectation.
+    """
+
+    stage: Stage
+    offer: Offer
+    worth: Matrix  # (n, K) p·F·W: the expected objective
+    random: float
+
+    @classmethod
+    def of(cls, stage: Stage, *, caps: tuple[int | None, ...], revenue_weight: float) -> "Yardstick":
+        law = stage.law
+        factor = objective.weights(np.asarray(law.depths), np.ones(len(caps)), revenue_weight=revenue_weight)
+        worth = law.purchase_probability * law.expected_full_price * factor
+        oracle = _allocated(worth, caps)
+        dealt = np.bincount(oracle[oracle >= 0], minlength=len(caps))
+        offer = Offer(depths=law.depths, caps=caps, revenue_weight=revenue_weight)
+        return cls(stage, offer, worth, float(worth.mean(axis=0) @ dealt))
+
+    def share(self, choice: Integers) -> float:
+        rows = np.flatnonzero(choice >= 0)
+        return float(self.worth[rows, choice[rows]].sum()) / self.random - 1
+
+    @property
+    def rates(self) -> Vector:
+        """e: the true share of buyers at each depth."""
+        return np.asarray(self.stage.law.purchase_probability.mean(axis=0))
+
+    def valued(self, full_prices: Matrix) -> float:
+        """The share reached by who values customers by these full prices and the true rates."""
+        values = objective.values(
+            np.asfortranarray(full_prices),
+            np.asarray(self.offer.depths),
+            self.rates,
+            revenue_weight=self.offer.revenue_weight,
+        )
+        return self.share(_allocated(values, self.offer.caps))
+
+
+def rungs_of_knowledge(yardstick: Yardstick) -> dict[Rung, float]:
+    """FREE to SHARED: what no model has a part in."""
+    stage, worth, caps = yardstick.stage, yardstick.worth, yardstick.offer.caps
+    buyers = stage.law.purchase_probability.mean(axis=1)
+    return {
+        Rung.FREE: yardstick.share(_allocated(worth, (None,) * len(caps))),
+        Rung.ORACLE: yardstick.share(_allocated(worth, caps)),
+        Rung.CONTEXT: yardstick.share(_allocated(given_context(stage.context, worth), caps)),
+        Rung.SHARED: yardstick.valued(given_context(stage.context, stage.law.expected_full_price, weight=buyers)),
+    }
+
+
+def rungs_of_learning(yardstick: Yardstick, recipe: Recipe, belief: Belief, policy: Policy) -> dict[Rung, float]:
+    """LINEAR to DECIDED: one way to model baskets, and a belief that learned so."""
+    stage = yardstick.stage
+    model = recipe.model(depth_scale=stage.depth_scale)
+    known = Engagement(override=dict(zip(stage.law.depths, yardstick.rates.tolist(), strict=True)))
+    return {
+        Rung.LINEAR: yardstick.valued(best_of_class(model, stage.context, stage.law)),
+        Rung.CURVES: _decided(yardstick, replace(belief, engagement=known), Greedy()),
+        Rung.LEARNED: _decided(yardstick, belief, Greedy()),
+        Rung.DECIDED: _decided(yardstick, belief, policy),
+    }
+
+
+def _decided(yardstick: Yardstick, belief: Belief, policy: Policy) -> float:
+    """The share reached by what production decides for the whole population at once."""
+    stage, customers = yardstick.stage, len(yardstick.stage.context)
+    audience = Audience(ids=np.arange(customers), context=stage.context, known=np.ones(customers, np.bool_))
+    act = decide(audience, belief=belief, offer=yardstick.offer, policy=policy, campaign="ladder", seed=stage.seed)
+    return yardstick.share(act.choice)
+
+
+def _allocated(values: Floats, caps: tuple[int | None, ...]) -> Integers:
+    return allocate(np.asfortranarray(values), caps).choice
+
+
+def best_of_class(model: BasketModel, context: Matrix, law: Law) -> Matrix:
+    """(n, K) exp(ψᵀθ*), θ* = argmin Σ p(ln F − ψᵀθ)² over all customers and offered depths.
+
+    ψ = x̃ ⊗ ã has (1+d1)(1+d2) entries, so the normal equations are sums of small Kronecker products, depth by depth.
+    """
+    x = np.column_stack([np.ones(len(context)), context])
+    encoded = model.encoded(np.asarray(law.depths))
+    size = x.shape[1] * encoded.shape[1]
+    gram, moment = np.zeros((size, size)), np.zeros(size)
+    for column, depth in enumerate(encoded):
+        weighted = x * law.purchase_probability[:, column : column + 1]
+        gram += np.kron(weighted.T @ x, np.outer(depth, depth))
+        moment += np.kron(weighted.T @ law.log_full_price[:, column], depth)
+    theta = np.linalg.lstsq(gram, moment, rcond=1e-12)[0].reshape(x.shape[1], encoded.shape[1])
+    return np.asarray(np.exp(x @ theta @ encoded.T))
+
+
+def given_context(context: Matrix, figures: Matrix, *, weight: Vector | None = None) -> Matrix:
+    """(n, K) E[figures | context] by two folds. The rise from the first depth is fitted by itself: it decides who gets
+    which depth, and is small beside the level."""
+    rises = np.column_stack([figures[:, :1], figures[:, 1:] - figures[:, :1]])
+    weights = np.ones(len(context)) if weight is None else weight
+    fold = np.arange(len(context)) % 2 == 0
+    fitted = np.empty_like(figures)
+    for column in range(figures.shape[1]):
+        for train in (fold, ~fold):
+            predict = _fitted(context[train], rises[train, column], weights[train])
+            fitted[~train, column] = predict(context[~train])
+    return np.column_stack([fitted[:, :1], fitted[:, :1] + fitted[:, 1:]])
+
+
+def _fitted(context: Matrix, target: Vector, weight: Vector) -> Callable[[Matrix], Vector]:
+    """A weighted line, and boosted trees on what it leaves."""
+    import lightgbm  # a second to load, and needed only here
+
+    def design(rows: Matrix) -> Matrix:
+        return np.column_stack([np.ones(len(rows)), rows])
+
+    root = np.sqrt(weight)
+    line = np.linalg.lstsq(design(context) * root[:, None], target * root, rcond=None)[0]
+    left = target - design(context) @ line
+    trees = lightgbm.train(_TREES, lightgbm.Dataset(context, left, weight=weight), num_boost_round=80)
+    return lambda rows: np.asarray(design(rows) @ line + trees.predict(rows), np.float64)
