@@ -120,6 +120,10 @@ def test_wrong_usage_ends_with_two(app, shop, built, tmp_path):
     assert isinstance(call(app, "train", "context", code=1).exception, UsageError)
     dated = ("--features", built, "--window-start", "2025-12-01")
     assert isinstance(call(app, "train", "context", *dated, code=1).exception, UsageError)
+    for wrong in (("--heads", "slope"), ("--device", "tpu")):
+        assert isinstance(call(app, "train", "context", "--features", built, *wrong, code=1).exception, UsageError)
+    large = ("--as-of", START, "-o", tmp_path / "f.parquet", "--memory-limit", "plenty")
+    assert isinstance(call(app, "features", shop, *large, code=1).exception, UsageError)
 
 
 def test_refused_input_names_itself_and_leaves_no_file(app, shop, built, tmp_path):

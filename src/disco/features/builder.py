@@ -83,14 +83,16 @@ def connected(tables: Tables, *, threads: int, memory_limit: str | None) -> Iter
     """A DuckDB connection that sees the retailer's tables as `raw_<name>`, and which of them exist."""
     import duckdb
 
-    if threads < 1:
-        raise InputError("threads", found=threads, expected="at least 1")
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise InputError("threads", found=repr(threads), expected="a whole number, at least 1")
     with tempfile.TemporaryDirectory(prefix="disco-spill-") as spill:
         settings: dict[str, Any] = {"threads": threads, "temp_directory": spill, "preserve_insertion_order": False}
         if memory_limit is not None:
             settings["memory_limit"] = memory_limit
-        with duckdb_errors():
+        try:
             connection = duckdb.connect(":memory:", config=settings)
+        except (duckdb.Error, TypeError):
+            raise InputError("memory limit", found=repr(memory_limit), expected="a size such as 4GB") from None
         try:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET enable_progress_bar = false")  # DuckDB would draw on stdout, into our JSON
@@ -112,9 +114,10 @@ def duckdb_errors() -> Iterator[None]:
         yield
     except duckdb.Error as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
-        raise InputError(
-            lines[0] if lines else type(error).__name__, fix="Run `disco validate` on the tables to see the rows."
-        ) from error
+        said = (lines[0] if lines else type(error).__name__).removeprefix("Invalid Input Error: ")
+        formula = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
+        fix = "Check the formulas of your own features." if formula else "`disco validate` shows the rows."
+        raise InputError(said, fix=fix) from error
 
 
 def warn_of_missing(features: Sequence[Feature], present: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from disco.features.measures import LOG_GRID, MEASURES
 from disco.records.errors import InputError
 
 GROUPS = ("purchases", "returns", "codes", "site")
+NOT_FEATURES = ("customer_id", "order_id", "ordered_at", "log_full_price", "depth", "depth_derived")  # of training rows
 TABLES = ("customers", "orders", "returns", "codes", "site")  # that features are computed from
 _DAMPING = 0.1  # depth² added to the spread of depths, so that two nearly equal depths give no huge slope
 _WORD = re.compile(r"[a-z_][a-z_0-9]*")
@@ -33,9 +34,11 @@ class Feature:
     unit: str
 
     def __post_init__(self) -> None:
-        if not _WORD.fullmatch(self.name):
+        if not _WORD.fullmatch(self.name) or self.name in NOT_FEATURES:
             raise InputError(
-                "feature name", found=repr(self.name), expected="lower-case letters, digits and underscores"
+                "feature name",
+                found=repr(self.name),
+                expected=f"lower-case letters, digits and underscores, and none of {', '.join(NOT_FEATURES)}",
             )
         if self.group not in GROUPS:
             raise InputError(f"feature {self.name}", found=f"group {self.group!r}", expected=" | ".join(GROUPS))
@@ -181,14 +184,15 @@ def choose(features: Sequence[Feature | str] | None) -> tuple[Feature, ...]:
     """
     if features is None:
         return FEATURES
+    if isinstance(features, str):
+        raise InputError("features", found=repr(features), expected="a list of names")
     known = {feature.name: feature for feature in FEATURES}
     chosen = []
     for feature in features:
-        if isinstance(feature, str):
-            if feature not in known:
-                raise InputError("features", found=repr(feature), expected="a name of the catalogue (docs/features.md)")
-            feature = known[feature]
-        chosen.append(feature)
+        own = feature if isinstance(feature, Feature) else known.get(feature)
+        if own is None:
+            raise InputError("features", found=repr(feature), expected="a name of the catalogue (docs/features.md)")
+        chosen.append(own)
     names = [feature.name for feature in chosen]
     if not names or len(set(names)) != len(names):
         raise InputError("features", found=names, expected="at least one feature, each once")

@@ -7,7 +7,6 @@ beyond the smallest and largest of training.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,7 @@ from disco.features.embedding import Embedding
 from disco.features.history import HISTORY_FEATURE, known_rows
 from disco.features.kernel import CONTEXT_LIMIT
 from disco.features.network import ContextNetwork
-from disco.features.rows import is_numeric, schema_of, table_matrix
+from disco.features.rows import is_numeric, near_column, schema_of, table_matrix
 from disco.records.arrays import Matrix
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
 from disco.records.errors import InputError
@@ -118,12 +117,8 @@ def _unusable_columns(embedding: Embedding, features: pa.Table) -> Iterator[Diag
     for name in embedding.feature_names:
         times = features.column_names.count(name)
         if times != 1:
-            close = get_close_matches(name, features.column_names, n=1)
-            fix = (
-                f"Is it the column {close[0]}?"
-                if close and not times
-                else "Build the features with the same catalogue."
-            )
+            close = near_column(name, features, embedding.feature_names)
+            fix = f"Is it the column {close}?" if close and not times else "Build the features with the same catalogue."
             yield _say(
                 "columns",
                 Outcome.FAILED,

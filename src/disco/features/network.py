@@ -3,6 +3,7 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,14 +14,14 @@ from disco.features.diagnostics import rescaled_columns
 from disco.features.embedding import Embedding
 from disco.features.fitting import fit_embedding
 from disco.features.row_sources import DEPTH, TARGET, MemoryRows, Rows, parquet_rows
-from disco.features.rows import array_matrix, as_table, schema_of, table_matrix, vector
+from disco.features.rows import array_matrix, as_table, depth_column, schema_of, table_matrix
 from disco.features.training import Progress, Schedule
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError, StateError
 
 HEADS = ("level", "level+slope")
 _CHUNK_ROWS = 65_536  # rows turned from columns into a matrix at a time
-_DEVICES = ("auto", "cpu", "cuda")
+DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(slots=True, eq=False)
@@ -136,9 +137,7 @@ class ContextNetwork:
         level = self.embedding_.levels(context)
         if depth is None or self.heads == "level":
             return level
-        depths = (
-            np.full(len(level), float(depth)) if np.ndim(depth) == 0 else vector(depth, rows=len(level), where="depth")
-        )
+        depths = depth_column(np.full(len(level), depth) if np.ndim(depth) == 0 else depth, rows=len(level))
         return np.asarray(level + self.embedding_.slopes(context) * (depths - self.embedding_.mean_depth))
 
     def save(self, path: str | Path) -> None:
@@ -192,22 +191,23 @@ class ContextNetwork:
         return MemoryRows.read(X, log_basket, depth, validation_share=self.validation_share)
 
     def _check_parameters(self) -> None:
-        whole = all(isinstance(size, int) and size >= 1 for size in (*self.hidden, self.dimensions))
+        sizes = isinstance(self.hidden, tuple | list) and all(_whole(size) for size in self.hidden)
         for name, right, expected in (
             ("heads", self.heads in HEADS, " | ".join(HEADS)),
-            ("hidden and dimensions", whole, "layer sizes of at least 1"),
-            ("leak", 0 <= self.leak < 1, "a number in [0, 1)"),
-            ("dropout", 0 <= self.dropout < 1, "a share in [0, 1)"),
-            ("learning_rate", 0 < self.learning_rate < 1, "a number in (0, 1)"),
-            ("batch_rows", self.batch_rows >= 1, "at least 1"),
-            ("max_epochs", self.max_epochs >= 1, "at least 1"),
-            ("patience", self.patience >= 1, "at least 1"),
-            ("validation_share", 0 <= self.validation_share < 1, "a share in [0, 1)"),
-            ("device", self.device in _DEVICES, " | ".join(_DEVICES)),
+            ("hidden", sizes, "layer sizes of at least 1, such as (64, 16)"),
+            ("leak", _share(self.leak), "a number in [0, 1)"),
+            ("dropout", _share(self.dropout), "a share in [0, 1)"),
+            ("learning_rate", _share(self.learning_rate) and self.learning_rate > 0, "a number in (0, 1)"),
+            ("validation_share", _share(self.validation_share), "a share in [0, 1)"),
+            ("device", self.device in DEVICES, " | ".join(DEVICES)),
+            ("seed", _whole(self.seed, least=0), "a whole number from 0 to 2⁶³ − 1"),
+            *(
+                (name, _whole(getattr(self, name)), "a whole number, at least 1")
+                for name in ("dimensions", "batch_rows", "max_epochs", "patience")
+            ),
         ):
             if not right:
-                found = self.get_params().get(name, (self.hidden, self.dimensions))
-                raise InputError(f"ContextNetwork, {name}", found=found, expected=expected)
+                raise InputError(f"ContextNetwork, {name}", found=repr(getattr(self, name)), expected=expected)
 
     def _check_schema(self, schema: str) -> None:
         trained = self.embedding_.schema
@@ -229,6 +229,14 @@ class ContextNetwork:
                 fix="Convert the column back (money in pounds, not pence; shares, not percent), or pass "
                 "check_scale=False if these customers are indeed that different.",
             )
+
+
+def _whole(value: object, *, least: int = 1) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+
+
+def _share(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) < 1
 
 
 _PARAMETERS = tuple(parameter.name for parameter in fields(ContextNetwork) if parameter.init)

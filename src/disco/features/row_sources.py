@@ -17,7 +17,15 @@ import pyarrow.dataset as ds
 
 from disco.features.history import known_rows
 from disco.features.kernel import row_keys
-from disco.features.rows import array_matrix, as_table, feature_columns, schema_of, table_matrix, vector
+from disco.features.rows import (
+    array_matrix,
+    as_table,
+    depth_column,
+    feature_columns,
+    schema_of,
+    table_matrix,
+    vector,
+)
 from disco.features.scaling import Scaling
 from disco.features.training import ScaledRows
 from disco.records.arrays import Flags, Matrix, Vector
@@ -219,8 +227,5 @@ def _checked(features: Matrix, target: Any, depth: Any, names: tuple[str, ...]) 
             expected="the natural logarithm of a basket's full price",
             fix="Hand in ln(full price), not the price.",
         )
-    depths = np.zeros(rows) if depth is None else vector(depth, rows=rows, where="depth")
-    outside = np.flatnonzero((depths < 0) | (depths >= 1))
-    if outside.size:
-        raise InputError(f"depth, row {outside[0] + 1}", found=depths[outside[0]], expected="a depth in [0, 1)")
+    depths = np.zeros(rows) if depth is None else depth_column(depth, rows=rows)
     return RawRows(features, log_full_price, depths).at(known_rows(features, names))

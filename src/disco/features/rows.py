@@ -1,6 +1,7 @@
 """Reading the rows a network is fitted on or applied to: by column name where there are names, refused by name."""
 
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -8,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from disco.features.builder import SCHEMA_KEY
+from disco.features.catalogue import NOT_FEATURES
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
-
-NOT_FEATURES = ("customer_id", "order_id", "ordered_at", "log_full_price", "depth", "depth_derived")  # no inputs
 
 
 def as_table(X: Any) -> pa.Table | None:
@@ -48,15 +48,13 @@ def table_matrix(table: pa.Table, names: tuple[str, ...]) -> Matrix:
     """
     missing = [name for name in names if table.column_names.count(name) != 1]
     if missing:
-        close = get_close_matches(missing[0], table.column_names, n=1)
+        close = near_column(missing[0], table, names)
         twice = missing[0] in table.column_names
         raise SchemaMismatchError(
             f"column {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
             found="it more than once" if twice else "no such column",
             expected="each column the network was trained on, once",
-            fix=f"Is it the column {close[0]}?"
-            if close and not twice
-            else "Build the features with the same catalogue.",
+            fix=f"Is it the column {close}?" if close and not twice else "Build the features with the same catalogue.",
         )
     out = np.empty((table.num_rows, len(names)))
     for place, name in enumerate(names):
@@ -95,7 +93,7 @@ def array_matrix(X: Any, names: tuple[str, ...] | None) -> Matrix:
 
 def vector(values: Any, *, rows: int, where: str) -> Vector:
     """One finite float64 per row."""
-    if isinstance(values, pa.ChunkedArray | pa.Array):
+    if isinstance(values, pa.ChunkedArray | pa.Array) and is_numeric(values.type):
         values = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
     array = np.asarray(values)
     if array.dtype.kind not in "iuf" or array.shape != (rows,):
@@ -107,6 +105,25 @@ def vector(values: Any, *, rows: int, where: str) -> Vector:
     if bad.size:
         raise InputError(f"{where}, row {bad[0] + 1}", found=array[bad[0]], expected="a finite number")
     return array
+
+
+def depth_column(values: Any, *, rows: int) -> Vector:
+    """The depth of each order, in [0, 1)."""
+    depths = vector(values, rows=rows, where="depth")
+    outside = np.flatnonzero((depths < 0) | (depths >= 1))
+    if outside.size:
+        raise InputError(f"depth, row {outside[0] + 1}", found=depths[outside[0]], expected="a depth in [0, 1)")
+    return depths
+
+
+def near_column(name: str, table: pa.Table, names: Sequence[str]) -> str | None:
+    """A column of the table that may be the missing one under another name; never one that is wanted itself.
+
+    >>> near_column("spend_90d", pa.table({"spend_30d": [1], "spend90": [2]}), ["spend_30d", "spend_90d"])
+    'spend90'
+    """
+    others = [column for column in table.column_names if column not in names]
+    return next(iter(get_close_matches(name, others, n=1)), None)
 
 
 def _finite_or_missing(matrix: Matrix, names: tuple[str, ...]) -> Matrix:

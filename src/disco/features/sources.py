@@ -1,7 +1,7 @@
 """The retailer's tables as SQL sources: columns checked, money and dates made exact, the year cut out."""
 
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 from disco.features.measures import LOG_GRID, YEAR_DAYS
@@ -9,6 +9,7 @@ from disco.records.errors import InputError
 from disco.records.tables import SCHEMAS, Kind
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
+_WITHIN_BIGINT = tuple(kind for kind in _INTEGERS if kind not in ("UBIGINT", "HUGEINT"))
 _NUMBERS = (*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
 _FITTING = {
     Kind.ID: (*_INTEGERS, "VARCHAR"),
@@ -18,6 +19,7 @@ _FITTING = {
     Kind.DEPTH: _NUMBERS,
     Kind.COUNT: _NUMBERS,
 }
+FIRST_YEAR = 1900  # earlier dates are mistakes
 _UNTYPED = '"NULL"'  # a column without a single value
 _KEYS = {
     "customer": (
@@ -44,6 +46,8 @@ class Sources:
     @classmethod
     def describe(cls, connection: Any, present: tuple[str, ...], as_of: date) -> "Sources":
         """Read the columns of the registered tables `raw_<name>`; refuse absent or unusable ones by name."""
+        if not isinstance(as_of, date) or isinstance(as_of, datetime) or as_of.year < FIRST_YEAR:
+            raise InputError("as-of date", found=repr(as_of), expected=f"a date (midnight, UTC) from {FIRST_YEAR} on")
         types = {}
         for table in present:
             found = {row[0]: row[1] for row in connection.execute(f"DESCRIBE raw_{table}").fetchall()}
@@ -68,7 +72,7 @@ class Sources:
         """The id column of a table as a join key: integers when they are so everywhere, else text (17 equals "17")."""
         column = next(column for name, column in _KEYS[kind] if name == table)
         kinds = [self.types[name][column] for name, column in _KEYS[kind] if name in self.types]
-        whole = all(kind.startswith(_INTEGERS) or kind == _UNTYPED for kind in kinds)
+        whole = all(kind in _WITHIN_BIGINT or kind == _UNTYPED for kind in kinds)
         return f"CAST({alias}.{column} AS {'BIGINT' if whole else 'VARCHAR'})"
 
     def within(self, column: str, *, days: int | None = YEAR_DAYS, alias: str = "t") -> str:
@@ -135,10 +139,10 @@ class Sources:
 
 
 def minor_units(alias: str, table: str, column: str) -> str:
-    """Money as an exact integer of minor units, half to even; what is not finite stops the program by name."""
+    """Money as an exact integer of minor units, half to even; what is no amount of money stops the program by name."""
     value = f"CAST({alias}.{column} AS DOUBLE)"
-    refuse = f"error('table {table}, column {column}: found a value that is not finite or is missing')"
-    return f"(CASE WHEN isfinite({value}) THEN CAST(round_even({value} * 100, 0) AS BIGINT) ELSE {refuse} END)"
+    refuse = f"error('table {table}, column {column}: found a value that is missing, not finite or beyond 10^13')"
+    return f"(CASE WHEN abs({value}) < 1e13 THEN CAST(round_even({value} * 100, 0) AS BIGINT) ELSE {refuse} END)"
 
 
 def basis_points(alias: str) -> str:

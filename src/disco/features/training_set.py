@@ -114,7 +114,7 @@ def training_batches(
 
     `built` is a table or dataset of the same features as of `window_start`, where they were computed before.
     """
-    if window_end <= window_start:
+    if not (isinstance(window_start, date) and isinstance(window_end, date)) or window_end <= window_start:
         raise InputError("training window", found=f"{window_start} to {window_end}", expected="an end after its start")
     chosen = choose(features)
     with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
@@ -173,7 +173,7 @@ def _training_sql(
         depth, derived, join = f"CASE WHEN o.code_key IS NULL THEN 0 ELSE {share} END", "o.code_key IS NOT NULL", ""
     where = ""
     if campaign is not None:
-        where = "AND used.campaign = '{}'".format(campaign.replace("'", "''"))
+        where = "AND used.campaign = '{}'".format(str(campaign).replace("'", "''"))
     names = ", ".join(f"f.{feature.name}" for feature in chosen)
     in_window = within.within("ordered_at", days=(within.as_of - before.as_of).days)
     return f"""

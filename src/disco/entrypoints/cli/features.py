@@ -1,5 +1,6 @@
 """`disco features DIR`."""
 
+import re
 from collections.abc import Iterator
 from datetime import date, datetime
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
-from disco.records.errors import InputError
+from disco.records.errors import InputError, UsageError
+from disco.records.files import check_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_SIZE = re.compile(r"\d+(\.\d+)?\s*[KMGT]i?B", re.IGNORECASE)
 EXAMPLE = "Example: disco features shop/data --as-of 2025-06-01 -o features.parquet"
 
 
@@ -38,6 +41,9 @@ def features(
     from disco.features.cautions import collected
     from disco.features.files import TABLES_KEY, write_batches
 
+    if memory_limit is not None and not _SIZE.fullmatch(memory_limit):
+        raise UsageError("--memory-limit", found=repr(memory_limit), expected="a size such as 4GB")
+    check_place(out)
     with (
         collected() as notes,
         open_tables(tables) as source,
