@@ -1,18 +1,24 @@
 """A campaign's life on the ports: plan, launch, codes, ledger, learning, results."""
 
 from disco.operations.artefacts import keep, keep_late_features, load, retained_features
+from disco.operations.audit import audit
+from disco.operations.explaining import Explanation, explain
 from disco.operations.exporting import csv_safe, export_codes
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import Launched, launch
-from disco.operations.learning import Learned, learn_campaign, learn_campaigns, rebuild, ripe_codes
+from disco.operations.learning import Learned, learn_campaign, learn_campaigns, rebuild
 from disco.operations.ledger import Ingested, Reverted, counts_of, ingest, revert
 from disco.operations.planned import Planned
 from disco.operations.planning import offer_of, plan_campaign
+from disco.operations.propensities import add_propensities
 from disco.operations.purchases import purchases_of
+from disco.operations.results import CampaignResults, read_out
 from disco.operations.states import close, pause, resume
 from disco.operations.versions import activate, active_belief, belief_at, belief_hash
 
 __all__ = [
+    "CampaignResults",
+    "Explanation",
     "Ingested",
     "Launched",
     "Learned",
@@ -20,12 +26,15 @@ __all__ = [
     "Reverted",
     "activate",
     "active_belief",
+    "add_propensities",
+    "audit",
     "belief_at",
     "belief_hash",
     "close",
     "counts_of",
     "csv_safe",
     "decide_late_arrivals",
+    "explain",
     "export_codes",
     "ingest",
     "keep",
@@ -38,9 +47,9 @@ __all__ = [
     "pause",
     "plan_campaign",
     "purchases_of",
+    "read_out",
     "rebuild",
     "resume",
     "retained_features",
     "revert",
-    "ripe_codes",
 ]

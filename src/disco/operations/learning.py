@@ -5,24 +5,21 @@ in a moment, again and again, and a batch that comes later or is reverted is in 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from dataclasses import dataclass
+from datetime import date
 
 import pyarrow as pa
 
-from disco.belief import EngagementCounts
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief
 from disco.operations import campaign_evidence
-from disco.operations.campaign_evidence import CampaignEvidence
+from disco.operations.lessons import belief_from, lessons_of, ripe
 from disco.operations.transaction import transaction
-from disco.operations.versions import belief_of, engagement_text
+from disco.operations.versions import engagement_text
 from disco.records.arrays import Matrix
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, VersionRecord
 from disco.records.ports import Clock, Shelves, Store
-
-GRACE_DAYS = 2  # an order of the last day may be reported a little later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,56 +140,28 @@ def _make_version(
     model: str,
 ) -> Learned:
     active = shelves.version(model)
-    belief, taught, ripe = build_belief(shelves, campaigns, network, prior, as_of=as_of)
-    hashes = {name: evidence.hash for name, evidence in taught.items()}
+    lessons = lessons_of(shelves, campaigns, network, is_ripe=lambda record, _: ripe(record, as_of=as_of))
+    belief = belief_from(prior, lessons, network=network)
     basket, engagement = to_bytes(belief.basket), engagement_text(belief.engagement)
-    purchases = {name: evidence.baskets.total_rows for name, evidence in taught.items()}
-    if active is not None and (active.basket, active.engagement, active.network) == (basket, engagement, network):
-        return Learned(number=active.number, belief=belief, changed=False, campaigns=purchases, ripe=ripe)
-    record = VersionRecord(
-        model=model,
-        number=max((version.number for version in shelves.versions(model)), default=0) + 1,
-        basket=basket,
-        engagement=engagement,
-        network=network,
-        campaigns=hashes,
-        made_at=clock.now(),
+    same = active is not None and (active.basket, active.engagement, active.network) == (basket, engagement, network)
+    number = max((version.number for version in shelves.versions(model)), default=0) + 1
+    if active is not None and same:
+        number = active.number
+    else:
+        record = VersionRecord(
+            model=model,
+            number=number,
+            basket=basket,
+            engagement=engagement,
+            network=network,
+            campaigns={lesson.campaign: lesson.hash for lesson in lessons},
+            made_at=clock.now(),
+        )
+        shelves.add_version(record, activate=True)
+    return Learned(
+        number=number,
+        belief=belief,
+        changed=not same,
+        campaigns={lesson.campaign: lesson.taught.baskets.total_rows for lesson in lessons},
+        ripe=tuple(lesson.campaign for lesson in lessons if lesson.ripe),
     )
-    shelves.add_version(record, activate=True)
-    return Learned(number=record.number, belief=belief_of(record), changed=True, campaigns=purchases, ripe=ripe)
-
-
-def build_belief(
-    shelves: Shelves, campaigns: set[str], network: str, prior: Belief, *, as_of: date
-) -> tuple[Belief, dict[str, CampaignEvidence], tuple[str, ...]]:
-    """Prior + evidence of these campaigns by their first day; what each taught; those whose codes have run out."""
-    taught: dict[str, CampaignEvidence] = {}
-    counts, ripe = prior.engagement.counts, []
-    basket = replace(prior.basket, context_schema=network)
-    for record in shelves.campaigns():
-        if record.campaign not in campaigns:
-            continue
-        found = campaign_evidence.stored(shelves, record.campaign, network)
-        if found is None:
-            raise StateError(
-                f"campaign {record.campaign}",
-                found=f"no evidence under network {network[:12]}",
-                expected="every learned campaign under one network",
-                fix="Run `disco learn --rebuild`.",
-            )
-        taught[record.campaign] = found
-        basket = basket.add(found.baskets, campaign=record.campaign)
-        if record.plan.valid.end + timedelta(days=GRACE_DAYS) <= as_of:
-            counts = counts + found.codes
-            ripe.append(record.campaign)
-    return Belief(basket=basket, engagement=replace(prior.engagement, counts=counts)), taught, tuple(ripe)
-
-
-def ripe_codes(store: Store, campaign: str, *, as_of: date) -> EngagementCounts:
-    """Codes of a campaign whose validity plus grace has passed, per depth: sent and redeemed; none before."""
-    with store.reading() as shelves:
-        record = shelves.campaign(campaign)
-        found = campaign_evidence.stored(shelves, campaign, record.network)
-    if found is None or record.plan.valid.end + timedelta(days=GRACE_DAYS) > as_of:
-        return EngagementCounts()
-    return found.codes

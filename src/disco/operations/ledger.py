@@ -154,7 +154,12 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
 def counts_of(store: Store, campaign: str) -> IngestCounts:
     """What became of everything received for a campaign and in force."""
     with store.reading() as shelves:
-        table = shelves.counts(campaign)
+        return counts_in(shelves, campaign)
+
+
+def counts_in(shelves: Shelves, campaign: str) -> IngestCounts:
+    """As `counts_of`, within a transaction."""
+    table = shelves.counts(campaign)
     totals: Counter[str] = Counter()
     for disposition, rows in zip(table["disposition"].to_pylist(), table["rows"].to_pylist(), strict=True):
         totals[disposition] += rows

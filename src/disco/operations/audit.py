@@ -1,0 +1,123 @@
+"""Does everything that is kept agree with everything else? Every cache is built again and compared, byte for byte."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.belief import EngagementCounts
+from disco.belief.model_file import to_bytes
+from disco.campaign import Belief
+from disco.operations import campaign_evidence
+from disco.operations.lessons import Lesson, belief_from, lessons_of
+from disco.operations.related import admitted_rows
+from disco.operations.standing import settle
+from disco.operations.versions import belief_of, engagement_text
+from disco.records.depths import depth_percent
+from disco.records.life import CampaignRecord, Disposition, VersionRecord
+from disco.records.ports import Shelves, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    subject: str
+    ok: bool
+    words: str
+
+
+def audit(store: Store, *, model: str = "main") -> tuple[Finding, ...]:
+    """Look at every campaign and at the active version; changes nothing."""
+    findings: list[Finding] = []
+    with store.reading() as shelves:
+        names = [record.campaign for record in shelves.campaigns()]
+    for name in names:  # one view per campaign: a writer need not wait for all of them
+        with store.reading() as shelves:
+            record = shelves.campaign(name)
+            findings += [*_decisions(shelves, record), *_ledger(shelves, record), *_evidence(shelves, record)]
+    with store.reading() as shelves:
+        active = shelves.version(model)
+        if active is not None:
+            findings.append(_version(shelves, active))
+    return tuple(findings)
+
+
+def _decisions(shelves: Shelves, record: CampaignRecord) -> Iterator[Finding]:
+    subject = f"campaign {record.campaign}"
+    decisions = shelves.decisions(record.campaign)
+    codes = pc.drop_null(decisions["code"])
+    unique = len(pc.unique(codes)) == len(codes)
+    yield Finding("codes", subject, unique, f"{len(codes):,} codes, {'each once' if unique else 'some of them twice'}")
+    on_time = int(pc.sum(pc.invert(decisions["late"])).as_py() or 0)
+    given = Counter(pc.drop_null(decisions["depth"]).to_pylist())
+    over = [
+        f"{depth_percent(depth)}: {given[depth]:,} codes for a cap of {cap:,}"
+        for depth, cap in zip(record.plan.offered, record.plan.caps(on_time), strict=True)
+        if cap is not None and given[depth] > cap
+    ]
+    yield Finding("caps", subject, not over, "; ".join(over) or "no depth was given more often than its cap")
+
+
+def _ledger(shelves: Shelves, record: CampaignRecord) -> Iterator[Finding]:
+    """Dispositions as the rules give them for all rows in force; counts as the rows say."""
+    subject = f"campaign {record.campaign}"
+    rows = shelves.outcomes(record.campaign)
+    admitted = admitted_rows(rows)
+    expected = settle(admitted)
+    same = pc.and_(
+        pc.equal(admitted["disposition"], pa.chunked_array([expected.disposition])),
+        pc.equal(pc.fill_null(admitted["reason"], ""), pc.fill_null(expected.reason, "")),
+    )
+    wrong = admitted.num_rows - int(pc.sum(same).as_py() or 0)
+    words = f"{rows.num_rows:,} rows in force, {wrong:,} of them with another disposition than the rules give"
+    yield Finding("ledger", subject, not wrong, words)
+    counted = shelves.counts(record.campaign)
+    found = Counter(rows["disposition"].to_pylist())
+    said: Counter[str] = Counter()
+    for disposition, number in zip(counted["disposition"].to_pylist(), counted["rows"].to_pylist(), strict=True):
+        said[disposition] += number
+    agree = found == said and set(found) <= {str(disposition) for disposition in Disposition}
+    words = (
+        ", ".join(f"{disposition} {number:,}" for disposition, number in sorted(found.items())) or "nothing received"
+    )
+    yield Finding("counts", subject, agree, words if agree else f"the ledger has {words}; counted {dict(said)}")
+
+
+def _evidence(shelves: Shelves, record: CampaignRecord) -> Iterator[Finding]:
+    for network in shelves.networks(record.campaign):
+        again = campaign_evidence.rebuilt(shelves, record, network)
+        same = again.to_bytes() == shelves.evidence(record.campaign, network)
+        words = f"{again.baskets.total_rows:,} purchases" + ("" if same else ": stored evidence and ledger differ")
+        yield Finding("evidence", f"campaign {record.campaign}, network {network[:12]}", same, words)
+
+
+def _version(shelves: Shelves, active: VersionRecord) -> Finding:
+    """The active version against the evidence as it stands, where that is still what the version was made of."""
+    subject = f"version {active.number} of {active.model}"
+    belief = belief_of(active)
+    prior = Belief(
+        basket=replace(belief.basket, campaigns={}),
+        engagement=replace(belief.engagement, counts=EngagementCounts()),
+    )
+    lessons = tuple(
+        _as_went_in(lesson, active.campaigns[lesson.campaign])
+        for lesson in lessons_of(shelves, active.campaigns, active.network, is_ripe=lambda *_: True)
+    )
+    moved = sorted(lesson.campaign for lesson in lessons if lesson.hash != active.campaigns[lesson.campaign])
+    if moved:
+        words = f"outcomes came since it was made ({', '.join(moved)}): `disco learn` takes them in"
+        return Finding("version", subject, True, words)
+    again = belief_from(prior, lessons, network=active.network)
+    same = (to_bytes(again.basket), engagement_text(again.engagement)) == (active.basket, active.engagement)
+    words = f"{len(lessons)} campaigns" + ("" if same else ": it is not what prior and evidence give")
+    return Finding("version", subject, same, words)
+
+
+def _as_went_in(lesson: Lesson, known: str) -> Lesson:
+    """With its codes, or without where the version was made before they had run out."""
+    without = replace(lesson, ripe=False)
+    return without if without.hash == known else lesson

@@ -1,0 +1,225 @@
+"""Why a customer got this depth, or none: the figures of its decision, made again and put in words."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+
+from disco import objective
+from disco.campaign import Belief
+from disco.operations.planned import Solution
+from disco.operations.planning import policy_of
+from disco.operations.versions import belief_at
+from disco.records.arrays import Matrix
+from disco.records.decisions import Arm
+from disco.records.depths import depth_percent
+from disco.records.errors import InputError
+from disco.records.life import CampaignRecord
+from disco.records.ports import Store
+
+_SAME = 1e-9  # relative: figures made again may differ from kept ones by rounding on another machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthFigures:
+    """One depth for one customer. expected_full_price: money if it buys · drawn_full_price: what the policy acted on ·
+    value: w·R − C at the draw, times engagement · price: of a code, and of the budget it would take · surplus: value
+    − price; the depth with the largest one above 0 is given."""
+
+    depth: float
+    expected_full_price: float
+    drawn_full_price: float
+    engagement: float
+    value: float
+    price: float
+
+    @property
+    def surplus(self) -> float:
+        return self.value - self.price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """figures: one per depth offered; empty where the depth was dealt at random or nobody was to get one."""
+
+    campaign: str
+    customer: object
+    arm: Arm
+    late: bool
+    known: bool
+    depth: float | None
+    code: str | None
+    policy: str
+    version: int | None
+    context: tuple[float, ...]
+    figures: tuple[DepthFigures, ...]
+    runner_up: DepthFigures | None
+    propensity: float | None
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decision:
+    """One row of the kept decisions, as far as words need it."""
+
+    row: int
+    customer_id: object
+    arm: str
+    depth: float | None
+    code: str | None
+    value: float
+    known: bool
+    late: bool
+    propensity: float | None
+    propensity_draws: int | None
+
+    @property
+    def got(self) -> str:
+        return "no code" if self.depth is None else depth_percent(self.depth)
+
+
+def explain(store: Store, campaign: str, customer: object, *, prior: Belief, model: str = "main") -> Explanation:
+    """Explain one decision from what was kept: its context, the belief that decided, the prices of the solve."""
+    with store.reading() as shelves:
+        record = shelves.campaign(campaign)
+        found = shelves.decisions(campaign, customers=pa.array([str(customer)]))
+        if not found.num_rows:
+            raise InputError(
+                f"customer {customer}",
+                found=f"no decision in campaign {campaign}",
+                expected="a customer of the campaign",
+            )
+        made = _Decision(**found.select([part.name for part in fields(_Decision)]).to_pylist()[0])
+        context = shelves.contexts(campaign, record.network, np.array([made.row]))
+    solution, arm = Solution.from_json(record.solution), Arm(made.arm)
+    figures: tuple[DepthFigures, ...] = ()
+    if arm is Arm.TEST and solution.prices is not None:
+        belief = belief_at(store, record.version, prior=prior, model=model)
+        figures = _figures(record, solution, belief, made.customer_id, context)
+    others = [figure for figure in figures if figure.depth != made.depth]
+    runner_up = max(others, key=lambda figure: figure.surplus, default=None)
+    words = [
+        _outcome(record, made),
+        _rule(record, solution, arm, late=made.late),
+        _context_words(context, known=made.known),
+        *_figure_words(record, made, figures, runner_up),
+        *_propensity_words(made),
+    ]
+    return Explanation(
+        campaign=campaign,
+        customer=made.customer_id,
+        arm=arm,
+        late=made.late,
+        known=made.known,
+        depth=made.depth,
+        code=made.code,
+        policy=solution.policy,
+        version=record.version,
+        context=tuple(context[0].tolist()),
+        figures=figures,
+        runner_up=runner_up,
+        propensity=made.propensity,
+        words=tuple(words),
+    )
+
+
+def _figures(
+    record: CampaignRecord, solution: Solution, belief: Belief, customer: object, context: Matrix
+) -> tuple[DepthFigures, ...]:
+    plan, depths, rates = record.plan, np.asarray(solution.depths), np.asarray(solution.engagement)
+    drawn = policy_of(plan).full_prices(
+        belief.basket, context, depths, ids=[customer], seed=plan.seed, campaign=plan.campaign
+    )
+    expected = belief.basket.expected_full_price(context, depths)
+    costs = objective.expected_markdown(expected, depths, rates)
+    values = objective.values(drawn.copy(order="F"), depths, rates, revenue_weight=plan.objective.revenue_weight)
+    return tuple(
+        DepthFigures(
+            depth=depth,
+            expected_full_price=float(expected[0, column]),
+            drawn_full_price=float(drawn[0, column]),
+            engagement=float(rates[column]),
+            value=float(values[0, column]),
+            price=float((solution.prices or ())[column] + solution.budget_price * costs[0, column]),
+        )
+        for column, depth in enumerate(solution.depths)
+    )
+
+
+def _outcome(record: CampaignRecord, made: _Decision) -> str:
+    code = "" if made.code is None else f", code {made.code}"
+    return f"Customer {made.customer_id} got {made.got}{code}, in campaign {record.campaign}."
+
+
+def _rule(record: CampaignRecord, solution: Solution, arm: Arm, *, late: bool) -> str:
+    if arm is Arm.HOLDOUT:
+        return "It is in the holdout: nobody there gets a code, to show what would have happened anyway."
+    if arm is Arm.CONTROL:
+        return "It is in the control group: depths were dealt at random, in proportion to their caps."
+    if solution.prices is None:
+        return "The campaign is random: depths were dealt in proportion to their caps, whoever the customer is."
+    belief = "the prior, before any campaign" if record.version is None else f"version {record.version} of belief"
+    when = "arrived after the launch and was decided at its prices" if late else "was decided with everybody else"
+    return f"It {when}, by {solution.policy} on {belief}."
+
+
+def _context_words(context: Matrix, *, known: object) -> str:
+    numbers = ", ".join(f"{value:+.2f}" for value in context[0])
+    whose = "from its own year of purchases" if known else "the population's, as it bought nothing in the year before"
+    return f"Its context is ({numbers}), {whose}."
+
+
+def _figure_words(
+    record: CampaignRecord,
+    made: _Decision,
+    figures: tuple[DepthFigures, ...],
+    runner_up: DepthFigures | None,
+) -> list[str]:
+    if not figures:
+        return []
+    weight = record.plan.objective.revenue_weight
+    curve = ", ".join(f"{depth_percent(figure.depth)} {figure.expected_full_price:,.2f}" for figure in figures)
+    drawn = ", ".join(f"{depth_percent(figure.depth)} {figure.drawn_full_price:,.2f}" for figure in figures)
+    worth = ", ".join(
+        f"{depth_percent(figure.depth)} {figure.value / weight:,.2f} for a price of {figure.price / weight:,.2f}"
+        for figure in figures
+    )
+    words = [
+        f"Full price it is expected to buy for, if it buys: {curve}.",
+        f"The policy acted on these draws: {drawn}.",
+        f"Worth in revenue (at weight {weight:g}, with engagement), and the shadow price of a code: {worth}.",
+    ]
+    chosen = next((figure for figure in figures if figure.depth == made.depth), None)
+    words.append(_verdict(chosen, runner_up, weight=weight, late=made.late))
+    if chosen is not None and abs(chosen.value - made.value) > _SAME * max(abs(made.value), 1.0):
+        words.append("These figures are not those of the launch: the settings of the shop have changed since.")
+    return words
+
+
+def _verdict(chosen: DepthFigures | None, runner_up: DepthFigures | None, *, weight: float, late: bool) -> str:
+    if chosen is None:
+        if runner_up is None or runner_up.surplus <= 0:
+            return "No depth is worth its price for this customer, so it got none."
+        reason = "no code was left of it" if late else "it tied with others for the last codes"
+        return f"{depth_percent(runner_up.depth)} was worth its price, but {reason}."
+    name, surplus = depth_percent(chosen.depth), chosen.surplus / weight
+    if runner_up is None:
+        return f"{name} leaves {surplus:,.2f} above its price; there was no other depth."
+    other, left = depth_percent(runner_up.depth), runner_up.surplus / weight
+    if chosen.surplus >= runner_up.surplus:
+        return (
+            f"{name} leaves {surplus:,.2f} above its price; the runner-up, {other}, leaves {left:,.2f}: "
+            f"it lost by {surplus - left:,.2f}."
+        )
+    return (
+        f"{other} would leave {left - surplus:,.2f} more than {name} at these prices: the last codes of a limit go to "
+        "customers who are nearly indifferent, so that all limits hold."
+    )
+
+
+def _propensity_words(made: _Decision) -> list[str]:
+    if made.propensity is None:
+        return []
+    draws = made.propensity_draws or 0
+    how = f" (estimated from {draws:,} draws)" if draws > 1 else ""
+    return [f"Before the draw, {made.got} had a chance of {made.propensity:.1%}{how}."]

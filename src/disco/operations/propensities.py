@@ -1,0 +1,71 @@
+"""How likely each decision was, so that the campaign's own log can be evaluated later. Off the critical path."""
+
+import numpy as np
+import pyarrow as pa
+
+from disco.campaign import Belief
+from disco.evaluation import decision_propensities
+from disco.operations.arms import share_offers
+from disco.operations.planning import offer_of, policy_of
+from disco.operations.versions import belief_at
+from disco.records.arrays import Integers, Vector
+from disco.records.decisions import Arm, Audience
+from disco.records.plan import Plan
+from disco.records.ports import Store
+
+
+def add_propensities(store: Store, campaign: str, *, prior: Belief, model: str = "main", draws: int = 200) -> int:
+    """Estimate and keep the probability of each decision of the launch; how many decisions. Again gives the same.
+
+    Test: by fresh draws of the policy through the same limits. Control, and everybody in a random campaign: the share
+    of the arm that got the depth. Holdout: 1, it never gets a code. Late arrivals have none: they met other prices.
+    """
+    with store.reading() as shelves:
+        record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
+        decisions = decisions.filter(pa.array(~np.asarray(decisions["late"].to_numpy(), np.bool_)))
+        rows = decisions["row"].to_numpy()
+        contexts = shelves.contexts(campaign, record.network, rows)
+    plan, arm = record.plan, np.asarray(decisions["arm"].to_pylist(), object)
+    choice = chosen_columns(decisions, plan)
+    probability, used = np.ones(rows.size), np.zeros(rows.size, np.int64)
+    sizes = [int((arm == name).sum()) for name in (Arm.TEST, Arm.CONTROL)]
+    parts = share_offers(offer_of(plan, eligible=rows.size), sizes)
+    for name, part in zip((Arm.TEST, Arm.CONTROL), parts, strict=True):
+        here = np.flatnonzero(arm == name)
+        if not here.size:
+            continue
+        if name is Arm.CONTROL or plan.policy.name == "random":
+            probability[here] = _shares(choice[here], depths=len(plan.offered))
+            continue
+        audience = Audience(
+            ids=decisions["customer_id"].take(pa.array(here)).to_numpy(),
+            context=contexts[here],
+            known=decisions["known"].take(pa.array(here)).to_numpy(),
+        )
+        found = decision_propensities(
+            audience,
+            belief=belief_at(store, record.version, prior=prior, model=model),
+            offer=part,
+            policy=policy_of(plan),
+            campaign=campaign,
+            seed=plan.seed,
+            draws=draws,
+        )
+        probability[here], used[here] = found.played(choice[here]), found.draws
+    with store.writing(campaign) as shelves:
+        table = {"row": rows, "propensity": probability, "propensity_draws": used}
+        shelves.set_propensities(campaign, pa.table({name: pa.array(column) for name, column in table.items()}))
+    return int(rows.size)
+
+
+def chosen_columns(decisions: pa.Table, plan: Plan) -> Integers:
+    """(n,) position of each decision's depth among those offered, -1 = no code."""
+    depth = np.nan_to_num(decisions["depth"].to_numpy(), nan=-1.0)
+    order = np.searchsorted(plan.offered, depth)
+    return np.where(depth < 0, -1, order).astype(np.int64)
+
+
+def _shares(choice: Integers, *, depths: int) -> Vector:
+    """The share of the arm that got what each of its customers got."""
+    shares = np.bincount(np.where(choice < 0, depths, choice), minlength=depths + 1) / choice.size
+    return np.asarray(shares[choice])

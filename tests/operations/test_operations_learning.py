@@ -1,0 +1,184 @@
+"""Belief is prior plus evidence: versions, ripeness, undoing, another network; all of it can be made again."""
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from disco.belief import Evidence
+from disco.belief.model_file import to_bytes
+from disco.operations import (
+    activate,
+    active_belief,
+    audit,
+    belief_at,
+    ingest,
+    launch,
+    learn_campaign,
+    learn_campaigns,
+    rebuild,
+    revert,
+)
+from disco.records.errors import StateError
+
+
+def learn(shop, *campaigns, as_of=None, **more):
+    return learn_campaigns(
+        shop.store, campaigns or ["spring"], prior=shop.prior, as_of=as_of or shop.after, clock=shop.clock, **more
+    )
+
+
+def receive(shop, outcomes, campaign="spring"):
+    return ingest(shop.store, campaign, outcomes, source="test", clock=shop.clock)
+
+
+@pytest.fixture
+def launched(shop):
+    return shop.launch()
+
+
+def of_campaign(shop, launched, campaign, rows=slice(None)):
+    sent = shop.sent(launched)[rows]
+    return shop.outcomes(sent, campaign_id=[campaign] * len(sent))
+
+
+def test_what_is_learned_is_what_the_known_customers_bought(shop, launched):
+    receive(shop, shop.outcomes(shop.sent(launched)))
+    learned = learn(shop)
+    known = [row for row in launched.decisions.to_pylist() if row["code"] and row["known"]]
+    contexts = shop.people().context[[row["customer_id"] for row in known]]
+    expected = Evidence.of(contexts, [row["depth"] for row in known], [50.25] * len(known))
+    assert learned.belief.basket.evidence == expected
+    assert (learned.number, learned.changed) == (1, True)
+
+
+def test_learning_again_makes_a_version_only_when_something_is_new(shop, launched):
+    receive(shop, shop.outcomes(shop.sent(launched)[:10]))
+    assert learn(shop).number == 1
+    again = learn(shop)
+    assert (again.number, again.changed) == (1, False)
+    receive(shop, shop.outcomes(shop.sent(launched)[10:20]))
+    assert learn(shop).number == 2
+    assert active_belief(shop.store, prior=shop.prior)[1].number == 2
+
+
+def test_a_reverted_batch_is_out_of_the_next_version(shop, launched):
+    receive(shop, shop.outcomes(shop.sent(launched)[:10]))
+    first = learn(shop)
+    poisoned = receive(shop, shop.outcomes(shop.sent(launched)[10:20], full_price=[5025.0] * 10))
+    assert learn(shop).belief.basket != first.belief.basket
+    revert(shop.store, poisoned.batch_id, clock=shop.clock)
+    third = learn(shop)
+    assert third.number == 3
+    assert to_bytes(third.belief.basket) == to_bytes(first.belief.basket)
+
+
+def test_an_older_version_can_be_made_active_again(shop, launched):
+    receive(shop, shop.outcomes(shop.sent(launched)[:10]))
+    first = learn(shop)
+    receive(shop, shop.outcomes(shop.sent(launched)[10:20]))
+    learn(shop)
+    activate(shop.store, 1)
+    belief, version = active_belief(shop.store, prior=shop.prior)
+    assert (version.number, belief) == (1, first.belief)
+    assert belief_at(shop.store, 2, prior=shop.prior) != belief
+    assert belief_at(shop.store, None, prior=shop.prior) is shop.prior
+    with pytest.raises(StateError, match="7"):
+        activate(shop.store, 7)
+
+
+def test_engagement_counts_ripe_codes_of_the_random_arm_only(shop, launched):
+    receive(shop, shop.outcomes(shop.sent(launched)[:40]))
+    young = learn(shop, as_of=date(2027, 3, 23))  # the last day of validity was the 21st, the grace ends on the 23rd
+    assert (young.belief.engagement.counts.sent.size, young.ripe) == (0, ())
+    counts = learn(shop, as_of=date(2027, 3, 24)).belief.engagement.counts
+    control = [row for row in shop.sent(launched) if row["arm"] == "control"]
+    bought = {row["code"] for row in shop.sent(launched)[:40]}
+    assert counts.sent.sum() == len(control)
+    assert counts.redeemed.sum() == sum(row["code"] in bought for row in control)
+
+
+def test_without_a_random_part_all_codes_count(shop):
+    launched = shop.launch(shop.plan(control={"share": 0}))
+    receive(shop, shop.outcomes(shop.sent(launched)[:40]))
+    counts = learn(shop).belief.engagement.counts
+    assert (counts.sent.sum(), counts.redeemed.sum()) == (launched.codes, 40)
+
+
+def test_campaigns_are_learned_by_their_first_day_whatever_the_order(shop, launched):
+    plan = shop.plan(campaign="winter", valid={"from": date(2027, 3, 1), "days": 5}, policy={"name": "random"})
+    winter = shop.launch(plan)
+    receive(shop, shop.outcomes(shop.sent(launched)))
+    early = of_campaign(shop, winter, "winter")
+    moments = pa.array([date(2027, 3, 2)] * early.num_rows)
+    receive(shop, early.set_column(4, "ordered_at", moments), "winter")
+    learn(shop, "spring")
+    both = learn(shop, "winter").belief.basket
+    assert list(both.campaigns) == ["winter", "spring"]
+    assert learn(shop, "spring", "winter").changed is False
+
+
+def test_learning_survives_another_network(shop, launched):
+    """Evidence rebuilt under another network equals learning everything with it from the start."""
+    receive(shop, shop.outcomes(shop.sent(launched)[:30]))
+    learn(shop)
+    rng = np.random.default_rng(9)
+    turn = rng.normal(size=(2, 3))
+
+    def contexts_of(record, decisions):
+        return shop.on_grid(shop.people().context[decisions["customer_id"].to_numpy()] @ turn)
+
+    rebuilt = rebuild(
+        shop.store, network="second network", contexts_of=contexts_of, prior=shop.prior, as_of=shop.after,
+        clock=shop.clock,
+    )  # fmt: skip
+    assert rebuilt.belief.basket.context_schema == "second network"
+    assert rebuilt.belief.basket.context_size == 3
+    bought = [row for row in shop.sent(launched)[:30] if row["known"]]
+    contexts = shop.on_grid(shop.people().context[[row["customer_id"] for row in bought]] @ turn)
+    expected = Evidence.of(contexts, [row["depth"] for row in bought], [50.25] * len(bought))
+    assert rebuilt.belief.basket.evidence == expected
+
+    # what comes later moves the evidence under both
+    receive(shop, shop.outcomes(shop.sent(launched)[30:50]))
+    more = learn(shop)
+    assert more.belief.basket.context_schema == "second network"
+    assert more.belief.basket.evidence.total_rows == sum(row["known"] for row in shop.sent(launched)[:50])
+    assert all(finding.ok for finding in audit(shop.store))
+
+
+def test_a_campaign_under_a_new_network_asks_for_a_rebuild(shop, launched):
+    receive(shop, shop.outcomes(shop.sent(launched)[:30]))
+    learn(shop)
+    planned = replace(shop.planned(shop.plan(campaign="summer")), network="second network")
+    launch(shop.store, planned, clock=shop.clock)
+    with pytest.raises(StateError, match="rebuild"):
+        learn(shop, "summer")
+
+
+def test_an_unknown_campaign_is_named(shop):
+    with pytest.raises(StateError, match="winter"):
+        learn_campaign(shop.store, "winter", prior=shop.prior, as_of=shop.after, clock=shop.clock)
+
+
+def test_ten_batches_with_the_sixth_poisoned_equal_nine_after_its_revert(shop):
+    audience = shop.people(rows=2000)
+    launched = shop.launch(shop.plan(depths={0.1: {"at_most": 900}, 0.3: {"at_most": 600}}), audience)
+    sent = shop.sent(launched)
+    cuts = np.array_split(np.arange(len(sent)), 10)
+    poisoned = None
+    for number, rows in enumerate(cuts):
+        factor = 100.0 if number == 5 else 1.0
+        found = receive(
+            shop, shop.outcomes([sent[row] for row in rows], full_price=[20.0 * factor + row for row in rows])
+        )
+        poisoned = found if number == 5 else poisoned
+    revert(shop.store, poisoned.batch_id, clock=shop.clock)
+    belief = learn(shop).belief
+    clean = [row for number, rows in enumerate(cuts) if number != 5 for row in rows if sent[row]["known"]]
+    contexts = audience.context[[sent[row]["customer_id"] for row in clean]]
+    expected = Evidence.of(contexts, [sent[row]["depth"] for row in clean], [20.0 + row for row in clean])
+    assert belief.basket.evidence == expected
+    assert all(finding.ok for finding in audit(shop.store))

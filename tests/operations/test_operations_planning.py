@@ -1,0 +1,198 @@
+"""Plans: immutable, named by their inputs, honest about what they expect; launched once, whole, and only unchanged."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from disco.operations import keep, launch, load
+from disco.operations.cautions import stability_index
+from disco.records.decisions import Arm
+from disco.records.errors import FileFormatError, InfeasibleError, InputError, StateError
+from disco.records.life import State
+
+
+def by_depth(decisions, depth, arm=None):
+    return sum(row["depth"] == depth and arm in (None, row["arm"]) for row in decisions.to_pylist())
+
+
+def test_caps_hold_over_both_arms_and_the_holdout_gets_no_code(shop):
+    decisions = shop.launch().decisions
+    assert by_depth(decisions, 0.1) <= 60
+    assert by_depth(decisions, 0.3) <= 20
+    rows = decisions.to_pylist()
+    assert {row["arm"] for row in rows if row["code"]} == {Arm.TEST, Arm.CONTROL}
+    assert all((row["code"] is None) == (row["depth"] is None) for row in rows)
+
+
+def test_what_was_launched_is_what_the_store_gives_back(shop):
+    planned = shop.planned()
+    launched = launch(shop.store, planned, clock=shop.clock)
+    with shop.store.reading() as shelves:
+        kept = shelves.decisions("spring")
+        assert kept.select(launched.decisions.column_names).to_pylist() == launched.decisions.to_pylist()
+        assert np.array_equal(shelves.contexts("spring", shop.network), planned.contexts)
+        record = shelves.campaign("spring")
+    assert (record.plan, record.state, record.plan_id) == (planned.plan, State.LAUNCHED, planned.plan_id)
+
+
+def test_text_ids_come_back_as_text(shop):
+    ids = np.array([f"0{n}" for n in range(200)], object)
+    shop.launch(audience=shop.people(ids=ids))
+    with shop.store.reading() as shelves:
+        assert shelves.decisions("spring")["customer_id"].to_pylist() == ids.tolist()
+
+
+def test_a_plan_is_named_by_everything_it_rests_on(shop):
+    first = shop.planned()
+    assert shop.planned().plan_id == first.plan_id
+    others = [
+        shop.planned(shop.plan(seed=5)),
+        shop.planned(shop.plan(depths={0.1: {"at_most": 61}, 0.3: {"at_most": 20}})),
+        shop.planned(inputs={"customers": "c2"}),
+        shop.planned(belief=shop.prior),
+    ]
+    assert len({planned.plan_id for planned in (first, *others)}) == 5
+
+
+def test_a_plan_survives_its_folder_and_a_changed_file_is_refused(shop, tmp_path):
+    planned = shop.planned(features=pa.table({"customer_id": np.arange(200), "x": np.arange(200.0)}))
+    place = keep(shop.store, planned, tmp_path)
+    assert keep(shop.store, planned, tmp_path) == place
+    read = load(shop.store, planned.plan_id[:6], tmp_path)
+    assert read.plan_id == planned.plan_id
+    assert read.decisions.equals(planned.decisions)
+    assert np.array_equal(read.contexts, planned.contexts)
+    assert read.features.equals(planned.features)
+    assert (read.solution, read.arms, read.total, read.warnings, read.binding) == (
+        planned.solution, planned.arms, planned.total, planned.warnings, planned.binding
+    )  # fmt: skip
+    assert json.loads((place / "plan.json").read_text())["plan"]["campaign"] == "spring"
+    table = pq.read_table(place / "decisions.parquet")
+    pq.write_table(table.slice(1), place / "decisions.parquet")
+    with pytest.raises(FileFormatError, match=r"decisions\.parquet"):
+        load(shop.store, planned.plan_id, tmp_path)
+
+
+def test_launching_again_changes_nothing_and_another_plan_is_refused(shop):
+    planned = shop.planned()
+    first = launch(shop.store, planned, clock=shop.clock)
+    again = launch(shop.store, planned, clock=shop.clock)
+    assert (first.again, again.again) == (False, True)
+    assert again.decisions["code"].to_pylist() == first.decisions["code"].to_pylist()
+    with pytest.raises(StateError, match="another campaign name"):
+        launch(shop.store, shop.planned(shop.plan(seed=9)), clock=shop.clock)
+
+
+def test_an_input_that_changed_stops_the_launch_by_name(shop):
+    planned = shop.planned(inputs={"customers": "c1", "network": "n1"})
+    with pytest.raises(StateError, match="decided: customers"):
+        launch(shop.store, planned, clock=shop.clock, inputs={"customers": "c2", "network": "n1"})
+    with shop.store.reading() as shelves:
+        assert shelves.find_campaign("spring") is None
+    assert not launch(shop.store, planned, clock=shop.clock, inputs={"customers": "c1"}).again
+
+
+def test_a_launch_that_fails_on_the_way_leaves_nothing(shop):
+    """The last customer is there twice: everything else is written by then."""
+    planned = shop.planned()
+    rows = pa.array([*range(199), 0])
+    with pytest.raises(StateError):
+        launch(shop.store, replace(planned, decisions=planned.decisions.take(rows)), clock=shop.clock)
+    with shop.store.reading() as shelves:
+        assert shelves.campaigns() == ()
+        assert shelves.plans("spring") == ()
+
+
+def test_a_rehearsed_launch_leaves_nothing(shop):
+    said = launch(shop.store, shop.planned(), clock=shop.clock, dry_run=True)
+    assert said.codes > 0
+    with shop.store.reading() as shelves:
+        assert shelves.find_campaign("spring") is None
+
+
+def test_the_reserve_of_caps_and_budget_stays_back(shop):
+    planned = shop.planned(shop.plan(reserve={"share": "50%"}, control={"share": 0}, budget=300.0))
+    assert sum(planned.arms[Arm.TEST].codes.values()) <= 40
+    assert planned.solution.reserve == (30, 10)
+    assert planned.solution.reserve_budget == pytest.approx(150.0)
+    assert planned.total.markdown.mean < 200
+
+
+def test_floors_are_kept_in_both_arms(shop):
+    limits = {0.1: {"at_most": 60}, 0.3: {"at_least": 20, "at_most": 20}}
+    planned = shop.planned(shop.plan(depths=limits))
+    codes = [planned.arms[arm].codes[0.3] for arm in (Arm.TEST, Arm.CONTROL)]
+    assert sum(codes) == 20
+    assert min(codes) >= 4
+    with pytest.raises(InfeasibleError):
+        shop.planned(shop.plan(depths={0.1: {"at_least": 300}}))
+
+
+def test_intervals_hold_the_mean_and_arms_add_up_to_the_total(shop):
+    planned = shop.planned()
+    arms = [planned.arms[arm].money for arm in (Arm.TEST, Arm.CONTROL)]
+    for name in ("revenue", "markdown", "reward"):
+        interval = getattr(planned.total, name)
+        assert interval.lower < interval.mean < interval.upper
+        assert interval.mean == pytest.approx(sum(getattr(arm, name).mean for arm in arms))
+    assert planned.arms[Arm.HOLDOUT].money is None
+
+
+def test_nothing_is_expected_before_anything_was_learned_and_it_is_said(shop):
+    planned = shop.planned(belief=shop.prior)
+    assert planned.total is None
+    assert planned.decisions["expected_full_price"].null_count == 200
+    assert any("Nothing was learned" in warning for warning in planned.warnings)
+    random = shop.planned(shop.plan(policy={"name": "random"}), belief=shop.prior)
+    assert random.warnings == ()
+    assert random.solution.prices is None
+
+
+def test_depths_never_played_and_other_customers_are_warned_of(shop):
+    deep = shop.planned(shop.plan(depths={0.3: {}, 0.9: {}}))
+    assert any("extrapolate" in warning and "90 % off" in warning for warning in deep.warnings)
+    shop.launch()
+    moved = shop.people(seed=3)
+    moved = replace(moved, context=np.clip(moved.context + 1.5, -4, 4))
+    said = shop.planned(shop.plan(campaign="summer"), moved).warnings
+    assert any("differ from those of the last campaign" in warning for warning in said)
+    same = shop.planned(shop.plan(campaign="summer"), shop.people(seed=3)).warnings
+    assert not any("differ" in warning for warning in same)
+
+
+def test_the_stability_index_is_symmetric_in_its_sign_and_zero_for_equal_samples():
+    rng = np.random.default_rng(1)
+    before, after = rng.normal(size=(5000, 2)), rng.normal((0.0, 1.0), size=(5000, 2))
+    index = stability_index(before, after)
+    assert index[0] < 0.02
+    assert index[1] > 0.5
+    assert (stability_index(before, before) == 0).all()
+
+
+def test_codes_are_new_whoever_else_has_them(shop):
+    """The same secret, campaign name and customers in another shop's order: here a pool repeats made codes."""
+    first = shop.launch()
+    used = [code for code in first.decisions["code"].to_pylist() if code]
+    pooled = shop.planned(shop.plan(campaign="summer", codes={"pool": "codes.txt"}))
+    fresh = [f"POOL{n:04d}" for n in range(100)]
+    for pool, reason in (
+        (fresh[:5], "unused codes"),
+        ([*fresh, fresh[0]], "repeat"),
+        ([*fresh, used[0]], "in use"),
+        ([*fresh, " "], "empty"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            launch(shop.store, pooled, clock=shop.clock, pool=pool)
+    with pytest.raises(StateError, match="no pool"):
+        launch(shop.store, pooled, clock=shop.clock)
+    given = launch(shop.store, pooled, clock=shop.clock, pool=fresh)
+    assert [code for code in given.decisions["code"].to_pylist() if code] == fresh[: given.codes]
+
+
+def test_a_prefix_stands_before_every_code(shop):
+    launched = shop.launch(shop.plan(codes={"prefix": "SPRING"}))
+    assert all(row["code"].startswith("SPRING-") for row in shop.sent(launched))
