@@ -8,7 +8,7 @@ from disco.campaign import Belief, decide
 from disco.evaluation import decision_propensities, off_policy
 from disco.policy import EpsilonGreedy, Greedy, Thompson
 from disco.records.decisions import Audience, Offer
-from disco.records.errors import InputError
+from disco.records.errors import InfeasibleError, InputError
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +90,9 @@ def test_a_greedy_log_is_marked(campaign):
 def test_a_log_without_its_propensities_is_refused():
     with pytest.raises(InputError, match="propensity"):
         off_policy(np.ones(3), propensity=np.zeros(3), target=np.ones(3))
+
+
+def test_limits_that_contradict_each_other_have_no_law(campaign):
+    impossible = Offer(depths=(0.1, 0.2, 0.3), caps=(80, 80, 60), floors=(70, 80, 60), revenue_weight=5.0)
+    with pytest.raises(InfeasibleError, match="contradict"):
+        law(campaign, Thompson(), offer=impossible)

@@ -149,7 +149,13 @@ def test_deterministic_policies_are_marked(policy):
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"draws": 0}, "at least 1 draw"), ({"method": "guess"}, "'auto'"), ({"price_resolves": 0}, "at least 1")],
+    [
+        ({"draws": 0}, "draws: found 0"),
+        ({"draws": "many"}, "draws: found 'many'"),
+        ({"draws": 10.0}, "draws: found 10.0"),
+        ({"method": "guess"}, "'auto'"),
+        ({"price_resolves": 0}, "price_resolves: found 0"),
+    ],
 )
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
@@ -165,5 +171,11 @@ def test_bad_questions_are_refused():
     law = Propensities(counts=np.array([[4, 6]]), draws=10, method="resolve", resolves=10)
     with pytest.raises(InputError, match="floor"):
         law.played(np.array([0]), floor=1.5)
-    with pytest.raises(InputError, match="choice"):
+    with pytest.raises(InputError, match="floor: found 'low'"):
+        law.played(np.array([0]), floor="low")
+    with pytest.raises(InputError, match="choice, row 1: found 1"):
         law.played(np.array([1]))
+    for choice in ([0, 0], [0.5], ["a"]):
+        with pytest.raises(InputError, match="choice"):
+            law.played(choice)
+    assert law.played([0]).tolist() == [5 / 11]

@@ -4,7 +4,7 @@ import numpy as np
 
 from disco import objective
 from disco.allocation import Allocation, allocate
-from disco.campaign import Belief
+from disco.campaign import Belief, require_feasible
 from disco.policy import Policy
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arrays import Floats
@@ -34,7 +34,7 @@ def decision_propensities(
         costs = objective.expected_markdown(expected, depths, rates)
 
     def solve(worth: Floats) -> Allocation:
-        return allocate(
+        allocation = allocate(
             worth,
             offer.caps,
             depths=offer.depths,
@@ -43,6 +43,8 @@ def decision_propensities(
             budget=offer.budget,
             ids=audience.ids,
         )
+        require_feasible(allocation, campaign=campaign)
+        return allocation
 
     return propensities(
         policy,

@@ -18,7 +18,7 @@ import numba as nb
 import numpy as np
 
 from disco.belief.model import BasketModel
-from disco.policy.base import Policy
+from disco.policy.base import Policy, read_figure
 from disco.policy.epsilon_greedy import EpsilonGreedy
 from disco.policy.greedy import Greedy
 from disco.policy.thompson import Thompson
@@ -74,10 +74,16 @@ class Propensities:
         >>> found.played(np.array([0])).tolist(), found.played(np.array([-1]), floor=0.5).tolist()
         ([0.4], [0.5])
         """
-        if not 0 <= floor < 1:
+        if read_figure(floor, where="floor", most=1.0) == 1:
             raise InputError("floor", found=floor, expected="a probability below 1; 0 is none")
-        if choice.shape != (len(self.counts),) or choice.min() < -1 or choice.max() >= self.counts.shape[1] - 1:
-            raise InputError("choice", found=f"shape {choice.shape}", expected="a depth's position or -1 per customer")
+        choice, depths = np.asarray(choice), self.counts.shape[1] - 1
+        if choice.shape != (len(self.counts),) or choice.dtype.kind not in "iu":
+            found = f"{choice.dtype} of shape {choice.shape}"
+            raise InputError("choice", found=found, expected=f"one position per customer, {len(self.counts)} of them")
+        off = (choice < -1) | (choice >= depths)
+        if off.any():
+            row = int(off.argmax())
+            raise InputError(f"choice, row {row + 1}", found=int(choice[row]), expected=f"-1 (none) to {depths - 1}")
         if self.deterministic:
             return np.ones(choice.size)
         at = np.where(choice < 0, self.counts.shape[1] - 1, choice)
@@ -107,8 +113,9 @@ def propensities(
     because then the prices move with it; else at prices averaged over `price_resolves` solves. `costs` (n, K): what the
     budget sees, where `solve` has one.
     """
-    if isinstance(draws, bool) or draws < 1 or price_resolves < 1:
-        raise InputError("draws", found=(draws, price_resolves), expected="at least 1 draw and 1 solve for the prices")
+    for name, count in (("draws", draws), ("price_resolves", price_resolves)):
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise InputError(name, found=repr(count), expected="a whole number, at least 1")
     if method not in ("auto", "resolve", "prices"):
         raise InputError("method", found=repr(method), expected="'auto', 'resolve' or 'prices'")
     shared = isinstance(policy, Thompson) and policy.scope == "round"
