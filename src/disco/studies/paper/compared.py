@@ -21,7 +21,7 @@ from disco.studies.paper.policies import (
 )
 from disco.studies.paper.replayed import replayed
 from disco.studies.paper.settings import REVENUE_WEIGHT, Settings
-from disco.studies.paper.simulations import Games, main_rules, play
+from disco.studies.paper.simulations import Games, Request, main_rules, play
 
 
 def compared_item(
@@ -36,9 +36,11 @@ def compared_item(
 ) -> Item:
     """`word` is "Warm" or "Cold"; `replay` measures the same start by replay."""
     rules = main_rules(lab)
-    games = play(lab, start=start, rules=rules, recipes=RECIPES, named=f"{key} start")
-    alone = play(
-        lab, start=start, rules=replace(rules, revenue_weight=None), recipes=[NARROW], named=f"{key} start, revenue"
+    games, alone = play(
+        lab,
+        Request(start=start, rules=rules, recipes=RECIPES),
+        Request(start=start, rules=replace(rules, revenue_weight=None)),
+        named=f"{key} start",
     )
     logs = replayed(lab, replay)
     return Item(

@@ -1,6 +1,7 @@
 """Policies side by side, warm or cold: the claims of the paper's figure, checked at every reading of the depths."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -43,44 +44,24 @@ def difference(games: Games, figure: Figure, policy: str, other: str, recipe: Re
 def checks_of(games: Games, *, recipe: Recipe, greedy_declines: bool) -> list[Check]:
     """The paper's claims at one reading; `greedy_declines`: the paper says so of the warm start alone."""
     over = games.over_environments
-    named = {"unit": SHARE, "reading": recipe.name}
+    rises = partial(above, than=0.0, unit=SHARE, reading=recipe.name)
+    falls = partial(below, than=0.0, unit=SHARE, reading=recipe.name)
     checks = [
-        above(
-            "TS-IP beats Random",
-            over(figures.basket_uplift, THOMPSON, recipe),
-            than=0.0,
-            paper="above Random",
-            **named,
+        rises("TS-IP beats Random", over(figures.basket_uplift, THOMPSON, recipe), paper="above Random"),
+        rises("TS-IP improves over the batches", over(figures.trend, THOMPSON, recipe), paper="steadily upward"),
+        *(
+            rises(
+                f"TS-IP ends above {other}",
+                difference(games, figures.last_half, THOMPSON, other, recipe),
+                paper=f"TS-IP above {other}",
+            )
+            for other in (GREEDY, EPSILON_GREEDY)
         ),
-        above(
-            "TS-IP improves over the batches",
-            over(figures.trend, THOMPSON, recipe),
-            than=0.0,
-            paper="steadily upward",
-            **named,
-        ),
-        above(
-            "TS-IP ends above Greedy-IP",
-            difference(games, figures.last_half, THOMPSON, GREEDY, recipe),
-            than=0.0,
-            paper="TS-IP above Greedy-IP",
-            **named,
-        ),
-        above(
-            "TS-IP ends above ε-greedy-IP",
-            difference(games, figures.last_half, THOMPSON, EPSILON_GREEDY, recipe),
-            than=0.0,
-            paper="TS-IP above ε-greedy-IP",
-            **named,
-        ),
-        below("UCB-IP declines", over(figures.trend, UCB, recipe), than=0.0, paper="falls over time", **named),
     ]
-    if greedy_declines:
-        checks += [
-            below(f"{name} declines", over(figures.trend, name, recipe), than=0.0, paper="falls over time", **named)
-            for name in (GREEDY, EPSILON_GREEDY)
-        ]
-    return checks
+    declining = (UCB, GREEDY, EPSILON_GREEDY) if greedy_declines else (UCB,)
+    return checks + [
+        falls(f"{name} declines", over(figures.trend, name, recipe), paper="falls over time") for name in declining
+    ]
 
 
 def series_chart(games: Games, *, start: str) -> CurveChart:

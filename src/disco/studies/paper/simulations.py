@@ -4,7 +4,7 @@ Every customer of a batch gets a code and every depth is used equally often, so 
 depths.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,38 +77,48 @@ class Games:
         )
 
 
-def play(
-    lab: Lab,
-    *,
-    start: int | None,
-    rules: Rules,
-    recipes: Sequence[Recipe],
-    policies: Sequence[str] = tuple(PLAYERS),
-    named: str,
-) -> Games:
-    """Play what is not on the shelf yet; the first environment at the main reading is played most often."""
-    scale = scale_of(lab)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Games to play in every environment: from one start, under one set of rules."""
+
+    start: int | None
+    rules: Rules
+    recipes: tuple[Recipe, ...] = (NARROW,)
+    policies: tuple[str, ...] = tuple(PLAYERS)
+
+
+def play(lab: Lab, *requests: Request, named: str) -> tuple[Games, ...]:
+    """Play what is not on the shelf yet; the first environment under the main rules and reading is played most."""
     stages = tuple(stage_of(environment) for environment in lab.environments())
-    wanted = {
-        (stage.key, recipe.name, policy): Play(
-            stage=stage.key,
-            recipe=recipe,
-            start=start,
-            player=PLAYERS[policy],
-            rules=rules,
-            repeats=scale.main_repeats
-            if stage is stages[0] and recipe is NARROW and rules == main_rules(lab)
-            else scale.repeats,
-        )
-        for stage in stages
-        for recipe in recipes
-        for policy in policies
-    }
+    wanted = [{place: _play(lab, request, stages, place) for place in _places(request, stages)} for request in requests]
     found = run_plays(
-        list(wanted.values()),
+        [each for plays in wanted for each in plays.values()],
         stages=stages,
         shelf=Shelf(lab.folder / "bandits"),
         processes=lab.settings.processes,
         progress=lambda done, total: lab.progress(f"{named}: {done:,} of {total:,} pieces of simulation"),
     )
-    return Games(stages, {key: found[each] for key, each in wanted.items()})
+    return tuple(Games(stages, {key: found[each] for key, each in plays.items()}) for plays in wanted)
+
+
+def _places(request: Request, stages: tuple[Stage, ...]) -> list[tuple[str, str, str]]:
+    return [
+        (stage.key, recipe.name, policy)
+        for stage in stages
+        for recipe in request.recipes
+        for policy in request.policies
+    ]
+
+
+def _play(lab: Lab, request: Request, stages: tuple[Stage, ...], place: tuple[str, str, str]) -> Play:
+    stage, recipe, policy = place
+    scale = scale_of(lab)
+    is_main = stage == stages[0].key and recipe == NARROW.name and request.rules == main_rules(lab)
+    return Play(
+        stage=stage,
+        recipe=next(each for each in request.recipes if each.name == recipe),
+        start=request.start,
+        player=PLAYERS[policy],
+        rules=request.rules,
+        repeats=scale.main_repeats if is_main else scale.repeats,
+    )

@@ -18,14 +18,13 @@ from disco.studies.customers.figures import Cell
 from disco.studies.paper.item import Check, Item, above, estimate_of, interval_of, near
 from disco.studies.paper.lab import Lab
 from disco.studies.paper.policies import SHARE, words
-from disco.studies.paper.simulations import Games, main_rules, play
+from disco.studies.paper.simulations import Games, Request, main_rules, play
 
 PAPER_GAP = 0.00234
 CLOSE = 0.001
 POLICIES = (RANDOM, THOMPSON, ULCC)
-#: Shares of a batch per depth, shallow to deep.
-SETTINGS = {
-    "a third each": (1 / 3, 1 / 3, 1 / 3),
+#: Shares of a batch per depth, shallow to deep, beside a third each.
+OTHER_SETTINGS = {
     "60 / 30 / 10 %": (0.6, 0.3, 0.1),
     "10 / 30 / 60 %": (0.1, 0.3, 0.6),
     "30 / 20 / 10 %, the rest none": (0.3, 0.2, 0.1),
@@ -66,16 +65,19 @@ class Gaps:
 
 def run(lab: Lab) -> Item:
     rules = main_rules(lab)
-    games = play(lab, start=WARM, rules=rules, recipes=RECIPES, policies=POLICIES, named="ulcc")
-    by_setting = {}
-    for name, shares in SETTINGS.items():
-        caps = (
-            rules.caps if name == next(iter(SETTINGS)) else tuple(int(share * rules.batch + 1e-9) for share in shares)
-        )
-        played = play(
-            lab, start=WARM, rules=replace(rules, caps=caps), recipes=[NARROW], policies=POLICIES, named=f"ulcc, {name}"
-        )
-        by_setting[name] = Gaps.of(played, NARROW)
+    games, *others = play(
+        lab,
+        Request(start=WARM, rules=rules, recipes=RECIPES, policies=POLICIES),
+        *(
+            Request(start=WARM, rules=replace(rules, caps=_caps(shares, rules.batch)), policies=POLICIES)
+            for shares in OTHER_SETTINGS.values()
+        ),
+        named="ulcc",
+    )
+    by_setting = {
+        "a third each": Gaps.of(games, NARROW),
+        **{name: Gaps.of(played, NARROW) for name, played in zip(OTHER_SETTINGS, others, strict=True)},
+    }
     gaps = {recipe.name: Gaps.of(games, recipe) for recipe in RECIPES}
     main = gaps[NARROW.name]
     return Item(
@@ -88,6 +90,10 @@ def run(lab: Lab) -> Item:
         charts=(_series(games), _settings_chart(by_setting)),
         tables=(_tests(games, main), _settings_table(by_setting), _readings(gaps)),
     )
+
+
+def _caps(shares: tuple[float, ...], customers: int) -> tuple[int, ...]:
+    return tuple(int(share * customers + 1e-9) for share in shares)
 
 
 def _checks(gaps: Gaps, reading: str) -> list[Check]:

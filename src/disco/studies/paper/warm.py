@@ -8,7 +8,7 @@ from disco.studies.paper.compared import compared_item
 from disco.studies.paper.item import Item
 from disco.studies.paper.lab import Lab
 from disco.studies.paper.replayed import replayed_warm
-from disco.studies.paper.simulations import main_rules, play
+from disco.studies.paper.simulations import Request, main_rules, play
 
 
 def run(lab: Lab) -> Item:
@@ -26,7 +26,6 @@ def run(lab: Lab) -> Item:
 
 def warm_uplift(lab: Lab) -> Cell:
     """TS-IP's basket value over Random's from a warm start, a share, one figure per environment."""
-    games = play(
-        lab, start=WARM, rules=main_rules(lab), recipes=[NARROW], policies=(RANDOM, THOMPSON), named="warm start"
-    )
+    request = Request(start=WARM, rules=main_rules(lab), policies=(RANDOM, THOMPSON))
+    (games,) = play(lab, request, named="warm start")
     return games.over_environments(figures.basket_uplift, THOMPSON, NARROW)
