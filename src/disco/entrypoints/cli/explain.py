@@ -1,0 +1,34 @@
+"""`disco explain CAMPAIGN CUSTOMER`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show
+
+
+def register(app: typer.Typer) -> None:
+    app.command("explain", epilog="Example: disco explain spring-27 c0000017")(explain)
+
+
+def explain(
+    campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")],
+    customer: Annotated[str, typer.Argument(metavar="CUSTOMER", help="One of its customers.")],
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Say in words why a customer got this depth or none, and what the runner-up was worth.
+
+    The figures of the decision are made again from what was kept: context, belief, draws, prices.
+    """
+    from dataclasses import asdict
+
+    from disco.entrypoints.shop import Shop
+    from disco.operations.explaining import explain
+
+    here = Shop.open(shop)
+    with here.store() as store:
+        found = explain(store, campaign, customer, prior=here.prior())
+    show(asdict(found), "\n".join(found.words), as_json=as_json, quiet=quiet)

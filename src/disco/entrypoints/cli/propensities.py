@@ -1,0 +1,34 @@
+"""`disco propensities CAMPAIGN`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show
+
+
+def register(app: typer.Typer) -> None:
+    app.command("propensities", epilog="Example: disco propensities spring-27 --draws 500")(propensities)
+
+
+def propensities(
+    campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")],
+    draws: Annotated[int, typer.Option(min=1, max=100_000, help="Draws of the policy to estimate from.")] = 200,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Add to every decision how likely it was, so that other policies can be judged on this campaign later.
+
+    Run it any time after the launch; it costs about as much as so many decisions. Again gives the same.
+    """
+    from disco.entrypoints.shop import Shop
+    from disco.operations.propensities import add_propensities
+
+    here = Shop.open(shop)
+    with here.store() as store:
+        done = add_propensities(store, campaign, prior=here.prior(), draws=draws)
+    result = {"campaign": campaign, "decisions": done, "draws": draws}
+    text = f"{done:,} decisions of {campaign} have their propensity, from {draws:,} draws."
+    show(result, text, as_json=as_json, quiet=quiet)

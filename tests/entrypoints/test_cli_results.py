@@ -1,0 +1,134 @@
+"""What a person asks afterwards: how did it go, why this customer, is everything in order."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def done(disco: Run, *arguments: object) -> dict[str, Any]:
+    code, out, err = disco(*arguments, "--json")
+    assert code == 0, err
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+@pytest.fixture
+def answered(disco: Run, shop: Path) -> Path:
+    """The shop after its second campaign, decided with control and holdout, was answered and ingested."""
+    for arguments in (
+        ("plan", shop / "second.yaml", "--shop", shop),
+        ("launch", "second", "--shop", shop),
+        ("export", "second", "-o", shop / "codes.parquet", "--shop", shop),
+        ("respond", shop / "data", shop / "codes.parquet", "-o", shop / "second.parquet"),
+        ("ingest", "second", shop / "second.parquet", "--shop", shop),
+    ):
+        code, _, err = disco(*arguments)
+        assert code == 0, err
+    return shop
+
+
+def test_results_agree_with_the_outcomes_file(disco: Run, answered: Path) -> None:
+    result = done(disco, "results", "second", "--as-of", "2025-11-05", "--shop", answered)
+    outcomes = pq.read_table(answered / "second.parquet")
+    codes = {row["code_id"]: row for row in pq.read_table(answered / "codes.parquet").to_pylist()}
+    revenue = sum(row["full_price"] * (1 - codes[row["code"]]["depth"]) for row in outcomes.to_pylist())
+    arms = result["arms"].values()
+    assert sum(arm["summary"]["purchasers"] for arm in arms) == outcomes.num_rows == result["counts"]["applied"]
+    assert sum(arm["summary"]["revenue"] for arm in arms) == pytest.approx(revenue)
+    assert set(result["incremental"]) == {"test", "control"}
+    assert result["sample_ratio"]["p_value"] > 0
+    assert result["final"]
+
+
+def test_results_as_text_and_page_and_before_the_end(disco: Run, answered: Path) -> None:
+    page = answered / "second.html"
+    code, out, _ = disco("results", "second", "--as-of", "2025-10-20", "--html", page, "--shop", answered)
+    assert code == 0
+    assert "Decided against control" in out
+    assert "to date" in out
+    assert "Campaign second" in page.read_text()
+    assert not done(disco, "results", "second", "--as-of", "2025-10-20", "--shop", answered)["final"]
+
+
+def test_all_campaigns_in_short(disco: Run, answered: Path) -> None:
+    page = answered / "all.html"
+    result = done(disco, "results", "--as-of", "2025-11-05", "--html", page, "--shop", answered)
+    first, second = result["campaigns"]
+    assert (first["expected"], first["verdict"]) == (None, None)
+    assert second["expected"]["revenue"]["lower"] < second["expected"]["revenue"]["upper"]
+    assert page.is_file()
+    code, out, _ = disco("results", "--shop", answered)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["Campaign", "first", "second"]
+
+
+def test_a_random_campaign_has_nothing_to_compare(disco: Run, shop: Path) -> None:
+    code, out, _ = disco("results", "first", "--shop", shop)
+    assert code == 0
+    assert "no control group" in out
+
+
+def test_campaigns_lists_states_and_batches(disco: Run, answered: Path) -> None:
+    disco("pause", "second", "--shop", answered)
+    listed = done(disco, "campaigns", "--shop", answered)
+    assert [(one["campaign"], one["state"]) for one in listed["campaigns"]] == [
+        ("first", "launched"),
+        ("second", "paused"),
+    ]
+    (batch,) = done(disco, "campaigns", "second", "--shop", answered)["campaigns"][0]["batches"]
+    assert batch["applied"] == pq.read_table(answered / "second.parquet").num_rows
+    disco("revert", batch["batch_id"], "--shop", answered)
+    code, out, _ = disco("campaigns", "second", "--shop", answered)
+    assert code == 0
+    assert "reverted" in out
+
+
+def test_explain_gives_the_chosen_depth_the_largest_surplus_and_a_chance(disco: Run, answered: Path) -> None:
+    done(disco, "propensities", "second", "--draws", 20, "--shop", answered)
+    chosen = 0
+    for row in pq.read_table(answered / "codes.parquet").to_pylist()[:20]:
+        found = done(disco, "explain", "second", row["customer_id"], "--shop", answered)
+        assert found["depth"] == row["depth"]
+        assert found["code"] == row["code_id"]
+        assert found["words"]
+        assert 0 < found["propensity"] <= 1
+        if found["figures"]:
+            best = max(found["figures"], key=lambda figure: figure["value"] - figure["price"])
+            chosen += best["depth"] == row["depth"]
+    assert chosen
+    code, _, err = disco("explain", "second", "nobody", "--shop", answered)
+    assert code == 1
+    assert "nobody" in err
+
+
+def test_the_doctor_finds_a_sound_shop_sound(disco: Run, answered: Path) -> None:
+    result = done(disco, "doctor", "--shop", answered)
+    assert result["ok"]
+    looked_at = {check["check"].split(",")[0] for check in result["checks"]}
+    assert {"disco", "disk", "journal", "integrity", "evidence", "counts", "version"} <= looked_at
+
+
+def test_the_doctor_names_what_is_wrong(disco: Run, answered: Path) -> None:
+    with sqlite3.connect(answered / "disco.db") as connection:
+        changed = connection.execute("UPDATE outcomes SET full_price_minor = full_price_minor + 1 WHERE row = 0")
+        assert changed.rowcount > 0
+    (answered / "context.safetensors").unlink()
+    code, out, _ = disco("doctor", "--shop", answered)
+    assert code == 1
+    failed = {line.split(": ")[0] for line in out.splitlines() if line.startswith("FAIL")}
+    assert "FAIL  context network" in failed
+    assert any("evidence, campaign second" in line for line in failed)
+
+
+def test_the_doctor_of_an_empty_folder(disco: Run, tmp_path: Path) -> None:
+    code, out, _ = disco("doctor", "--shop", tmp_path)
+    assert code == 1
+    assert "`disco plan` makes it" in out
+    assert list(tmp_path.iterdir()) == []
