@@ -111,3 +111,9 @@ def shop(tmp_path):
     store = CampaignStore.embedded(tmp_path / "disco.sqlite")
     yield Shop(store)
     store.close()
+
+
+@pytest.fixture
+def make_shop():
+    """A shop on a store of the test's own choosing."""
+    return Shop

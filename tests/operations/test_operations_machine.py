@@ -1,0 +1,203 @@
+"""A campaign lives a random life on a real database: after every step counters, ledger and evidence agree.
+
+At the end everything that is still in force is sent again to a twin campaign, shuffled, repeated and cut anew: it has
+the same evidence, bit for bit. So has the campaign itself, had the reverted batches never come.
+"""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from disco.adapters.store import CampaignStore
+from disco.operations import (
+    campaign_evidence,
+    counts_of,
+    decide_late_arrivals,
+    ingest,
+    launch,
+    learn_campaign,
+    pause,
+    resume,
+    revert,
+)
+from disco.records.errors import StateError
+from disco.records.life import Disposition, State
+
+CUSTOMERS = 16
+events = st.integers(0, 11).map(lambda number: f"e{number}")
+
+
+@st.composite
+def outcome(draw):
+    kind = draw(st.sampled_from(["purchase", "purchase", "purchase", "refund", "correction", "gift"]))
+    return {
+        "event_id": draw(st.one_of(events, events, events, st.none())),
+        "customer": draw(st.integers(0, CUSTOMERS - 1)),
+        "owner": draw(st.sampled_from([True, True, True, True, False])),
+        "hours": draw(st.sampled_from([0, 1, 2, 400, -1])),
+        "full_price": draw(st.sampled_from([10.0, 20.0, 30.0, -1.0, float("nan")])),
+        "kind": kind,
+        "refers_to": None if kind == "purchase" else draw(events),
+        "names_code": kind == "purchase" or draw(st.booleans()),
+    }
+
+
+def table(rows, codes, campaign):
+    start = datetime(2027, 3, 8, 12, tzinfo=UTC)
+    return pa.table(
+        {
+            "event_id": pa.array([row["event_id"] for row in rows], pa.string()),
+            "campaign_id": pa.array([campaign] * len(rows), pa.string()),
+            "customer_id": pa.array([row["customer"] if row["owner"] else 999 for row in rows], pa.int64()),
+            "code": pa.array([codes[row["customer"]] if row["names_code"] else None for row in rows], pa.string()),
+            "ordered_at": pa.array([start + timedelta(hours=row["hours"]) for row in rows], pa.timestamp("us", "UTC")),
+            "full_price": pa.array([row["full_price"] for row in rows], pa.float64()),
+            "kind": pa.array([row["kind"] for row in rows], pa.string()),
+            "refers_to": pa.array([row["refers_to"] for row in rows], pa.string()),
+        }
+    )
+
+
+@pytest.fixture
+def life(new_database_url, make_shop):
+    stores = [CampaignStore(new_database_url()) for _ in range(2)]
+    shop, twin = (make_shop(store) for store in stores)
+    numbers = count()
+
+    class Life(RuleBasedStateMachine):
+        @initialize(seed=st.integers(0, 3), random=st.booleans())
+        def plan_and_launch(self, seed, random):
+            self.campaign = f"c{next(numbers)}"
+            self.plan = shop.plan(
+                campaign=self.campaign,
+                depths={0.1: {"at_most": 8}, 0.3: {"at_most": 4}},
+                policy={"name": "random" if random else "thompson"},
+                reserve={"share": "25%"},
+                seed=seed,
+            )
+            self.audience = shop.people(rows=CUSTOMERS)
+            launched = shop.launch(self.plan, self.audience)
+            self.codes = launched.decisions["code"].to_pylist()
+            self.batches = {}
+            self.state = State.LAUNCHED
+            assert launch(shop.store, shop.planned(self.plan, self.audience), clock=shop.clock).again
+
+        @rule(rows=st.lists(outcome(), min_size=1, max_size=8))
+        def ingest(self, rows):
+            found = ingest(
+                shop.store, self.campaign, table(rows, self.codes, self.campaign), source="life", clock=shop.clock
+            )
+            assert found.counts.received == len(rows)
+            self.batches[found.batch_id] = rows
+
+        @precondition(lambda self: self.batches)
+        @rule(data=st.data())
+        def revert(self, data):
+            batch = data.draw(st.sampled_from(sorted(self.batches)))
+            revert(shop.store, batch, clock=shop.clock)
+            del self.batches[batch]
+            with pytest.raises(StateError):
+                revert(shop.store, batch, clock=shop.clock)
+
+        @precondition(lambda self: self.batches)
+        @rule(data=st.data())
+        def ingest_again(self, data):
+            self.ingest(self.batches[data.draw(st.sampled_from(sorted(self.batches)))])
+
+        @rule(on=st.booleans())
+        def pause(self, on):
+            (pause if on else resume)(shop.store, self.campaign)
+            self.state = State.PAUSED if on else State.LAUNCHED
+
+        @rule(customer=st.integers(100, 110))
+        def arrive(self, customer):
+            def decide():
+                return decide_late_arrivals(
+                    shop.store,
+                    self.campaign,
+                    shop.people(rows=1, ids=np.array([customer])),
+                    network=shop.network,
+                    prior=shop.knowledge(),
+                    clock=shop.clock,
+                )
+
+            if self.state is State.PAUSED:
+                with pytest.raises(StateError, match="paused"):
+                    decide()
+            else:
+                assert decide()["code"].to_pylist() == decide()["code"].to_pylist()
+
+        @rule()
+        def learn(self):
+            learned = learn_campaign(
+                shop.store, self.campaign, prior=shop.prior, as_of=shop.after, clock=shop.clock, model=self.campaign
+            )
+            with shop.store.reading() as shelves:
+                kept = campaign_evidence.stored(shelves, self.campaign, shop.network)
+            assert learned.belief.basket.evidence == kept.baskets or not kept.baskets.depths.size
+
+        @invariant()
+        def counters_ledger_and_evidence_agree(self):
+            with shop.store.reading() as shelves:
+                rows = shelves.outcomes(self.campaign)
+                record = shelves.campaign(self.campaign)
+                stored = shelves.evidence(self.campaign, shop.network)
+                assert campaign_evidence.rebuilt(shelves, record, shop.network).to_bytes() == stored
+                decisions = shelves.decisions(self.campaign)
+            found = Counter(rows["disposition"].to_pylist())
+            counts = counts_of(shop.store, self.campaign)
+            assert {str(name): getattr(counts, name) for name in Disposition} == {
+                str(name): found[name] for name in Disposition
+            }
+            assert counts.received == sum(found.values()) == sum(map(len, self.batches.values()))
+            applied = [row["event_id"] for row in rows.to_pylist() if row["disposition"] == Disposition.APPLIED]
+            assert len(set(applied)) == len(applied)
+            given = Counter(decisions["depth"].to_pylist())
+            assert given[0.1] <= 8
+            assert given[0.3] <= 4
+
+        def teardown(self):
+            if not hasattr(self, "campaign"):
+                return
+            twin.launch(self.plan, self.audience)
+            rows = [row for batch in self.batches.values() for row in batch]
+            rng = np.random.default_rng(len(rows))
+            sent = [*rows, *(row for row in rows if rng.random() < 0.5)]
+            rng.shuffle(sent)
+            while sent:
+                size = int(rng.integers(1, 6))
+                part, sent = sent[:size], sent[size:]
+                ingest(
+                    twin.store, self.campaign, table(part, self.codes, self.campaign), source="twin", clock=shop.clock
+                )
+            with shop.store.reading() as one, twin.store.reading() as other:
+                kept = [campaign_evidence.stored(part, self.campaign, shop.network) for part in (one, other)]
+            assert kept[0].baskets == kept[1].baskets
+            assert kept[0].codes.redeemed.sum() == kept[1].codes.redeemed.sum()
+
+    yield Life
+    for store in stores:
+        store.close()
+
+
+def test_after_every_step_of_a_campaigns_life_counters_ledger_and_evidence_agree(life):
+    run_state_machine_as_test(
+        life,
+        settings=settings(
+            max_examples=10, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )

@@ -1,0 +1,176 @@
+"""What a campaign says afterwards: results, explanations, propensities, codes for export, the audit."""
+
+from datetime import date, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from disco.evaluation import ab_test
+from disco.operations import (
+    add_propensities,
+    audit,
+    csv_safe,
+    explain,
+    export_codes,
+    ingest,
+    learn_campaign,
+    read_out,
+)
+from disco.records.decisions import Arm
+from disco.records.errors import InputError
+
+
+@pytest.fixture
+def launched(shop):
+    return shop.launch(shop.plan(holdout={"share": "20%"}))
+
+
+@pytest.fixture
+def answered(shop, launched):
+    """Two of three customers bought, for amounts of their own."""
+    rows = [row for number, row in enumerate(shop.sent(launched)) if number % 3]
+    prices = [30.0 + row["customer_id"] % 17 for row in rows]
+    ingest(shop.store, "spring", shop.outcomes(rows, full_price=prices), source="test", clock=shop.clock)
+    return {row["code"]: price for row, price in zip(rows, prices, strict=True)}
+
+
+def test_results_are_the_test_of_what_the_ledger_says(shop, launched, answered):
+    found = read_out(shop.store, "spring", as_of=shop.after)
+    rows = [row for row in launched.decisions.to_pylist() if row["arm"] != "holdout"]
+    expected = ab_test(
+        [row["arm"] for row in rows],
+        [np.nan if row["depth"] is None else row["depth"] for row in rows],
+        [answered.get(row["code"], np.nan) for row in rows],
+        revenue_weight=3.0,
+        shares={"test": 0.55, "control": 0.25},
+    )
+    assert found.final
+    assert found.ab.finding("revenue") == expected.finding("revenue")
+    assert found.ab.verdict == expected.verdict
+    for arm in (Arm.TEST, Arm.CONTROL):
+        revenue = sum(answered.get(row["code"], 0.0) * (1 - (row["depth"] or 0)) for row in rows if row["arm"] == arm)
+        assert found.arms[arm].summary.revenue == pytest.approx(revenue)
+        assert sum(found.arms[arm].codes.values()) == sum(row["arm"] == arm and bool(row["code"]) for row in rows)
+        assert found.arms[arm].expected_revenue > 0
+    assert found.counts.applied == len(answered)
+    assert 0 < found.detectable < 5
+    assert found.arms[Arm.HOLDOUT].summary.recipients == 0
+
+
+def test_with_the_orders_the_holdout_is_read_and_the_year_before_takes_noise_away(shop, launched, answered):
+    ids = np.arange(200)
+    code = launched.decisions["code"].to_pylist()
+    orders = pa.table(
+        {
+            "customer_id": pa.array([*ids, *ids, *ids]),
+            "ordered_at": pa.array(
+                [datetime(2026, 10, 1)] * 200 + [datetime(2027, 3, 10)] * 200 + [datetime(2027, 3, 9, 12)] * 200
+            ),
+            "paid": pa.array([*(20.0 + ids % 5), *([7.0] * 200), *([answered.get(c, 1.0) for c in code])]),
+            "code": pa.array([None] * 400 + code, pa.string()),
+        }
+    ).filter(pa.array([*([True] * 400), *(c in answered for c in code)]))
+    found = read_out(shop.store, "spring", as_of=shop.after, orders=orders)
+    holdout = found.ab.incremental[Arm.TEST]
+    assert holdout.control == pytest.approx(7.0)
+    assert holdout.test > 7.0
+    assert found.ab.finding("revenue").adjusted is not None
+    assert found.ab.sample_ratio.ok
+
+
+def test_a_campaign_that_still_runs_is_read_with_an_interval_that_allows_it(shop, launched, answered):
+    found = read_out(shop.store, "spring", as_of=date(2027, 3, 15))
+    assert not found.final
+    assert found.ab.finding("objective").to_date is not None
+
+
+def test_without_a_control_group_there_is_no_test_and_it_is_said(shop):
+    shop.launch(shop.plan(policy={"name": "random"}, control={"share": 0}))
+    found = read_out(shop.store, "spring", as_of=shop.after)
+    assert (found.ab, found.why_not) == (None, "There is no control group to compare with.")
+    assert found.arms[Arm.TEST].summary.customers + found.arms[Arm.HOLDOUT].summary.customers == 200
+
+
+def belief_of(shop):
+    return {"prior": shop.knowledge()}
+
+
+def test_an_explanation_makes_the_figures_of_the_decision_again(shop, launched):
+    for row in launched.decisions.to_pylist()[:60]:
+        said = explain(shop.store, "spring", row["customer_id"], **belief_of(shop))
+        assert (said.depth, said.code, said.arm) == (row["depth"], row["code"], row["arm"])
+        if said.arm is not Arm.TEST:
+            assert said.figures == ()
+            continue
+        chosen = next((figure for figure in said.figures if figure.depth == row["depth"]), None)
+        if chosen is not None:
+            assert chosen.value == pytest.approx(row["value"], rel=1e-12)
+            assert f"{row['depth']:.0%}".replace("%", " % off") in said.words[0]
+            assert any("runner-up" in word or "more than" in word for word in said.words)
+        else:
+            assert said.runner_up.surplus <= 1e-9
+            assert any("worth its price" in word for word in said.words)
+
+
+def test_an_explanation_says_when_the_belief_is_no_longer_the_one_that_decided(shop, launched):
+    row = next(row for row in shop.sent(launched) if row["arm"] == "test")
+    said = explain(shop.store, "spring", row["customer_id"], prior=shop.prior)
+    assert any("not those of the launch" in word for word in said.words)
+    with pytest.raises(InputError, match="no decision"):
+        explain(shop.store, "spring", 12345, **belief_of(shop))
+
+
+def test_propensities_are_the_chances_of_what_was_played(shop, launched):
+    assert add_propensities(shop.store, "spring", draws=50, **belief_of(shop)) == 200
+    with shop.store.reading() as shelves:
+        rows = shelves.decisions("spring").to_pylist()
+    control = [row for row in rows if row["arm"] == "control"]
+    for depth in (None, 0.1, 0.3):
+        alike = [row for row in control if row["depth"] == depth]
+        assert {row["propensity"] for row in alike} <= {len(alike) / len(control)}
+    test = [row for row in rows if row["arm"] == "test"]
+    assert all(1 / 51 <= row["propensity"] <= 1 and row["propensity_draws"] == 50 for row in test)
+    assert {row["propensity"] for row in rows if row["arm"] == "holdout"} == {1.0}
+    # E[1/p] over what was played is the number of things that may be played, at most two depths and none
+    assert 1.0 < np.mean([1 / row["propensity"] for row in test]) < 3.5
+    said = explain(shop.store, "spring", test[0]["customer_id"], **belief_of(shop))
+    assert "50 draws" in said.words[-1]
+
+
+def test_exported_codes_are_what_was_decided(shop, launched):
+    table = export_codes(shop.store, "spring")
+    assert table.column_names == [
+        "code_id", "customer_id", "campaign_id", "depth", "sent_at", "expires_at", "channel"
+    ]  # fmt: skip
+    assert table.num_rows == launched.codes
+    assert table.schema.field("customer_id").type == pa.int64()
+    first = table.to_pylist()[0]
+    assert (first["sent_at"], first["expires_at"]) == (datetime(2027, 3, 8), datetime(2027, 3, 22))
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
+def test_no_exported_text_is_a_formula(start):
+    risky = f"{start}cmd"
+    assert csv_safe(pa.table({"customer_id": [risky, None, "x"]}))["customer_id"].to_pylist() == [
+        f"'{risky}",
+        None,
+        "x",
+    ]
+
+
+def test_the_audit_finds_what_was_changed_behind_its_back(shop, launched, answered):
+    learn_campaign(shop.store, "spring", prior=shop.prior, as_of=shop.after, clock=shop.clock)
+    assert all(finding.ok for finding in audit(shop.store))
+    with shop.store.writing("spring") as shelves:
+        stored = shelves.evidence("spring", shop.network)
+        shelves.put_evidence(
+            "spring", shop.network, stored.replace(b'"redeemed":[', b'"redeemed":[0'.replace(b"0", b""))
+        )
+        rows = shelves.outcomes("spring").slice(0, 1).select(["batch_id", "row"])
+        shelves.set_dispositions(
+            "spring",
+            rows.append_column("disposition", pa.array(["rejected"])).append_column("reason", pa.array(["a whim"])),
+        )
+    failed = {finding.check for finding in audit(shop.store) if not finding.ok}
+    assert failed == {"ledger", "evidence"}
