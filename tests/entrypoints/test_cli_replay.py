@@ -107,7 +107,7 @@ GREEDY = ("--policy", "greedy", "--batch", "300")
         ((*CONTEXT, *GREEDY, "--caps", "0.1=5,0.10=6"), 2, "twice"),
         ((*CONTEXT, *GREEDY, "--caps", "10=5"), 2, "Did you mean 0.10"),
         ((*CONTEXT, *GREEDY, "--caps", "0.15=5"), 1, "which the log never played"),
-        ((*CONTEXT, *GREEDY, "--caps", "0.1=0,0.2=0,0.3=0"), 1, "rows accepted"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1=0,0.2=0,0.3=0"), 1, "no code for any of 900"),
         ((*CONTEXT, *GREEDY, "--caps", "0.1=250%"), 2, "share of the batch"),
         ((*CONTEXT, "--policy", "greedy"), 1, "more than the 900 rows"),
         ((*CONTEXT, *GREEDY, "--skew", "ignore"), 2, "resample or weight"),
@@ -125,6 +125,10 @@ GREEDY = ("--policy", "greedy", "--batch", "300")
         (("--context", "x1,x9", *GREEDY), 1, "no column x9"),
         (("--context", ",", *GREEDY), 2, "context columns"),
         (("--context", "x1,x1", *GREEDY), 2, "each name once"),
+        (("--context", "x1,full_price", *GREEDY), 2, "known before the depth was dealt"),
+        ((*CONTEXT, *GREEDY, "--strata", "depth"), 2, "known before the depth was dealt"),
+        ((*CONTEXT, *GREEDY, "--revenue-weight", "1e300"), 2, "--revenue-weight"),
+        ((*CONTEXT, *GREEDY, "--revenue-weight", "0.01"), 1, "no code for any of 900 customers"),
         (("--context", "region", *GREEDY), 1, "column region: found values of type string"),
     ],
 )
@@ -215,6 +219,15 @@ def test_every_batch_of_a_resampled_log_has_its_mean_over_the_passes(disco, writ
     assert len(series) == 5
     assert all(batch["repeats_mean"] > 0 for batch in series)
     assert all(batch["repeats_sd"] > 0 for batch in series[:-1])
+
+
+def test_one_customer_shows_no_spread(disco, write):
+    """All rows are one customer's: every resampled log is the same one, which must not read as certainty."""
+    words = ("replay", write(customer_id=["me"] * 900), *CONTEXT, *GREEDY, "--json")
+    for repeats in (0, 4):
+        found = json.loads(disco(*words, "--repeats", repeats)[1])["policies"]["greedy"]
+        assert found["standard_error"] is None
+        assert found["interval"] == [None, None]
 
 
 def test_a_warm_log_teaches_engagement_too(disco, write):

@@ -235,7 +235,7 @@ def test_under_caps_the_interval_covers_the_simulated_retailers_truth(offline, l
         ({"caps": {0.1: -1}}, LimitError, "negative"),
         ({"caps": {0.1: 1.5}}, LimitError, "share of the batch"),
         ({"caps": {0.1: "many"}}, LimitError, "a count"),
-        ({"caps": {0.1: 0, 0.2: 0, 0.3: 0}}, InputError, "0 of 1,200 rows accepted"),
+        ({"caps": {0.1: 0, 0.2: 0, 0.3: 0}}, InputError, "no code for any of 1,200"),
         ({"revenue_weight": -1.0}, InputError, "revenue_weight"),
         ({"skew": "ignore"}, InputError, "'resample' or 'weight'"),
         ({"repeats": -1}, InputError, "repeats"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, Per, SampleRatio, read_arms, sample_ratio
 from disco.evaluation.comparison import Adjusted, Comparison, Mean, compare, compare_adjusted
-from disco.evaluation.figures import read_level, read_number
+from disco.evaluation.figures import read_level, read_number, read_weight
 from disco.evaluation.sequential import to_date
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
@@ -106,7 +106,7 @@ def ab_test(
     if not isinstance(final, bool | np.bool_):
         raise InputError("final", found=repr(final), expected="True when the planned end has come, else False")
     if revenue_weight is not None:
-        read_number(revenue_weight, where="revenue_weight", expected="a positive, finite number, or None", above=0)
+        read_weight(revenue_weight)
     read_level(level)
     arms = read_arms(arm, depth, full_price, before=before, other_revenue=other_revenue)
     test, control = arms[Arm.TEST], arms[Arm.CONTROL]

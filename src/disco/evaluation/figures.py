@@ -25,6 +25,12 @@ def read_level(level: object) -> float:
     return read_number(level, where="level", expected="a share between 0 and 1, such as 0.95", above=0, below=1)
 
 
+def read_weight(revenue_weight: object) -> float:
+    """The weight w of w·R − C; beyond 10¹² it is revenue alone, for which None stands."""
+    expected = "a positive number below 10¹², or None"
+    return read_number(revenue_weight, where="revenue_weight", expected=expected, above=0, below=1e12)
+
+
 def read_column(values: object, *, where: str, rows: int | None = None) -> Vector:
     """(rows,) float64, NaN allowed.
 

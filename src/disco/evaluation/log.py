@@ -162,7 +162,7 @@ def _propensities(
         raise InputError(
             f"log, row {row + 1}, propensity",
             found=float(chances[row]),
-            expected="a probability above 0: a depth that could not be played cannot be in the log",
+            expected="a probability above 0, at most 1: a depth that could not be played cannot be in the log",
         )
     _refuse_unless_one(chances, place, stratum, cells, depths)
     return chances

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 from disco.evaluation.log import RandomLog, random_log
 from disco.records.errors import FileFormatError, InputError
 
+NO_CONTEXT = ("customer_id", "depth", "full_price", "propensity")  # columns of a log with a meaning of their own
+
 
 def read_log(
     path: Path,
@@ -24,6 +26,13 @@ def read_log(
     Without a `propensity` column depths count as uniform; with `strata` columns, as frequent as they are within each
     stratum. `observed` sets a `propensity` column aside for the frequencies seen, overall or within strata.
     """
+    taken = [name for name in (*context, *strata) if name in NO_CONTEXT]
+    if taken:
+        raise InputError(
+            f"column {taken[0]}",
+            found="it among the context or strata",
+            expected="what was known before the depth was dealt",
+        )
     wanted = ["customer_id", *context, "depth", "full_price", *strata]
     if not context:
         raise InputError("context", found="no column", expected="the names of the context columns, such as x1,x2")

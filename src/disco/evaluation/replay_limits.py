@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from disco.evaluation.figures import read_number
+from disco.evaluation.figures import read_weight
 from disco.records.decisions import Offer
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, LimitError
@@ -52,7 +52,7 @@ def read_batch_limits(
             fix="Choose a smaller batch, or bring a longer log.",
         )
     if revenue_weight is not None:
-        read_number(revenue_weight, where="revenue_weight", expected="a positive, finite number, or None", above=0)
+        read_weight(revenue_weight)
     if caps is not None and not isinstance(caps, Mapping):
         raise LimitError("caps", found=repr(caps), expected="caps by depth, such as {0.1: 0.25, 0.2: 500}")
     given = {read_depth(depth, where="caps"): _read_cap(cap, depth) for depth, cap in (caps or {}).items()}

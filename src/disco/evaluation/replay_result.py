@@ -146,6 +146,13 @@ def policy_replay(
     played, log = reading.played, reading.log
     accepted = played.accepted(log)
     bought = accepted & (reading.bought > 0)
+    if (played.choice < 0).all():
+        raise InputError(
+            f"replay of {policy}",
+            found=f"no code for any of {accepted.size:,} customers",
+            expected="at least one code",
+            fix="Raise the caps where all are 0, or the revenue weight where w·R − C is negative at every depth.",
+        )
     if not bought.any():
         raise InputError(
             f"replay of {policy}",
@@ -169,8 +176,11 @@ def policy_replay(
     error, freedom = error_of_sum(mine) if bought.sum() > 1 else (np.inf, np.inf)  # one purchase shows no spread
     ratio_error, ratio_freedom = error_of_sum((mine - ratio * random) / random_value)
     if len(repeated) >= 2:
-        error = float(repeated[:, -1].std(ddof=1))
-        ratio_error = float((repeated[:, -1] / repeated_baseline).std(ddof=1))
+        # what a single pass cannot tell (one customer, one purchase), resampling that one does not tell either
+        error = float(repeated[:, -1].std(ddof=1)) if np.isfinite(error) else error
+        ratio_error = (
+            float((repeated[:, -1] / repeated_baseline).std(ddof=1)) if np.isfinite(ratio_error) else ratio_error
+        )
         # two reasons why the error is not known exactly: few passes, and a log in which few rows may dominate
         freedom, ratio_freedom = (1 / (1 / (len(repeated) - 1) + 1 / known) for known in (freedom, ratio_freedom))
     return PolicyReplay(

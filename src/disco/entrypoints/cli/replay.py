@@ -67,17 +67,20 @@ def replay(
     """
     from disco.evaluation import RandomisationWarning
     from disco.evaluation import replay as run
-    from disco.evaluation.log_file import read_log
+    from disco.evaluation.log_file import NO_CONTEXT, read_log
 
     if propensity not in ("column", "observed"):
         raise UsageError("--propensity", found=propensity, expected="column or observed")
     if skew not in ("resample", "weight"):
         raise UsageError("--skew", found=skew, expected="resample or weight")
-    if revenue_weight is not None and not (isfinite(revenue_weight) and revenue_weight > 0):
-        raise UsageError("--revenue-weight", found=revenue_weight, expected="a positive, finite number")
+    if revenue_weight is not None and not 0 < revenue_weight < 1e12:
+        raise UsageError("--revenue-weight", found=revenue_weight, expected="a positive number below 10¹²")
     columns, groups = _names(context, "--context"), _names(strata, "--strata")
     if not columns:
         raise UsageError("--context", found=repr(context), expected="names of context columns, such as x1,x2")
+    for name in (*columns, *groups):
+        if name in NO_CONTEXT:
+            raise UsageError("--context, --strata", found=name, expected="columns known before the depth was dealt")
     limits = _caps(caps)
     players = _players(policy)
     start = _model(encoding, depth_scale)
