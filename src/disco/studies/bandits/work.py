@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
+from disco.records.errors import StateError
 from disco.studies.bandits.stage import Stage
 from disco.studies.bandits.unit import Shelf, Unit, code_version
 
@@ -37,11 +38,9 @@ def run_units(
         executor = ProcessPoolExecutor(
             max_workers=workers,
             mp_context=multiprocessing.get_context("spawn"),  # a fork would inherit threads that no longer run
-            initializer=_same_code,
-            initargs=(code_version(),),
         )
         try:
-            waiting = [executor.submit(_do, shelf, unit) for unit in todo]
+            waiting = [executor.submit(_do, shelf, unit, code_version()) for unit in todo]
             for done, future in enumerate(as_completed(waiting), start=total - len(todo) + 1):
                 future.result()
                 progress(done, total)
@@ -49,18 +48,20 @@ def run_units(
             executor.shutdown(cancel_futures=True)  # an interruption waits for the units under way, starts no other
 
 
-def _do(shelf: Shelf, unit: Unit) -> None:
+def _do(shelf: Shelf, unit: Unit, version: str) -> None:
+    if code_version() != version:  # a process reads the source when it starts
+        raise StateError(
+            "study",
+            found="source that changed while it ran",
+            expected="one version of the code from start to end",
+            fix="Start it again: finished pieces are kept.",
+        )
     shelf.do(unit, _stage(shelf.stages / f"{unit.stage}.npz"))
 
 
 @lru_cache(maxsize=2)
 def _stage(path: Path) -> Stage:
     return Stage.load(path)
-
-
-def _same_code(version: str) -> None:
-    if code_version() != version:
-        raise RuntimeError("the source changed while the study was starting; start it again")
 
 
 @contextmanager

@@ -51,7 +51,7 @@ class Amount:
 
 AMOUNTS = {
     Extent.TINY: Amount(customers=1_200, max_epochs=2, batches=2, batch=200, repeats=1),
-    Extent.QUICK: Amount(customers=5_000, max_epochs=8, batches=8, batch=2_000, repeats=1),
+    Extent.QUICK: Amount(customers=4_000, max_epochs=5, batches=5, batch=2_000, repeats=1),
     Extent.FULL: Amount(customers=20_000, max_epochs=40, batches=100, batch=5_000, repeats=2),
 }
 

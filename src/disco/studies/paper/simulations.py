@@ -37,7 +37,7 @@ class Scale:
 
 SCALES = {
     Extent.TINY: Scale(batches=4, batch=300, repeats=2, main_repeats=3),
-    Extent.QUICK: Scale(batches=20, batch=5000, repeats=1, main_repeats=4),
+    Extent.QUICK: Scale(batches=12, batch=5000, repeats=1, main_repeats=4),
     Extent.FULL: Scale(batches=100, batch=5000, repeats=10, main_repeats=100),
 }
 

@@ -1,0 +1,62 @@
+"""The bandit items of the reproduction in small: do they run, keep their work, and say what their figures say?"""
+
+from dataclasses import replace
+
+import pytest
+
+from disco.studies.bandits.recipes import RECIPES
+from disco.studies.customers.figures import Cell
+from disco.studies.paper import cold, explanation, ulcc, warm
+from disco.studies.paper.item import Item, interval_of
+from disco.studies.paper.lab import Lab
+from disco.studies.paper.settings import TINY
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return Lab(settings=replace(TINY, environments=1), folder=tmp_path_factory.mktemp("lab"))
+
+
+@pytest.fixture(scope="module")
+def items(lab: Lab) -> dict[str, Item]:
+    return {item.key: item for item in (module.run(lab) for module in (warm, cold, ulcc, explanation))}
+
+
+def test_every_item_can_be_shown(items: dict[str, Item]) -> None:
+    assert list(items) == ["warm", "cold", "ulcc", "explanation"]
+    for item in items.values():
+        for chart in item.charts:
+            assert chart.option()
+            assert chart.table().text()
+        for table in item.tables:
+            assert table.text()
+        assert item.paper
+        assert item.why
+        assert item.reason
+
+
+@pytest.mark.parametrize("key", ["warm", "cold", "ulcc"])
+def test_claims_are_put_to_every_reading(items: dict[str, Item], key: str) -> None:
+    item = items[key]
+    assert list(item.verdict_by_reading) == [recipe.name for recipe in RECIPES]
+    by_reading = {name: [c.claim for c in item.checks if c.reading == name] for name in item.verdict_by_reading}
+    assert len({tuple(claims) for claims in by_reading.values()}) == 1
+
+
+def test_verdicts_follow_from_the_figures(items: dict[str, Item]) -> None:
+    for item in items.values():
+        for check in item.checks:
+            low, high = interval_of(check.ours)
+            if check.rule.startswith("whole interval above"):
+                assert check.holds == (low > 0)
+            elif check.rule == "whole interval below 0.00 %":
+                assert check.holds == (high < 0)
+
+
+def test_the_warm_uplift_is_that_of_the_item_and_nothing_is_played_again(lab: Lab, items: dict[str, Item]) -> None:
+    units = lab.folder / "bandits" / "units"
+    before = {path: path.stat().st_mtime_ns for path in units.iterdir()}
+    found: Cell = warm.warm_uplift(lab)
+    assert {path: path.stat().st_mtime_ns for path in units.iterdir()} == before
+    shown = next(check for check in items["warm"].checks if check.claim == "TS-IP beats Random")
+    assert found == shown.ours
