@@ -52,12 +52,13 @@ def predicted(trial: Trial, figure: str) -> Matrix:
     depths = np.asarray(trial.offers.level_depths)
     loans = trial.engagement * trial.full_price
     revenue, markdown = objective.revenue(loans, depths), objective.markdown(loans, depths)
-    return {
+    figures = {
         TAKE_UP: trial.engagement,
         LOAN_VALUE: loans,
         REVENUE: revenue,
         OBJECTIVE: trial.revenue_weight * revenue - markdown,
-    }[figure]
+    }
+    return np.asarray(figures[figure], np.float64)
 
 
 def judge(trial: Trial, target: str, figure: str, *, rows: Flags | None = None) -> Judged:
@@ -124,7 +125,7 @@ def slope(offers: Offers, figure: str, *, revenue_weight: float) -> Slope:
 def pooled_curve(offers: Offers, figure: str, *, revenue_weight: float) -> list[float]:
     """The mean per level over all letters: what one sees who forgets that bands were dealt different depths."""
     figures = observed(offers, figure, revenue_weight=revenue_weight)
-    return (np.bincount(offers.level, weights=figures) / np.bincount(offers.level)).tolist()
+    return [float(figures[offers.level == place].mean()) for place in range(len(offers.level_depths))]
 
 
 def placebo_coverage(trial: Trial, *, seed: int, rounds: int = PLACEBO_ROUNDS) -> dict[str, float]:

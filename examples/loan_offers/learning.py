@@ -120,14 +120,14 @@ def _decided(
     depths = offers.level_depths
     caps = np.bincount(offers.level[rows], minlength=len(depths)).tolist()
     audience = disco.Audience(ids=offers.ids[rows], context=belief.context[rows], known=np.ones(rows.size, bool))
-    settings = {
-        "belief": disco.Belief(basket=belief.basket, engagement=belief.engagement[band]),
-        "offer": disco.Offer(depths=depths, caps=tuple(caps), revenue_weight=revenue_weight),
-        "campaign": f"loan offers, {band}",
-        "seed": seed,
-    }
-    yield GREEDY, _certain(disco.decide(audience, policy=disco.Greedy(), **settings).choice, len(depths))
-    law = decision_propensities(audience, policy=disco.Thompson(), draws=100, **settings)
+    both = disco.Belief(basket=belief.basket, engagement=belief.engagement[band])
+    offer = disco.Offer(depths=depths, caps=tuple(caps), revenue_weight=revenue_weight)
+    name = f"loan offers, {band}"
+    greedy = disco.decide(audience, belief=both, offer=offer, policy=disco.Greedy(), campaign=name, seed=seed)
+    yield GREEDY, _certain(greedy.choice, len(depths))
+    law = decision_propensities(
+        audience, belief=both, offer=offer, policy=disco.Thompson(), campaign=name, seed=seed, draws=100
+    )
     yield THOMPSON, law.frequencies()[:, :-1]  # the last column is "no letter"
     # a goal that is not DISCO's objective needs only other values: here expected loans, whatever the price
     loans = belief.basket.expected_full_price(audience.context, depths) * belief.engagement[band].rates(depths)

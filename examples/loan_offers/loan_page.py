@@ -91,7 +91,7 @@ def _lead(found: Findings) -> str:
     above = [f"{named(found, name)}, {estimate(gain).text(unit)}" for name, gain in gains.items() if gain.lower > 0]
     policies = (
         f"of {len(gains)} policies that send the same letters to other customers, {len(above) or 'none'} "
-        f"{'has' if len(above) < 2 else 'have'} an objective whose interval lies above that of the offers as dealt"
+        f"{'has' if len(above) < 2 else 'have'} a gain in the objective whose interval lies above 0"
     )
     if above:
         policies += f" (per letter, {'; '.join(above)})"

@@ -8,6 +8,7 @@ from learning import RANDOM
 from disco import evaluation
 from disco.reports import Column, Count, Estimate, Fact, Facts, Money, Number, Percent, Table
 from disco.reports.formats import Unit
+from disco.reports.table import Cell
 
 RAND = Money(currency="R", decimals=0)
 UNITS: dict[str, Unit] = {TAKE_UP: Percent(), LOAN_VALUE: RAND, REVENUE: RAND, OBJECTIVE: RAND}
@@ -20,7 +21,9 @@ def named(found: Findings, target: str) -> str:
     return f"Everybody {target}" if target in found.offers.level_names else target[0].upper() + target[1:]
 
 
-def estimate(value: evaluation.Estimate) -> Estimate:
+def estimate(value: evaluation.Estimate | None) -> Estimate:
+    """For the page; without an interval where none is known. (A doubly robust value is always there, with a belief.)"""
+    assert value is not None
     if not np.isfinite([value.lower, value.upper]).all():
         return Estimate(value.value)
     return Estimate(value.value, value.lower, value.upper)
@@ -28,12 +31,13 @@ def estimate(value: evaluation.Estimate) -> Estimate:
 
 def summary(found: Findings) -> Table:
     """Worth per letter by target, doubly robust: what the terminal shows."""
-    rows = []
+    rows: list[list[Cell]] = []
     for name in found.trial.targets:
-        value = found.judged[name, OBJECTIVE].value.dr
         gain = None if name == RANDOM else estimate(found.judged[name, OBJECTIVE].gain)
-        take_up, loans = (estimate(found.judged[name, figure].value.dr) for figure in (TAKE_UP, LOAN_VALUE))
-        rows.append([named(found, name), take_up, loans, value.value, gain])
+        take_up, loans, worth = (
+            estimate(found.judged[name, figure].value.dr) for figure in (TAKE_UP, LOAN_VALUE, OBJECTIVE)
+        )
+        rows.append([named(found, name), take_up, loans, worth.value, gain])
     return Table(
         caption="Worth per letter, doubly robust within strata",
         columns=(

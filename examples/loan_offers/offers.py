@@ -6,12 +6,13 @@ The price was dealt at random only *within* risk band and wave, so these strata 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from disco.records.arrays import Flags, Floats, Ids, Integers, Matrix, Vector
+from disco.records.arrays import Flags, Ids, Integers, Matrix, Vector
 from disco.records.depths import read_depth
 from disco.records.errors import FileFormatError, InputError
 from disco.records.identity import read_ids
@@ -23,6 +24,7 @@ FEATURES = (
     *("trcount", "female", "married", "edhi", "age", "rural"),
 )
 NEEDED = ("customer_id", "wave", "risk", "depth", "tookup", "loansize", *FEATURES)
+Labels: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.str_]]"
 LEAST_CELL_ROWS = 20  # letters of one stratum at one level: fewer say nothing about a response of some per cent
 
 
@@ -34,8 +36,8 @@ class Offers:
     """
 
     ids: Ids
-    wave: "np.ndarray[tuple[int], np.dtype[np.str_]]"
-    risk: "np.ndarray[tuple[int], np.dtype[np.str_]]"
+    wave: Labels
+    risk: Labels
     features: Matrix
     feature_names: tuple[str, ...]
     depth: Vector
@@ -116,7 +118,7 @@ def offers_of(table: pa.Table, *, where: str, levels: int) -> Offers:
     )
 
 
-def _features(columns: Sequence[Vector], risk: Floats) -> tuple[Matrix, tuple[str, ...]]:
+def _features(columns: Sequence[Vector], risk: Labels) -> tuple[Matrix, tuple[str, ...]]:
     """The known columns, an age of 0 read as unknown, and one indicator per risk band but the last."""
     known = [
         np.where(values > 0, values, np.nan) if name == "age" else values
@@ -150,7 +152,7 @@ def _numbers(column: pa.ChunkedArray, *, where: str, needed: bool) -> Vector:
     return values
 
 
-def _labels(column: pa.ChunkedArray, *, where: str) -> "np.ndarray[tuple[int], np.dtype[np.str_]]":
+def _labels(column: pa.ChunkedArray, *, where: str) -> Labels:
     labels = column.to_pylist()
     unknown = [row for row, label in enumerate(labels) if label is None or label != label or label == ""]
     if unknown:
@@ -173,14 +175,14 @@ def _check_outcomes(took: Vector, loan: Vector, *, where: str) -> None:
         )
 
 
-def _check_once_per_wave(ids: Ids, wave: Floats, *, where: str) -> None:
+def _check_once_per_wave(ids: Ids, wave: Labels, *, where: str) -> None:
     letters = np.unique(np.array([f"{name}\x1f{key}" for name, key in zip(wave, ids, strict=True)])).size
     if letters < wave.size:
         found = f"{wave.size - letters:,} letters more than customers in a wave"
         raise InputError(f"{where}, column customer_id", found=found, expected="one letter per customer and wave")
 
 
-def _strata(wave: Floats, risk: Floats, *, where: str) -> tuple[Integers, tuple[str, ...]]:
+def _strata(wave: Labels, risk: Labels, *, where: str) -> tuple[Integers, tuple[str, ...]]:
     """Risk × wave; a band that is missing from a wave is an empty stratum, in which nothing can be judged."""
     waves, which_wave = np.unique(wave, return_inverse=True)
     bands, which_band = np.unique(risk, return_inverse=True)
@@ -197,7 +199,7 @@ def _strata(wave: Floats, risk: Floats, *, where: str) -> tuple[Integers, tuple[
     return stratum, names
 
 
-def _check_variation(depth: Vector, label: Floats, *, what: str, where: str) -> None:
+def _check_variation(depth: Vector, label: Labels, *, what: str, where: str) -> None:
     for name in np.unique(label):
         depths = np.unique(depth[label == name])
         if depths.size < 2:
