@@ -64,8 +64,8 @@ def run(lab: Lab) -> Item:
         f"points of depth change the basket by {percent(discounted.mean, signed=True)} (rank correlation "
         f"{number(after.mean)}): the larger basket "
         + ("does not make" if discounted.mean < 0 else "makes")
-        + " up for the lower price. What is bought at a depth is bought by those whom it reached, so the means also carry "
-        "who buys at all; campaign D (the three shallow depths) went out by e-mail.",
+        + " up for the lower price. What is bought at a depth is bought by those whom it reached, so the means also "
+        "carry who buys at all; campaign D (the three shallow depths) went out by e-mail.",
         charts=(
             _chart(measured, "full", "Before the discount, deeper codes bring larger baskets"),
             _chart(

@@ -10,6 +10,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from disco.records.errors import StateError
 from disco.retailer import RetailerSettings
 from disco.studies.paper import environment
 from disco.studies.paper.cache import (
@@ -40,7 +41,10 @@ class Lab:
     def environments(self) -> tuple[Environment, ...]:
         """All environments, made where they are not there yet."""
         missing = [seed for seed in self.settings.seeds if not self.environment_folder(seed).is_dir()]
-        self._map(_make, [(self._retailer(seed), self.environment_folder(seed), self.settings) for seed in missing])
+        version = code_version(ENVIRONMENT_ROOMS)
+        self._map(
+            _make, [(self._retailer(seed), self.environment_folder(seed), self.settings, version) for seed in missing]
+        )
         return tuple(environment.load(self.environment_folder(seed)) for seed in self.settings.seeds)
 
     def measure(self, function: Measure) -> list[Arrays]:
@@ -48,7 +52,11 @@ class Lab:
         self.environments()
         paths = [self._measured(function, seed) for seed in self.settings.seeds]
         missing = [(seed, path) for seed, path in zip(self.settings.seeds, paths, strict=True) if not path.is_file()]
-        self._map(_measure, [(function, self.environment_folder(seed), self.settings, path) for seed, path in missing])
+        version = code_version(MEASURE_ROOMS)
+        self._map(
+            _measure,
+            [(function, self.environment_folder(seed), self.settings, path, version) for seed, path in missing],
+        )
         return [load_arrays(path) for path in paths]
 
     def environment_folder(self, seed: int) -> Path:
@@ -97,12 +105,25 @@ def single_threaded() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _make(retailer: RetailerSettings, folder: Path, settings: Settings) -> str:
+def _require_same_code(rooms: tuple[str, ...], version: str) -> None:
+    """A process reads the source when it starts: what it makes must not carry the name of another version."""
+    if code_version(rooms) != version:
+        raise StateError(
+            "reproduction",
+            found="source that changed while it ran",
+            expected="one version of the code from start to end",
+            fix="Start it again: finished pieces are kept.",
+        )
+
+
+def _make(retailer: RetailerSettings, folder: Path, settings: Settings, version: str) -> str:
+    _require_same_code(ENVIRONMENT_ROOMS, version)
     environment.make(retailer, folder, max_epochs=settings.max_epochs)
     return f"environment {retailer.seed}: simulated"
 
 
-def _measure(function: Measure, folder: Path, settings: Settings, path: Path) -> str:
+def _measure(function: Measure, folder: Path, settings: Settings, path: Path, version: str) -> str:
+    _require_same_code(MEASURE_ROOMS, version)
     found = environment.load(folder)
     save_arrays(path, function(found, settings))
     return f"environment {found.seed}: {function.__module__.rpartition('.')[2]}"

@@ -1,14 +1,14 @@
 """A finished run: its items, as one HTML report and as JSON."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from disco.records.files import written_whole
 from disco.reports import Fact, Facts, Report, Section, Table
 from disco.studies.paper.checks import checks_table, tally
-from disco.studies.paper.item import Item, Verdict
+from disco.studies.paper.item import Check, Item, Verdict
 from disco.studies.paper.settings import Settings
 
 MOST_PICTURES = 3
@@ -94,14 +94,23 @@ def _item(item: Item) -> dict[str, Any]:
         "verdict_by_reading": {reading: str(verdict) for reading, verdict in item.verdict_by_reading.items()},
         "command": item.command,
         "seconds": round(item.seconds, 1),
-        "checks": [
-            {**asdict(check.ours), "claim": check.claim, "paper": check.paper, "reading": check.reading,
-             "rule": check.rule, "holds": check.holds}
-            for check in item.checks
-        ],
+        "checks": [_check(check) for check in item.checks],
         "charts": [{"title": chart.title, "subtitle": chart.subtitle} for chart in item.charts],
         "tables": [_table(table) for table in (checks_table(item), *item.tables)],
-    }  # fmt: skip
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return {
+        "claim": check.claim,
+        "reading": check.reading,
+        "paper": check.paper,
+        "mean": check.ours.mean,
+        "half_width": check.ours.half_width,
+        "values": list(check.ours.values),
+        "rule": check.rule,
+        "holds": check.holds,
+    }
 
 
 def _table(table: Table) -> dict[str, Any]:

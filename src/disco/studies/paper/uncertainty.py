@@ -26,7 +26,7 @@ from disco.studies.paper.settings import Settings
 
 KEY = "uncertainty"
 SEEN_FROM = 0.6  # scaled: every purchase to learn from was deeper
-VOLUMES = (250, 1_000, 5_000, 25_000, 75_000)
+VOLUMES = (200, 500, 2_000, 10_000, 50_000)
 _UNSEEN = SCALED_DEPTHS < SEEN_FROM - 1e-9
 _SEEN = SCALED_DEPTHS > SEEN_FROM + 1e-9
 

@@ -1,0 +1,192 @@
+"""The frame of the reproduction: verdicts follow from figures, pieces are made once, interrupted runs continue."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from disco.records.errors import FileFormatError, InputError, StateError, UsageError
+from disco.reports import Number
+from disco.studies.customers.figures import Cell
+from disco.studies.paper import lab as lab_module
+from disco.studies.paper.cache import folder_written_whole, key_of, load_arrays, save_arrays
+from disco.studies.paper.checks import checks_table
+from disco.studies.paper.item import MAIN_READING, Check, Item, Verdict, above, below, estimate_of, near
+from disco.studies.paper.lab import Lab
+from disco.studies.paper.registry import ITEMS, chosen, module_of
+from disco.studies.paper.settings import TINY, Extent, Settings, equal_caps, settings_of
+
+UNIT = Number()
+
+
+def check(holds: bool, reading: str = "", claim: str = "c") -> Check:
+    return Check(claim=claim, paper="p", ours=Cell.of([1.0, 2.0]), unit=UNIT, rule="r", holds=holds, reading=reading)
+
+
+def item(*checks: Check) -> Item:
+    return Item(key="k", title="t", paper="p", checks=checks, why="w")
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict"),
+    [((True, True), Verdict.REPRODUCES), ((True, False), Verdict.PARTLY), ((False, False), Verdict.DOES_NOT)],
+)
+def test_the_verdict_is_all_some_or_none(holds, verdict):
+    assert item(*(check(each) for each in holds)).verdict is verdict
+
+
+def test_the_main_reading_decides_and_the_others_stand_beside_it():
+    found = item(check(True), check(False, MAIN_READING), check(True, "γ = 2"))
+    assert found.verdict is Verdict.PARTLY
+    assert found.verdict_by_reading == {MAIN_READING: Verdict.PARTLY, "γ = 2": Verdict.REPRODUCES}
+    assert item(check(False, MAIN_READING), check(True, "spline")).verdict is Verdict.DOES_NOT
+
+
+def test_the_reason_names_what_holds_and_what_does_not():
+    found = item(check(True, claim="apples fall"), check(False, claim="pigs fly"))
+    assert found.reason == "Holds: apples fall. Does not hold: pigs fly."
+
+
+def test_rules_look_at_the_interval_or_at_the_mean():
+    """1 and 3: mean 2, half of the 95 % interval is t(0.975; 1) = 12.706."""
+    cell = Cell.of([1.0, 3.0])
+    assert above("c", cell, than=1.9, paper="", unit=UNIT, clearly=False).holds
+    assert not above("c", cell, than=1.9, paper="", unit=UNIT).holds
+    assert above("c", cell, than=2 - 12.71, paper="", unit=UNIT).holds
+    assert below("c", cell, than=2 + 12.71, paper="", unit=UNIT).holds
+    assert not below("c", cell, than=2 + 12.69, paper="", unit=UNIT).holds
+    assert near("c", cell, paper=1.5, within=0.5, unit=UNIT).holds
+    assert not near("c", cell, paper=1.5, within=0.49, unit=UNIT).holds
+
+
+def test_a_single_environment_has_no_interval_and_a_share_ends_at_one():
+    assert estimate_of(Cell.of([0.7])).ends is None
+    assert estimate_of(Cell.of([0.5, 0.9]), share=True).ends == (0.0, 1.0)
+
+
+def test_the_table_of_checks_has_a_row_per_claim_and_a_column_per_reading():
+    table = checks_table(item(check(True), check(False, MAIN_READING, "d"), check(True, "γ = 2", "d")))
+    assert [column.heading for column in table.headings()][3:] == [MAIN_READING, "γ = 2"]
+    assert [row[0] for row in table.rows] == ["c", "d", "verdict"]
+    marks = [[cell[0] if cell else "" for cell in row[3:]] for row in table.rows[:2]]
+    assert marks == [["✓", ""], ["✗", "✓"]]
+
+
+def test_every_key_is_a_module_with_a_run():
+    assert len(set(ITEMS)) == len(ITEMS)
+    for key in ITEMS:
+        assert callable(module_of(key).run)
+
+
+def test_only_keeps_the_papers_order_and_names_what_it_does_not_know():
+    assert chosen(("campaigns", "rbf")) == ("rbf", "campaigns")
+    assert chosen(()) == ITEMS
+    with pytest.raises(UsageError, match=r"found figure-9; expected some of rbf"):
+        chosen(("rbf", "figure-9"))
+
+
+def test_settings_are_those_of_the_extent_but_for_what_is_asked():
+    asked = settings_of(Extent.QUICK, environments=3, seed=7)
+    assert asked == replace(settings_of(Extent.QUICK), environments=3, first_seed=7)
+    assert asked.seeds == (7, 8, 9)
+    assert settings_of(Extent.FULL).environments >= 4
+    for wrong in ({"environments": 0}, {"first_seed": -1}):
+        with pytest.raises(InputError):
+            Settings(**wrong)
+
+
+@pytest.mark.parametrize(("customers", "depths"), [(5000, 3), (7, 4), (2, 3)])
+def test_equal_caps_give_everybody_one_code_and_prefer_no_depth(customers, depths):
+    caps = equal_caps(customers=customers, depths=depths)
+    assert (sum(caps), max(caps) - min(caps) <= 1) == (customers, True)
+
+
+def test_the_calibration_has_not_seen_these_shops():
+    from disco.studies.customers.study import Extent as Calibrated
+
+    used = {*Calibrated().seeds, *Calibrated().more_seeds}
+    assert used.isdisjoint(settings_of(Extent.FULL).seeds)
+
+
+# ---- pieces that are kept -----------------------------------------------------------------------------------------
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    def interrupted():
+        with folder_written_whole(tmp_path / "made") as unfinished:
+            (unfinished / "half").write_text("x")
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_piece_is_named(tmp_path):
+    save_arrays(tmp_path / "piece.npz", {"a": np.arange(3)})
+    assert load_arrays(tmp_path / "piece.npz")["a"].tolist() == [0, 1, 2]
+    (tmp_path / "piece.npz").write_bytes(b"PK\x03\x04 not all of it")
+    with pytest.raises(FileFormatError, match=r"piece\.npz.*Delete it"):
+        load_arrays(tmp_path / "piece.npz")
+
+
+def counted(environment, settings):
+    """A measure that leaves a trace of each call, and fails where it is told to."""
+    folder = environment.folder.parents[1]
+    if (folder / "fail").exists() and environment.seed == 12:
+        raise RuntimeError("interrupted")
+    calls = folder / f"calls-{environment.seed}"
+    calls.write_text(calls.read_text() + "x" if calls.exists() else "x")
+    return {"mean": np.array([np.nanmean(environment.campaigns["A"].full_price)])}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("reproduction")
+
+
+def test_an_interrupted_run_continues_and_measures_nothing_twice(folder):
+    lab = Lab(settings=TINY, folder=folder)
+    (folder / "fail").touch()
+    with pytest.raises(RuntimeError, match="interrupted"):
+        lab.measure(counted)
+    (folder / "fail").unlink()
+    first = lab.measure(counted)
+    assert lab.measure(counted) == first
+    assert [(folder / f"calls-{seed}").read_text() for seed in TINY.seeds] == ["x", "x"]
+    assert math.isfinite(first[0]["mean"][0])
+    assert first[0]["mean"] != first[1]["mean"]
+
+
+def test_other_settings_and_other_code_are_other_pieces(folder, monkeypatch):
+    lab = Lab(settings=TINY, folder=folder)
+    here = lab.environment_folder(11)
+    assert Lab(settings=replace(TINY, customers=1501), folder=folder).environment_folder(11) != here
+    assert Lab(settings=replace(TINY, environments=7), folder=folder).environment_folder(11) == here
+    monkeypatch.setattr(lab_module, "code_version", lambda rooms: "tomorrow's")
+    assert lab.environment_folder(11) != here
+    with pytest.raises(StateError, match="source that changed while it ran"):
+        lab_module._require_same_code(("belief",), "today's")
+
+
+def test_an_environment_read_again_is_the_one_that_was_made(folder):
+    lab = Lab(settings=TINY, folder=folder)
+    one, again = lab.environments()[0], lab.environments()[0]
+    log, same = one.campaigns["D"], again.campaigns["D"]
+    assert (log.campaign.channel, log.campaign.valid_days) == ("e-mail", 30)
+    for name in ("ids", "context", "known", "depth", "full_price"):
+        np.testing.assert_array_equal(getattr(log, name), getattr(same, name))
+    features = one.features("D")
+    assert features["customer_id"].to_numpy().tolist() == log.ids.tolist()
+    np.testing.assert_array_equal(one.network.transform(features, check_scale=False), log.context)
+    training = one.orders("training")
+    assert training.X.num_columns == 76
+    assert len(training) == training.X.num_rows == len(training.ids)
+    assert len(log.purchases) == int((log.bought & log.known).sum())
+    assert one.truth(log.ids[:3], (0.2,)).expected_full_price.shape == (3, 1)
+
+
+def test_keys_depend_on_every_part():
+    assert len({key_of("a", 1), key_of("a", 2), key_of("b", 1), key_of("a", "1", "")}) == 4
