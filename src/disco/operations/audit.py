@@ -30,11 +30,12 @@ class Finding:
     words: str
 
 
-def audit(store: Store, *, model: str = "main") -> tuple[Finding, ...]:
-    """Look at every campaign and at the active version; changes nothing."""
+def audit(store: Store, *, model: str = "main", campaign: str | None = None) -> tuple[Finding, ...]:
+    """Look at every campaign, or at one, and at the active version; changes nothing."""
     findings: list[Finding] = []
     with store.reading() as shelves:
-        names = [record.campaign for record in shelves.campaigns()]
+        records = shelves.campaigns() if campaign is None else (shelves.campaign(campaign),)
+        names = [record.campaign for record in records]
     for name in names:  # one view per campaign: a writer need not wait for all of them
         with store.reading() as shelves:
             record = shelves.campaign(name)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from disco.entrypoints.shop import Shop
+    from disco.features import ContextNetwork
 
 EXAMPLE = "Example: disco check --shop shop/ --as-of 2025-06-01"
 _COLOURS = {Outcome.FAILED: "red", Outcome.WATCH: "yellow", Outcome.SKIPPED: "cyan", Outcome.OK: "green"}
@@ -25,6 +26,10 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
+    campaign: Annotated[
+        str | None,
+        typer.Argument(metavar="[CAMPAIGN]", help="A launched campaign; without one, the shop's customers today."),
+    ] = None,
     network: Annotated[
         Path | None, typer.Option(help="From `disco train context` (default: `context` of disco.yaml).")
     ] = None,
@@ -33,7 +38,11 @@ def check(
     ] = None,
     as_of: Annotated[
         datetime | None,
-        typer.Option("--as-of", formats=["%Y-%m-%d"], help="Date of the features (default: after the last order)."),
+        typer.Option(
+            "--as-of",
+            formats=["%Y-%m-%d"],
+            help="Date of the features (default: after the last order) or the read-out.",
+        ),
     ] = None,
     shop: Annotated[Path, typer.Option(help="The folder of disco.yaml.")] = Path(),
     as_json: JsonFlag = False,
@@ -43,6 +52,7 @@ def check(
 
     Looks for columns that are missing or in another unit, features that drifted from training, constant features,
     values never seen, and a context with dead units or customers at its limits. docs/features.md has the thresholds.
+    With a CAMPAIGN: the features it was decided on, and its arms, outcomes, prediction, evidence and belief.
     """
     from disco.entrypoints.shop import Shop
     from disco.features import ContextNetwork
@@ -53,9 +63,14 @@ def check(
     if features is not None and as_of is not None:
         raise UsageError("--as-of", found="it beside --features", expected="one of them: the file has its own date")
     trained = Shop.open(shop).network() if network is None else ContextNetwork.load(network)
+    about = CheckUp(())
+    if campaign is not None:
+        if features is not None:
+            raise UsageError("--features", found="it beside a campaign", expected="one of them: a campaign has its own")
+        about, features = _campaign(Shop.open(shop), campaign, as_of)
     with collected() as notes:
-        table = read_sample(features) if features is not None else _built(Shop.open(shop), as_of)
-    found = check_context(trained, table)
+        table = read_sample(features) if features is not None else _built(Shop.open(shop), trained, as_of)
+    found = about + check_context(trained, table)
     for note in notes:
         typer.secho(f"warning: {note}", fg="yellow", err=True)
     result = {
@@ -70,15 +85,26 @@ def check(
         raise typer.Exit(1)
 
 
-def _built(shop: "Shop", as_of: datetime | None) -> "pa.Table":
+def _campaign(shop: "Shop", campaign: str, as_of: datetime | None) -> tuple[CheckUp, Path]:
+    """The campaign's own check-up, and the file of the features it was decided on."""
+    from disco.operations.campaign_check import check_campaign
+
+    with shop.store() as store:
+        found = check_campaign(store, campaign, as_of=(as_of or datetime.now()).date())
+        with store.reading() as shelves:
+            plan_id = shelves.campaign(campaign).plan_id
+    return found, shop.plans / plan_id / "features.parquet"
+
+
+def _built(shop: "Shop", network: "ContextNetwork", as_of: datetime | None) -> "pa.Table":
     from disco.entrypoints.audience import features_as_of
     from disco.features.builder import day_after_last_order
 
     if as_of is not None:
-        return features_as_of(shop, as_of.date())
+        return features_as_of(shop, as_of.date(), features=network.catalogue_)
     with shop.tables() as tables:
         day = day_after_last_order(tables)
-    return features_as_of(shop, day)
+    return features_as_of(shop, day, features=network.catalogue_)
 
 
 def _table(found: CheckUp) -> "Table":
