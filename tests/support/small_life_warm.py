@@ -1,0 +1,16 @@
+"""Importing this lives a small life once, so that processes forked afterwards find every library and kernel loaded."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import psycopg  # noqa: F401 - loaded for those who follow
+from small_life import ingest_small, late_code, launch_small, outcomes_of
+
+from disco.adapters.store import CampaignStore
+
+with TemporaryDirectory(prefix="disco-warm-") as folder:
+    store = CampaignStore.embedded(Path(folder, "warm.db"))
+    launch_small(store, customers=40, reserve=4)
+    ingest_small(store, outcomes_of(store))
+    late_code(store, 10_000)
+    store.close()
