@@ -160,6 +160,29 @@ def test_a_broken_table_leaves_the_old_file(app, shop, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "features.parquet"]
 
 
+def test_a_shop_may_choose_its_features(app, shop, tmp_path):
+    choice = tmp_path / "features.yaml"
+    choice.write_text(
+        "drop: [saves_365d]\nadd:\n"
+        "  - {name: own, group: purchases, formula: orders_365 / items_365, meaning: orders per item, unit: ratio}\n"
+    )
+    built, one, two = tmp_path / "features.parquet", tmp_path / "one", tmp_path / "two"
+    call(app, "features", shop, "--as-of", START, "-o", built, "--catalogue", choice, "--quiet")
+    columns = pq.read_schema(built).names
+    assert "own" in columns
+    assert "saves_365d" not in columns
+    call(app, "train", "context", "--features", built, "--max-epochs", 1, "-o", one, "--quiet")
+    by_hand = ("--tables", shop, "--window-start", START, "--catalogue", choice)
+    call(app, "train", "context", *by_hand, "--max-epochs", 1, "-o", two, "--quiet")
+    assert one.read_bytes() == two.read_bytes()
+    assert ContextNetwork.load(one).catalogue_[-1].name == "own"
+    both = call(app, "train", "context", "--features", built, "--catalogue", choice, code=1)
+    assert isinstance(both.exception, UsageError)
+    choice.write_text("drop: [nothing]")
+    wrong = call(app, "features", shop, "--as-of", START, "-o", built, "--catalogue", choice, code=1)
+    assert "'nothing'" in str(wrong.exception)
+
+
 @pytest.mark.parametrize("words", [("features",), ("train", "context")])
 def test_help_ends_with_an_example(app, words):
     text = " ".join(call(app, *words, "--help").stdout.split())

@@ -1,6 +1,6 @@
 """Who a plan is about: the eligible customers of its table, their features as of its date, their contexts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from disco.features import ContextNetwork
+    from disco.features import ContextNetwork, Feature
     from disco.records.decisions import Audience
     from disco.records.plan import Plan
 
@@ -57,7 +57,7 @@ def gather(
         _refuse_ineligible(only, eligible, plan)
         eligible = only
     with collected() as cautions:
-        everybody = features_as_of(shop, day, keep=keep)
+        everybody = features_as_of(shop, day, features=network.catalogue_, keep=keep)
     wanted = pc.is_in(everybody["customer_id"].cast(pa.large_string()), value_set=eligible)
     features = everybody.filter(wanted).combine_chunks()
     notes = [str(caution) for caution in cautions]
@@ -123,26 +123,31 @@ def eligible_ids(shop: Shop, plan: "Plan") -> "pa.Array":
     return ids
 
 
-def features_as_of(shop: Shop, as_of: "date", *, keep: bool = True) -> "pa.Table":
-    """The features of every customer; built once per content of the tables, then read from the folder of plans."""
+def features_as_of(
+    shop: Shop, as_of: "date", *, features: "Sequence[Feature] | None" = None, keep: bool = True
+) -> "pa.Table":
+    """The features of every customer; built once per content of the tables, then read from the folder of plans.
+
+    `features` are the network's (`catalogue_`); None: the whole catalogue.
+    """
     import pyarrow.parquet as pq
 
     from disco.features import FEATURES, build_features, schema_hash
     from disco.features.builder import warn_of_missing
     from disco.records.files import written_whole
 
-    threads = shop.settings.threads or 2
+    threads, chosen = shop.settings.threads or 2, FEATURES if features is None else tuple(features)
     place = Path(shop.settings.data_place(shop.folder))
     if "://" in shop.settings.data:  # a database has no content to hash before it is read
         with shop.tables() as tables:
-            return build_features(tables, as_of=as_of, threads=threads)
+            return build_features(tables, as_of=as_of, features=chosen, threads=threads)
     with shop.tables() as tables:
-        key = sha256(f"{as_of} {schema_hash(FEATURES)} {_files_hash(place)}".encode()).hexdigest()
+        key = sha256(f"{as_of} {schema_hash(chosen)} {_files_hash(place)}".encode()).hexdigest()
         kept = shop.plans / "features" / f"{key[:32]}.parquet"
         if kept.is_file():
-            warn_of_missing(FEATURES, tables.names())  # the building would have said so
+            warn_of_missing(chosen, tables.names())  # the building would have said so
             return pq.read_table(kept)
-        built = build_features(tables, as_of=as_of, threads=threads)
+        built = build_features(tables, as_of=as_of, features=chosen, threads=threads)
     if keep:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(kept) as unfinished:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import Any
 
-from disco.features.catalogue import TABLES, Feature, choose, schema_hash
+from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_hash
 from disco.features.cautions import MissingTableWarning
 from disco.features.measures import MEASURES
+from disco.features.selection import FEATURES_KEY, to_text
 from disco.features.sources import Sources
 from disco.records.errors import InputError
 from disco.records.ports import Tables
@@ -59,10 +60,15 @@ def feature_batches(
         sources = Sources.describe(connection, present, as_of)
         with duckdb_errors():
             reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(65536)
-        schema = reader.schema.with_metadata(
-            {SCHEMA_KEY: schema_hash(chosen).encode(), AS_OF_KEY: as_of.isoformat().encode()}
-        )
+        schema = reader.schema.with_metadata(metadata_of(chosen, as_of))
         yield schema, _checked(reader, schema)
+
+
+def metadata_of(features: Sequence[Feature], as_of: date) -> dict[bytes, bytes]:
+    """What a table of features says about itself."""
+    own = to_text(features)
+    said = {SCHEMA_KEY: schema_hash(features).encode(), AS_OF_KEY: as_of.isoformat().encode()}
+    return said | ({FEATURES_KEY: own.encode()} if own else {})
 
 
 def day_after_last_order(tables: Tables) -> date:
@@ -154,12 +160,18 @@ def feature_sql(features: Sequence[Feature], sources: Sources) -> str:
         f"LEFT JOIN {source}_m ON {source}_m.customer = {sources.key('customer', 'customers', 'c')}"
         for source in by_source
     )
-    formulas = ",\n       ".join(f"CAST({feature.formula} AS DOUBLE) AS {feature.name}" for feature in features)
+    formulas = ",\n       ".join(f"{_value(feature)} AS {feature.name}" for feature in features)
     parts.append(
         f"""measured AS (SELECT c.customer_id, {", ".join(values)} FROM raw_customers c {joins}
          WHERE c.joined_on IS NULL OR {sources.within("joined_on", days=None, alias="c")})"""
     )
     return f"WITH {', '.join(parts)}\nSELECT customer_id, {formulas} FROM measured ORDER BY customer_id"
+
+
+def _value(feature: Feature) -> str:
+    """A formula as a float; in one of the user's own, a division by nothing is unknown instead of infinite."""
+    value = f"CAST({feature.formula} AS DOUBLE)"
+    return value if feature in FEATURES else f"CASE WHEN isfinite({value}) THEN {value} END"
 
 
 def _checked(reader: Any, schema: Any) -> Iterator[Any]:

@@ -13,10 +13,15 @@ from disco.features.measures import LOG_GRID, MEASURES
 from disco.records.errors import InputError
 
 GROUPS = ("purchases", "returns", "codes", "site")
+HISTORY_FEATURE = "orders_365d"  # 0 or missing: no purchase in the year
 NOT_FEATURES = ("customer_id", "order_id", "ordered_at", "log_full_price", "depth", "depth_derived")  # of training rows
 TABLES = ("customers", "orders", "returns", "codes", "site")  # that features are computed from
 _DAMPING = 0.1  # depth² added to the spread of depths, so that two nearly equal depths give no huge slope
 _WORD = re.compile(r"[a-z_][a-z_0-9]*")
+_TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z_0-9]*|\d+(?:\.\d*)?(?:e[+-]?\d+)?|[-+*/(),<>=])")
+# what a formula may say besides measures and numbers: it sees one customer's row and nothing else
+_CASES = ("case", "when", "then", "else", "end", "and", "or", "not", "is", "null")
+_FUNCTIONS = ("nullif", "coalesce", "greatest", "least", "sqrt", "ln", "exp", "abs", "sign", "floor", "power")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +53,39 @@ class Feature:
                 found=f"the formula {self.formula!r}",
                 expected="at least one measure of disco.features.measures.MEASURES",
             )
+        stranger = _stranger(self.formula)
+        if stranger is not None:
+            raise InputError(
+                f"feature {self.name}",
+                found=f"{stranger!r} in its formula",
+                expected=f"measures, numbers, + - * / ( ) , < > = and {' '.join((*_CASES, *_FUNCTIONS))}",
+            )
 
     @property
     def measures(self) -> tuple[str, ...]:
         """The measures the formula uses, in order of first use."""
         return tuple(dict.fromkeys(word for word in _WORD.findall(self.formula) if word in MEASURES))
+
+
+def _stranger(formula: str) -> str | None:
+    """The first thing in a formula that it may not say.
+
+    >>> _stranger("orders_365 / nullif(visits_365, 0)"), _stranger("(SELECT max(paid) FROM raw_orders) + orders_365")
+    (None, 'SELECT')
+    """
+    comment = next((sign for sign in ("--", "/*") if sign in formula), None)
+    if comment is not None:
+        return comment
+    at = 0
+    while at < len(formula.rstrip()):
+        token = _TOKEN.match(formula, at)
+        if token is None:
+            return formula[at:].strip()[:20]
+        word = token[1]
+        if word.isidentifier() and word not in MEASURES and word.lower() not in (*_CASES, *_FUNCTIONS):
+            return word
+        at = token.end()
+    return None
 
 
 def _per(amount: str, count: str, scale: float = 1) -> str:

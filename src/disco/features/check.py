@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from disco.features.catalogue import HISTORY_FEATURE
 from disco.features.diagnostics import (
     FEWEST_ROWS,
     PSI_ALARM,
@@ -23,7 +24,7 @@ from disco.features.diagnostics import (
     rescaled_columns,
 )
 from disco.features.embedding import Embedding
-from disco.features.history import HISTORY_FEATURE, known_rows
+from disco.features.history import known_rows
 from disco.features.kernel import CONTEXT_LIMIT
 from disco.features.network import ContextNetwork
 from disco.features.rows import is_numeric, near_column, schema_of, table_matrix

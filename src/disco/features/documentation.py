@@ -3,6 +3,7 @@
 from disco.features.catalogue import FEATURES, GROUPS, schema_hash
 from disco.features.check import EDGE_ALARM, EDGE_WATCH, MOST_DEAD
 from disco.features.diagnostics import FEWEST_ROWS, PSI_ALARM, PSI_WATCH
+from disco.features.measures import MEASURES
 
 _OPENING = """# The features
 
@@ -17,6 +18,27 @@ whatever the order of rows and the number of threads.
 Schema hash: `{schema}`. A network keeps the hash of the features it was trained on and refuses others.
 """
 
+_OWN = """## Your own
+
+`disco features … --catalogue features.yaml` (and `disco train context --tables … --catalogue features.yaml`) drops
+features and adds others; both are optional:
+
+    drop: [saves_365d, checkouts_365d]
+    add:
+      - name: orders_per_item
+        group: purchases
+        formula: orders_365 / nullif(items_365, 0)
+        meaning: orders per item bought
+        unit: ratio
+
+A formula is made of the measures below, numbers, the four operations, comparisons, CASE, and a few functions (nullif,
+coalesce, greatest, least, sqrt, ln, exp, abs, sign, floor, power). It sees one customer's row and nothing else, so no
+feature can look past the as-of date. A result that is not finite is unknown (null). `orders_365d` cannot be dropped: it
+tells who has a history. The definitions travel with the feature file and with the network trained on it, and everything
+that uses the network builds its features from them.
+
+Measures: {measures}.
+"""
 _CHECKS = f"""## Checking them
 
 `disco check` looks at features through a trained network and ends with exit 1 when something failed;
@@ -50,4 +72,4 @@ def features_page() -> str:
         rows = "\n".join(f"| `{f.name}` | {f.meaning} | {f.unit} | `{f.formula}` |" for f in members)
         head = "| Feature | Meaning | Unit | Formula over measures |\n|---|---|---|---|"
         parts.append(f"## {group.capitalize()} ({len(members)})\n\n{head}\n{rows}\n")
-    return "\n".join([*parts, _CHECKS])
+    return "\n".join([*parts, _OWN.format(measures=", ".join(f"`{name}`" for name in MEASURES)), _CHECKS])

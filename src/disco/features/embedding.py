@@ -18,11 +18,13 @@ class Embedding:
     ψ1(x) = clip((h(x) − `mean`)·`inverse_sd`, ±4) on the 2⁻¹⁶ grid, h the last hidden layer; a unit that is constant
     over the training rows has `inverse_sd` 0. The heads are linear in ψ1, constant first: level b(x) = `level`·[1, ψ1],
     slope s(x) = `slope`·[1, ψ1] per unit of depth, E[ln F] = b + s·(depth − `mean_depth`). `sizes` = (features,
-    hidden…, d1); `weights` are packed as `kernel.context_rows` reads them.
+    hidden…, d1); `weights` are packed as `kernel.context_rows` reads them. `own_features` are the definitions of the
+    features where they are not the whole catalogue (see `selection`).
     """
 
     feature_names: tuple[str, ...]
     schema: str
+    own_features: str
     heads: str
     scaling: Scaling
     sizes: tuple[int, ...]

@@ -7,6 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from disco.features.builder import AS_OF_KEY
+from disco.features.catalogue import Feature
+from disco.features.selection import FEATURES_KEY, from_text
 from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
 
@@ -60,6 +62,11 @@ def built_as_of(schema: pa.Schema) -> str | None:
     """The date a feature table was built as of; None where it does not say."""
     value = (schema.metadata or {}).get(AS_OF_KEY)
     return None if value is None else value.decode()
+
+
+def built_features(schema: pa.Schema) -> tuple[Feature, ...]:
+    """The definitions of a feature file's columns."""
+    return from_text((schema.metadata or {}).get(FEATURES_KEY, b"").decode())
 
 
 def built_from(schema: pa.Schema) -> str | None:

@@ -57,6 +57,7 @@ def fit_embedding(
     embedding = Embedding(
         feature_names=rows.names,
         schema=rows.schema,
+        own_features=rows.own_features,
         heads=heads,
         scaling=scaling,
         sizes=sizes,

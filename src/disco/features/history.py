@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from disco.features.catalogue import HISTORY_FEATURE
 from disco.features.rows import array_matrix, as_table, table_matrix
 from disco.records.arrays import Flags, Matrix
-
-HISTORY_FEATURE = "orders_365d"  # 0 or missing: no purchase in the year
 
 
 def history_column(feature_names: tuple[str, ...]) -> int:

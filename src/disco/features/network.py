@@ -10,11 +10,13 @@ from typing import Any, Self
 import numpy as np
 import pyarrow.dataset as ds
 
+from disco.features.catalogue import Feature
 from disco.features.diagnostics import rescaled_columns
 from disco.features.embedding import Embedding
 from disco.features.fitting import fit_embedding
 from disco.features.row_sources import DEPTH, TARGET, MemoryRows, Rows, parquet_rows
 from disco.features.rows import array_matrix, as_table, depth_column, schema_of, table_matrix
+from disco.features.selection import from_text
 from disco.features.training import Progress, Schedule
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError, StateError
@@ -169,6 +171,11 @@ class ContextNetwork:
     @property
     def feature_names_in_(self) -> "np.ndarray[Any, Any]":
         return np.array(self.embedding_.feature_names, dtype=object)
+
+    @property
+    def catalogue_(self) -> tuple[Feature, ...]:
+        """The definitions of its features, for `build_features`."""
+        return from_text(self.embedding_.own_features)
 
     @property
     def n_features_in_(self) -> int:

@@ -22,6 +22,7 @@ from disco.features.rows import (
     as_table,
     depth_column,
     feature_columns,
+    own_features_of,
     schema_of,
     table_matrix,
     vector,
@@ -60,13 +61,16 @@ class RawRows:
 
 
 class Rows(Protocol):
-    """Training rows before scaling: in chunks, and those kept out; names and schema of the features."""
+    """Training rows before scaling: in chunks, and those kept out; names, schema and definitions of the features."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
 
     @property
     def schema(self) -> str: ...
+
+    @property
+    def own_features(self) -> str: ...
 
     @property
     def validation(self) -> RawRows: ...
@@ -84,6 +88,7 @@ class MemoryRows:
 
     names: tuple[str, ...]
     schema: str
+    own_features: str
     kept: RawRows
     validation: RawRows
 
@@ -91,15 +96,15 @@ class MemoryRows:
     def read(cls, X: Any, target: Any, depth: Any, *, validation_share: float) -> "MemoryRows":
         table = as_table(X)
         if table is None:
-            matrix, schema = array_matrix(X, None), ""
+            matrix, schema, own = array_matrix(X, None), "", ""
             names = tuple(f"x{place}" for place in range(matrix.shape[1]))
         else:
-            names, schema = feature_columns(table), schema_of(table)
+            names, schema, own = feature_columns(table), schema_of(table), own_features_of(table)
             matrix = table_matrix(table, names)
         rows = _checked(matrix, target, depth, names)
         held = rows.held_out(validation_share)
         late = np.arange(len(held)) >= len(held) // 2
-        return cls(names, schema, rows.at(~held), rows.at(held & late))
+        return cls(names, schema, own, rows.at(~held), rows.at(held & late))
 
     def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
         yield self.kept
@@ -114,6 +119,7 @@ class ParquetRows:
 
     names: tuple[str, ...]
     schema: str
+    own_features: str
     pieces: tuple[Any, ...]
     target: str
     depth: str | None
@@ -133,6 +139,7 @@ class ParquetRows:
         return cls(
             names=names,
             schema=schema_of(empty),
+            own_features=own_features_of(empty),
             pieces=tuple(pieces),
             target=target,
             depth=depth,

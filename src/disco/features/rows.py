@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from disco.features.builder import SCHEMA_KEY
 from disco.features.catalogue import NOT_FEATURES
+from disco.features.selection import FEATURES_KEY
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 
@@ -38,6 +39,12 @@ def schema_of(table: pa.Table) -> str:
     """The schema hash a feature table carries; empty where it carries none."""
     metadata: dict[bytes, bytes] = table.schema.metadata or {}
     return metadata.get(SCHEMA_KEY, b"").decode()
+
+
+def own_features_of(table: pa.Table) -> str:
+    """The definitions a feature table carries, as text; empty where it is made from the whole catalogue."""
+    metadata: dict[bytes, bytes] = table.schema.metadata or {}
+    return metadata.get(FEATURES_KEY, b"").decode()
 
 
 def table_matrix(table: pa.Table, names: tuple[str, ...]) -> Matrix:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from disco.features.network import ContextNetwork
 
 KIND = "disco context network"
-VERSION = 2  # 2: the range of each feature in training
+VERSION = 2  # 2: the range of each feature in training, and definitions of own features
 _VECTORS = ("weights", "mean", "inverse_sd", "level", "slope")
 _SCALES = tuple(part.name for part in fields(Scaling))
 
@@ -34,6 +34,7 @@ def save_network(network: "ContextNetwork", path: Path) -> None:
             "kind": KIND,
             "version": VERSION,
             "schema": embedding.schema,
+            "own_features": embedding.own_features,
             "feature_names": embedding.feature_names,
             "sizes": embedding.sizes,
             "mean_depth": embedding.mean_depth,
@@ -88,6 +89,7 @@ def load_network(path: Path) -> "ContextNetwork":
     embedding = Embedding(
         feature_names=tuple(content["feature_names"]),
         schema=content["schema"],
+        own_features=content["own_features"],
         heads=parameters["heads"],
         scaling=Scaling(**{name: tensors[f"scaling.{name}"] for name in _SCALES}),
         sizes=tuple(content["sizes"]),

@@ -13,9 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from disco.features.builder import AS_OF_KEY, SCHEMA_KEY, connected, duckdb_errors, feature_sql, warn_of_missing
-from disco.features.catalogue import FEATURES, Feature, choose, schema_hash
-from disco.features.history import HISTORY_FEATURE
+from disco.features.builder import (
+    AS_OF_KEY,
+    SCHEMA_KEY,
+    connected,
+    duckdb_errors,
+    feature_sql,
+    metadata_of,
+    warn_of_missing,
+)
+from disco.features.catalogue import FEATURES, HISTORY_FEATURE, Feature, choose, schema_hash
 from disco.features.sources import Sources, minor_units
 from disco.records.arrays import Flags, Ids, Vector
 from disco.records.errors import InputError, SchemaMismatchError
@@ -133,9 +140,7 @@ def training_batches(
         query = _training_sql(feature_rows, chosen, before, within, campaign)
         with duckdb_errors():
             reader = connection.sql(query).to_arrow_reader(65536)
-        schema = reader.schema.with_metadata(
-            {SCHEMA_KEY: schema_hash(chosen).encode(), AS_OF_KEY: window_start.isoformat().encode()}
-        )
+        schema = reader.schema.with_metadata(metadata_of(chosen, window_start))
         yield schema, _batches(reader, schema)
 
 

@@ -27,27 +27,33 @@ def features(
     tables: Annotated[str, typer.Argument(metavar="DIR", help="Folder of tables, or a database URL.")],
     as_of: Annotated[datetime, typer.Option("--as-of", formats=["%Y-%m-%d"], help="Only rows dated before it count.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file to write.")],
+    catalogue: Annotated[
+        Path | None, typer.Option(help="YAML of features to drop and to add (docs/features.md).")
+    ] = None,
     threads: Annotated[int, typer.Option(min=1, help="Threads to use.")] = 2,
     memory_limit: Annotated[str | None, typer.Option(help="Such as 4GB; beyond it, work spills to disk.")] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Compute the 76 features of every customer, as of a date, from the year before it.
+    """Compute the features of every customer, as of a date, from the year before it: the 76 of the catalogue, or yours.
 
     docs/features.md says what each one means. A missing table gives a warning and unknown (null) features.
     """
     from disco.adapters.tables import open_tables
+    from disco.entrypoints.files import read_yaml
     from disco.features.builder import feature_batches
     from disco.features.cautions import collected
     from disco.features.files import TABLES_KEY, write_batches
+    from disco.features.selection import read_selection
 
     if memory_limit is not None and not _SIZE.fullmatch(memory_limit):
         raise UsageError("--memory-limit", found=repr(memory_limit), expected="a size such as 4GB")
     check_place(out)
+    chosen = None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue))
     with (
         collected() as notes,
         open_tables(tables) as source,
-        feature_batches(source, as_of=as_of.date(), threads=threads, memory_limit=memory_limit) as (
+        feature_batches(source, as_of=as_of.date(), features=chosen, threads=threads, memory_limit=memory_limit) as (
             schema,
             batches,
         ),

@@ -1,5 +1,6 @@
 """`disco train …`: one sub-command per thing that learns."""
 
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,6 +40,9 @@ def context(
         datetime | None,
         typer.Option(formats=["%Y-%m-%d"], help="First day of the orders to learn from (with --tables alone)."),
     ] = None,
+    catalogue: Annotated[
+        Path | None, typer.Option(help="YAML of features to drop and to add (with --tables alone).")
+    ] = None,
     months: Annotated[int, typer.Option(min=1, max=24, help="Length of the window of orders.")] = 3,
     heads: Annotated[
         str, typer.Option(help="level (as in the paper) or level+slope (also knows elasticity).")
@@ -68,12 +72,12 @@ def context(
     check_place(out)
     network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
     with collected() as notes, TemporaryDirectory(prefix="disco-train-") as folder:
-        rows, place, end = _training_rows(features, tables, window_start, months, Path(folder))
+        made = _training_rows(features, tables, window_start, months, catalogue, Path(folder))
         with progress(quiet=quiet or as_json) as bar:
             task = bar.add_task("training, epochs", total=max_epochs)
-            network.fit(rows, progress=lambda done, _: bar.update(task, completed=done))
+            network.fit(made.rows, progress=lambda done, _: bar.update(task, completed=done))
         network.save(out)
-        tested = None if place is None or end is None else _test(network, place, end)
+        tested = None if made.tables is None else _test(network, made)
     for note in notes:
         typer.secho(f"warning: {note}", fg="yellow", err=True)
     epochs = len(network.validation_losses_)
@@ -86,24 +90,42 @@ def context(
     show({**result, "test": tested, "warnings": notes}, text, as_json=as_json, quiet=quiet)
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """Parquet of training rows; where their tables are and the end of their window, unless they came as a file."""
+
+    rows: Path
+    tables: str | None = None
+    end: date | None = None
+
+
 def _training_rows(
-    features: Path | None, tables: str | None, window_start: datetime | None, months: int, folder: Path
-) -> tuple[Path, str | None, date | None]:
-    """The Parquet file of training rows, where the tables are, and the end of the window."""
+    features: Path | None,
+    tables: str | None,
+    window_start: datetime | None,
+    months: int,
+    catalogue: Path | None,
+    folder: Path,
+) -> _Made:
     import pyarrow.dataset as ds
 
     from disco.adapters.tables import open_tables
-    from disco.features.files import built_as_of, built_from, read_schema, write_batches
+    from disco.entrypoints.files import read_yaml
+    from disco.features.files import built_as_of, built_features, built_from, read_schema, write_batches
+    from disco.features.selection import read_selection
     from disco.features.training_set import months_later, training_batches
 
     built: Any = None
     start = window_start.date() if window_start is not None else None
+    if features is not None and catalogue is not None:
+        raise UsageError("--catalogue", found="it beside --features", expected="one of them: the file has its features")
+    chosen = None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue))
     if features is not None:
         schema = read_schema(features)
         if "log_full_price" in schema.names:
-            return features, None, None
+            return _Made(features)
         as_of = built_as_of(schema)
-        tables = tables or built_from(schema)
+        tables, chosen = tables or built_from(schema), built_features(schema)
         if as_of is None:
             raise InputError(str(features), found="no as-of date", expected="a file written by `disco features`")
         if start is not None and str(start) != as_of:
@@ -119,7 +141,10 @@ def _training_rows(
     rows = folder / "rows.parquet"
     with (
         open_tables(tables) as source,
-        training_batches(source, window_start=start, window_end=end, built=built) as (schema, batches),
+        training_batches(source, window_start=start, window_end=end, features=chosen, built=built) as (
+            schema,
+            batches,
+        ),
     ):
         count = write_batches(rows, schema, batches)
     if not count:
@@ -129,10 +154,10 @@ def _training_rows(
             expected="orders to learn from",
             fix="Take features as of an earlier date: the window begins there.",
         )
-    return rows, tables, end
+    return _Made(rows, tables, end)
 
 
-def _test(network: "ContextNetwork", tables: str, start: date) -> dict[str, Any] | None:
+def _test(network: "ContextNetwork", made: _Made) -> dict[str, Any] | None:
     """Accuracy on the month after the window; None where it has no orders."""
     from dataclasses import asdict
 
@@ -140,8 +165,11 @@ def _test(network: "ContextNetwork", tables: str, start: date) -> dict[str, Any]
     from disco.evaluation.accuracy import accuracy
     from disco.features.training_set import months_later, training_set
 
-    with open_tables(tables) as source:
-        test = training_set(source, window_start=start, window_end=months_later(start, 1))
+    assert made.tables is not None  # for the type checker: rows that came as a file are not tested
+    assert made.end is not None
+    with open_tables(made.tables) as source:
+        after = months_later(made.end, 1)
+        test = training_set(source, window_start=made.end, window_end=after, features=network.catalogue_)
     if len(test) < 2:
         return None
     return asdict(accuracy(network.predict(test.X, test.depth), test.log_full_price))
