@@ -40,7 +40,7 @@ def campaigns(
         text = _one(listed[0])
     elif listed:
         learned = "nothing learned" if active is None else f"belief version {active.number} is active"
-        text = f"{figures_text(_table(listed))}\n{len(listed)} campaigns; {learned}."
+        text = f"{figures_text(_table(listed))}\n{len(listed)} campaign{'s'[: len(listed) != 1]}; {learned}."
     else:
         text = "No campaign was launched yet."
     show(result, text, as_json=as_json, quiet=quiet)

@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 
 def ingest(
     campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")],
-    outcomes: Annotated[Path, typer.Argument(help="The outcomes table (docs/tables.md); Parquet or CSV.")],
+    outcomes: Annotated[
+        Path, typer.Argument(metavar="OUTCOMES", help="The outcomes table (docs/tables.md); Parquet or CSV.")
+    ],
     quarantine: Annotated[
         Path | None, typer.Option(help="CSV file for the rows that were not applied, with the reason of each.")
     ] = None,

@@ -68,12 +68,10 @@ def learned_result(done: "Learned") -> dict[str, Any]:
 
 
 def learned_text(done: "Learned") -> str:
-    purchases = f"{sum(done.campaigns.values()):,} purchases of {len(done.campaigns)} campaigns"
+    count = len(done.campaigns)
+    learned = f"{sum(done.campaigns.values()):,} purchases of {count} campaign{'s'[: count != 1]}"
+    text = f"Belief version {done.number}: {learned}."
+    if not done.changed:
+        text = f"Nothing new: belief version {done.number} stays, with {learned}."
     waiting = sorted(set(done.campaigns) - set(done.ripe))
-    head = (
-        f"Belief version {done.number}: {purchases}."
-        if done.changed
-        else f"Nothing new: belief version {done.number} stays."
-    )
-    note = f" Codes still run, so engagement waits: {', '.join(waiting)}." if waiting else ""
-    return head + note
+    return text + (f" Codes still run, so engagement waits: {', '.join(waiting)}." if waiting else "")
