@@ -137,11 +137,15 @@ def test_another_catalogue_fails_by_its_hash(network):
 
 
 def test_few_customers_are_not_judged_by_their_law(network):
-    found = check_context(network, table(seed=1, rows=40))
-    assert not found.failed
-    assert {one.check for one in found if one.outcome is Outcome.SKIPPED} == {"drift", "unit"}
-    for rows in (0, 1):
-        check_context(network, table(seed=1, rows=rows))  # no error, whatever there is to say
+    for rows in (1, 2, 3, 10, 40, 200):
+        for seed in range(5):
+            found = check_context(network, table(seed=seed, rows=rows))
+            assert not found.failed
+            (skipped,) = [one for one in found if one.outcome is Outcome.SKIPPED]
+            assert "too few" in skipped.found
+    assert check_context(network, table(seed=1, rows=0)).failed  # nobody with a history
+    lost = check_context(network, table(seed=1, rows=10, share=pa.nulls(10)))
+    assert [one.where for one in lost if one.failed] == ["share"]
 
 
 def test_dead_units_are_watched_and_fail_from_half_of_them_on(network):

@@ -5,76 +5,21 @@ All inputs are numbers, so the nearest thing to a category never seen is a null 
 beyond the smallest and largest of training.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 
 from disco.features.catalogue import HISTORY_FEATURE
-from disco.features.diagnostics import (
-    FEWEST_ROWS,
-    PSI_ALARM,
-    PSI_WATCH,
-    clipped_shares,
-    dead_units,
-    drift,
-    missing_shares,
-    outside_shares,
-    rescaled_columns,
-)
+from disco.features.check_rows import check_rows, say
+from disco.features.diagnostics import dead_units
 from disco.features.embedding import Embedding
 from disco.features.history import known_rows
-from disco.features.kernel import CONTEXT_LIMIT
 from disco.features.network import ContextNetwork
 from disco.features.rows import is_numeric, near_column, schema_of, table_matrix
-from disco.records.arrays import Matrix
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
 from disco.records.errors import InputError
 
-EDGE_WATCH, EDGE_ALARM = 0.01, 0.05  # share of customers whom the network cannot place
 MOST_DEAD = 0.5  # share of context units that may be dead before the context fails
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """A figure is ok below `watch` and failed from `alarm` on."""
-
-    watch: float
-    alarm: float
-    words: str
-
-    def outcome(self, figure: float) -> Outcome:
-        return Outcome.OK if figure < self.watch else Outcome.WATCH if figure < self.alarm else Outcome.FAILED
-
-
-_DRIFT = _Limits(PSI_WATCH, PSI_ALARM, f"below {PSI_WATCH:g}; {PSI_ALARM:g} fails")
-_EDGE = _Limits(EDGE_WATCH, EDGE_ALARM, f"below {EDGE_WATCH:.0%}; {EDGE_ALARM:.0%} fails")
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Features of customers with a history (rows, features), and which of them are not the same for everybody."""
-
-    embedding: Embedding
-    rows: Matrix
-    varies: frozenset[str]
-
-    @classmethod
-    def at(cls, embedding: Embedding, rows: Matrix) -> "_Look":
-        low = np.where(np.isnan(rows), np.inf, rows).min(axis=0)
-        high = np.where(np.isnan(rows), -np.inf, rows).max(axis=0)
-        names = zip(embedding.feature_names, low < high, strict=True)
-        return cls(embedding, rows, frozenset(name for name, varies in names if varies))
-
-    @property
-    def judged(self) -> bool:
-        """Few customers differ from training by chance alone."""
-        return len(self.rows) >= FEWEST_ROWS
-
-    def varying(self, figures: Mapping[str, float]) -> dict[str, float]:
-        """Without the constant features, about which enough is said already."""
-        return {name: figure for name, figure in figures.items() if name in self.varies}
 
 
 def check_context(network: ContextNetwork, features: pa.Table) -> CheckUp:
@@ -88,7 +33,7 @@ def check_context(network: ContextNetwork, features: pa.Table) -> CheckUp:
     found: list[Diagnosis] = [*_dead(embedding), *_schema(embedding, features), *unusable]
     if unusable:
         found.append(
-            _say(
+            say(
                 "drift, range and context",
                 Outcome.SKIPPED,
                 "",
@@ -101,16 +46,14 @@ def check_context(network: ContextNetwork, features: pa.Table) -> CheckUp:
         matrix = table_matrix(features, embedding.feature_names)
     except InputError as error:
         found.append(
-            _say("columns", Outcome.FAILED, error.what, str(error.found), str(error.expected), "Mend the value.")
+            say("columns", Outcome.FAILED, error.what, str(error.found), str(error.expected), "Mend the value.")
         )
         return CheckUp(tuple(found))
     rows = matrix[known_rows(matrix, embedding.feature_names)]
     if HISTORY_FEATURE in embedding.feature_names:
         found.extend(_history(len(rows), len(matrix)))
     if len(rows):
-        look = _Look.at(embedding, rows)
-        for part in (_rescaled, _constant, _drift, _unseen, _out_of_range, _clipped):
-            found.extend(part(look))
+        found.extend(check_rows(embedding, rows))
     return CheckUp(tuple(found))
 
 
@@ -120,7 +63,7 @@ def _unusable_columns(embedding: Embedding, features: pa.Table) -> Iterator[Diag
         if times != 1:
             close = near_column(name, features, embedding.feature_names)
             fix = f"Is it the column {close}?" if close and not times else "Build the features with the same catalogue."
-            yield _say(
+            yield say(
                 "columns",
                 Outcome.FAILED,
                 name,
@@ -130,7 +73,7 @@ def _unusable_columns(embedding: Embedding, features: pa.Table) -> Iterator[Diag
             )
         elif not is_numeric(features.schema.field(name).type):
             kind = features.schema.field(name).type
-            yield _say(
+            yield say(
                 "columns", Outcome.FAILED, name, f"the type {kind}", "numbers", "Convert the column back to numbers."
             )
 
@@ -138,12 +81,12 @@ def _unusable_columns(embedding: Embedding, features: pa.Table) -> Iterator[Diag
 def _schema(embedding: Embedding, features: pa.Table) -> Iterator[Diagnosis]:
     here, trained = schema_of(features), embedding.schema
     if not here or not trained:
-        yield _say("schema", Outcome.SKIPPED, "", "a table or a network without a schema hash", "the same hash on both")
+        yield say("schema", Outcome.SKIPPED, "", "a table or a network without a schema hash", "the same hash on both")
     elif here != trained:
         fix = "Build the features with the catalogue of the training, or train the network again."
-        yield _say("schema", Outcome.FAILED, "", f"features of schema {here}", f"schema {trained}", fix)
+        yield say("schema", Outcome.FAILED, "", f"features of schema {here}", f"schema {trained}", fix)
     else:
-        yield _say("schema", Outcome.OK, "", f"schema {here}", "the network's")
+        yield say("schema", Outcome.OK, "", f"schema {here}", "the network's")
 
 
 def _dead(embedding: Embedding) -> Iterator[Diagnosis]:
@@ -171,110 +114,3 @@ def _history(known: int, rows: int) -> Iterator[Diagnosis]:
         fix="" if share >= 0.5 else "The others all get the population's context; is the table of orders complete?",
         figure=share,
     )
-
-
-def _rescaled(look: _Look) -> Iterator[Diagnosis]:
-    expected = "the unit of training"
-    if not look.judged:
-        yield _say("unit", Outcome.SKIPPED, "", _few(look), expected)
-        return
-    found = rescaled_columns(look.embedding, look.rows)
-    for name, factor in found:
-        fix = "Convert the column back: money in pounds, not pence; shares, not percent."
-        yield _say("unit", Outcome.FAILED, name, f"values {factor:.3g} times those of training", expected, fix, factor)
-    if not found:
-        yield _say("unit", Outcome.OK, "", "no column in another unit", expected)
-
-
-def _constant(look: _Look) -> Iterator[Diagnosis]:
-    """A feature that varied in training and no longer does; and one the network could never learn from."""
-    scaling, sound = look.embedding.scaling, 0
-    for place, name in enumerate(look.embedding.feature_names):
-        column = look.rows[:, place]
-        values = column[~np.isnan(column)]
-        varies, learned = name in look.varies, scaling.spread[place] > 0
-        if learned and not varies and len(look.rows) > 1:
-            said = f"{values[0]:g} for everybody" if values.size else "unknown (null) for everybody"
-            yield _say(
-                "constant",
-                Outcome.FAILED,
-                name,
-                said,
-                "values that vary as in training",
-                "Is a table missing or empty?",
-            )
-        elif varies and not learned:
-            said = "values that vary, but were all equal in training"
-            fix = "The network ignores the feature; train it again to use it."
-            yield _say("constant", Outcome.WATCH, name, said, "a feature the network has learned from", fix)
-        else:
-            sound += 1
-    yield _say("constant", Outcome.OK, f"{sound} features", "as in training", "values that vary as in training")
-
-
-def _drift(look: _Look) -> Iterator[Diagnosis]:
-    if not look.judged:
-        yield _say("drift", Outcome.SKIPPED, "", _few(look), _DRIFT.words)
-        return
-    fix = "Find out what changed in the shop or its tables; if it is here to stay, train the network again."
-    yield from _graded("drift", look.varying(drift(look.embedding, look.rows)), _DRIFT, "PSI {:.3f}".format, fix)
-
-
-def _unseen(look: _Look) -> Iterator[Diagnosis]:
-    """Nulls where training had none at all: a category of its own that the network never saw."""
-    shares = missing_shares(look.embedding, look.rows)
-    new = look.varying({name: now for name, (before, now) in shares.items() if before == 0 and now > 0})
-    fix = "The network takes the middle of training for them; find out why they are missing."
-    yield from _graded("unseen", new, _EDGE, lambda share: f"{share:.2%} null, in training none", fix)
-    yield _say("unseen", Outcome.OK, f"{len(shares) - len(new)} features", "no null that training did not know", "none")
-
-
-def _out_of_range(look: _Look) -> Iterator[Diagnosis]:
-    shares = look.varying(outside_shares(look.embedding, look.rows))
-    fix = "The network never saw such values; look for a change of unit or meaning, or train it again."
-    words = "well beyond the smallest and largest of training"
-    yield from _graded("range", shares, _EDGE, lambda share: f"{share:.2%} {words}", fix)
-
-
-def _clipped(look: _Look) -> Iterator[Diagnosis]:
-    context = look.embedding.context(look.rows)
-    shares = {f"unit {place + 1}": float(share) for place, share in enumerate(clipped_shares(context))}
-    fix = "These customers are unlike any in training; train the network again with them."
-    words = f"at the limit of ±{CONTEXT_LIMIT:g}"
-    yield from _graded("clipped", shares, _EDGE, lambda share: f"{share:.2%} {words}", fix)
-    alive = look.embedding.inverse_sd > 0
-    still = alive & (np.ptp(context, axis=0) == 0)
-    for unit in np.flatnonzero(still) if len(context) > 1 else ():
-        said, fix = "the same for everybody, though it varied in training", "See the failed features."
-        yield _say("clipped", Outcome.FAILED, f"unit {unit + 1}", said, "a unit that tells customers apart", fix)
-
-
-def _graded(
-    check: str,
-    figures: dict[str, float],
-    limits: _Limits,
-    words: Callable[[float], str],
-    fix: str,
-) -> Iterator[Diagnosis]:
-    """One diagnosis per figure."""
-    for where, figure in figures.items():
-        outcome = limits.outcome(figure)
-        yield Diagnosis(
-            check=check,
-            where=where,
-            outcome=outcome,
-            found=words(figure),
-            expected=limits.words,
-            fix="" if outcome is Outcome.OK else fix,
-            figure=float(figure),
-        )
-
-
-def _few(look: _Look) -> str:
-    return f"{len(look.rows):,} customers with a history, fewer than {FEWEST_ROWS:,}"
-
-
-def _say(
-    check: str, outcome: Outcome, where: str, found: str, expected: str, fix: str = "", figure: float | None = None
-) -> Diagnosis:
-    return Diagnosis(check=check, where=where, outcome=outcome, found=found, expected=expected, fix=fix, figure=figure)

@@ -1,7 +1,8 @@
 """The page docs/features.md, written from the catalogue and the checks so that it cannot say anything else."""
 
 from disco.features.catalogue import FEATURES, GROUPS, schema_hash
-from disco.features.check import EDGE_ALARM, EDGE_WATCH, MOST_DEAD
+from disco.features.check import MOST_DEAD
+from disco.features.check_rows import EDGE_ALARM, EDGE_WATCH
 from disco.features.diagnostics import FEWEST_ROWS, PSI_ALARM, PSI_WATCH
 from disco.features.measures import MEASURES
 
@@ -58,9 +59,9 @@ purchase in the year, since the network was trained on such customers alone.
 | `clipped`: a unit of the context at its limit of ±4 | {EDGE_WATCH:.0%} | {EDGE_ALARM:.0%}, or the same for all |
 | `dead units`: constant in training, so always 0 | any | {MOST_DEAD:.0%} of the units |
 
-With fewer than {FEWEST_ROWS:,} customers `drift` and `unit` are skipped: so few differ from training by chance. All
-features are numbers, so there are no categories to be unseen; a null that training never saw, and a value outside its
-range, are the nearest things. The thresholds of PSI are the customary ones.
+With fewer than {FEWEST_ROWS:,} customers only columns, history and constant features are judged: so few differ from
+training by chance. All features are numbers, so there are no categories to be unseen; a null that training never saw,
+and a value outside its range, are the nearest things. The thresholds of PSI are the customary ones.
 """
 
 
