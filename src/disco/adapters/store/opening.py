@@ -9,7 +9,6 @@ import sqlalchemy as sa
 from disco.adapters.store import schema
 from disco.adapters.store.campaign_shelf import CODE_SECRET
 from disco.adapters.store.database import Database
-from disco.adapters.store.postgresql import PostgresDatabase
 from disco.adapters.store.sqlite import SqliteDatabase
 from disco.records.errors import InputError, MissingPartError, StateError
 
@@ -23,6 +22,8 @@ def open_database(url: str) -> Database:
         parsed = sa.make_url(url)
         kind = parsed.get_backend_name()
         if kind in ("postgresql", "postgres"):
+            from disco.adapters.store.postgresql import PostgresDatabase  # its driver is not needed by everybody
+
             return PostgresDatabase(parsed)
         if kind == "sqlite" and parsed.database not in (None, "", ":memory:"):
             return SqliteDatabase(parsed)

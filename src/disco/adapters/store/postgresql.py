@@ -2,10 +2,11 @@
 
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pyarrow.csv as csv
 import sqlalchemy as sa
@@ -33,24 +34,33 @@ class PostgresDatabase:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        with self.engine.connect().execution_options(postgresql_readonly=True) as connection, connection.begin():
+        with self._connected(postgresql_readonly=True) as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self, subject: str) -> Iterator[sa.Connection]:
         """The lock comes before the transaction: its snapshot must show what the one before us wrote."""
         key = int.from_bytes(blake2b(subject.encode(), digest_size=8).digest(), "little", signed=True)
-        with self.engine.connect() as connection:
-            session: Any = connection.connection.driver_connection
+        with self._connected() as connection:
+            session = _driver(connection)
             _alone(session, "SELECT pg_advisory_lock(%s)", (key,))
             try:
                 with connection.begin():
                     yield connection
             finally:
-                if session.closed:  # a broken connection has lost its lock, and is of no more use
-                    connection.invalidate()
-                else:
+                # a session that is lost has lost its lock too, and what was committed stays committed
+                with suppress(psycopg.OperationalError):
                     _alone(session, "SELECT pg_advisory_unlock(%s)", (key,))
+
+    @contextmanager
+    def _connected(self, **options: Any) -> Iterator[sa.Connection]:
+        with self.engine.connect().execution_options(**options) as connection:
+            session = _driver(connection)
+            try:
+                yield connection
+            finally:
+                if session.closed and not connection.invalidated:
+                    connection.invalidate()
 
     def insert(self, connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
         self._copy_in(connection, table.name, rows)
@@ -58,7 +68,7 @@ class PostgresDatabase:
     def select(self, connection: sa.Connection, statement: "sa.Select[Any]", schema: pa.Schema) -> pa.Table:
         text = compiled(connection, statement)
         with (
-            _cursor(connection) as cursor,
+            _driver(connection).cursor() as cursor,
             cursor.copy(f"COPY ({text}) TO STDOUT (FORMAT csv)", text.params) as copy,
         ):
             content = b"".join(copy)
@@ -101,16 +111,19 @@ class PostgresDatabase:
     @staticmethod
     def _copy_in(connection: sa.Connection, name: str, rows: pa.Table) -> None:
         columns = ", ".join(f'"{column}"' for column in rows.column_names)
-        with _cursor(connection) as cursor, cursor.copy(f"COPY {name} ({columns}) FROM STDIN (FORMAT csv)") as copy:
+        with (
+            _driver(connection).cursor() as cursor,
+            cursor.copy(f"COPY {name} ({columns}) FROM STDIN (FORMAT csv)") as copy,
+        ):
             for part in rows.to_batches(_ROWS_PER_WRITE):
                 sink = io.BytesIO()
                 csv.write_csv(part, sink, csv.WriteOptions(include_header=False))
                 copy.write(sink.getbuffer())
 
 
-def _cursor(connection: sa.Connection) -> Any:
-    session: Any = connection.connection.driver_connection
-    return session.cursor()
+def _driver(connection: sa.Connection) -> Any:
+    """psycopg's own connection: COPY and session locks are beyond SQLAlchemy."""
+    return connection.connection.driver_connection
 
 
 def _prepare(session: Any, _: object) -> None:

@@ -39,7 +39,7 @@ class TrialServer:
         self._run("pg_ctl", "-D", str(self._data), "-l", log, "-w", "-o", " ".join(options), "start")
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "stop")
+        self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "stop")
 
     def kill(self) -> None:
         """End the server at once and without a farewell; its children see that it is gone and follow."""

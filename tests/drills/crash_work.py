@@ -1,0 +1,90 @@
+"""The work that is interrupted: launch a campaign, then ingest batches one by one, and say so after each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from small_life import CAMPAIGN, NETWORK, ingest_small, launch_small, outcomes_of
+
+from disco.adapters.store import CampaignStore
+from disco.operations import campaign_evidence
+from disco.records.errors import DiscoError
+from disco.records.life import Disposition
+
+CUSTOMERS = 1_500
+_BATCHES = 8
+
+
+def batches(store: CampaignStore) -> list[pa.Table]:
+    """The outcomes in files that overlap by a third."""
+    outcomes = outcomes_of(store)
+    part = outcomes.num_rows // _BATCHES
+    return [outcomes.slice(max(0, place * part - part // 3), part + part // 3) for place in range(_BATCHES)]
+
+
+def work(url: str, files: Sequence[pa.Table], first: int, messages: Any) -> None:
+    """Go on from file `first`; -1: from the launch. What was said in `messages` is acknowledged."""
+    try:
+        store = CampaignStore(url)
+        messages.send(("ready", None))
+        messages.recv()
+        if first < 0:
+            launch_small(store, customers=CUSTOMERS)
+            messages.send(("launched", None))
+        for place in range(max(first, 0), len(files)):
+            messages.send((place, ingest_small(store, files[place], source=f"file {place}")))
+        messages.send(("done", None))
+    except DiscoError as error:  # a server that died: said in plain words, and nothing more was acknowledged
+        messages.send(("refused", str(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What must be the same after any number of crashes."""
+
+    decisions: pa.Table
+    applied: list[tuple[str, int]]
+    evidence: bytes
+
+    @classmethod
+    def of(cls, store: CampaignStore) -> "Outcome":
+        with store.reading() as shelves:
+            rows = shelves.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])
+            evidence = shelves.evidence(CAMPAIGN, NETWORK)
+            assert evidence is not None
+            applied = sorted(zip(rows["event_id"].to_pylist(), rows["full_price_minor"].to_pylist(), strict=True))
+            return cls(shelves.decisions(CAMPAIGN), applied, evidence)
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, Outcome)
+        same = self.applied == other.applied and self.evidence == other.evidence
+        return same and bool(self.decisions.equals(other.decisions))
+
+
+def check_after_crash(
+    store: CampaignStore, files: Sequence[pa.Table], codes: pa.Array, *, launched: bool, acknowledged: dict[int, str]
+) -> None:
+    """Nothing acknowledged is lost, nothing is there by halves, nothing counts twice, evidence is the ledger's."""
+    with store.reading() as shelves:
+        record = shelves.find_campaign(CAMPAIGN)
+        if record is None:
+            assert not launched, "an acknowledged launch is lost"
+            assert len(shelves.known_codes(codes)) == 0, "codes without their campaign"
+            assert shelves.plans(CAMPAIGN) == (), "a plan without its campaign"
+            return
+        assert shelves.decisions(CAMPAIGN).num_rows == CUSTOMERS, "a launch by halves"
+        assert shelves.contexts(CAMPAIGN, NETWORK).shape[0] == CUSTOMERS, "a launch without all contexts"
+        assert shelves.reserve(CAMPAIGN), "a launch without its reserve"
+        kept = {record.batch_id: int(record.source.split()[1]) for record in shelves.batches(CAMPAIGN)}
+        for place, batch_id in acknowledged.items():
+            assert kept.get(batch_id) == place, f"acknowledged batch {batch_id} is lost"
+        received = dict.fromkeys(kept, 0)
+        for row in shelves.counts(CAMPAIGN).to_pylist():
+            received[row["batch_id"]] += row["rows"]
+        for batch_id, place in kept.items():
+            assert received[batch_id] == files[place].num_rows, f"batch {batch_id} is there by halves"
+        applied = shelves.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])["event_id"].to_pylist()
+        assert len(applied) == len(set(applied)), "an event counts twice"
+        rebuilt = campaign_evidence.rebuilt(shelves, record, NETWORK).to_bytes()
+        assert shelves.evidence(CAMPAIGN, NETWORK) == rebuilt, "evidence is not the ledger's"
