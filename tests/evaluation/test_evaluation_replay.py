@@ -1,5 +1,7 @@
 """Replay: against a plain loop, against the retailer's truth, and at its edges."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -260,3 +262,11 @@ def test_a_log_too_short_for_its_repeats_says_so():
     log = random_log([[0.1], [0.2], [0.3]], [0.1, 0.2, 0.1], [20.0, np.nan, np.nan], check_balance=False)
     with pytest.raises(InputError, match=r"accepted|enough rows"):
         replay(log, Greedy(), batch=3, repeats=30)
+
+
+def test_accepted_rows_without_a_purchase_say_so(log):
+    """Only depth 0.1 may be given, and nobody bought there: rows are accepted, and still there is nothing to value."""
+    price = np.where(log.depth == log.depths[0], np.nan, log.full_price)
+    barren = replace(log, full_price=price)
+    with pytest.raises(InputError, match="rows accepted, none of them with a purchase"):
+        replay(barren, Greedy(), batch=400, caps=dict.fromkeys(log.depths[1:], 0), repeats=0)
