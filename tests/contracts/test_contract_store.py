@@ -94,6 +94,7 @@ def test_decisions_come_back_as_they_were_and_are_numbered_on(store: CampaignSto
             assert repr(kept[name].to_pylist()[:3]) == repr(first[name].to_pylist())
         assert shelves.decisions("spring", customers=pa.array(ids[1:])).equals(kept.slice(1, 2))
         assert shelves.decisions("spring", codes=pa.array(["C", "A", "none", "A"])).equals(kept.take([0, 2]))
+        assert shelves.decisions("spring", only_late=True).equals(kept.slice(3))
         assert shelves.decisions("spring", codes=pa.array(["A"]), customers=pa.array(ids[1:])).num_rows == 0
         assert shelves.decisions("spring", codes=pa.array([], pa.string())).num_rows == 0
 

@@ -86,9 +86,17 @@ class Shelves(Protocol):
         """
 
     def decisions(
-        self, campaign: str, *, codes: "pa.Array | None" = None, customers: "pa.Array | None" = None
+        self,
+        campaign: str,
+        *,
+        codes: "pa.Array | None" = None,
+        customers: "pa.Array | None" = None,
+        only_late: bool = False,
     ) -> "pa.Table":
-        """By row; all, or those of these codes or customers. customer_id has the type it was launched with."""
+        """By row; all, or those of these codes or customers, or those decided after the launch.
+
+        customer_id has the type it was launched with.
+        """
 
     def set_propensities(self, campaign: str, propensities: "pa.Table") -> None:
         """row, propensity, propensity_draws."""

@@ -36,13 +36,22 @@ class DecisionShelf(Shelf):
         self._database.insert(self._connection, _TABLE, storable(pa.table(columns)))
         return first
 
-    def decisions(self, campaign: str, *, codes: pa.Array | None = None, customers: pa.Array | None = None) -> pa.Table:
+    def decisions(
+        self,
+        campaign: str,
+        *,
+        codes: pa.Array | None = None,
+        customers: pa.Array | None = None,
+        only_late: bool = False,
+    ) -> pa.Table:
         integer_ids = self._campaign_row(campaign).integer_ids
         columns = [_TABLE.c[name] for name in DECISIONS.names]
         statement = sa.select(*columns).where(_TABLE.c.campaign_number == self._number(campaign))
         for name, wanted in (("code", codes), ("customer_id", customers)):
             if wanted is not None:
                 statement = statement.where(self._database.among(_TABLE.c[name], asked(name, wanted)))
+        if only_late:
+            statement = statement.where(schema.LATE)
         table = self._database.select(self._connection, statement.order_by(_TABLE.c.row), DECISIONS)
         if not integer_ids:
             return table

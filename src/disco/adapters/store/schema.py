@@ -100,6 +100,8 @@ decisions = sa.Table(
 )
 _coded = decisions.c.code.is_not(None)
 sa.Index("decisions_one_code", decisions.c.code, unique=True, sqlite_where=_coded, postgresql_where=_coded)
+LATE = sa.text("late")  # as the index has it: SQLite compares the words
+sa.Index("decisions_late", decisions.c.campaign_number, decisions.c.row, sqlite_where=LATE, postgresql_where=LATE)
 
 contexts = sa.Table(
     "contexts",

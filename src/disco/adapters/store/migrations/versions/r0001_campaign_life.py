@@ -27,6 +27,14 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index(
+        "decisions_late",
+        "decisions",
+        ["campaign_number", "row"],
+        unique=False,
+        sqlite_where=sa.text("late"),
+        postgresql_where=sa.text("late"),
+    )
+    op.create_index(
         "decisions_one_code",
         "decisions",
         ["code"],
@@ -185,6 +193,7 @@ def _tell_sqlite_the_sizes() -> None:
         ("decisions", "decisions"): "1000000 1000000 1",
         ("decisions", "decisions_one_customer"): "1000000 1000000 1",
         ("decisions", "decisions_one_code"): "1000000 1",
+        ("decisions", "decisions_late"): "10000 10000 1",
         ("outcomes", "outcomes"): "1000000 100000 1",
         ("outcomes", "outcomes_by_event"): "1000000 1000000 1",
         ("outcomes", "outcomes_by_code"): "1000000 1000000 1",
