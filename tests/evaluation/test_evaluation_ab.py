@@ -104,6 +104,18 @@ def test_a_broken_assignment_blocks_the_verdict():
     assert found.finding("revenue").comparison.p_value < 0.05  # the figure looks fine, and must not be believed
 
 
+def test_an_arm_that_lost_everybody_blocks_the_verdict():
+    """A holdout was planned and nobody is in it: the figures of the others cannot be trusted either."""
+    rng = np.random.default_rng(3)
+    arm = np.repeat(["test", "control"], [900, 80])
+    shares = {"test": 0.9, "control": 0.08, "holdout": 0.02}
+    result = ab_test(arm, np.full(980, 0.2), rng.lognormal(3, 1, 980), shares=shares)
+    assert result.sample_ratio is not None
+    assert result.sample_ratio.found["holdout"] == 0
+    assert result.verdict is Verdict.BLOCKED
+    assert "holdout 0 for 20" in result.reason
+
+
 def test_the_sample_ratio_check_is_the_chi_square_test():
     counts, shares = (
         {Arm.TEST: 700, Arm.CONTROL: 280, Arm.HOLDOUT: 20},

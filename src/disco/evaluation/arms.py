@@ -113,18 +113,21 @@ def sample_ratio(found: Mapping[Arm, int], shares: Mapping[str, float]) -> Sampl
     False
     """
     planned = _planned(shares, found)
-    scale = sum(found.values()) / sum(planned.values())
-    expected = {arm: planned[arm] * scale for arm in found}
-    statistic = sum((found[arm] - expected[arm]) ** 2 / expected[arm] for arm in found)
-    return SampleRatio(dict(found), expected, float(chdtrc(len(found) - 1, statistic)) if len(found) > 1 else 1.0)
+    counts = {arm: found.get(arm, 0) for arm in planned}  # an arm that lost everybody is the worst mismatch of all
+    scale = sum(counts.values()) / sum(planned.values())
+    expected = {arm: share * scale for arm, share in planned.items()}
+    statistic = sum((counts[arm] - expected[arm]) ** 2 / expected[arm] for arm in counts)
+    return SampleRatio(counts, expected, float(chdtrc(len(counts) - 1, statistic)) if len(counts) > 1 else 1.0)
 
 
 def _planned(shares: object, found: Mapping[Arm, int]) -> dict[Arm, float]:
     wanted = f"a positive share for each of the arms found: {', '.join(found)}"
-    if not isinstance(shares, Mapping) or set(shares) != {str(arm) for arm in found}:
+    if not isinstance(shares, Mapping) or not {str(arm) for arm in found} <= set(shares) <= {str(arm) for arm in Arm}:
         said = {str(arm): share for arm, share in shares.items()} if isinstance(shares, Mapping) else shares
         raise InputError("shares", found=repr(said), expected=wanted)
-    return {arm: read_number(shares[arm], where=f"share of {arm}", expected=wanted, above=0) for arm in found}
+    return {
+        arm: read_number(shares[arm], where=f"share of {arm}", expected=wanted, above=0) for arm in Arm if arm in shares
+    }
 
 
 def read_arms(
