@@ -165,9 +165,10 @@ def refund(shop, row, amount, event="r1"):
     )
 
 
-def test_refunds_before_their_purchase_partial_and_corrected_end_in_the_same_evidence(shop, launched, receive):
+@pytest.mark.parametrize("named", [True, False], ids=["with its code", "without its code"])
+def test_refunds_before_their_purchase_partial_and_corrected_end_in_the_same_evidence(shop, launched, receive, named):
     row = next(row for row in shop.sent(launched) if row["known"])
-    back = refund(shop, row, 20.25)
+    back = refund(shop, row if named else {**row, "code": None}, 20.25)
     assert receive(back).counts.unmatched == 1
     bought = receive(shop.outcomes([row]))
     assert (bought.counts.applied, bought.redisposed) == (1, 1)

@@ -7,6 +7,7 @@ import numpy as np
 
 from disco.belief import draw_full_price_totals
 from disco.campaign import Belief
+from disco.operations.calibration import Calibration
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Audience
 from disco.records.identity import customer_keys, uniforms
@@ -50,11 +51,15 @@ class Money:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmForecast:
-    """One arm: customers, codes per depth, and the money expected from it (None before any purchase was learned)."""
+    """One arm: customers, codes per depth, and the money expected from it (None before any purchase was learned).
+
+    correction: what earlier campaigns said about forecasts, already in `money`.
+    """
 
     customers: int
     codes: Mapping[float, int]
     money: Money | None
+    correction: Calibration | None = None
 
 
 def draw_totals(

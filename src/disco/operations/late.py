@@ -153,8 +153,8 @@ def _budget_left(shelves: Shelves, record: CampaignRecord, solution: Solution) -
     """Expected markdown that late arrivals may still cost."""
     if solution.reserve_budget is None:
         return None
-    decisions = shelves.decisions(record.campaign)
-    late = decisions.filter(pc.and_(decisions["late"], decisions["code"].is_valid()))
+    late = shelves.decisions(record.campaign, only_late=True)
+    late = late.filter(late["code"].is_valid())
     rates = dict(zip(solution.depths, solution.engagement, strict=True))
     expected = zip(late["expected_full_price"].to_pylist(), late["depth"].to_pylist(), strict=True)
     return solution.reserve_budget - sum(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from disco.operations.calibration import Calibration
 from disco.operations.forecast import ArmForecast, Interval, Money
 from disco.records.arrays import Matrix
 from disco.records.decisions import Arm
@@ -130,7 +131,8 @@ def _arm(forecast: ArmForecast) -> dict[str, Any]:
     return {
         "customers": forecast.customers,
         "codes": {depth_label(depth): codes for depth, codes in forecast.codes.items()},
-        **({"money": None} if forecast.money is None else {"money": asdict(forecast.money)}),
+        "money": None if forecast.money is None else asdict(forecast.money),
+        "correction": None if forecast.correction is None else asdict(forecast.correction),
     }
 
 
@@ -139,6 +141,7 @@ def arm_from_summary(read: Mapping[str, Any]) -> ArmForecast:
         customers=read["customers"],
         codes={float(depth): codes for depth, codes in read["codes"].items()},
         money=money_from_summary(read["money"]),
+        correction=None if read["correction"] is None else Calibration(**read["correction"]),
     )
 
 

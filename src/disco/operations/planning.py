@@ -10,6 +10,7 @@ import pyarrow as pa
 from disco import objective
 from disco.campaign import Belief, decide
 from disco.operations.arms import assign_at_random, share_offers, split
+from disco.operations.calibration import Calibration, calibrations
 from disco.operations.cautions import cautions
 from disco.operations.decision_table import ARMS, decision_table
 from disco.operations.forecast import ArmForecast, Money, draw_totals
@@ -69,7 +70,8 @@ def plan_campaign(
             choice[rows] = assign_at_random(
                 members.ids, part, costs=mean_costs(belief, members, part), seed=plan.seed, campaign=plan.campaign
             )
-    forecasts, total = _forecasts(belief, audience, arms, choice, plan)
+    past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
+    forecasts, total = _forecasts(belief, audience, arms, choice, plan, past)
     return Planned(
         plan=plan,
         inputs={
@@ -134,7 +136,12 @@ def mean_costs(belief: Belief, audience: Audience, offer: Offer) -> Vector:
 
 
 def _forecasts(
-    belief: Belief, audience: Audience, arms: dict[Arm, Flags], choice: Integers, plan: Plan
+    belief: Belief,
+    audience: Audience,
+    arms: dict[Arm, Flags],
+    choice: Integers,
+    plan: Plan,
+    past: Mapping[bool, Calibration],
 ) -> tuple[dict[Arm, ArmForecast], Money | None]:
     depths = np.asarray(plan.offered)
     found: dict[Arm, ArmForecast] = {}
@@ -144,14 +151,16 @@ def _forecasts(
         if not rows.any():
             continue
         counts = np.bincount(choice[rows & (choice >= 0)], minlength=depths.size)
-        money = None
+        money = correction = None
         if belief.basket.campaigns and counts.any():
             drawn = draw_totals(
                 belief, audience.take(rows), choice[rows], depths, seed=plan.seed, campaign=plan.campaign
             )
+            correction = past[arm is Arm.TEST and plan.policy.name != "random"]
+            drawn = drawn * correction.draws(len(drawn), plan.seed, plan.campaign, str(arm))[:, None]
             total, money = drawn if total is None else total + drawn, Money.of(drawn, depths)
         codes = dict(zip(plan.offered, counts.tolist(), strict=True))
-        found[arm] = ArmForecast(customers=int(rows.sum()), codes=codes, money=money)
+        found[arm] = ArmForecast(customers=int(rows.sum()), codes=codes, money=money, correction=correction)
     return found, None if total is None else Money.of(total, depths)
 
 
