@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -132,3 +133,43 @@ def test_the_doctor_of_an_empty_folder(disco: Run, tmp_path: Path) -> None:
     assert code == 1
     assert "`disco plan` makes it" in out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_forecast_is_corrected_by_what_earlier_ones_brought(disco: Run, answered: Path) -> None:
+    """The first campaign had no forecast, the second had one: it counts once it is over and learned."""
+    plan = (answered / "second.yaml").read_text().replace("campaign: second", "campaign: third")
+    third = answered / "third.yaml"
+    third.write_text(plan.replace("2025-10-01", "2025-11-04"))
+
+    def corrections() -> dict[str, dict[str, float]]:
+        arms = done(disco, "plan", third, "--dry-run", "--shop", answered)["arms"]
+        return {name: arm["correction"] for name, arm in arms.items() if arm["correction"]}
+
+    before = corrections()
+    assert {name: found["campaigns"] for name, found in before.items()} == {"test": 0, "control": 0}
+    done(disco, "learn", "second", "--as-of", "2025-11-04", "--shop", answered)
+    after = corrections()
+    assert {name: found["campaigns"] for name, found in after.items()} == {"test": 1, "control": 1}
+    arms = done(disco, "results", "second", "--as-of", "2025-11-04", "--shop", answered)["arms"]
+    for name, found in after.items():
+        came, expected = arms[name]["summary"]["revenue"], arms[name]["expected_revenue"]
+        assert (found["log_factor"] > 0) == (came > expected)
+        assert found["log_sd"] < before[name]["log_sd"]
+
+
+def test_belief_narrows_with_what_is_learned(disco: Run, answered: Path) -> None:
+    first = done(disco, "belief", "--shop", answered)
+    done(disco, "learn", "second", "--as-of", "2025-11-04", "--shop", answered)
+    second = done(disco, "belief", "--shop", answered)
+    assert (first["version"], second["version"]) == (1, 2)
+    assert second["purchases"] > first["purchases"]
+    for before, after in zip(first["depths"], second["depths"], strict=True):
+        for figure in ("basket", "engagement"):
+            assert before[figure]["lower"] < before[figure]["mean"] < before[figure]["upper"]
+        widths = [np.log(one["basket"]["upper"] / one["basket"]["lower"]) for one in (before, after)]
+        assert widths[1] < widths[0]
+    assert done(disco, "belief", 1, "--shop", answered) == first
+    code, out, _ = disco("belief", "--shop", answered)
+    assert code == 0
+    assert "10 % off" in out
+    assert disco("belief", 9, "--shop", answered)[0] == 1

@@ -31,6 +31,7 @@ COMMANDS = (
     "revert",
     "results",
     "explain",
+    "belief",
     "campaigns",
     "pause",
     "late",

@@ -68,7 +68,7 @@ def _text(planned: "Planned", dry_run: bool, shop: Path) -> str:
         figures_text(_arms(planned)),
     ]
     if planned.total is not None:
-        parts.append(f"Expected, with 90 % intervals:\n{figures_text(_money(planned))}")
+        parts.append(f"Expected, with 90 % intervals:\n{figures_text(_money(planned))}\n{_corrections(planned)}")
     elif planned.version is None:
         parts.append("Nothing was learned yet, so no revenue is predicted.")
     if planned.solution.prices is not None:
@@ -78,6 +78,16 @@ def _text(planned: "Planned", dry_run: bool, shop: Path) -> str:
         "Nothing was written." if dry_run else f"Plan {planned.plan_id}. Next: disco launch {planned.plan_id}{place}"
     )
     return "\n\n".join(parts)
+
+
+def _corrections(planned: "Planned") -> str:
+    """What earlier campaigns brought against their forecasts; it is in the figures and their intervals."""
+    said = [
+        f"{arm} × {forecast.correction.factor:.2f} ({forecast.correction.campaigns} earlier)"
+        for arm, forecast in planned.arms.items()
+        if forecast.correction is not None
+    ]
+    return f"Corrected by what earlier campaigns brought against their forecasts: {', '.join(said)}."
 
 
 def _certificate(planned: "Planned") -> str:
