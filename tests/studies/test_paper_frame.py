@@ -1,6 +1,7 @@
 """The frame of the reproduction: verdicts follow from figures, pieces are made once, interrupted runs continue."""
 
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -190,3 +191,24 @@ def test_an_environment_read_again_is_the_one_that_was_made(folder):
 
 def test_keys_depend_on_every_part():
     assert len({key_of("a", 1), key_of("a", 2), key_of("b", 1), key_of("a", "1", "")}) == 4
+
+
+def dies(environment, settings):
+    """A measure whose process is killed."""
+    os._exit(9)
+
+
+def where(environment, settings):
+    """A measure that says in which process it was made."""
+    return {"process": np.array([os.getpid()])}
+
+
+def test_processes_do_the_same_and_a_dead_one_is_named(folder):
+    """One pool for everything: figures are those of a single process, and what was finished before a death is kept."""
+    settings = replace(TINY, processes=2)
+    with lab_module.worker_pool(settings) as pool:
+        lab = Lab(settings=settings, folder=folder, pool=pool)
+        assert os.getpid() not in {int(each["process"][0]) for each in lab.measure(where)}
+        with pytest.raises(StateError, match="finished pieces are kept"):
+            lab.measure(dies)
+    assert len(list((folder / "measured").glob("*.npz"))) >= 2

@@ -49,9 +49,8 @@ MEASURE_ROOMS = (
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 
-@cache
-def code_version(rooms: tuple[str, ...]) -> str:
-    """A hash of the source of these files and folders of the package."""
+def source_hash(rooms: tuple[str, ...]) -> str:
+    """A hash of the source of these files and folders of the package, as it is on disk now."""
     root = Path(disco.__file__).parent
     digest = sha256()
     for room in rooms:
@@ -60,6 +59,12 @@ def code_version(rooms: tuple[str, ...]) -> str:
             digest.update(f"{path.relative_to(root)}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+@cache
+def code_version(rooms: tuple[str, ...]) -> str:
+    """The same as it was when this process first asked: the version that its pieces are named by."""
+    return source_hash(rooms)
 
 
 def key_of(*parts: object) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 from disco.records.errors import InputError
 from disco.reports.picture import find_browser
-from disco.studies.paper.lab import Lab, Progress
+from disco.studies.paper.item import Item
+from disco.studies.paper.lab import Lab, Progress, worker_pool
 from disco.studies.paper.page import write_page
 from disco.studies.paper.registry import chosen, module_of
 from disco.studies.paper.result import Reproduction, as_json, save
@@ -31,17 +32,12 @@ def reproduce(
     _check_folder(out)
     if page is not None:
         find_browser()  # hours of work should not end at a missing browser
-    lab = Lab(settings=settings, folder=out / CACHE, items=keys, progress=progress)
     started = time.monotonic()
-    progress("simulating the retailers")
-    lab.environments()
-    items = []
-    for key in keys:
-        progress(f"item {key}")
-        since = time.monotonic()
-        item = module_of(key).run(lab)
-        items.append(item.timed(command=f"{command} --only {key}", seconds=time.monotonic() - since))
-        item_done()
+    with worker_pool(settings) as pool:
+        lab = Lab(settings=settings, folder=out / CACHE, items=keys, pool=pool, progress=progress)
+        progress("simulating the retailers")
+        lab.environments()
+        items = [_timed(key, lab, command=command, done=item_done) for key in keys]
     result = Reproduction(
         settings=settings,
         command=" ".join([command, *(f"--only {key}" for key in only)]),
@@ -53,6 +49,14 @@ def reproduce(
         progress("taking pictures")
         write_page(result, page)
     return {**as_json(result), "report": str(out / "report.html")}, _text(result, out)
+
+
+def _timed(key: str, lab: Lab, *, command: str, done: Callable[[], None]) -> Item:
+    lab.progress(f"item {key}")
+    since = time.monotonic()
+    item = module_of(key).run(lab)
+    done()
+    return item.timed(command=f"{command} --only {key}", seconds=time.monotonic() - since)
 
 
 def _check_folder(out: Path) -> None:

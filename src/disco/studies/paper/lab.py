@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,6 +22,7 @@ from disco.studies.paper.cache import (
     key_of,
     load_arrays,
     save_arrays,
+    source_hash,
 )
 from disco.studies.paper.environment import Environment
 from disco.studies.paper.settings import Settings
@@ -31,11 +33,15 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """`folder` holds what was made; `items` are the keys of this run, `progress` hears of each step that is done."""
+    """`folder` holds what was made; `items` are the keys of this run, `progress` hears of each step that is done.
+
+    Without a `pool` everything is done in this process.
+    """
 
     settings: Settings
     folder: Path
     items: tuple[str, ...] = ()
+    pool: Executor | None = None
     progress: Progress = lambda step: None
 
     def environments(self) -> tuple[Environment, ...]:
@@ -73,20 +79,35 @@ class Lab:
         return self.folder / "measured" / f"{function.__module__.rpartition('.')[2]}-{seed}-{key}.npz"
 
     def _map(self, task: Callable[..., str], arguments: Sequence[tuple[Any, ...]]) -> None:
-        """Each task once; processes only where there is more than one to do."""
-        workers = min(self.settings.processes, len(arguments))
-        if workers <= 1:
+        """Each task once, in the pool's processes where there is one."""
+        if self.pool is None:
             for each in arguments:
                 self.progress(task(*each))
             return
-        with single_threaded(), ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            waiting: list[Future[str]] = [pool.submit(task, *each) for each in arguments]
-            try:
-                for done in as_completed(waiting):
-                    self.progress(done.result())
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        waiting: list[Future[str]] = [self.pool.submit(task, *each) for each in arguments]
+        try:
+            for done in as_completed(waiting):
+                self.progress(done.result())
+        except BrokenProcessPool:
+            raise StateError(
+                "reproduction",
+                found="a process that ended in the middle of its work, most likely for lack of memory",
+                expected="every process to finish",
+                fix="Free memory and start it again: finished pieces are kept.",
+            ) from None
+        finally:
+            for left in waiting:
+                left.cancel()
+
+
+@contextmanager
+def worker_pool(settings: Settings) -> Iterator[Executor | None]:
+    """Processes for a whole run, so that each reads the libraries once; none where one process is asked for."""
+    if settings.processes == 1:
+        yield None
+        return
+    with single_threaded(), ProcessPoolExecutor(settings.processes, mp_context=get_context("spawn")) as pool:
+        yield pool
 
 
 @contextmanager
@@ -106,8 +127,8 @@ def single_threaded() -> Iterator[None]:
 
 
 def _require_same_code(rooms: tuple[str, ...], version: str) -> None:
-    """A process reads the source when it starts: what it makes must not carry the name of another version."""
-    if code_version(rooms) != version:
+    """A process reads source when it needs it: what it makes must not carry the name of another version."""
+    if source_hash(rooms) != version:
         raise StateError(
             "reproduction",
             found="source that changed while it ran",
