@@ -112,6 +112,7 @@ class IntervalChart:
             series[-1]["markLine"] = {
                 "silent": True,
                 "z": 2,
+                "precision": 10,  # ECharts would round the place to two decimals
                 "symbol": "none",
                 "label": {"show": False},
                 "lineStyle": {"color": MUTED, "type": "solid", "width": 1},
