@@ -122,8 +122,11 @@ def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
 def _volume_chart(measured: list[Arrays]) -> CurveChart:
     volumes = measured[0]["volumes"].tolist()
     mean = np.mean([each[MAIN_READING] for each in measured], axis=0)
+    shrinks = [float(mean[-1, part].mean() / mean[0, part].mean()) for part in (_UNSEEN, _SEEN)]
     return CurveChart(
-        title="More data make the model surer everywhere, and least where no depth was played",
+        title="More data make the model surer, and least where no depth was played"
+        if shrinks[0] > shrinks[1]
+        else "More data make the model surer, where depths were played and where not",
         subtitle=f"Sd of the predicted ln(full price), mean of 1,000 customers, {MAIN_READING}; trained on u above 0.6",
         x=Axis("Scaled depth u", Number()),
         y=Axis("Standard deviation", Number()),
