@@ -5,6 +5,7 @@ Codes are over before the next batch comes, so every batch's codes count for eng
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 
 import numpy as np
 
@@ -78,12 +79,12 @@ def simulate(stage: Stage, player: Player, *, recipe: Recipe, start: Belief, rul
             context=context,
             known=np.ones(rules.batch, np.bool_),
         )
-        act = {"belief": belief, "policy": policy, "campaign": f"batch {number}", "seed": seed}
-        choice = decide(audience, offer=capped, **act).choice  # type: ignore[arg-type]
+        act = partial(decide, audience, belief=belief, policy=policy, campaign=f"batch {number}", seed=seed)
+        choice = act(offer=capped).choice
         full_price = crowd.answers(law, choice)
         run[number] = _measured(law, crowd, choice, full_price)
         if isinstance(player, UnconstrainedLearner):  # what it earns was measured; what it learns is another matter
-            choice = decide(audience, offer=free, **act).choice  # type: ignore[arg-type]
+            choice = act(offer=free).choice
             full_price = crowd.answers(law, choice)
         given = choice >= 0
         seen = Past(

@@ -1,6 +1,6 @@
 """Policies side by side, warm or cold: the claims of the paper's figure, checked at every reading of the depths."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -101,34 +101,44 @@ def uplift_chart(games: Games, *, start: str) -> IntervalChart:
     )
 
 
-def policies_table(games: Games, *, caption: str, objective: str, names: Sequence[str] = COMPARED) -> Table:
+def policies_table(games: Games, *, caption: str, objective: str) -> Table:
     columns: tuple[tuple[str, Figure], ...] = (
         ("basket value", figures.basket_uplift),
-        ("as realised", figures.realised_uplift),
         (objective, figures.objective_uplift),
         ("first half", figures.first_half),
         ("last half", figures.last_half),
     )
+    return Table(
+        caption=caption,
+        columns=["policy", *(Column(heading, SHARE) for heading, _ in columns)],
+        rows=[
+            [name, *(estimate_of(games.over_environments(figure, name, NARROW)) for _, figure in columns)]
+            for name in COMPARED
+        ],
+        note="Against Random with the same caps. Basket value: expected revenue per expected purchaser of what was "
+        "decided, by the truth. Halves of the batches: basket value. Means with 95 % intervals over "
+        f"{len(games.stages)} environments.",
+    )
+
+
+def repeats_table(games: Games, *, caption: str) -> Table:
+    """The environment that was played most often, with intervals over its repeats."""
+    columns: tuple[tuple[str, Figure], ...] = (
+        ("basket value", figures.basket_uplift),
+        ("as realised", figures.realised_uplift),
+        ("objective", figures.objective_uplift),
+        ("last half − first", figures.trend),
+    )
     random = games.of(games.main, RANDOM)
     return Table(
         caption=caption,
-        columns=[
-            "policy",
-            *(Column(heading, SHARE) for heading, _ in columns),
-            Column(f"basket value, {games.main.name} alone", SHARE),
-        ],
+        columns=["policy", *(Column(heading, SHARE) for heading, _ in columns)],
         rows=[
-            [
-                name,
-                *(estimate_of(games.over_environments(figure, name, NARROW)) for _, figure in columns),
-                _estimate(figures.basket_uplift(games.of(games.main, name), random)),
-            ]
-            for name in names
+            [name, *(_estimate(figure(games.of(games.main, name), random)) for _, figure in columns)]
+            for name in COMPARED
         ],
-        note="Against Random with the same caps. Basket value: expected revenue per expected purchaser of what was "
-        "decided, by the truth; as realised: as the simulated customers answered. Halves of the batches: basket value. "
-        f"Means with 95 % intervals over {len(games.stages)} environments; the last column over "
-        f"{len(random.figures)} repeats in one.",
+        note=f"{games.main.name.capitalize()} alone, 95 % intervals over {len(random.figures)} repeats; they say "
+        "nothing about another retailer. As realised: revenue per purchaser as the simulated customers answered.",
     )
 
 

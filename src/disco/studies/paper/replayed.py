@@ -41,6 +41,7 @@ def _replayed(environment: Environment, settings: Settings, *, start: int | None
         caps=dict(zip(depths, caps, strict=True)),
         revenue_weight=REVENUE_WEIGHT,
         repeats=0,
+        seed=environment.seed,
         learn_engagement=True,
     )
     by_name = {result.policy: result.relative_to_random.value - 1 for result in found.policies.values()}
