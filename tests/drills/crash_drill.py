@@ -92,7 +92,7 @@ class Drill:
     campaigns: int = 0
     files: list[pa.Table] = field(init=False)
     clean: Outcome = field(init=False)
-    reach: dict[Kill, float] = field(default_factory=dict)  # how far into the work a kind of kill strikes
+    reach: dict[tuple[Kill, bool], float] = field(default_factory=dict)  # how far into the work a kill strikes
 
     def __post_init__(self) -> None:
         url = f"sqlite:///{self.folder / 'clean.db'}"
@@ -114,7 +114,7 @@ class Drill:
         while True:
             first = max(acknowledged, default=-1) + 1 if launched else -1
             worker = Worker.started(url, self.files, first)
-            hit = deaths < kills and self._interrupt(worker, kill, url)
+            hit = deaths < kills and self._interrupt(worker, kill, url, launching=first < 0)
             if deaths >= kills:
                 worker.go()
             worker.wait()
@@ -136,9 +136,11 @@ class Drill:
         self.campaigns += 1
         return deaths
 
-    def _interrupt(self, worker: Worker, kill: Kill, url: str) -> bool:
-        """Let the worker go and kill; whether it hit before the work was done. What misses aims nearer next time."""
-        reach = self.reach.setdefault(kill, _FIRST_REACH[kill.call])
+    def _interrupt(self, worker: Worker, kill: Kill, url: str, *, launching: bool) -> bool:
+        """Let the worker go and kill; whether it hit before the work was done. What misses aims nearer next time, and
+        every other worker that launches is struck early, so that launches are hit as well."""
+        key = (kill, launching and self.dice.random() < 0.5)
+        reach = self.reach.setdefault(key, _FIRST_REACH[kill.call] / (5 if key[1] else 1))
         victim = worker.process.pid if kill.victim == "process" else self._session(url)
         if kill.call is not None:
             log = self.folder / "trace"
@@ -158,7 +160,8 @@ class Drill:
             assert hit == (worker.process.exitcode == -signal.SIGKILL), "the kill did not do what it says"
         else:
             assert hit == (worker.refused is not None), "the worker did not notice that its server died"
-        self.reach[kill] = reach * (1.2 if hit else 0.6)
+        early_enough = hit and not (key[1] and worker.launched)
+        self.reach[key] = reach * (1.2 if early_enough else 0.6)
         return hit
 
     def _new_database(self, kill: Kill) -> str:
