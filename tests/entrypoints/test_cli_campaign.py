@@ -1,6 +1,7 @@
 """A campaign's life on the command line: what a person does in a week, and what they get wrong."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,23 @@ def test_codes_from_a_pool(disco: Run, shop: Path) -> None:
     (shop / "pool.txt").unlink()
     other = done(disco, "plan", changed_plan(shop, codes={"pool": "pool.txt"}, campaign="third"), "--shop", shop)
     assert "pool.txt" in refused(disco, "launch", other["plan_id"], "--shop", shop)
+
+
+def test_the_key_of_the_codes_may_come_from_the_environment(
+    disco: Run, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(disco, "plan", shop / "second.yaml", "--shop", shop)
+    other = Path(shutil.copytree(shop, shop.parent / "other"))
+    codes = []
+    monkeypatch.setenv("DISCO_CODE_SECRET", "short")
+    assert "DISCO_CODE_SECRET" in refused(disco, "launch", "second", "--shop", shop)
+    for folder, secret in ((shop, "a" * 32), (other, "b" * 32)):
+        monkeypatch.setenv("DISCO_CODE_SECRET", secret)
+        done(disco, "launch", "second", "--shop", folder)
+        done(disco, "export", "second", "-o", folder / "second.parquet", "--shop", folder)
+        codes.append(set(pq.read_table(folder / "second.parquet")["code_id"].to_pylist()))
+    assert len(codes[0]) == len(codes[1]) > 0
+    assert codes[0].isdisjoint(codes[1])
 
 
 def test_an_export_as_csv_and_parquet_has_the_same_codes(disco: Run, shop: Path) -> None:
@@ -293,6 +311,8 @@ def test_the_frontier_as_table_json_and_page(disco: Run, shop: Path) -> None:
     code, out, _ = disco("frontier", shop / "second.yaml", "--budgets", "10,20", "--shop", shop)
     assert code == 0
     assert "£10.00" in out
+    one = ("--weights", "2", "--budgets", "10", "--html", page)
+    assert disco("frontier", shop / "second.yaml", *one, "--shop", shop)[0] == 0, "one point is a chart, too"
     assert disco("frontier", shop / "second.yaml", "--weights", "much", "--shop", shop)[0] == 2
 
 

@@ -1,5 +1,6 @@
 """One place that turns a shop's settings into the things commands work with: store, tables, network, belief, plans."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from disco.records.ports import Store
 
 Missing = Literal["refuse", "create", "scratch"]
+_LEAST_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,17 @@ class Shop:
                 prior_rate=engagement.prior_rate, prior_codes=engagement.prior_codes, override=engagement.override
             ),
         )
+
+
+def code_secret() -> bytes | None:
+    """The key of the codes from the environment, for shops that keep it outside the database; None: the store's own."""
+    text = os.environ.get("DISCO_CODE_SECRET")
+    if text is None:
+        return None
+    if len(text.encode()) < _LEAST_SECRET_BYTES:
+        found, expected = f"{len(text.encode())} bytes", f"at least {_LEAST_SECRET_BYTES}, made at random"
+        raise InputError("DISCO_CODE_SECRET", found=found, expected=expected, fix="Try `openssl rand -hex 32`.")
+    return text.encode()
 
 
 @dataclass(frozen=True, slots=True)

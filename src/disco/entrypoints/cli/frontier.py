@@ -103,19 +103,19 @@ def _table(path: "Sequence[Reach]", *, by_budget: bool) -> "Table":
 
 
 def _report(plan: "Plan", found: "Frontier") -> "Report":
-    from disco.reports import Axis, CurveChart, Line, Money, Report, Section
+    from disco.reports import Axis, CurveChart, Line, Money, Points, Report, Section
 
-    def line(name: str, path: "Sequence[Reach]") -> Line:
-        reached = [reach for reach in path if reach.feasible]
-        by_markdown = {reach.markdown: reach.revenue for reach in reached}  # two weights may give one allocation
-        return Line(name, list(by_markdown), list(by_markdown.values()))
-
+    traces: dict[str, dict[float, float]] = {  # two weights may give one allocation, and that is one point
+        name: {reach.markdown: reach.revenue for reach in path if reach.feasible}
+        for name, path in (("revenue weights", found.by_weight), ("budgets", found.by_budget))
+    }
     chart = CurveChart(
         title="What another pound of markdown would bring",
         subtitle=f"Expected over the campaign {plan.campaign}, everybody eligible, under the plan's limits",
         x=Axis("Markdown", Money()),
         y=Axis("Revenue", Money()),
-        lines=[line("revenue weights", found.by_weight), line("budgets", found.by_budget)],
+        lines=[Line(name, list(path), list(path.values())) for name, path in traces.items() if len(path) > 1],
+        points=[Points(name, list(path), list(path.values())) for name, path in traces.items() if len(path) == 1],
     )
     last = found.by_budget[-1]
     return Report(

@@ -42,7 +42,7 @@ def late(
 
     from disco.entrypoints.audience import gather
     from disco.entrypoints.cli.launch import read_pool
-    from disco.entrypoints.shop import Shop, WallClock
+    from disco.entrypoints.shop import Shop, WallClock, code_secret
     from disco.operations.artefacts import keep_late_features
     from disco.operations.late import decide_late_arrivals
 
@@ -66,6 +66,7 @@ def late(
             prior=here.prior(),
             clock=clock,
             pool=read_pool(here, record.plan),
+            secret=code_secret(),
             dry_run=dry_run,
         )
     warn(gathered.notes)

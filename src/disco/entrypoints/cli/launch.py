@@ -31,7 +31,7 @@ def launch(
     decided on. Launching the same plan again changes nothing and says so.
     """
     from disco.entrypoints.audience import gather
-    from disco.entrypoints.shop import Shop, WallClock
+    from disco.entrypoints.shop import Shop, WallClock, code_secret
     from disco.operations.artefacts import load
     from disco.operations.launching import launch
     from disco.operations.versions import active_belief, belief_hash
@@ -45,8 +45,15 @@ def launch(
         if is_new:
             belief, _ = active_belief(store, prior=here.prior())
             now = gather(here, planned.plan, keep=not dry_run).inputs | {"belief": belief_hash(belief)}
-        pool = read_pool(here, planned.plan)
-        launched = launch(store, planned, clock=WallClock(), inputs=now, pool=pool, dry_run=dry_run)
+        launched = launch(
+            store,
+            planned,
+            clock=WallClock(),
+            inputs=now,
+            pool=read_pool(here, planned.plan),
+            secret=code_secret(),
+            dry_run=dry_run,
+        )
     result = {
         "campaign": launched.campaign,
         "plan_id": launched.plan_id,
