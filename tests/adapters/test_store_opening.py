@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from store_samples import add_campaign, decisions
 
 from disco.adapters.store import CampaignStore, migrations, schema
 from disco.adapters.store.opening import open_database, prepare, upgrade
@@ -121,3 +122,33 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     assert file.read_bytes() == before
     with pytest.raises(StateError, match="unable to open"):
         CampaignStore(f"sqlite:///{tmp_path}/no/folder/x.db")
+
+
+def test_a_writer_whose_patience_is_over_hears_it_in_plain_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("disco.adapters.store.sqlite.PATIENCE_S", 0.2)
+    store, other = (CampaignStore.embedded(tmp_path / "busy.db") for _ in range(2))
+
+    def write() -> None:
+        with other.writing("spring"):
+            pass
+
+    with store.writing("autumn"), pytest.raises(StateError, match="another process that has been writing"):
+        write()
+    write()
+
+
+def test_a_full_disk_is_named_and_nothing_is_kept(tmp_path: Path) -> None:
+    store = CampaignStore.embedded(tmp_path / "full.db")
+    with store.writing("spring") as shelves:
+        add_campaign(shelves)
+    pages = store._database.engine.connect().exec_driver_sql("PRAGMA page_count").scalar_one()
+    sa.event.listen(
+        store._database.engine, "checkout", lambda session, *_: session.execute(f"PRAGMA max_page_count = {pages + 4}")
+    )
+    many = decisions([str(number) for number in range(5_000)])
+    with pytest.raises(StateError, match="full"), store.writing("spring") as shelves:
+        shelves.add_decisions("spring", many)
+    with store.reading() as shelves:
+        assert shelves.decisions("spring").num_rows == 0

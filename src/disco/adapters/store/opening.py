@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from disco.adapters.store import schema
 from disco.adapters.store.campaign_shelf import CODE_SECRET
 from disco.adapters.store.database import Database
-from disco.adapters.store.sqlite import SqliteDatabase
+from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.errors import InputError, MissingPartError, StateError
 
 _SCHEMA_SUBJECT = "disco: schema"
@@ -102,6 +102,13 @@ def plain_errors(database: Database, doing: str) -> Iterator[None]:
             fix="Nothing was written.",
         ) from error
     except (sa.exc.DBAPIError, driver.Error) as error:
+        if "database is locked" in _reason(error):  # SQLite's words for a writer whose patience is over
+            raise StateError(
+                place,
+                found=f"another process that has been writing for {PATIENCE_S} s",
+                expected="its end",
+                fix="Nothing was written. Wait for it, or see whether it hangs; then try again.",
+            ) from error
         raise StateError(
             place,
             found=_reason(error),

@@ -14,6 +14,8 @@ import sqlalchemy as sa
 from disco.adapters.store.database import compiled
 
 _ROWS_PER_WRITE = 65_536
+_CONNECT_S = 10  # for a server that does not answer; `?connect_timeout=` in the URL says otherwise
+_PATIENCE_S = 600  # for a connection of our own that others use
 _READ_BLOCK_BYTES = 16 * 2**20
 
 
@@ -28,7 +30,8 @@ class PostgresDatabase:
             url.set(drivername="postgresql+psycopg"),
             isolation_level="REPEATABLE READ",
             pool_pre_ping=True,
-            connect_args={"application_name": "disco"},
+            pool_timeout=_PATIENCE_S,
+            connect_args={"application_name": "disco", "connect_timeout": _CONNECT_S, **url.query},
         )
         sa.event.listen(self.engine, "connect", _prepare)
 

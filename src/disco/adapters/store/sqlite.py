@@ -15,11 +15,10 @@ from disco.adapters.store.database import arrow_column, compiled, python_values
 
 _ROWS_PER_FETCH = 65_536
 _BEGIN = "disco_begin"
-_PATIENCE_MS = 600_000  # for other writers; longer than the largest launch
+PATIENCE_S = 600  # for other writers; longer than the largest launch
 _CACHE_KIB = 256 * 1024  # a large launch or ingest changes its indexes in memory before it spills
 # EXTRA: also the removal of the journal, which is the commit, has reached the disk before we say so
 _PRAGMAS = (
-    f"busy_timeout = {_PATIENCE_MS}",
     "journal_mode = DELETE",
     "synchronous = EXTRA",
     "fullfsync = ON",
@@ -32,7 +31,8 @@ class SqliteDatabase:
     """Prepared statements over tuples, and JSON for long lists of texts: no temporary table, so readers can use it."""
 
     def __init__(self, url: sa.URL) -> None:
-        self.engine = sa.create_engine(url, connect_args={"timeout": _PATIENCE_MS / 1000})
+        # no limit of connections: who waits, waits for the file and not for one of ours
+        self.engine = sa.create_engine(url, connect_args={"timeout": PATIENCE_S}, max_overflow=-1)
         sa.event.listen(self.engine, "connect", _prepare)
         sa.event.listen(self.engine, "begin", _begin)
 
