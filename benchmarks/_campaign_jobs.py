@@ -5,7 +5,7 @@ import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,17 +26,25 @@ class FixedClock:
         return self.moment
 
 
-class Watch:
-    """Seconds per stage, and what they moved."""
+@dataclass(frozen=True)
+class Stage:
+    """What one step took: on the clock, and of this process's processors; `amount` rows or bytes."""
 
+    name: str
+    seconds: float
+    processor_seconds: float
+    amount: float
+
+
+class Watch:
     def __init__(self) -> None:
-        self.stages: list[tuple[str, float, float]] = []
+        self.stages: list[Stage] = []
 
     @contextmanager
     def stage(self, name: str, amount: float = 0.0) -> Iterator[None]:
-        started = time.perf_counter()
+        clock, processor = time.perf_counter(), time.process_time()
         yield
-        self.stages.append((name, time.perf_counter() - started, amount))
+        self.stages.append(Stage(name, time.perf_counter() - clock, time.process_time() - processor, amount))
 
 
 def peak_gb() -> float:
@@ -104,7 +112,7 @@ def purchases(decisions: pa.Table) -> pa.Table:
 # ---- the measurements: each runs alone and returns stages and its peak of memory ----
 
 
-def life(url: str, rows: int) -> tuple[list[tuple[str, float, float]], float]:
+def life(url: str, rows: int) -> tuple[list[Stage], float]:
     from disco.adapters.store import CampaignStore
     from disco.operations.launching import launch
     from disco.operations.ledger import ingest
@@ -121,7 +129,7 @@ def life(url: str, rows: int) -> tuple[list[tuple[str, float, float]], float]:
     return watch.stages, peak_gb()
 
 
-def revert(url: str, rows: int, *, poisoned: bool) -> tuple[list[tuple[str, float, float]], float, bytes]:
+def revert(url: str, rows: int, *, poisoned: bool) -> tuple[list[Stage], float, bytes]:
     """Ten batches; the sixth × 100 and taken back, or never sent."""
     from disco.adapters.store import CampaignStore
     from disco.operations.launching import launch
@@ -195,7 +203,7 @@ def fill_contexts(url: str, rows: int) -> None:
         shelves.add_contexts("bench", NETWORK, audience(rows).context, first_row=0)
 
 
-def decide_all(url: str, rows: int, out: str) -> tuple[list[tuple[str, float, float]], float]:
+def decide_all(url: str, rows: int, out: str) -> tuple[list[Stage], float]:
     import pyarrow.parquet as pq
 
     from disco.adapters.engines import LocalEngine
@@ -218,11 +226,11 @@ def decide_all(url: str, rows: int, out: str) -> tuple[list[tuple[str, float, fl
     class Timed(Thompson):
         """Notes when the last chunk was drawn: what follows is the solve."""
 
-        ended = 0.0
+        clock = processor = 0.0
 
         def full_prices(self, *arguments: Any, **named: Any) -> Any:
             drawn = super().full_prices(*arguments, **named)
-            Timed.ended = time.perf_counter()
+            Timed.clock, Timed.processor = time.perf_counter(), time.process_time()
             return drawn
 
     def decided(people: Audience) -> Any:
@@ -232,17 +240,19 @@ def decide_all(url: str, rows: int, out: str) -> tuple[list[tuple[str, float, fl
     with watch.stage("read contexts", rows * CONTEXT * 8), store.reading() as shelves:
         context = shelves.contexts("bench", NETWORK)
     people = Audience(ids=np.arange(rows) + 10**9, context=context, known=np.ones(rows, bool))
-    started = time.perf_counter()
-    result = decided(people)
     values = rows * len(DEPTHS) * 8  # bytes
-    watch.stages.append(("draw and value", Timed.ended - started, rows * CONTEXT * 8 + values))
-    watch.stages.append(("allocate, expect", time.perf_counter() - Timed.ended, values))
+    clock, processor = time.perf_counter(), time.process_time()
+    result = decided(people)
+    watch.stages.append(
+        Stage("draw and value", Timed.clock - clock, Timed.processor - processor, rows * CONTEXT * 8 + values)
+    )
+    clock, processor = time.perf_counter() - Timed.clock, time.process_time() - Timed.processor
+    watch.stages.append(Stage("allocate, expect", clock, processor, values))
     with watch.stage("write Parquet", 0):
         columns = {"customer_id": people.ids, "depth": pa.array(result.depth, from_pandas=True), "value": result.value}
         with written_whole(Path(out)) as partial:
             pq.write_table(pa.table(columns), partial, compression="zstd", compression_level=1)
-    name, seconds, _ = watch.stages[-1]
-    watch.stages[-1] = (name, seconds, os.path.getsize(out))
+    watch.stages[-1] = replace(watch.stages[-1], amount=os.path.getsize(out))
     return watch.stages, peak_gb()
 
 

@@ -1,4 +1,4 @@
-"""A campaign's life at size: `./run bench campaigns [PART …] [--quick]`.
+"""A campaign's life at size: `./run bench campaigns [PART …] [--quick] [--database sqlite]`.
 
 life      a million decisions launched and a million outcomes ingested, on SQLite and on PostgreSQL
 revert    ten batches, the sixth poisoned (× 100): taken back, against a run that never saw it, bit for bit
@@ -13,12 +13,12 @@ import argparse
 import multiprocessing
 import os
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from _campaign_jobs import DEPTHS, decide_all, fill_contexts, life, lookup, machine_limits, revert
+from _campaign_jobs import DEPTHS, Stage, decide_all, fill_contexts, life, lookup, machine_limits, revert
 
 DATABASES = ("sqlite", "postgresql")
 
@@ -46,21 +46,24 @@ def database(kind: str) -> Iterator[str]:
 # ---- what is shown ----
 
 
-def show_stages(title: str, stages: list[tuple[str, float, float]], peak: float) -> None:
+def show_stages(title: str, stages: list[Stage], peak: float) -> None:
     print(f"{title} (peak {peak:.2f} GB)")
-    for name, seconds, rows in stages:
-        print(f"  {name:<24}{seconds:8.2f} s   {rows / seconds:>12,.0f} rows/s")
+    for stage in stages:
+        rate = stage.amount / stage.seconds
+        print(
+            f"  {stage.name:<24}{stage.seconds:8.2f} s ({stage.processor_seconds:.2f} of it ours) {rate:>12,.0f} rows/s"
+        )
 
 
-def show_life(rows: int) -> None:
-    for kind in DATABASES:
+def show_life(rows: int, kinds: Sequence[str]) -> None:
+    for kind in kinds:
         with database(kind) as url:
             stages, peak = alone(life, url, rows)
         show_stages(f"life, {kind}: {rows:,} decisions, {rows:,} outcomes", stages, peak)
 
 
-def show_revert(rows: int) -> None:
-    for kind in DATABASES:
+def show_revert(rows: int, kinds: Sequence[str]) -> None:
+    for kind in kinds:
         with database(kind) as url:
             stages, peak, evidence = alone(_poisoned, url, rows)
         with database("sqlite") as url:
@@ -77,8 +80,8 @@ def _unpoisoned(url: str, rows: int) -> Any:
     return revert(url, rows, poisoned=False)
 
 
-def show_lookup(rows: int) -> None:
-    for kind in DATABASES:
+def show_lookup(rows: int, kinds: Sequence[str]) -> None:
+    for kind in kinds:
         with database(kind) as url:
             took, filled = alone(lookup, url, rows)
         worst = statistics.quantiles(took, n=100)[98]
@@ -88,17 +91,18 @@ def show_lookup(rows: int) -> None:
         )
 
 
-def show_decide(rows: int) -> None:
+def show_decide(rows: int, kinds: Sequence[str]) -> None:
     with TemporaryDirectory(prefix="disco-bench-") as folder:
         memory, disk = machine_limits(folder)
         url = f"sqlite:///{folder}/contexts.db"
         alone(fill_contexts, url, rows)
         stages, peak = alone(decide_all, url, rows, f"{folder}/decisions.parquet")
-    total = sum(seconds for _, seconds, _ in stages)
+    total = sum(stage.seconds for stage in stages)
     print(f"decide: {rows:,} customers × {len(DEPTHS)} depths: {total:.1f} s, peak {peak:.2f} GB")
     print(f"  limits of this machine now: memory {memory / 1e9:.1f} GB/s read, disk {disk / 1e9:.2f} GB/s written")
-    for (name, seconds, moved), limit in zip(stages, (memory, memory, memory, disk), strict=True):
-        print(f"  {name:<24}{seconds:8.2f} s   {moved / 1e6:>8,.0f} MB moved at the limit: {moved / limit:.2f} s")
+    for stage, limit in zip(stages, (memory, memory, memory, disk), strict=True):
+        moved = f"{stage.amount / 1e6:,.0f} MB at the limit: {stage.amount / limit:.2f} s"
+        print(f"  {stage.name:<24}{stage.seconds:8.2f} s ({stage.processor_seconds:.2f} of processors)   {moved}")
 
 
 PARTS = {"life": (show_life, 10**6), "revert": (show_revert, 10**6), "lookup": (show_lookup, 5 * 10**6)}
@@ -109,13 +113,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./run bench campaigns", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the size")
+    parser.add_argument("--database", action="append", choices=DATABASES, help="default: both")
     asked = parser.parse_args()
     for name in asked.parts or PARTS:
         if name not in PARTS:
             parser.error(f"found the part '{name}'; expected some of: {', '.join(PARTS)}")
         show, rows = PARTS[name]
         print(f"[load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors]")
-        show(rows // 20 if asked.quick else rows)
+        show(rows // 20 if asked.quick else rows, asked.database or DATABASES)
 
 
 if __name__ == "__main__":
