@@ -165,7 +165,9 @@ def test_other_settings_and_other_code_are_other_pieces(folder, monkeypatch):
     lab = Lab(settings=TINY, folder=folder)
     here = lab.environment_folder(11)
     assert Lab(settings=replace(TINY, customers=1501), folder=folder).environment_folder(11) != here
-    assert Lab(settings=replace(TINY, environments=7), folder=folder).environment_folder(11) == here
+    more = Lab(settings=replace(TINY, environments=7, processes=2), folder=folder)
+    assert more.environment_folder(11) == here
+    assert more._measured(counted, 11) == lab._measured(counted, 11) != lab._measured(where, 11)
     monkeypatch.setattr(lab_module, "code_version", lambda rooms: "tomorrow's")
     assert lab.environment_folder(11) != here
     with pytest.raises(StateError, match="source that changed while it ran"):

@@ -36,7 +36,7 @@ def reproduce(
     with worker_pool(settings) as pool:
         lab = Lab(settings=settings, folder=out / CACHE, items=keys, pool=pool, progress=progress)
         progress("simulating the retailers")
-        lab.environments()
+        lab.make_environments()
         items = [_timed(key, lab, command=command, done=item_done) for key in keys]
     result = Reproduction(
         settings=settings,

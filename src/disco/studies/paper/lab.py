@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -46,16 +46,20 @@ class Lab:
 
     def environments(self) -> tuple[Environment, ...]:
         """All environments, made where they are not there yet."""
+        self.make_environments()
+        return tuple(environment.load(self.environment_folder(seed)) for seed in self.settings.seeds)
+
+    def make_environments(self) -> None:
+        """Simulate what is missing; nothing is read."""
         missing = [seed for seed in self.settings.seeds if not self.environment_folder(seed).is_dir()]
         version = code_version(ENVIRONMENT_ROOMS)
         self._map(
             _make, [(self._retailer(seed), self.environment_folder(seed), self.settings, version) for seed in missing]
         )
-        return tuple(environment.load(self.environment_folder(seed)) for seed in self.settings.seeds)
 
     def measure(self, function: Measure) -> list[Arrays]:
         """The function's named arrays for every environment, in the order of the seeds."""
-        self.environments()
+        self.make_environments()
         paths = [self._measured(function, seed) for seed in self.settings.seeds]
         missing = [(seed, path) for seed, path in zip(self.settings.seeds, paths, strict=True) if not path.is_file()]
         version = code_version(MEASURE_ROOMS)
@@ -75,7 +79,10 @@ class Lab:
     def _measured(self, function: Measure, seed: int) -> Path:
         source = Path(str(import_module(function.__module__).__file__)).read_text(encoding="utf-8")
         version = code_version(MEASURE_ROOMS)
-        key = key_of(self.environment_folder(seed).name, self.settings, function.__qualname__, source, version)
+        effort = replace(
+            self.settings, environments=1, first_seed=0, processes=1
+        )  # what may change a figure of one shop
+        key = key_of(self.environment_folder(seed).name, effort, function.__qualname__, source, version)
         return self.folder / "measured" / f"{function.__module__.rpartition('.')[2]}-{seed}-{key}.npz"
 
     def _map(self, task: Callable[..., str], arguments: Sequence[tuple[Any, ...]]) -> None:

@@ -100,6 +100,8 @@ def write_page(result: Reproduction, path: Path) -> None:
             save_png(chart, path.parent / PICTURES / picture_name(item.key, place))
     content = as_json(result)
     with written_whole(path.with_suffix(".json")) as unfinished:
-        unfinished.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        unfinished.write_text(
+            json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+        )
     with written_whole(path) as unfinished:
         unfinished.write_text(page(content), encoding="utf-8")

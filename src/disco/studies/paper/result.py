@@ -126,4 +126,6 @@ def save(result: Reproduction, out: Path) -> None:
     """report.html and result.json, each whole or not at all."""
     report(result).save(out / "report.html")
     with written_whole(out / "result.json") as unfinished:
-        unfinished.write_text(json.dumps(as_json(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        unfinished.write_text(
+            json.dumps(as_json(result), indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+        )
