@@ -160,3 +160,32 @@ def test_refunds_above_the_order_leave_nothing_and_are_counted_however_large():
              for n in range(2048)]  # together 2⁶⁴: 0 in 64 bits  # fmt: skip
     stands = standing(table([bought, *backs]))
     assert (stands.full_price_minor.tolist(), stands.over_refunded) == ([0], 1)
+
+
+BOUGHT = Row(hour=5, price=70, kind="purchase", code="A", customer="ann", refers=None, event="x")
+
+
+def test_a_correction_of_a_refund_meets_the_code_of_its_purchase():
+    back = Row(hour=9, price=10, kind="refund", code=None, customer="ann", refers="x", event="z")
+    mended = Row(hour=10, price=30, kind="correction", code="A", customer="ann", refers="z", event="y")
+    assert found([BOUGHT, back, mended]) == ({"A": 40}, {"x", "z", "y"})
+    assert found([BOUGHT, back, replace(mended, code="B")]) == ({"A": 60}, {"x", "z"})
+
+
+def test_the_latest_correction_holds_whichever_comes_first():
+    first = Row(hour=6, price=60, kind="correction", code=None, customer="ann", refers="x", event="c2")
+    second = replace(first, hour=7, price=50, event="c1")
+    for received in ([BOUGHT, first, second], [second, first, BOUGHT]):
+        assert found(received) == ({"A": 50}, {"x", "c1", "c2"})
+    alike = replace(second, hour=6)  # of two at one time, the one with the greater id
+    assert found([BOUGHT, first, alike]) == found([alike, first, BOUGHT]) == ({"A": 60}, {"x", "c1", "c2"})
+
+
+def test_the_same_event_with_anything_else_in_it_is_a_contradiction():
+    same = settle(table([BOUGHT, BOUGHT])).disposition.to_pylist()
+    assert same == ["applied", "duplicate"]
+    for other in ({"code": "B"}, {"customer": "bob"}, {"price": 71}, {"hour": 6}):
+        assert settle(table([BOUGHT, replace(BOUGHT, **other)])).disposition.to_pylist() == ["applied", "rejected"]
+    back = Row(hour=9, price=10, kind="refund", code=None, customer="ann", refers="x", event="z")
+    words = settle(table([BOUGHT, back, replace(back, refers="y")])).disposition.to_pylist()
+    assert words == ["applied", "applied", "rejected"]
