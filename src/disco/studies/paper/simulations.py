@@ -6,6 +6,7 @@ depths.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class Games:
         return self.stages[0]
 
     def of(self, stage: Stage, policy: str, *, recipe: Recipe = NARROW) -> Runs:
-        return self.runs[stage.key, recipe.name, policy]
+        return self.runs[stage.name, recipe.name, policy]
 
     def over_environments(self, figure: Callable[[Runs, Runs], Vector | float], policy: str, recipe: Recipe) -> Cell:
         """The figure of a policy given Random's runs, averaged over repeats: one number per environment."""
@@ -90,7 +91,8 @@ class Request:
 def play(lab: Lab, *requests: Request, named: str) -> tuple[Games, ...]:
     """Play what is not on the shelf yet; the first environment under the main rules and reading is played most."""
     stages = tuple(stage_of(environment) for environment in lab.environments())
-    wanted = [{place: _play(lab, request, stages, place) for place in _places(request, stages)} for request in requests]
+    keys = {stage.name: stage.key for stage in stages}
+    wanted = [_plays(lab, request, keys) for request in requests]
     found = run_plays(
         [each for plays in wanted for each in plays.values()],
         stages=stages,
@@ -101,24 +103,18 @@ def play(lab: Lab, *requests: Request, named: str) -> tuple[Games, ...]:
     return tuple(Games(stages, {key: found[each] for key, each in plays.items()}) for plays in wanted)
 
 
-def _places(request: Request, stages: tuple[Stage, ...]) -> list[tuple[str, str, str]]:
-    return [
-        (stage.key, recipe.name, policy)
-        for stage in stages
-        for recipe in request.recipes
-        for policy in request.policies
-    ]
-
-
-def _play(lab: Lab, request: Request, stages: tuple[Stage, ...], place: tuple[str, str, str]) -> Play:
-    stage, recipe, policy = place
-    scale = scale_of(lab)
-    is_main = stage == stages[0].key and recipe == NARROW.name and request.rules == main_rules(lab)
-    return Play(
-        stage=stage,
-        recipe=next(each for each in request.recipes if each.name == recipe),
-        start=request.start,
-        player=PLAYERS[policy],
-        rules=request.rules,
-        repeats=scale.main_repeats if is_main else scale.repeats,
-    )
+def _plays(lab: Lab, request: Request, keys: Mapping[str, str]) -> dict[tuple[str, str, str], Play]:
+    """By (stage, recipe, policy); `keys` of the stages by name, the first of them the main one."""
+    scale, main = scale_of(lab), next(iter(keys))
+    plays = {}
+    for stage, recipe, policy in product(keys, request.recipes, request.policies):
+        is_main = stage == main and recipe is NARROW and request.rules == main_rules(lab)
+        plays[stage, recipe.name, policy] = Play(
+            stage=keys[stage],
+            recipe=recipe,
+            start=request.start,
+            player=PLAYERS[policy],
+            rules=request.rules,
+            repeats=scale.main_repeats if is_main else scale.repeats,
+        )
+    return plays
