@@ -44,6 +44,7 @@ MEASURE_ROOMS = (
     "studies/bandits",
     "studies/paper/readings.py",
     "studies/paper/simulations.py",
+    "studies/paper/stages.py",
 )
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
