@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import asked, storable, typed
+from disco.adapters.store.database import asked, in_order, storable, typed
 from disco.adapters.store.shelf import Shelf
 from disco.records.kept import DECISIONS
 
@@ -52,7 +52,7 @@ class DecisionShelf(Shelf):
                 statement = statement.where(self._database.among(_TABLE.c[name], asked(name, wanted)))
         if only_late:
             statement = statement.where(schema.LATE)
-        table = self._database.select(self._connection, statement.order_by(_TABLE.c.row), DECISIONS)
+        table = in_order(self._database.select(self._connection, statement, DECISIONS), "row")
         if not integer_ids:
             return table
         place = DECISIONS.get_field_index("customer_id")

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import asked, storable, typed
+from disco.adapters.store.database import asked, in_order, storable, typed
 from disco.adapters.store.shelf import Shelf
 from disco.records.errors import StateError
 from disco.records.kept import COUNTS, OUTCOMES
@@ -19,7 +19,8 @@ from disco.records.life import BatchRecord, Disposition
 _BATCHES, _ROWS, _CAMPAIGNS = schema.batches, schema.outcomes, schema.campaigns
 _RECORDS = sa.select(_BATCHES, _CAMPAIGNS.c.campaign).join(_CAMPAIGNS)
 _OF_BATCH = _BATCHES.c.number == _ROWS.c.batch_number
-_COLUMNS = [_BATCHES.c.batch_id, *(_ROWS.c[name] for name in OUTCOMES.names if name != "batch_id")]
+_NUMBERED = OUTCOMES.append(pa.field("batch_number", pa.int64()))
+_COLUMNS = [_BATCHES.c.batch_id, *(_ROWS.c[name] for name in _NUMBERED.names if name != "batch_id")]
 
 
 class LedgerShelf(Shelf):
@@ -89,7 +90,8 @@ class LedgerShelf(Shelf):
             statement = statement.where(~_ROWS.c.reverted)
         if dispositions is not None:
             statement = statement.where(_ROWS.c.disposition.in_([str(disposition) for disposition in dispositions]))
-        return self._database.select(self._connection, statement.order_by(_ROWS.c.batch_number, _ROWS.c.row), OUTCOMES)
+        found = self._database.select(self._connection, statement, _NUMBERED)
+        return in_order(found, "batch_number", "row").select(OUTCOMES.names)
 
     def counts(self, campaign: str) -> pa.Table:
         of_campaign = sa.and_(_BATCHES.c.campaign_number == self._number(campaign), ~_ROWS.c.reverted)
