@@ -263,6 +263,7 @@ def test_moments_keep_their_microseconds_and_need_a_time_zone(store: CampaignSto
     with store.writing("spring") as shelves:
         shelves.add_plan(plan_record())
         assert shelves.plan("plan-of-spring").planned_at == MOMENT
-        naive = plan_record(plan_id="other")
-        with pytest.raises(Exception, match="without a time zone"):
-            shelves.add_plan(type(naive)(**{**_fields(naive), "planned_at": MOMENT.replace(tzinfo=None)}))
+    other = plan_record(plan_id="other")
+    naive = type(other)(**{**_fields(other), "planned_at": MOMENT.replace(tzinfo=None)})
+    with pytest.raises(InputError, match="without a time zone"), store.writing("spring") as shelves:
+        shelves.add_plan(naive)

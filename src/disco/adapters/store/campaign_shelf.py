@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from disco.adapters.store.schema import campaigns, plans, reserves, secrets
-from disco.adapters.store.shelf import Shelf
+from disco.adapters.store.shelf import Shelf, no_such_campaign
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, PlanRecord, State
 from disco.records.plan import Plan
@@ -74,9 +74,9 @@ class CampaignShelf(Shelf):
         )
 
     def campaign(self, campaign: str) -> CampaignRecord:
-        self._number(campaign)
         found = self.find_campaign(campaign)
-        assert found is not None
+        if found is None:
+            raise no_such_campaign(campaign)
         return found
 
     def find_campaign(self, campaign: str) -> CampaignRecord | None:

@@ -10,7 +10,7 @@ from disco.adapters.store import schema
 from disco.adapters.store.campaign_shelf import CODE_SECRET
 from disco.adapters.store.database import Database
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
-from disco.records.errors import InputError, MissingPartError, StateError
+from disco.records.errors import DiscoError, InputError, MissingPartError, StateError
 
 _SCHEMA_SUBJECT = "disco: schema"
 _SECRET_BYTES = 32
@@ -115,6 +115,10 @@ def plain_errors(database: Database, doing: str) -> Iterator[None]:
             expected="a database that answers",
             fix="Nothing was acknowledged; doing it again is safe.",
         ) from error
+    except sa.exc.StatementError as error:  # SQLAlchemy wraps what our own types refuse
+        if isinstance(error.orig, DiscoError):
+            raise error.orig from None
+        raise
 
 
 def _reason(error: BaseException) -> str:

@@ -26,5 +26,9 @@ class Shelf:
     def _campaign_row(self, campaign: str) -> sa.Row[Any]:
         row = self._connection.execute(sa.select(campaigns).where(campaigns.c.campaign == campaign)).one_or_none()
         if row is None:
-            raise StateError(f"campaign {campaign}", found="no such campaign", expected="a launched campaign")
+            raise no_such_campaign(campaign)
         return row
+
+
+def no_such_campaign(campaign: str) -> StateError:
+    return StateError(f"campaign {campaign}", found="no such campaign", expected="a launched campaign")
