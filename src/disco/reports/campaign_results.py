@@ -1,15 +1,15 @@
-"""What came of campaigns, for people: the same tables on a terminal and on a page."""
+"""What came of a campaign, for people: the same tables on a terminal and on a page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from disco.evaluation import Comparison, Finding
+from disco.evaluation import Comparison, Finding, Verdict
 from disco.evaluation import Estimate as Estimated
 from disco.operations.forecast import Money as Foreseen
 from disco.operations.results import ArmResult, CampaignResults
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
-from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.reports.charts import Axis, IntervalChart, IntervalRow
 from disco.reports.formats import Count, Estimate, Money, Number, Percent, Unit, date, percent
 from disco.reports.page import Report, Section
 from disco.reports.table import Cell, Column, Table
@@ -29,20 +29,22 @@ _UNITS: dict[str, tuple[Unit, Unit]] = {  # of a figure, and of a difference
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One campaign of several: its read-out, and what its plan expected of all its codes (None before any belief)."""
+    """A campaign's read-out beside what its plan expected of each arm and of all codes; None before any belief."""
 
     results: CampaignResults
+    arms: Mapping[Arm, Foreseen | None]
     foreseen: Foreseen | None
 
 
-def arms_table(results: CampaignResults) -> Table:
+def arms_table(told: Told) -> Table:
     """Each arm in sums, beside what was expected of it."""
-    random = results.record.plan.policy.name == "random"
-    groups: dict[str, ArmResult] = {
-        "at random" if random and arm is Arm.TEST else _ARMS[arm]: found for arm, found in results.arms.items()
-    }
+    results, random = told.results, told.results.record.plan.policy.name == "random"
+    groups: list[tuple[str, ArmResult, Foreseen | None]] = [
+        ("at random" if random and arm is Arm.TEST else _ARMS[arm], found, told.arms.get(arm))
+        for arm, found in results.arms.items()
+    ]
     if results.late is not None:
-        groups["late arrivals"] = results.late
+        groups.append(("late arrivals", results.late, None))
     money = Money(full=True)
     rows: list[list[Cell]] = [
         [
@@ -53,13 +55,14 @@ def arms_table(results: CampaignResults) -> Table:
             found.summary.revenue,
             found.summary.markdown,
             found.summary.revenue - found.summary.markdown,
-            found.expected_revenue,
+            None if foreseen is None else foreseen_revenue(foreseen),
         ]
-        for name, found in groups.items()
+        for name, found, foreseen in groups
     ]
     counts = (Column(name, Count()) for name in ("Customers", "Codes", "Purchases"))
-    sums = (Column(name, money) for name in ("Revenue", "Markdown", "Reward", "Expected revenue"))
-    return Table(caption="What each arm bought with its codes", columns=["Arm", *counts, *sums], rows=rows)
+    sums = (Column(name, money) for name in ("Revenue", "Markdown", "Reward"))
+    columns: list[Column | str] = ["Arm", *counts, *sums, Column("Expected revenue (90 %)", Money())]
+    return Table(caption="What each arm bought with its codes", columns=columns, rows=rows)
 
 
 def findings_table(results: CampaignResults) -> Table | None:
@@ -131,133 +134,69 @@ def words(results: CampaignResults) -> list[str]:
     return said
 
 
-def campaign_report(results: CampaignResults) -> Report:
+def campaign_report(told: Told) -> Report:
     """One campaign on one page."""
-    plan, said = results.record.plan, words(results)
-    figures = [table for table in (arms_table(results), findings_table(results)) if table is not None]
-    sections = [Section("What each arm bought", "\n\n".join(said), figures)]
-    if (chart := _uplift_chart([results])) is not None:
-        sections.append(Section("Decided against control", "Relative change of the figures per customer.", [chart]))
+    results, plan = told.results, told.results.record.plan
+    figures = [table for table in (arms_table(told), findings_table(results)) if table is not None]
+    sections = [Section("What each arm bought", "\n\n".join(words(results)), figures)]
+    if (chart := _findings_chart(results)) is not None:
+        sections.append(Section("Decided against control", "", [chart]))
     others = [table for table in (undifferentiated_table(results), incremental_table(results)) if table is not None]
     if others:
-        text = "A control customer's depth was dealt at random, so each depth of control shows that code for everybody."
+        text = (
+            "A control customer's depth was dealt at random, so each depth of control shows what that code for "
+            "everybody would do; the limits of the plan would not allow it."
+        )
         sections.append(Section("Against simpler campaigns", text, others))
     return Report(
         title=f"Campaign {plan.campaign}",
-        lead=said[-1] if results.ab is None else f"{results.ab.verdict.value.capitalize()}: {results.ab.reason}",
+        lead=_lead(results),
         sections=sections,
         footer=f"Codes valid from {date(plan.valid.start)} to before {date(plan.valid.end)}; read on {results.as_of}.",
     )
 
 
-def campaigns_table(told: Sequence[Told]) -> Table:
-    """One line per campaign: what was expected, what came, and how it did against its control."""
-    money = Money()
-    rows: list[list[Cell]] = []
-    for one in told:
-        plan, arms = one.results.record.plan, one.results.arms.values()
-        rows.append(
-            [
-                plan.campaign,
-                plan.policy.name,
-                sum(arm.summary.recipients for arm in arms),
-                sum(arm.summary.purchasers for arm in arms),
-                None if one.foreseen is None else _foreseen(one.foreseen),
-                realised(one.results),
-                _objective_uplift(one.results),
-            ]
-        )
-    return Table(
-        caption="Campaign by campaign",
-        columns=[
-            "Campaign",
-            "Policy",
-            Column("Codes", Count()),
-            Column("Purchases", Count()),
-            Column("Expected revenue (90 %)", money),
-            Column("Revenue", money),
-            Column("Objective against control (95 %)", Percent(signed=True)),
-        ],
-        rows=rows,
-    )
+def _lead(results: CampaignResults) -> str:
+    if results.ab is None:
+        return results.why_not or ""
+    if results.ab.verdict is Verdict.BLOCKED:
+        return results.ab.reason
+    said = {
+        Verdict.BETTER: "did better than",
+        Verdict.WORSE: "did worse than",
+        Verdict.UNDECIDED: "cannot be told from",
+    }
+    uplift = objective_uplift(results)
+    figure = "" if uplift is None else f": {uplift.text(Percent(signed=True))} {results.ab.primary} per customer"
+    return f"Decided codes {said[results.ab.verdict]} random ones{figure}."
 
 
-def realised(results: CampaignResults) -> float:
-    """Revenue of all codes of the launch."""
-    return sum(arm.summary.revenue for arm in results.arms.values())
-
-
-def campaigns_report(told: Sequence[Told]) -> Report:
-    """Several campaigns on one page."""
-    foreseen = {number: one for number, one in enumerate(told, start=1) if one.foreseen is not None}
-    items: list[CurveChart | IntervalChart | Table] = []
-    if len(foreseen) > 1:
-        items.append(_foreseen_chart(foreseen))
-    if (chart := _uplift_chart([one.results for one in told])) is not None:
-        items.append(chart)
-    inside = sum(_is_inside(one) for one in foreseen.values())
-    lead = f"{inside} of {len(foreseen)} predicted revenues held what came in their 90 % interval."
-    return Report(
-        title=f"{len(told)} campaigns",
-        lead=lead if foreseen else "Nothing was predicted yet.",
-        sections=[Section("Campaign by campaign", "", [*items, campaigns_table(told)])],
-    )
-
-
-def _foreseen_chart(foreseen: Mapping[int, Told]) -> CurveChart:
-    numbers = list(foreseen)
-    expected = [_foreseen(one.foreseen) for one in foreseen.values() if one.foreseen is not None]
-    return CurveChart(
-        title="What was expected and what came",
-        subtitle="Revenue of a campaign's codes",
-        x=Axis("Campaign", Count()),
-        y=Axis("Revenue", Money()),
-        interval="90 % interval",
-        lines=[
-            Line(
-                "expected",
-                numbers,
-                [one.value for one in expected],
-                [one.lower or 0.0 for one in expected],
-                [one.upper or 0.0 for one in expected],
-            )
-        ],
-        points=[Points("came", numbers, [realised(one.results) for one in foreseen.values()])],
-        from_zero=True,
-    )
-
-
-def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
+def _findings_chart(results: CampaignResults) -> IntervalChart | None:
+    found = [] if results.ab is None else [one for one in results.ab.findings if one.per == "customer"]
     rows = [
-        IntervalRow(one.record.campaign if len(results) > 1 else "Objective per customer", uplift)
-        for one in results
-        if (uplift := _objective_uplift(one)) is not None
+        IntervalRow(one.metric.capitalize(), _estimate(one.decisive.relative))
+        for one in found
+        if one.decisive.relative is not None
     ]
     if not rows:
         return None
     return IntervalChart(
-        title="Decided against control",
-        subtitle="Objective (w·revenue − markdown) per customer, relative to control",
+        title="Decided codes against random ones",
+        subtitle="Per customer assigned, relative to control; the objective is w·revenue − markdown",
         x=Axis("Against control", Percent(signed=True)),
         interval="95 % interval",
         rows=rows,
     )
 
 
-def _objective_uplift(results: CampaignResults) -> Estimate | None:
+def objective_uplift(results: CampaignResults) -> Estimate | None:
     if results.ab is None:
         return None
     found: Comparison = results.ab.finding(results.ab.primary).decisive
     return None if found.relative is None else _estimate(found.relative)
 
 
-def _is_inside(one: Told) -> bool:
-    return (
-        one.foreseen is not None and one.foreseen.revenue.lower <= realised(one.results) <= one.foreseen.revenue.upper
-    )
-
-
-def _foreseen(money: Foreseen) -> Estimate:
+def foreseen_revenue(money: Foreseen) -> Estimate:
     return Estimate(money.revenue.mean, money.revenue.lower, money.revenue.upper)
 
 

@@ -43,7 +43,8 @@ def results(
     their planned sizes. Before the last code has run out, the verdict uses intervals that stay valid at every look.
     """
     from disco.entrypoints.shop import Shop
-    from disco.reports.campaign_results import campaign_report, campaigns_report, campaigns_table
+    from disco.reports.campaign_results import campaign_report
+    from disco.reports.campaign_series import campaigns_report, campaigns_table
 
     if html is not None:
         check_place(html)
@@ -54,9 +55,9 @@ def results(
         text = figures_text(campaigns_table(told))
         result: dict[str, Any] = {"campaigns": [_short(one) for one in told]}
     else:
-        text, result = _text(told[0].results), _result(told[0].results)
+        text, result = _text(told[0]), _short(told[0])
     if html is not None:
-        report = campaigns_report(told) if campaign is None else campaign_report(told[0].results)
+        report = campaigns_report(told) if campaign is None else campaign_report(told[0])
         report.save(html)
     show({**result, "html": None if html is None else str(html)}, text, as_json=as_json, quiet=quiet)
 
@@ -66,6 +67,7 @@ def _read_out(shop: "Shop", store: "CampaignStore", campaign: str | None, day: d
 
     from disco.operations.planned import money_from_summary
     from disco.operations.results import read_out
+    from disco.records.decisions import Arm
     from disco.reports.campaign_results import Told
 
     with store.reading() as shelves:
@@ -75,7 +77,11 @@ def _read_out(shop: "Shop", store: "CampaignStore", campaign: str | None, day: d
         raise StateError("results", found="no campaign yet", expected="a launched one", fix="`disco launch` makes it.")
     orders = _orders(shop)
     return [
-        Told(read_out(store, record.campaign, as_of=day, orders=orders), money_from_summary(summary["total"]))
+        Told(
+            read_out(store, record.campaign, as_of=day, orders=orders),
+            {Arm(arm): money_from_summary(planned["money"]) for arm, planned in summary["arms"].items()},
+            money_from_summary(summary["total"]),
+        )
         for record, summary in zip(records, summaries, strict=True)
     ]
 
@@ -91,10 +97,11 @@ def _orders(shop: "Shop") -> "pa.Table | None":
         return orders.select(_ORDERS) if isinstance(orders, pa.Table) else orders.to_table(columns=_ORDERS)
 
 
-def _text(found: "CampaignResults") -> str:
+def _text(one: "Told") -> str:
     from disco.reports import campaign_results as told
 
-    tables = [told.arms_table(found), told.findings_table(found)]
+    found = one.results
+    tables = [told.arms_table(one), told.findings_table(found)]
     tables += [told.undifferentiated_table(found), told.incremental_table(found)]
     parts = [f"{table.caption}\n{figures_text(table)}" for table in tables if table is not None]
     return "\n\n".join([*parts, "\n".join(told.words(found))])
