@@ -67,13 +67,13 @@ def refuse_nul(name: str, texts: "pa.Array | pa.ChunkedArray") -> None:
         raise InputError(name, found="text with a NUL character", expected="text without", fix="Remove it.")
 
 
-def python_values(column: pa.ChunkedArray) -> list[Any]:
+def python_values(column: "pa.Array | pa.ChunkedArray") -> list[Any]:
     """The column as Python objects with None for null: what drivers take; several times faster than `to_pylist`."""
     if not column.null_count:
-        return list(column.to_numpy().tolist())
-    nulls = column.is_null().to_numpy()
+        return list(column.to_numpy(zero_copy_only=False).tolist())
+    nulls = column.is_null().to_numpy(zero_copy_only=False)
     blank = pa.scalar("" if pa.types.is_string(column.type) or pa.types.is_large_string(column.type) else 0)
-    values = column.fill_null(blank.cast(column.type)).to_numpy().astype(object)
+    values = column.fill_null(blank.cast(column.type)).to_numpy(zero_copy_only=False).astype(object)
     values[nulls] = None
     return list(values.tolist())
 
@@ -103,6 +103,6 @@ def compiled(connection: sa.Connection, statement: sa.ClauseElement) -> Any:
 def asked(name: str, wanted: object) -> pa.Array:
     """Ids, codes or events that a question names, as one Arrow array of text."""
     column = wanted if isinstance(wanted, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(wanted))
-    texts = column.cast(pa.string())
+    texts = pc.drop_null(column.cast(pa.string()))
     refuse_nul(name, texts)
     return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts

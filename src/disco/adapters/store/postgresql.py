@@ -8,10 +8,11 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 import sqlalchemy as sa
 
-from disco.adapters.store.database import compiled
+from disco.adapters.store.database import compiled, python_values
 
 _ROWS_PER_WRITE = 65_536
 _CONNECT_S = 10  # for a server that does not answer; `?connect_timeout=` in the URL says otherwise
@@ -108,8 +109,10 @@ class PostgresDatabase:
         connection.exec_driver_sql("DROP TABLE changes")
 
     def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
-        listed = sa.cast(sa.bindparam(None, texts.to_pylist(), unique=True), sa.ARRAY(sa.Text))
-        return column.in_(sa.select(sa.func.unnest(listed)))
+        quoted = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
+        listed = ",".join(f'"{text}"' for text in python_values(quoted))
+        array = sa.cast(sa.bindparam(None, f"{{{listed}}}", sa.Text, unique=True), sa.ARRAY(sa.Text))
+        return column.in_(sa.select(sa.func.unnest(array)))
 
     @staticmethod
     def _copy_in(connection: sa.Connection, name: str, rows: pa.Table) -> None:

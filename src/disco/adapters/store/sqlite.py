@@ -76,14 +76,14 @@ class SqliteDatabase:
         self._many(connection, f"UPDATE {table.name} SET {assigned} WHERE {where}", rows.select([*values, *key]))
 
     def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
-        listed = sa.func.json_each(json.dumps(texts.to_pylist(), ensure_ascii=False)).table_valued("value")
+        listed = sa.func.json_each(json.dumps(python_values(texts), ensure_ascii=False)).table_valued("value")
         return column.in_(sa.select(listed.c.value))
 
     @staticmethod
     def _many(connection: sa.Connection, statement: str, rows: pa.Table) -> None:
         cursor = _driver(connection).cursor()
         for part in rows.to_batches(_ROWS_PER_FETCH):
-            columns = [python_values(pa.chunked_array([column])) for column in part.columns]
+            columns = [python_values(column) for column in part.columns]
             cursor.executemany(statement, zip(*columns, strict=True))
 
 
