@@ -31,7 +31,7 @@ def page(result: Mapping[str, Any]) -> str:
         "paper's α = 20 that looks like its figures; γ = 2, the formula to the letter, the automatic choice and the "
         "smoothing spline stand beside it. Means have 95 % intervals over simulated retailers (seeds "
         f"{result['seeds'][0]} to {result['seeds'][-1]}), which the calibration has never seen. How it is done: "
-        "[decision 080](decisions/080-reproduction.md).",
+        "[decision 080](decisions/080-reproduction.md); the simulations of policies: [bandits.md](bandits.md).",
         _markdown(
             ["Item", "Verdict", "Claims that hold", "Time"],
             [
