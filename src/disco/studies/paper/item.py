@@ -124,8 +124,8 @@ def interval_of(cell: Cell) -> tuple[float, float]:
 def estimate_of(cell: Cell, *, share: bool = False) -> Estimate:
     """For charts and tables; the interval of a share ends at 0 and 1.
 
-    >>> estimate_of(Cell.of([0.9, 1.0]), share=True)
-    Estimate(value=0.95, lower=0.3146897631814..., upper=1.0)
+    >>> estimate_of(Cell.of([0.5, 0.9]), share=True).ends
+    (0.0, 1.0)
     """
     if cell.half_width is None:
         return Estimate(cell.mean)
