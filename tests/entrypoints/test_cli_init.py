@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from disco.entrypoints.config import Settings, load_settings
-from disco.records.plan import read_plan
+from disco.records.plan import Plan, read_plan
 from disco.records.tables import SCHEMAS
 
 Run = Callable[..., tuple[int, str, str]]
@@ -113,3 +113,12 @@ def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(disco: Run
     _, out, _ = disco("init", tmp_path / "my shop")
     command, _, place = shlex.split(out[out.index("disco validate") :])
     assert (command, Path(place)) == ("disco", tmp_path / "my shop" / "data")
+
+
+def test_the_page_about_plans_names_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text()
+    for name, field in Plan.model_fields.items():
+        section = field.annotation
+        keys = [inner.alias or key for key, inner in getattr(section, "model_fields", {}).items()]
+        for key in [f"{name}.{key}" for key in keys] or [name]:
+            assert f"`{key}`" in page, key
