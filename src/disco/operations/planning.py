@@ -1,6 +1,6 @@
 """From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from importlib import metadata
 
@@ -22,6 +22,8 @@ from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
 from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine, Store
+
+_WITHIN_DRAWS = 1.03  # the mean of a forecast's draws is no more exact than this
 
 
 def plan_campaign(
@@ -98,6 +100,7 @@ def plan_campaign(
                 needs_belief=plan.policy.name != "random",
                 last_contexts=_last_contexts(store, plan.campaign, network),
             ),
+            *_budget_cautions(plan, forecasts, total),
         ),
         features=features,
         planned_at=clock.now(),
@@ -198,6 +201,19 @@ def _binding(test: Decisions | None, offer: Offer) -> tuple[str, ...]:
         worth = test.budget_price / offer.revenue_weight
         words.append(f"one more unit of budget is worth {worth:,.2f} of revenue")
     return tuple(words)
+
+
+def _budget_cautions(plan: Plan, arms: Mapping[Arm, ArmForecast], total: Money | None) -> Iterator[str]:
+    """The solve keeps to the budget by the belief alone; hindsight may say that the codes will cost more."""
+    learned = any(arm.correction is not None and arm.correction.campaigns for arm in arms.values())
+    if plan.budget is None or total is None or not learned:
+        return
+    cost = total.markdown.mean
+    if cost > _WITHIN_DRAWS * plan.budget:
+        yield (
+            f"By what earlier campaigns brought, these codes will cost {cost:,.0f}, more than the budget of "
+            f"{plan.budget:,.0f}: plan with {plan.budget**2 / cost:,.0f} to keep it."
+        )
 
 
 def _last_contexts(store: Store, campaign: str, network: str) -> Matrix | None:
