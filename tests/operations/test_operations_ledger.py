@@ -105,11 +105,12 @@ def test_an_outcome_with_an_empty_cell_is_set_aside(shop, launched, receive, emp
     assert counts.received == counts.rejected + counts.unmatched == 1
 
 
-@pytest.mark.parametrize("kind", ["string", "dictionary", "decimal", "days", "text"])
+@pytest.mark.parametrize("kind", ["string", "views", "dictionary", "decimal", "days", "text"])
 def test_an_outcome_counts_whatever_types_its_file_has(shop, launched, receive, kind):
     plain = one(shop, launched)
     changed = {
         "string": {"customer_id": plain["customer_id"].cast(pa.string())},  # from a CSV: "17" is 17
+        "views": {name: plain[name].cast(pa.string_view()) for name in ("code", "kind", "event_id")},
         "dictionary": {name: plain[name].dictionary_encode() for name in ("code", "kind", "campaign_id")},
         "decimal": {"full_price": [Decimal("50.25")]},
         "days": {"ordered_at": [date(2027, 3, 9)]},
@@ -130,7 +131,16 @@ def test_a_time_with_a_zone_is_kept_in_utc_and_judged_there(shop, launched, rece
     assert receive(late).counts.late == 1
 
 
-@pytest.mark.parametrize(("column", "values"), [("full_price", [True]), ("customer_id", [1.5])])
+@pytest.mark.parametrize("extra", [[b"\xff"], [{"basket": [1, 2]}], [[1.5, None]]])
+def test_what_else_a_file_brings_is_left_alone(shop, launched, receive, extra):
+    assert receive(one(shop, launched).append_column("extra", pa.array(extra))).counts.applied == 1
+    assert receive(one(shop, launched)).warnings  # the same rows, whatever else came with them
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [("full_price", [True]), ("customer_id", [1.5]), ("code", [b"\xff"]), ("code", [["A"]]), ("code", [{"a": 1}])],
+)
 def test_a_column_of_another_type_is_refused_by_name_and_nothing_is_written(shop, launched, receive, column, values):
     with pytest.raises(InputError, match=column):
         receive(one(shop, launched, **{column: values}))

@@ -34,10 +34,10 @@ def read_outcomes(
 ) -> pa.Table:
     """The received rows as the ledger keeps them (without batch_id); `disposition` is null where a row is admitted.
 
-    decisions: code and customer_id of the campaign's codes, at least of those in the outcomes · start, end: first day
-    of the codes' validity, and the first day after it.
+    outcomes: as `known_columns` gives them · decisions: code and customer_id of the campaign's codes, at least of those
+    in the outcomes · start, end: first day of the codes' validity, and the first day after it.
     """
-    table = typed_outcomes(outcomes)
+    table = _typed_outcomes(outcomes)
     settled = np.zeros(table.num_rows, np.bool_)
     disposition = np.full(table.num_rows, None, object)
     reason = np.full(table.num_rows, None, object)
@@ -61,8 +61,8 @@ def read_outcomes(
     )
 
 
-def typed_outcomes(outcomes: pa.Table) -> pa.Table:
-    """Ids and words as text (17 and "17" are one customer), times as UTC, money as minor units; null: unreadable.
+def known_columns(outcomes: pa.Table) -> pa.Table:
+    """The columns of the outcomes table, plainly typed; what else a file brings is left alone.
 
     A column that is missing, or whose type can never hold what it should, is refused by name.
     """
@@ -72,20 +72,33 @@ def typed_outcomes(outcomes: pa.Table) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     for column in _COLUMNS:
         if column.name not in outcomes.column_names:
-            columns[column.name] = pa.nulls(outcomes.num_rows, pa.string())
             continue
         given = outcomes[column.name].combine_chunks()
         if pa.types.is_dictionary(given.type):
             given = given.cast(given.type.value_type)
-        columns[column.canonical_name] = _typed(given, column)
+        if pa.types.is_string_view(given.type) or pa.types.is_large_string(given.type):
+            given = given.cast(pa.string())
+        if not pa.types.is_string(given.type) and not is_accepted(column.kind, given.type):
+            raise InputError(f"outcomes, column {column.name}", found=f"type {given.type}", expected=str(column.kind))
+        columns[column.name] = given
     return pa.table(columns)
 
 
+def _typed_outcomes(outcomes: pa.Table) -> pa.Table:
+    """Ids and words as text (17 and "17" are one customer), times as UTC, money as minor units; null: unreadable."""
+    nothing = pa.nulls(outcomes.num_rows, pa.string())
+    return pa.table(
+        {
+            column.canonical_name: _typed(outcomes[column.name].combine_chunks(), column)
+            if column.name in outcomes.column_names
+            else nothing
+            for column in _COLUMNS
+        }
+    )
+
+
 def _typed(given: pa.Array, column: Column) -> pa.Array:
-    is_text = pa.types.is_string(given.type) or pa.types.is_large_string(given.type)
-    if not is_text and not is_accepted(column.kind, given.type):
-        raise InputError(f"outcomes, column {column.name}", found=f"type {given.type}", expected=str(column.kind))
-    if is_text:
+    if pa.types.is_string(given.type):
         given = parse_text(given, column.kind).values
     if column.kind is Kind.MOMENT:
         return _moments(given)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.operations import campaign_evidence
-from disco.operations.door import read_outcomes
+from disco.operations.door import known_columns, read_outcomes
 from disco.operations.related import admitted_rows, distinct_values, related_rows
 from disco.operations.standing import Standing, settle, standing
 from disco.operations.transaction import transaction
@@ -69,6 +69,7 @@ def ingest(
 
     The result is that of all rows received so far, whatever their order and however they were cut into batches.
     """
+    outcomes = known_columns(outcomes)
     content = content_hash(outcomes)
     with transaction(store, campaign, dry_run=dry_run) as shelves:
         record = shelves.campaign(campaign)
@@ -178,8 +179,7 @@ def _counts(found: Counter[str]) -> IngestCounts:
 
 def _decisions_of(shelves: Shelves, campaign: str, outcomes: pa.Table) -> pa.Table:
     """The decisions whose codes are named in the outcomes."""
-    codes = outcomes["code"] if "code" in outcomes.column_names else pa.nulls(0, pa.string())
-    return shelves.decisions(campaign, codes=distinct_values(codes.cast(pa.string())))
+    return shelves.decisions(campaign, codes=distinct_values(outcomes["code"].cast(pa.string())))
 
 
 def _with_verdicts(rows: pa.Table, disposition: pa.Array, reason: pa.Array) -> pa.Table:
