@@ -7,7 +7,7 @@ import pytest
 from disco.studies.bandits.recipes import RECIPES
 from disco.studies.customers.figures import Cell
 from disco.studies.paper import cold, explanation, ulcc, warm
-from disco.studies.paper.item import Item, interval_of
+from disco.studies.paper.item import Item
 from disco.studies.paper.lab import Lab
 from disco.studies.paper.settings import TINY
 
@@ -46,11 +46,18 @@ def test_claims_are_put_to_every_reading(items: dict[str, Item], key: str) -> No
 def test_verdicts_follow_from_the_figures(items: dict[str, Item]) -> None:
     for item in items.values():
         for check in item.checks:
-            low, high = interval_of(check.ours)
-            if check.rule.startswith("whole interval above"):
-                assert check.holds == (low > 0)
-            elif check.rule == "whole interval below 0.00 %":
-                assert check.holds == (high < 0)
+            assert check.ours.half_width is None  # one environment: nothing that asks for an interval can hold
+            if "interval" in check.rule:
+                assert (check.holds, check.is_open) == (False, True)
+            else:
+                assert not (check.holds and check.is_open)
+
+
+def test_shapes_of_one_environment_are_averaged_before_the_interval_is_taken() -> None:
+    measured = {"concave": [{"x": 1.0}, {"x": 2.0}], "threshold": [{"x": 3.0}, {"x": 6.0}]}
+    found = explanation._cells(measured, explanation._EVERYWHERE, lambda shop: shop["x"])  # type: ignore[arg-type]
+    assert found.values == (2.0, 4.0)
+    assert explanation._cells(measured, "concave", lambda shop: shop["x"]).values == (1.0, 2.0)  # type: ignore[arg-type]
 
 
 def test_the_warm_uplift_is_that_of_the_item_and_nothing_is_played_again(lab: Lab, items: dict[str, Item]) -> None:

@@ -12,8 +12,9 @@ from disco.records.errors import FileFormatError, InputError, StateError, UsageE
 from disco.reports import Number
 from disco.studies.customers.figures import Cell
 from disco.studies.paper import lab as lab_module
+from disco.studies.paper.ab_page import Pooled, _answered
 from disco.studies.paper.cache import folder_written_whole, key_of, load_arrays, save_arrays
-from disco.studies.paper.checks import checks_table
+from disco.studies.paper.checks import checks_table, tally
 from disco.studies.paper.item import MAIN_READING, Check, Item, Verdict, above, below, estimate_of, near
 from disco.studies.paper.lab import Lab
 from disco.studies.paper.registry import ITEMS, chosen, module_of
@@ -22,8 +23,9 @@ from disco.studies.paper.settings import TINY, Extent, Settings, equal_caps, set
 UNIT = Number()
 
 
-def check(holds: bool, reading: str = "", claim: str = "c") -> Check:
-    return Check(claim=claim, paper="p", ours=Cell.of([1.0, 2.0]), unit=UNIT, rule="r", holds=holds, reading=reading)
+def check(holds: bool, reading: str = "", claim: str = "c", *, is_open: bool = False) -> Check:
+    cell = Cell.of([1.0, 2.0])
+    return Check(claim=claim, paper="p", ours=cell, unit=UNIT, rule="r", holds=holds, is_open=is_open, reading=reading)
 
 
 def item(*checks: Check) -> Item:
@@ -38,6 +40,16 @@ def test_the_verdict_is_all_some_or_none(holds, verdict):
     assert item(*(check(each) for each in holds)).verdict is verdict
 
 
+def test_what_intervals_leave_open_is_not_called_refuted():
+    """Undecided only where nothing holds and nothing is refuted; an open claim never counts as one that holds."""
+    still_open = check(False, is_open=True)
+    assert item(still_open, still_open).verdict is Verdict.UNDECIDED
+    assert item(still_open, check(False)).verdict is Verdict.DOES_NOT
+    assert item(still_open, check(True)).verdict is Verdict.PARTLY
+    assert tally(item(still_open, check(True), check(False))) == "1 of 3, 1 open"
+    assert checks_table(item(still_open)).text()[0][3].startswith("?")
+
+
 def test_the_main_reading_decides_and_the_others_stand_beside_it():
     found = item(check(True), check(False, MAIN_READING), check(True, "γ = 2"))
     assert found.verdict is Verdict.PARTLY
@@ -46,8 +58,12 @@ def test_the_main_reading_decides_and_the_others_stand_beside_it():
 
 
 def test_the_reason_names_what_holds_and_what_does_not():
-    found = item(check(True, claim="apples fall"), check(False, claim="pigs fly"))
-    assert found.reason == "Holds: apples fall. Does not hold: pigs fly."
+    found = item(
+        check(True, claim="apples fall"), check(False, claim="pigs fly"), check(False, claim="it rains", is_open=True)
+    )
+    assert found.reason == (
+        "Holds: apples fall. Open, as intervals leave room for both: it rains. Does not hold: pigs fly."
+    )
 
 
 def test_rules_look_at_the_interval_or_at_the_mean():
@@ -60,6 +76,30 @@ def test_rules_look_at_the_interval_or_at_the_mean():
     assert not below("c", cell, than=2 + 12.69, paper="", unit=UNIT).holds
     assert near("c", cell, paper=1.5, within=0.5, unit=UNIT).holds
     assert not near("c", cell, paper=1.5, within=0.49, unit=UNIT).holds
+
+
+@pytest.mark.parametrize(("shift", "state"), [(0.0, "holds"), (2.0, "open"), (4.0, "refuted")])
+def test_a_claim_holds_is_open_or_is_refuted_by_where_its_interval_lies(shift, state):
+    """Mean 2, 95 % interval 0.76 to 3.24, moved by `shift` against the claim."""
+    up, down = Cell.of([1.5 - shift, 2.5 - shift, 2.0 - shift]), Cell.of([shift - 1.5, shift - 2.5, shift - 2.0])
+    at_least = above("c", up, than=0.5, paper="", unit=UNIT)
+    at_most = below("c", down, than=-0.5, paper="", unit=UNIT)
+    close = near("c", up, paper=2.0, within=1.0, unit=UNIT)
+    for found in (at_least, at_most, close):
+        assert (found.holds, found.is_open) == (state == "holds", state == "open")
+
+
+def test_one_environment_proves_nothing_clearly():
+    one = Cell.of([5.0])
+    assert above("c", one, than=0.0, paper="", unit=UNIT).is_open
+    assert above("c", one, than=9.0, paper="", unit=UNIT, clearly=False).is_open
+    assert above("c", one, than=0.0, paper="", unit=UNIT, clearly=False).holds
+
+
+def test_a_significant_loss_is_no_gain():
+    gain, loss, weak = (_answered(Pooled(relative, 0.01), "") for relative in (0.05, -0.05, 0.001))
+    assert (gain.holds, loss.holds, weak.holds) == (True, False, False)
+    assert (loss.is_open, weak.is_open) == (False, True)
 
 
 def test_a_single_environment_has_no_interval_and_a_share_ends_at_one():

@@ -11,6 +11,7 @@ import pytest
 from disco.records.errors import InputError
 from disco.studies.paper import encodings, plays, rbf, uncertainty
 from disco.studies.paper.command import reproduce
+from disco.studies.paper.item import Verdict
 from disco.studies.paper.lab import Lab
 from disco.studies.paper.page import page, picture_name
 from disco.studies.paper.readings import READINGS, curves, learned, some_customers, true_curves
@@ -37,7 +38,7 @@ def test_every_item_has_a_verdict_checks_and_a_reason(run):
     _, result, text = run
     assert [item["key"] for item in result["items"]] == list(OURS)
     for item in result["items"]:
-        assert item["verdict"] in ("reproduces", "partly", "does not reproduce")
+        assert item["verdict"] in list(Verdict)
         assert item["checks"]
         assert all(math.isfinite(check["mean"]) for check in item["checks"])
         assert item["reason"]

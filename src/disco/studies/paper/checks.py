@@ -4,13 +4,18 @@ from disco.reports import Table
 from disco.reports.formats import number
 from disco.studies.paper.item import Check, Item, Verdict
 
-HOLDS, FAILS = "✓", "✗"
+HOLDS, OPEN, FAILS = "✓", "?", "✗"
 _TIED = "\u00a0"  # no line ends between a mark and its figure
-_WORDS = {Verdict.REPRODUCES: "reproduces", Verdict.PARTLY: "partly", Verdict.DOES_NOT: "does not"}
+_WORDS = {
+    Verdict.REPRODUCES: "reproduces",
+    Verdict.PARTLY: "partly",
+    Verdict.UNDECIDED: "undecided",
+    Verdict.DOES_NOT: "does not",
+}
 
 
 def figure(check: Check) -> str:
-    """Whether the rule is met, and ours with half its interval.
+    """Whether the claim holds, is open or fails, and ours with half its interval.
 
     >>> from disco.reports import Number
     >>> from disco.studies.customers.figures import Cell
@@ -19,7 +24,8 @@ def figure(check: Check) -> str:
     """
     half = check.ours.half_width
     spread = "" if not half else f" ±{_TIED}{check.unit.text(half).removeprefix('+')}"
-    return f"{HOLDS if check.holds else FAILS}{_TIED}{check.unit.text(check.ours.mean)}{spread}"
+    mark = HOLDS if check.holds else OPEN if check.is_open else FAILS
+    return f"{mark}{_TIED}{check.unit.text(check.ours.mean)}{spread}"
 
 
 def checks_table(item: Item) -> Table:
@@ -37,11 +43,14 @@ def checks_table(item: Item) -> Table:
         caption="What was checked",
         columns=("Claim", "The paper", "Holds when", *(reading or "Simulated" for reading in readings)),
         rows=body,
-        note=f"{HOLDS} holds, {FAILS} does not. ± is half the 95 % interval of the mean over environments.",
+        note=f"{HOLDS} holds; {OPEN} open: not met, but the interval leaves room for it; {FAILS} does not hold. ± is "
+        "half the 95 % interval of the mean over environments.",
     )
 
 
 def tally(item: Item) -> str:
-    """How many of the claims that decide hold: "5 of 7"."""
+    """How many of the claims that decide hold, and how many are open: "5 of 7, 1 open"."""
     held = sum(check.holds for check in item.headline)
-    return f"{number(held, decimals=0)} of {number(len(item.headline), decimals=0)}"
+    still_open = sum(check.is_open for check in item.headline)
+    shown = f"{number(held, decimals=0)} of {number(len(item.headline), decimals=0)}"
+    return f"{shown}, {number(still_open, decimals=0)} open" if still_open else shown

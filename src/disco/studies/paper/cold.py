@@ -13,8 +13,9 @@ def run(lab: Lab) -> Item:
         key="cold",
         start=COLD,
         word="Cold",
-        paper="A figure of basket value relative to Random over 100 batches, without figures in the text: TS-IP needs "
-        "some batches, then passes the greedy policies and goes on rising; UCB-IP declines.",
+        paper="A figure of basket value relative to Random (there without caps) over 100 batches, without "
+        "figures in the text: TS-IP needs some batches, then passes the greedy policies, goes on rising and ends "
+        "highest; UCB-IP declines.",
         greedy_declines=False,
         replay=replayed_cold,
     )

@@ -81,8 +81,12 @@ def _why(games: Games, alone: Games) -> str:
         "With everybody getting a code and every depth used equally often, all that is left to gain is who gets which "
         "depth, and the three depths lie close together. "
         f"TS-IP minus Greedy-IP in the last half: {words(greedy)}"
-        + (": no difference that environments agree on. " if unsure else ". ")
-        + "Full caps make every policy play every depth in every batch, so a greedy one goes on learning about all of "
-        "them and exploring on purpose has little left to find. "
-        f"UCB-IP's last half minus its first: {words(bound)}."
+        + (
+            ": no difference that environments agree on. We think that is because full caps make every policy play "
+            "every depth in every batch: a greedy one goes on learning about all of them, and exploring on purpose has "
+            "little left to find. "
+            if unsure
+            else ". "
+        )
+        + f"UCB-IP's last half minus its first: {words(bound)}."
     )

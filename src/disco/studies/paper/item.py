@@ -1,10 +1,13 @@
 """One figure or table of the paper beside ours, and the verdict: computed by one rule, never written by hand.
 
-A `Check` is one claim of the paper that a figure can decide. An item reproduces when all its checks hold, does not
-when none does, and otherwise partly. Where the depth's encoding matters, each check is made once per reading of the
-paper's widths; the headline is that of `MAIN_READING`, the others stand beside it.
+A `Check` is one claim of the paper that a figure can decide. It holds where its rule is met; where it is not met, the
+claim is open while the interval over environments still leaves room for it, and fails otherwise. An item reproduces
+when all its checks hold, partly when some do; when none does it is undecided if all are open, else it does not
+reproduce. Where the depth's encoding matters, each check is made once per reading of the paper's widths; the headline
+is that of `MAIN_READING`, the others stand beside it.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -21,20 +24,22 @@ Row: TypeAlias = tuple[str | float | Estimate | None, ...]  # of a table
 class Verdict(StrEnum):
     REPRODUCES = "reproduces"
     PARTLY = "partly"
+    UNDECIDED = "undecided"
     DOES_NOT = "does not reproduce"
 
     @classmethod
-    def of(cls, holds: Sequence[bool]) -> "Verdict":
-        """
-        >>> str(Verdict.of([True, False]))
-        'partly'
-        """
-        return cls.REPRODUCES if all(holds) else cls.PARTLY if any(holds) else cls.DOES_NOT
+    def of(cls, checks: Sequence["Check"]) -> "Verdict":
+        if any(check.holds for check in checks):
+            return cls.REPRODUCES if all(check.holds for check in checks) else cls.PARTLY
+        return cls.UNDECIDED if all(check.is_open for check in checks) else cls.DOES_NOT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A claim of the paper, its figure or shape in words, ours over environments, and whether the rule is met."""
+    """A claim of the paper, its figure or shape in words, ours over environments, and whether the rule is met.
+
+    is_open: it is not met, but what was measured does not speak against the claim either.
+    """
 
     claim: str
     paper: str
@@ -42,6 +47,7 @@ class Check:
     unit: Unit
     rule: str
     holds: bool
+    is_open: bool = False
     reading: str = ""  # of the depth's encoding; empty where no encoding has a part in it
 
 
@@ -66,25 +72,26 @@ class Item:
 
     @property
     def verdict(self) -> Verdict:
-        return Verdict.of([check.holds for check in self.headline])
+        return Verdict.of(self.headline)
 
     @property
     def verdict_by_reading(self) -> dict[str, Verdict]:
         """Of each reading, its own checks and those that have none; empty where no encoding matters."""
         readings = dict.fromkeys(check.reading for check in self.checks if check.reading)
         return {
-            reading: Verdict.of([check.holds for check in self.checks if check.reading in ("", reading)])
+            reading: Verdict.of([check for check in self.checks if check.reading in ("", reading)])
             for reading in readings
         }
 
     @property
     def reason(self) -> str:
-        """Which claims hold and which do not, in one or two sentences."""
-        held = [check.claim for check in self.headline if check.holds]
-        failed = [check.claim for check in self.headline if not check.holds]
-        parts = [f"Holds: {'; '.join(held)}."] if held else []
-        parts += [f"Does not hold: {'; '.join(failed)}."] if failed else []
-        return " ".join(parts)
+        """Which claims hold, which are open and which do not hold: a sentence for each."""
+        sentences = {
+            "Holds": [check.claim for check in self.headline if check.holds],
+            "Open, as intervals leave room for both": [check.claim for check in self.headline if check.is_open],
+            "Does not hold": [check.claim for check in self.headline if not (check.holds or check.is_open)],
+        }
+        return " ".join(f"{word}: {'; '.join(claims)}." for word, claims in sentences.items() if claims)
 
     def timed(self, *, command: str, seconds: float) -> "Item":
         return replace(self, command=command, seconds=seconds)
@@ -94,25 +101,48 @@ def near(claim: str, ours: Cell, *, paper: float, within: float, unit: Unit, rea
     """Holds where the mean over environments is as close to the paper's figure as `within`."""
     rule = f"within {unit.text(within).removeprefix('+')} of the paper's figure"
     holds = abs(ours.mean - paper) <= within
-    return Check(claim=claim, paper=unit.text(paper), ours=ours, unit=unit, rule=rule, holds=holds, reading=reading)
+    low, high = _possible(ours)
+    return Check(
+        claim=claim,
+        paper=unit.text(paper),
+        ours=ours,
+        unit=unit,
+        rule=rule,
+        holds=holds,
+        is_open=not holds and low <= paper + within and high >= paper - within,
+        reading=reading,
+    )
 
 
 def above(
     claim: str, ours: Cell, *, than: float, paper: str, unit: Unit, reading: str = "", clearly: bool = True
 ) -> Check:
     """Holds where the mean is above `than`; `clearly`: where the whole 95 % interval over environments is."""
-    low = interval_of(ours)[0] if clearly else ours.mean
+    low, high = _possible(ours)
+    holds = (low if clearly else ours.mean) > than
     rule = f"{'whole interval' if clearly else 'mean'} above {unit.text(than)}"
-    return Check(claim=claim, paper=paper, ours=ours, unit=unit, rule=rule, holds=low > than, reading=reading)
+    is_open = not holds and high > than
+    return Check(
+        claim=claim, paper=paper, ours=ours, unit=unit, rule=rule, holds=holds, is_open=is_open, reading=reading
+    )
 
 
 def below(
     claim: str, ours: Cell, *, than: float, paper: str, unit: Unit, reading: str = "", clearly: bool = True
 ) -> Check:
     """`above`, the other way round."""
-    high = interval_of(ours)[1] if clearly else ours.mean
+    low, high = _possible(ours)
+    holds = (high if clearly else ours.mean) < than
     rule = f"{'whole interval' if clearly else 'mean'} below {unit.text(than)}"
-    return Check(claim=claim, paper=paper, ours=ours, unit=unit, rule=rule, holds=high < than, reading=reading)
+    is_open = not holds and low < than
+    return Check(
+        claim=claim, paper=paper, ours=ours, unit=unit, rule=rule, holds=holds, is_open=is_open, reading=reading
+    )
+
+
+def _possible(cell: Cell) -> tuple[float, float]:
+    """What environments leave possible: their interval, and anything where there is only one of them."""
+    return interval_of(cell) if cell.half_width is not None else (-math.inf, math.inf)
 
 
 def interval_of(cell: Cell) -> tuple[float, float]:

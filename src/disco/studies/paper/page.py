@@ -26,8 +26,9 @@ def page(result: Mapping[str, Any]) -> str:
         f"It took {_duration(result['seconds'])}. All data are simulated.",
         *(["**This is a quick run: small shops, and too few of them to judge by.**"] if quick else []),
         result["lead"],
-        "A verdict is computed from the claims checked: an item *reproduces* when all of them hold, *does not* when "
-        "none does, and otherwise *partly*. Where the depth's encoding matters, γ = 20 decides, the reading of the "
+        "A verdict is computed from the claims checked: an item *reproduces* when all of them hold, and *partly* when "
+        "some do. When none does, it is *undecided* if the intervals leave room for all of them, and *does not "
+        "reproduce* if they speak against one. Where the depth's encoding matters, γ = 20 decides, the reading of the "
         "paper's α = 20 that looks like its figures; γ = 2, the formula to the letter, the automatic choice and the "
         "smoothing spline stand beside it. Means have 95 % intervals over simulated retailers (seeds "
         f"{result['seeds'][0]} to {result['seeds'][-1]}), which the calibration has never seen. How it is done: "
@@ -58,7 +59,7 @@ def _item(item: Mapping[str, Any]) -> str:
         [
             f"## {item['title']}",
             f"**The paper:** {item['paper']}",
-            f"**Verdict: {item['verdict']}** ({item['claims']} claims). {item['reason']}",
+            f"**Verdict: {item['verdict']}** (claims that hold: {item['claims']}). {item['reason']}",
             item["why"],
             *pictures,
             *tables,

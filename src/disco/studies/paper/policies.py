@@ -21,6 +21,7 @@ from disco.studies.bandits.recipes import (
     ULCC,
     Recipe,
 )
+from disco.studies.bandits.simulation import Measure
 from disco.studies.customers.figures import Cell
 from disco.studies.paper.item import Check, above, below, estimate_of
 from disco.studies.paper.simulations import Games
@@ -55,7 +56,7 @@ def checks_of(games: Games, *, recipe: Recipe, greedy_declines: bool) -> list[Ch
                 difference(games, figures.last_half, THOMPSON, other, recipe),
                 paper=f"TS-IP above {other}",
             )
-            for other in (GREEDY, EPSILON_GREEDY)
+            for other in (GREEDY, EPSILON_GREEDY, UCB)
         ),
     ]
     declining = (UCB, GREEDY, EPSILON_GREEDY) if greedy_declines else (UCB,)
@@ -76,7 +77,8 @@ def series_chart(games: Games, *, start: str) -> CurveChart:
     ends = {name: float(series[parts[-1]].mean()) for name, series in by_batch.items()}
     best, worst = max(ends, key=lambda name: ends[name]), min(ends, key=lambda name: ends[name])
     return CurveChart(
-        title=f"{start} start: {best} ends highest, {100 * (ends[best] - ends[worst]):.2f} points above {worst}",
+        title=f"{start} start in one environment: {best} ends highest, {100 * (ends[best] - ends[worst]):.2f} points "
+        f"above {worst}",
         subtitle=f"Basket value against Random with the same caps; {games.main.name}, γ = 20, mean of "
         f"{len(random.figures)} repeats",
         x=Axis("Batch", Count()),
@@ -117,8 +119,15 @@ def policies_table(games: Games, *, caption: str, objective: str) -> Table:
         ],
         note="Against Random with the same caps. Basket value: expected revenue per expected purchaser of what was "
         "decided, by the truth. Halves of the batches: basket value. Means with 95 % intervals over "
-        f"{len(games.stages)} environments.",
+        f"{len(games.stages)} environments; {_played(games)}.",
     )
+
+
+def _played(games: Games) -> str:
+    """How much: batches, and repeats where they are fewest."""
+    repeats, batches, _ = min((runs.figures.shape for runs in games.runs.values()), key=lambda shape: shape[0])
+    customers = games.of(games.main, RANDOM).figures[..., Measure.CODES].max()
+    return f"{repeats:,} or more runs in each, of {batches:,} batches with {customers:,.0f} codes"
 
 
 def repeats_table(games: Games, *, caption: str) -> Table:

@@ -43,7 +43,8 @@ def _lead(result: Reproduction) -> str:
     )
     return (
         f"{result.count(Verdict.REPRODUCES)} of {total} figures and tables reproduce, {result.count(Verdict.PARTLY)} "
-        f"in part, {result.count(Verdict.DOES_NOT)} not, on {settings.environments} simulated retailers of "
+        f"in part, {result.count(Verdict.DOES_NOT)} not, {result.count(Verdict.UNDECIDED)} are undecided, on "
+        f"{settings.environments} simulated retailers of "
         f"{settings.customers:,} customers each.{quick}"
     )
 
@@ -54,8 +55,9 @@ def _summary(result: Reproduction) -> Section:
     table = Table(caption="Verdicts", columns=("Item", "Verdict", "Claims that hold", "Time"), rows=rows)
     return Section(
         "Verdicts",
-        "A verdict is computed: an item reproduces when every claim checked holds, does not when none does, and "
-        "otherwise partly. Where the depth's encoding matters, the main reading decides (γ = 20) and the others stand "
+        "A verdict is computed: an item reproduces when every claim checked holds, and partly when some do. When none "
+        "does, it is undecided if the intervals leave room for all of them, and does not reproduce if they speak "
+        "against one. Where the depth's encoding matters, the main reading decides (γ = 20) and the others stand "
         "beside it. Time is that of this run; pieces kept from an earlier one cost none.",
         (facts, table),
     )
@@ -110,6 +112,7 @@ def _check(check: Check) -> dict[str, Any]:
         "values": list(check.ours.values),
         "rule": check.rule,
         "holds": check.holds,
+        "open": check.is_open,
     }
 
 

@@ -15,7 +15,7 @@ from disco.studies.bandits.recipes import NARROW, RANDOM, RECIPES, THOMPSON, ULC
 from disco.studies.bandits.stage import Stage
 from disco.studies.bandits.study import WARM
 from disco.studies.customers.figures import Cell
-from disco.studies.paper.item import Check, Item, above, estimate_of, interval_of, near
+from disco.studies.paper.item import Check, Item, above, below, estimate_of, interval_of, near
 from disco.studies.paper.lab import Lab
 from disco.studies.paper.policies import SHARE, words
 from disco.studies.paper.simulations import Games, Request, main_rules, play
@@ -97,7 +97,7 @@ def _caps(shares: tuple[float, ...], customers: int) -> tuple[int, ...]:
 
 
 def _checks(gaps: Gaps, reading: str) -> list[Check]:
-    growth, low_high = gaps.growth, interval_of(gaps.growth)
+    growth = gaps.growth
     return [
         above(
             "TS-IP is below TS-ULCC", gaps.overall, than=0.0, paper="0.234 %, p < 0.001", unit=SHARE, reading=reading
@@ -106,21 +106,21 @@ def _checks(gaps: Gaps, reading: str) -> list[Check]:
             "the gap is of the paper's size", gaps.overall, paper=PAPER_GAP, within=CLOSE, unit=SHARE, reading=reading
         ),
         Check(
-            claim="the gap does not grow from the first half to the last",
+            claim="no growth of the gap shows from the first half to the last",
             paper="no difference, p > 0.05",
             ours=growth,
             unit=SHARE,
             rule="interval of last half minus first half reaches 0 or below",
-            holds=low_high[0] <= 0,
+            holds=growth.half_width is not None and interval_of(growth)[0] <= 0,
+            is_open=growth.half_width is None,
             reading=reading,
         ),
-        Check(
-            claim="the gap stays below one per cent",
+        below(
+            "TS-IP is less than one per cent below TS-ULCC",
+            gaps.overall,
+            than=0.01,
             paper="below 1 %",
-            ours=gaps.overall,
             unit=SHARE,
-            rule="whole interval below +1.00 %",
-            holds=interval_of(gaps.overall)[1] < 0.01,
             reading=reading,
         ),
     ]
@@ -160,27 +160,34 @@ def _tests(games: Games, main: Gaps) -> Table:
 
 def _series(games: Games) -> CurveChart:
     free, capped = games.of(games.main, ULCC), games.of(games.main, THOMPSON)
-    below = (1 - capped.basket_value_by_batch / free.basket_value_by_batch).mean(axis=0)
-    parts = np.array_split(np.arange(below.size), min(20, below.size))
+    by_batch = (1 - capped.basket_value_by_batch / free.basket_value_by_batch).mean(axis=0)
+    parts = np.array_split(np.arange(by_batch.size), min(20, by_batch.size))
     found = gap(free.basket_value_by_batch, capped.basket_value_by_batch)
     side = "below" if found.overall.value > 0 else "above"
     return CurveChart(
-        title=f"TS-IP is {100 * abs(found.overall.value):.2f} % {side} the learner without caps",
+        title=f"In one environment TS-IP is {100 * abs(found.overall.value):.2f} % {side} the learner without caps"
+        if found.p_overall < 0.05
+        else "In one environment no clear gap between TS-IP and the learner without caps",
         subtitle=f"Gap in basket value; {games.main.name}, γ = 20, warm start, mean of {len(free.figures)} repeats",
         x=Axis("Batch", Count()),
         y=Axis("TS-IP below TS-ULCC", SHARE),
         lines=[
-            Line("gap", [float(part.mean() + 1) for part in parts], [float(below[part].mean()) for part in parts]),
-            Line("the paper's 0.234 %", [1.0, float(below.size)], [PAPER_GAP, PAPER_GAP], muted=True),
+            Line("gap", [float(part.mean() + 1) for part in parts], [float(by_batch[part].mean()) for part in parts]),
+            Line("the paper's 0.234 %", [1.0, float(by_batch.size)], [PAPER_GAP, PAPER_GAP], muted=True),
         ],
     )
 
 
 def _settings_chart(by_setting: dict[str, Gaps]) -> IntervalChart:
-    dearest = max(by_setting, key=lambda name: by_setting[name].of_objective.mean)
+    costs = {name: gaps.of_objective for name, gaps in by_setting.items()}
+    clear = {
+        name: cost.mean for name, cost in costs.items() if cost.half_width is not None and cost.mean > cost.half_width
+    }
+    dearest = max(clear, key=lambda name: clear[name], default=None)
     return IntervalChart(
-        title=f"Of four cap settings, {dearest} costs most in learning: "
-        f"{100 * by_setting[dearest].of_objective.mean:+.2f} % of the objective",
+        title="Under no cap setting is there a clear cost in learning"
+        if dearest is None
+        else f"Of four cap settings, {dearest} costs most in learning: {100 * clear[dearest]:+.2f} % of the objective",
         subtitle="TS-IP below TS-ULCC under the same caps, warm start, γ = 20",
         x=Axis("Objective below TS-ULCC's", SHARE),
         rows=[IntervalRow(name, estimate_of(gaps.of_objective)) for name, gaps in by_setting.items()],

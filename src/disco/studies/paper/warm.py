@@ -17,8 +17,9 @@ def run(lab: Lab) -> Item:
         key="warm",
         start=WARM,
         word="Warm",
-        paper="A figure of basket value relative to Random over 100 batches, without figures in the text: TS-IP rises "
-        "throughout and ends highest; Greedy-IP and ε-greedy-IP start well and decline; UCB-IP declines.",
+        paper="A figure of basket value relative to Random (there without caps) over 100 batches, without "
+        "figures in the text: TS-IP rises throughout and ends highest; Greedy-IP and ε-greedy-IP start well and "
+        "decline; UCB-IP declines.",
         greedy_declines=True,
         replay=replayed_warm,
     )
