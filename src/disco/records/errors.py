@@ -123,7 +123,8 @@ class IllConditionedError(DiscoError, ArithmeticError):
 class InfeasibleError(DiscoError):
     def __init__(self, what: str, *, conflicts: Sequence[str], fix: str | None = None) -> None:
         self.conflicts = tuple(conflicts)
-        super().__init__("\n".join([what, *(f"  {conflict}" for conflict in self.conflicts)]), fix=fix)
+        lines = "\n".join([what, *(f"  {conflict}" for conflict in self.conflicts)])
+        super().__init__(lines.removesuffix("."), fix=fix)  # a conflict may end in advice of its own
 
 
 class StateError(DiscoError):
