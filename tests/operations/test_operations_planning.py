@@ -132,6 +132,34 @@ def test_floors_are_kept_in_both_arms(shop):
         shop.planned(shop.plan(depths={0.1: {"at_least": 300}}))
 
 
+@pytest.mark.parametrize(
+    ("limits", "more", "words"),
+    [
+        ({"at_most": 10, "at_least": 20}, {}, "10 % off: at least 20 codes, and at most 10"),
+        ({"at_most": 100, "at_least": 100}, {"reserve": {"share": "2%"}}, "at most 100, of which 2 stay in reserve"),
+        ({"at_least": 500}, {}, "at least 500 codes, for 1.. customers outside the holdout"),
+    ],
+)
+def test_limits_that_contradict_each_other_are_told_in_the_plans_own_numbers(shop, limits, more, words):
+    with pytest.raises(InfeasibleError, match=words):
+        shop.planned(shop.plan(depths={0.1: limits}, **more))
+
+
+def test_a_plan_that_comes_too_late_is_warned_of(shop):
+    assert not any("was launched" in words for words in shop.planned().warnings)
+    plan_id = shop.launch().plan_id
+    assert not any("was launched" in words for words in shop.planned().warnings)
+    assert any(plan_id in words for words in shop.planned(shop.plan(seed=9)).warnings)
+
+
+def test_prices_are_told_in_revenue(shop):
+    planned = shop.planned(shop.plan(budget=40))
+    told, solution = planned.summary(), planned.solution
+    assert solution.budget_price > 0
+    assert told["budget_price"] == pytest.approx(solution.budget_price / 3)
+    assert list(told["prices"].values()) == pytest.approx([price / 3 for price in solution.prices])
+
+
 def test_intervals_hold_the_mean_and_arms_add_up_to_the_total(shop):
     planned = shop.planned()
     arms = [planned.arms[arm].money for arm in (Arm.TEST, Arm.CONTROL)]

@@ -8,8 +8,9 @@ from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import Launched, launch
 from disco.operations.learning import Learned, learn_campaign, learn_campaigns, rebuild
 from disco.operations.ledger import Ingested, Reverted, counts_of, ingest, revert
+from disco.operations.limits import offer_of
 from disco.operations.planned import Planned
-from disco.operations.planning import offer_of, plan_campaign
+from disco.operations.planning import plan_campaign
 from disco.operations.propensities import add_propensities
 from disco.operations.purchases import purchases_of
 from disco.operations.results import CampaignResults, read_out

@@ -114,7 +114,7 @@ def _version(shelves: Shelves, active: VersionRecord) -> Finding:
         return Finding("version", subject, True, words)
     again = belief_from(prior, lessons, network=active.network)
     same = (to_bytes(again.basket), engagement_text(again.engagement)) == (active.basket, active.engagement)
-    words = f"{len(lessons)} campaigns" + ("" if same else ": it is not what prior and evidence give")
+    words = "prior and evidence give it" if same else "it is not what prior and evidence give"
     return Finding("version", subject, same, words)
 
 

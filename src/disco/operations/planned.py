@@ -79,7 +79,7 @@ class Planned:
         return plan_id(self.plan, self.inputs)
 
     def summary(self) -> dict[str, Any]:
-        """What `disco plan` shows, for machines."""
+        """What `disco plan` shows, for machines; prices in revenue, so divided by its weight."""
         weight = self.plan.objective.revenue_weight
         prices = self.solution.prices
         return {
@@ -95,7 +95,7 @@ class Planned:
             else {
                 depth_label(depth): price / weight for depth, price in zip(self.solution.depths, prices, strict=True)
             },
-            "budget_price": self.solution.budget_price,
+            "budget_price": self.solution.budget_price / weight,
             "status": self.solution.status,
             "value": self.solution.value,
             "bound": self.solution.bound,

@@ -14,7 +14,8 @@ from disco.operations.calibration import Calibration, calibrations
 from disco.operations.cautions import cautions
 from disco.operations.decision_table import ARMS, decision_table
 from disco.operations.forecast import ArmForecast, Money, draw_totals
-from disco.operations.planned import Planned, Solution
+from disco.operations.limits import offer_of, refuse_contradictions
+from disco.operations.planned import Planned, Solution, plan_id
 from disco.operations.versions import belief_hash
 from disco.policy import Policy, policy_named
 from disco.records.arrays import Flags, Integers, Matrix, Vector
@@ -51,7 +52,9 @@ def plan_campaign(
     )
     choice, value = np.full(len(audience), -1, np.int64), np.zeros(len(audience))
     test = None
-    parts = share_offers(offer, [int(arms[arm].sum()) for arm in (Arm.TEST, Arm.CONTROL)])
+    sizes = [int(arms[arm].sum()) for arm in (Arm.TEST, Arm.CONTROL)]
+    refuse_contradictions(plan, offer, eligible=len(audience), customers=sum(sizes))
+    parts = share_offers(offer, sizes)
     for arm, part in zip((Arm.TEST, Arm.CONTROL), parts, strict=True):
         rows = np.flatnonzero(arms[arm])
         if not rows.size:
@@ -74,15 +77,16 @@ def plan_campaign(
             )
     past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
     forecasts, total = _forecasts(belief, audience, arms, choice, plan, past)
+    inputs = {
+        **inputs,
+        "belief": belief_hash(belief),
+        "evidence": belief.basket.evidence.hash,
+        "limits": sha256(repr(offer).encode()).hexdigest(),
+        "code_version": metadata.version("disco"),
+    }
     return Planned(
         plan=plan,
-        inputs={
-            **inputs,
-            "belief": belief_hash(belief),
-            "evidence": belief.basket.evidence.hash,
-            "limits": sha256(repr(offer).encode()).hexdigest(),
-            "code_version": metadata.version("disco"),
-        },
+        inputs=inputs,
         decisions=decision_table(audience, arms=arms, depths=plan.offered, choice=choice, value=value, belief=belief),
         contexts=audience.context,
         network=network,
@@ -93,6 +97,7 @@ def plan_campaign(
         binding=_binding(test, parts[0]),
         warnings=(
             *notes,
+            *_launched_before(store, plan, inputs),
             *cautions(
                 belief,
                 audience,
@@ -107,17 +112,13 @@ def plan_campaign(
     )
 
 
-def offer_of(plan: Plan, *, eligible: int) -> Offer:
-    """The plan's limits in customers and money; what is reserved of caps and budget stays back for late arrivals."""
-    floors = plan.floors(eligible)
-    now = 1 - plan.reserve.share
-    return Offer(
-        depths=plan.offered,
-        caps=tuple(None if cap is None else int(cap * now + 1e-9) for cap in plan.caps(eligible)),
-        revenue_weight=plan.objective.revenue_weight,
-        floors=floors if any(floors) else None,
-        budget=None if plan.budget is None else plan.budget * now,
-    )
+def _launched_before(store: Store, plan: Plan, inputs: Mapping[str, str]) -> tuple[str, ...]:
+    """A word about a plan that cannot be launched any more."""
+    with store.reading() as shelves:
+        launched = shelves.find_campaign(plan.campaign)
+    if launched is None or launched.plan_id == plan_id(plan, inputs):
+        return ()
+    return (f"{plan.campaign} was launched with plan {launched.plan_id}: to launch this one, give it another name.",)
 
 
 def policy_of(plan: Plan) -> Policy:

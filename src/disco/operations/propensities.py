@@ -6,7 +6,8 @@ import pyarrow as pa
 from disco.campaign import Belief
 from disco.evaluation import decision_propensities
 from disco.operations.arms import share_offers
-from disco.operations.planning import offer_of, policy_of
+from disco.operations.limits import offer_of
+from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
 from disco.records.arrays import Integers, Vector
 from disco.records.decisions import Arm, Audience

@@ -46,7 +46,7 @@ def frontier(
     from disco.entrypoints.files import read_yaml
     from disco.entrypoints.shop import Shop
     from disco.operations.frontier import frontier
-    from disco.operations.planning import offer_of
+    from disco.operations.limits import offer_of
     from disco.records.plan import read_plan
 
     if html is not None:
