@@ -122,6 +122,7 @@ def test_a_bare_nought_is_no_limit_by_accident():
         ("depths", {0.1: {"at_most": 10**30}}),
         ("control", {"share": "1..0%"}),
         ("valid", {"from": date(2027, 3, 8), "days": 10**9}),
+        ("valid", {"from": date(9999, 12, 30), "days": 2}),
     ],
 )
 def test_nonsense_is_refused_by_name(key, value):

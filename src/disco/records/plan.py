@@ -91,6 +91,12 @@ class ValiditySection(_Section):
     start: date = Field(alias="from")
     days: Annotated[int, Field(ge=1, le=_MOST_DAYS)]
 
+    @model_validator(mode="after")
+    def _ends_in_the_calendar(self) -> "ValiditySection":
+        if (date.max - self.start).days < self.days:
+            raise ValueError(f"a last day before {date.max}")
+        return self
+
     @property
     def end(self) -> date:
         return self.start + timedelta(days=self.days)
