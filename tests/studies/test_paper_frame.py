@@ -12,7 +12,7 @@ from disco.records.errors import FileFormatError, InputError, StateError, UsageE
 from disco.reports import Number
 from disco.studies.customers.figures import Cell
 from disco.studies.paper import lab as lab_module
-from disco.studies.paper.ab_page import Pooled, _answered
+from disco.studies.paper.ab_page import Pooled, _answered, _pooled
 from disco.studies.paper.cache import folder_written_whole, key_of, load_arrays, save_arrays
 from disco.studies.paper.checks import checks_table, tally
 from disco.studies.paper.item import MAIN_READING, Check, Item, Verdict, above, below, estimate_of, near
@@ -94,6 +94,19 @@ def test_one_environment_proves_nothing_clearly():
     assert above("c", one, than=0.0, paper="", unit=UNIT).is_open
     assert above("c", one, than=9.0, paper="", unit=UNIT, clearly=False).is_open
     assert above("c", one, than=0.0, paper="", unit=UNIT, clearly=False).holds
+
+
+def test_pooled_uplifts_are_those_of_the_other_arm_turned_round():
+    """Which arm is called the test must not matter: ratios of B to A are one over those of A to B."""
+    ratio, error = np.array([1.1, 0.8, 0.95]), np.array([0.2, 0.1, 0.3])
+
+    def shops(ratio, error):
+        return [{f"{MAIN_READING}: realised": np.array([r - 1, e])} for r, e in zip(ratio, error, strict=True)]
+
+    there, back = _pooled(shops(ratio, error), MAIN_READING), _pooled(shops(1 / ratio, error / ratio**2), MAIN_READING)
+    assert (1 + there.relative) * (1 + back.relative) == pytest.approx(1)
+    assert there.p_value == pytest.approx(back.p_value, rel=0.5)
+    assert _pooled(shops(ratio[:1], error[:1]), MAIN_READING) == Pooled(pytest.approx(0.1), pytest.approx(0.2))
 
 
 def test_a_significant_loss_is_no_gain():

@@ -80,7 +80,11 @@ def told(measured: list[Arrays], *, warm: Cell | None, key: str) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """One uplift from several shops, each weighted by its precision."""
+    """One uplift from several shops, each weighted by its precision.
+
+    Shops are weighted as ln(1 + uplift): the error of a ratio grows with the ratio, so that weights of uplifts
+    themselves would favour the shops that were unlucky.
+    """
 
     relative: float
     standard_error: float
@@ -100,9 +104,9 @@ def _pooled(measured: list[Arrays], reading: str, place: int = 0) -> Pooled:
     relative, error = (
         np.array([each[f"{reading}: realised"][2 * place + part] for each in measured]) for part in (0, 1)
     )
-    weight = error**-2.0
-    mean = float((relative * weight).sum() / weight.sum())
-    return Pooled(mean, float(weight.sum() ** -0.5))
+    weight = ((1 + relative) / error) ** 2
+    ratio = float(np.exp((np.log1p(relative) * weight).sum() / weight.sum()))
+    return Pooled(ratio - 1, ratio * float(weight.sum() ** -0.5))
 
 
 def _expected(measured: list[Arrays], reading: str, place: int, *, kind: str = DECIDED) -> Cell:
@@ -231,7 +235,11 @@ def _realised(measured: list[Arrays]) -> Table:
     rows: list[Row] = []
     for name, some, place in asked:
         found = _pooled(some, MAIN_READING, place)
-        buyers = [float(np.sum([each[f"{MAIN_READING}: realised"][arm] for each in some])) for arm in (-2, -1)]
+        buyers: list[float | None] = [
+            float(np.sum([each[f"{MAIN_READING}: realised"][arm] for each in some])) for arm in (-2, -1)
+        ]
+        if "one depth" in name:
+            buyers[1] = None  # a part of the random half, whose purchases were not counted by themselves
         rows.append((name, *buyers, found.estimate, found.p_value))
     return Table(
         caption=f"Uplift per customer as answered, {MAIN_READING}",

@@ -43,7 +43,7 @@ def _lead(result: Reproduction) -> str:
     )
     return (
         f"{result.count(Verdict.REPRODUCES)} of {total} figures and tables reproduce, {result.count(Verdict.PARTLY)} "
-        f"in part, {result.count(Verdict.DOES_NOT)} not, {result.count(Verdict.UNDECIDED)} are undecided, on "
+        f"in part, {result.count(Verdict.DOES_NOT)} not, {result.count(Verdict.UNDECIDED)} undecided, on "
         f"{settings.environments} simulated retailers of "
         f"{settings.customers:,} customers each.{quick}"
     )
