@@ -96,6 +96,10 @@ def test_a_new_network_is_refused_until_the_belief_is_rebuilt(disco: Run, shop: 
     assert disco("train", "context", "--tables", shop / "data", *options)[0] == 0
     assert "disco learn --rebuild" in refused(disco, "plan", shop / "second.yaml", "--shop", shop)
     before = done(disco, "learn", "first", "--as-of", "2025-10-03", "--shop", shop, "--dry-run")
+    database = (shop / "disco.db").read_bytes()
+    code, out, _ = disco("learn", "--rebuild", "--as-of", "2025-10-03", "--shop", shop, "--dry-run")
+    assert (code, "Nothing was written" in out) == (0, True)
+    assert (shop / "disco.db").read_bytes() == database
     again = done(disco, "learn", "--rebuild", "--as-of", "2025-10-03", "--shop", shop)
     assert again["changed"]
     assert again["campaigns"] == before["campaigns"], "the same purchases under the new network"
@@ -132,6 +136,7 @@ def test_two_plans_of_a_campaign_need_an_id_and_only_one_is_launched(disco: Run,
     assert other in message
     done(disco, "launch", other, "--shop", shop)
     assert other in refused(disco, "launch", first, "--shop", shop)
+    assert done(disco, "launch", "second", "--shop", shop)["plan_id"] == other, "the campaign's own plan"
 
 
 def test_codes_from_a_pool(disco: Run, shop: Path) -> None:
@@ -261,7 +266,9 @@ def test_versions_can_be_switched(disco: Run, shop: Path) -> None:
     assert done(disco, "learn", "--activate", 1, "--shop", shop)["version"] == 1
     assert done(disco, "plan", shop / "second.yaml", "--shop", shop, "--dry-run")["version"] == 1
     refused(disco, "learn", "--activate", 99, "--shop", shop)
+    refused(disco, "learn", "--activate", 99, "--shop", shop, "--dry-run")
     assert disco("learn", "--shop", shop)[0] == 2
+    assert disco("learn", "--activate", 1, "--rebuild", "--shop", shop)[0] == 2
     assert "nobody" in refused(disco, "learn", "nobody", "--shop", shop)
 
 
@@ -292,7 +299,9 @@ def test_late_arrivals_get_codes_from_the_reserve_unless_the_campaign_rests(disc
     decided = done(disco, "late", "second", "--file", shop / "newcomers.txt", *day)["decisions"]
     assert decided == done(disco, "late", "second", *british, *day)["decisions"], "who was decided stays decided"
     assert done(disco, "pause", "second", "--shop", shop)["state"] == "paused"
+    kept = contents(shop / "plans")
     assert "paused" in refused(disco, "late", "second", *british, *day)
+    assert contents(shop / "plans") == kept
     assert done(disco, "resume", "second", "--shop", shop)["state"] == "launched"
     assert "c9" in refused(disco, "late", "second", "c9", *day)
     assert done(disco, "close", "second", "--shop", shop)["state"] == "closed"

@@ -46,6 +46,28 @@ def test_who_was_decided_before_gets_the_same_again(shop):
         assert shelves.reserve("spring") == left
 
 
+def test_features_are_retained_of_those_decided_now_and_before_they_are_kept(shop):
+    with_reserve(shop)
+    decide(shop, newcomers(shop, 5))
+    rows = []
+
+    def retain(found):
+        rows.append(found.tolist())
+        raise StateError("no space")
+
+    with pytest.raises(StateError, match="no space"):
+        decide(shop, newcomers(shop, 8), retain=retain)
+    assert rows == [[5, 6, 7]]
+    with shop.store.reading() as shelves:
+        assert shelves.decisions("spring", only_late=True).num_rows == 5
+    decide(shop, newcomers(shop, 8), retain=rows.append, dry_run=True)
+    decide(shop, newcomers(shop, 5), retain=rows.append)
+    states.pause(shop.store, "spring")
+    with pytest.raises(StateError, match="paused"):
+        decide(shop, newcomers(shop, 8), retain=rows.append)
+    assert len(rows) == 1
+
+
 def test_a_late_customer_gets_what_the_solve_would_have_given(shop):
     """A twin of somebody decided in the launch: same id is impossible, so the prices are asked with its figures."""
     with_reserve(shop, control={"share": 0})

@@ -85,8 +85,11 @@ def test_an_older_version_can_be_made_active_again(shop, launched):
     assert (version.number, belief) == (1, first.belief)
     assert belief_at(shop.store, 2, prior=shop.prior) != belief
     assert belief_at(shop.store, None, prior=shop.prior) is shop.prior
-    with pytest.raises(StateError, match="7"):
-        activate(shop.store, 7)
+    activate(shop.store, 2, dry_run=True)
+    assert active_belief(shop.store, prior=shop.prior)[1].number == 1
+    for rehearsed in (True, False):
+        with pytest.raises(StateError, match="7"):
+            activate(shop.store, 7, dry_run=rehearsed)
 
 
 def test_engagement_counts_ripe_codes_of_the_random_arm_only(shop, launched):
@@ -130,10 +133,13 @@ def test_learning_survives_another_network(shop, launched):
     def contexts_of(record, decisions):
         return shop.on_grid(shop.people().context[decisions["customer_id"].to_numpy()] @ turn)
 
-    rebuilt = rebuild(
-        shop.store, network="second network", contexts_of=contexts_of, prior=shop.prior, as_of=shop.after,
-        clock=shop.clock,
-    )  # fmt: skip
+    settings = {"network": "second network", "contexts_of": contexts_of, "prior": shop.prior, "as_of": shop.after}
+    rehearsed = rebuild(shop.store, clock=shop.clock, dry_run=True, **settings)
+    with shop.store.reading() as shelves:
+        assert shelves.version("main").number == 1
+        assert shelves.networks("spring") == (shop.network,)
+    rebuilt = rebuild(shop.store, clock=shop.clock, **settings)
+    assert rehearsed == rebuilt
     assert rebuilt.belief.basket.context_schema == "second network"
     assert rebuilt.belief.basket.context_size == 3
     bought = [row for row in shop.sent(launched)[:30] if row["known"]]

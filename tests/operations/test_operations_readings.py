@@ -113,6 +113,20 @@ def test_an_explanation_makes_the_figures_of_the_decision_again(shop, launched):
             assert any("worth its price" in word for word in said.words)
 
 
+def test_an_explanation_says_how_chance_and_the_budget_had_their_part(shop):
+    plan = shop.plan(budget=40)
+    decisions = shop.launch(plan).decisions.to_pylist()
+
+    def words(arm, coded):
+        row = next(row for row in decisions if row["arm"] == arm and (row["code"] is not None) == coded)
+        return " ".join(explain(shop.store, "spring", row["customer_id"], **belief_of(shop)).words)
+
+    assert "chance left it out" in words("control", False)
+    assert "chance left it out" not in words("control", True)
+    assert "by the policy thompson" in words("test", True)
+    assert "a code and the budget it takes" in words("test", True)
+
+
 def test_an_explanation_says_when_the_belief_is_no_longer_the_one_that_decided(shop, launched):
     row = next(row for row in shop.sent(launched) if row["arm"] == "test")
     said = explain(shop.store, "spring", row["customer_id"], prior=shop.prior)

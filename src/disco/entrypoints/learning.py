@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from disco.records.ports import Store
 
 
-def rebuild_belief(shop: Shop, store: "Store", *, as_of: date) -> "Learned":
+def rebuild_belief(shop: Shop, store: "Store", *, as_of: date, dry_run: bool = False) -> "Learned":
     """A version of belief under the shop's present network, from the features kept with every learned campaign."""
     from disco.operations.artefacts import retained_features
     from disco.operations.learning import rebuild
@@ -33,4 +33,5 @@ def rebuild_belief(shop: Shop, store: "Store", *, as_of: date) -> "Learned":
         prior=shop.prior(),
         as_of=as_of,
         clock=WallClock(),
+        dry_run=dry_run,
     )

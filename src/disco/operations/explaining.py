@@ -100,9 +100,9 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief, mod
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
     words = [
         _outcome(record, made),
-        _rule(record, solution, arm, late=made.late),
+        _rule(record, solution, arm, made),
         _context_words(context, known=made.known),
-        *_figure_words(record, made, figures, runner_up),
+        *_figure_words(record, solution, made, figures, runner_up),
         *_propensity_words(made),
     ]
     return Explanation(
@@ -151,16 +151,20 @@ def _outcome(record: CampaignRecord, made: _Decision) -> str:
     return f"Customer {made.customer_id} got {made.got}{code}, in campaign {record.campaign}."
 
 
-def _rule(record: CampaignRecord, solution: Solution, arm: Arm, *, late: bool) -> str:
+def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision) -> str:
     if arm is Arm.HOLDOUT:
         return "It is in the holdout: nobody there gets a code, to show what would have happened anyway."
+    left_out = "" if made.depth is not None else " The limits did not reach for everybody, and chance left it out."
     if arm is Arm.CONTROL:
-        return "It is in the control group: depths were dealt at random, in proportion to their caps."
+        return f"It is in the control group: depths were dealt at random, in proportion to their caps.{left_out}"
+    if solution.prices is None and made.late:
+        drawn = "its depth was drawn among those that were left" if made.code else "no code was left"
+        return f"It arrived after the launch of a random campaign: {drawn}."
     if solution.prices is None:
-        return "The campaign is random: depths were dealt in proportion to their caps, whoever the customer is."
+        return f"The campaign is random: depths were dealt in proportion to their caps.{left_out}"
     belief = "the prior, before any campaign" if record.version is None else f"version {record.version} of belief"
-    when = "arrived after the launch and was decided at its prices" if late else "was decided with everybody else"
-    return f"It {when}, by {solution.policy} on {belief}."
+    when = "arrived after the launch and was decided at its prices" if made.late else "was decided with everybody else"
+    return f"It {when}, by the policy {record.plan.policy.name} on {belief}."
 
 
 def _context_words(context: Matrix, *, known: object) -> str:
@@ -171,6 +175,7 @@ def _context_words(context: Matrix, *, known: object) -> str:
 
 def _figure_words(
     record: CampaignRecord,
+    solution: Solution,
     made: _Decision,
     figures: tuple[DepthFigures, ...],
     runner_up: DepthFigures | None,
@@ -184,10 +189,11 @@ def _figure_words(
         f"{depth_percent(figure.depth)} {figure.value / weight:,.2f} for a price of {figure.price / weight:,.2f}"
         for figure in figures
     )
+    what = "a code and the budget it takes" if solution.budget_price else "a code"
     words = [
         f"Full price it is expected to buy for, if it buys: {curve}.",
         f"The policy acted on these draws: {drawn}.",
-        f"Worth in revenue (at weight {weight:g}, with engagement), and the shadow price of a code: {worth}.",
+        f"Worth in revenue (at weight {weight:g}, with engagement), and the shadow price of {what}: {worth}.",
     ]
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
     words.append(_verdict(chosen, runner_up, weight=weight, late=made.late))

@@ -1,6 +1,6 @@
 """Customers who arrive after the launch: decided one by one at the solve's prices, from what was kept back for them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,12 +39,15 @@ def decide_late_arrivals(
     model: str = "main",
     pool: Sequence[str] | None = None,
     secret: bytes | None = None,
+    retain: Callable[[Integers], None] | None = None,
     dry_run: bool = False,
 ) -> pa.Table:
     """The decisions of these customers, in their order; who was decided before gets that decision again.
 
     Whoever falls into the holdout gets no code; everybody else the depth that is worth most above its price, as long as
     the reserve has one. In a random campaign the depth is drawn among those that are left. `network` embedded them.
+    `retain` is called with the rows of those who are decided now, before they are kept: what has to lie beside a
+    decision (features, for another network) is then there whenever the decision is.
     """
     ids = pa.array(audience.ids).cast(pa.string())
     with transaction(store, campaign, dry_run=dry_run) as shelves:
@@ -59,6 +62,8 @@ def decide_late_arrivals(
             table = _decisions(shelves, record, members, belief)
             coded = table["customer_id"].take(pa.array(coded_rows(table))).to_pylist()
             codes = codes_for(shelves, record.plan, coded, pool=pool, secret=secret, late=True)
+            if retain is not None and not dry_run:
+                retain(rows)
             first_row = shelves.add_decisions(campaign, with_codes(table, codes))
             shelves.add_contexts(campaign, record.network, members.context, first_row=first_row)
             _count_codes(shelves, record, table)

@@ -75,10 +75,12 @@ def rebuild(
     as_of: date,
     clock: Clock,
     model: str = "main",
+    dry_run: bool = False,
 ) -> Learned:
     """Learn every learned campaign again under another context network; the ledger is the same, so nothing is lost.
 
-    `contexts_of(campaign, decisions)`: contexts of these decisions' customers under `network`, in the same order.
+    `contexts_of(campaign, decisions)`: contexts of these decisions' customers under `network`, in the same order. A
+    campaign that is embedded stays so, and one that is again changes nothing: whoever is interrupted goes on later.
     """
     with store.reading() as shelves:
         active = shelves.version(model)
@@ -86,31 +88,34 @@ def rebuild(
         raise StateError(
             f"model {model}", found="no version", expected="campaigns learned before", fix="Run `disco learn`."
         )
-    for campaign in active.campaigns:
-        _embed_again(store, campaign, network, contexts_of)
-    with store.writing(model) as shelves:
+    if not dry_run:
+        for campaign in active.campaigns:
+            with store.writing(campaign) as shelves:
+                _embed_again(shelves, campaign, network, contexts_of)
+    with transaction(store, model, dry_run=dry_run) as shelves:
+        for campaign in active.campaigns if dry_run else ():
+            _embed_again(shelves, campaign, network, contexts_of)
         return _make_version(shelves, set(active.campaigns), network, prior, as_of=as_of, clock=clock, model=model)
 
 
 def _embed_again(
-    store: Store, campaign: str, network: str, contexts_of: Callable[[CampaignRecord, pa.Table], Matrix]
+    shelves: Shelves, campaign: str, network: str, contexts_of: Callable[[CampaignRecord, pa.Table], Matrix]
 ) -> None:
-    """Contexts and evidence of a campaign under a network it does not have yet, in one transaction."""
-    with store.writing(campaign) as shelves:
-        if network in shelves.networks(campaign):
-            return
-        record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
-        contexts = contexts_of(record, decisions)
-        if len(contexts) != decisions.num_rows:
-            raise StateError(
-                f"campaign {campaign}",
-                found=f"features of {len(contexts):,} customers",
-                expected=f"of all {decisions.num_rows:,} it decided",
-                fix="Keep the plan's folder: the features there are what another network embeds.",
-            )
-        shelves.add_contexts(campaign, network, contexts, first_row=0)
-        found = campaign_evidence.rebuilt(shelves, record, network)
-        shelves.put_evidence(campaign, network, found.to_bytes())
+    """Contexts and evidence of a campaign under a network it does not have yet."""
+    if network in shelves.networks(campaign):
+        return
+    record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
+    contexts = contexts_of(record, decisions)
+    if len(contexts) != decisions.num_rows:
+        raise StateError(
+            f"campaign {campaign}",
+            found=f"features of {len(contexts):,} customers",
+            expected=f"of all {decisions.num_rows:,} it decided",
+            fix="Keep the plan's folder: the features there are what another network embeds.",
+        )
+    shelves.add_contexts(campaign, network, contexts, first_row=0)
+    found = campaign_evidence.rebuilt(shelves, record, network)
+    shelves.put_evidence(campaign, network, found.to_bytes())
 
 
 def _one_network(shelves: Shelves, campaigns: Sequence[str], active: VersionRecord | None) -> str:

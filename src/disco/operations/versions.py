@@ -9,6 +9,7 @@ import numpy as np
 from disco.belief import Engagement, EngagementCounts
 from disco.belief.model_file import from_bytes
 from disco.campaign import Belief
+from disco.operations.transaction import transaction
 from disco.records.errors import StateError
 from disco.records.life import VersionRecord
 from disco.records.ports import Store
@@ -69,7 +70,7 @@ def belief_at(store: Store, number: int | None, *, prior: Belief, model: str = "
     return belief_of(record)
 
 
-def activate(store: Store, number: int, *, model: str = "main") -> None:
+def activate(store: Store, number: int, *, model: str = "main", dry_run: bool = False) -> None:
     """Make an older (or newer) version the active one."""
-    with store.writing(model) as shelves:
+    with transaction(store, model, dry_run=dry_run) as shelves:
         shelves.activate(model, number)

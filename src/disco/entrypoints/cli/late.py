@@ -56,8 +56,6 @@ def late(
             record = shelves.campaign(campaign)
         only = pa.array(wanted, pa.large_string())
         gathered = gather(here, record.plan, as_of=clock.now().date(), only=only, keep=not dry_run)
-        if not dry_run:
-            keep_late_features(here.plans, record.plan_id, gathered.features)
         decided = decide_late_arrivals(
             store,
             campaign,
@@ -67,6 +65,7 @@ def late(
             clock=clock,
             pool=read_pool(here, record.plan),
             secret=code_secret(),
+            retain=lambda rows: keep_late_features(here.plans, record.plan_id, gathered.features.take(rows)),
             dry_run=dry_run,
         )
     warn(gathered.notes)

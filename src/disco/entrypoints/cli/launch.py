@@ -76,9 +76,11 @@ def _text(result: dict[str, object], shop: Path) -> str:
 
 
 def _id_of(store: "CampaignStore", name: str) -> str:
-    """The id itself, its beginning, or the plan of a campaign where that has one plan."""
+    """The id itself, its beginning, or the plan of a campaign: the one it was launched with, or its only one."""
     with store.reading() as shelves:
-        plans = shelves.plans(name)
+        launched, plans = shelves.find_campaign(name), shelves.plans(name)
+    if launched is not None:
+        return launched.plan_id
     if len(plans) > 1:
         raise StateError(
             f"campaign {name}",

@@ -44,23 +44,25 @@ def learn(
     from disco.operations.learning import learn_campaigns
     from disco.operations.versions import activate as switch
 
-    if (not campaigns) == (activate is None and not rebuild):
-        raise UsageError("learn", found="nothing to do", expected="campaigns to learn, or --activate N, or --rebuild")
+    if (asked := bool(campaigns) + (activate is not None) + rebuild) != 1:
+        found = "several things" if asked else "nothing to do"
+        raise UsageError("learn", found=found, expected="either campaigns to learn, or --activate N, or --rebuild")
     here, day = Shop.open(shop), (as_of or datetime.now()).date()
     with here.store() as store:
         if activate is not None:
-            if not dry_run:
-                switch(store, activate)
+            switch(store, activate, dry_run=dry_run)
             verb = "would be" if dry_run else "is"
-            show({"version": activate}, f"Version {activate} of belief {verb} active.", as_json=as_json, quiet=quiet)
+            result = {"version": activate, "dry_run": dry_run}
+            show(result, f"Version {activate} of belief {verb} active.", as_json=as_json, quiet=quiet)
             return
         if rebuild:
-            done = rebuild_belief(here, store, as_of=day)
+            done = rebuild_belief(here, store, as_of=day, dry_run=dry_run)
         else:
             done = learn_campaigns(
                 store, campaigns or [], prior=here.prior(), as_of=day, clock=WallClock(), dry_run=dry_run
             )
-    show({**learned_result(done), "dry_run": dry_run}, learned_text(done), as_json=as_json, quiet=quiet)
+    text = learned_text(done) + (" Nothing was written." if dry_run else "")
+    show({**learned_result(done), "dry_run": dry_run}, text, as_json=as_json, quiet=quiet)
 
 
 def learned_result(done: "Learned") -> dict[str, Any]:

@@ -33,7 +33,8 @@ def revert(
     verb = "would be" if dry_run else "is"
     text = (
         f"Batch {done.batch_id} of {done.campaign} {verb} reverted: {done.counts.received:,} rows out. "
-        f"Purchases in the evidence: {done.purchases_before:,} before, {done.purchases_after:,} after."
+        f"Of the codes it touched, {done.purchases_before:,} stood for a purchase with it, "
+        f"{done.purchases_after:,} without."
     )
     if not dry_run:
         text += f" Next: disco learn {done.campaign}"
