@@ -38,6 +38,7 @@ class ModelResult:
 class Journey:
     """`context` (households, 6) of the tested households with the features they came from, `households`."""
 
+    quick: bool  # fewer trees and epochs
     trained_orders: int
     tested_orders: int
     results: tuple[ModelResult, ...]
@@ -62,6 +63,7 @@ def run_journey(orders: pa.Table, scratch: Path, *, quick: bool, seed: int = 1) 
     predicted[OWN_MEAN] = np.asarray(test.X["basket_log_mean_365d"].to_numpy())
     households = one_row_each(test)
     return Journey(
+        quick=quick,
         trained_orders=len(training),
         tested_orders=len(test),
         results=tuple(compared(predicted, test)),

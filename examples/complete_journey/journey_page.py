@@ -102,6 +102,7 @@ def _lead(journey: Journey) -> str:
     best = min(models, key=lambda result: result.accuracy.wape)
     better = [r.model for r in models if r.against_line is not None and r.against_line.upper < 0]
     return (
+        f"{'Quick run, with too few trees and epochs to judge models by. ' if journey.quick else ''}"
         f"{best.model[0].upper() + best.model[1:]} comes closest (WAPE {best.accuracy.wape:.4f}, rank correlation "
         f"{best.accuracy.spearman:.2f}); {' and '.join(better) or 'no model'} clearly beats least squares; a "
         f"household's own mean reaches WAPE {own.accuracy.wape:.4f}."

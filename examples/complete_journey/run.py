@@ -43,7 +43,7 @@ def report(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="disco-journey-") as scratch:
         journey = run_journey(orders, Path(scratch), quick=given.quick)
     result = {
-        "quick": given.quick,
+        "quick": journey.quick,
         "orders": orders.num_rows,
         "trained_orders": journey.trained_orders,
         "tested_orders": journey.tested_orders,

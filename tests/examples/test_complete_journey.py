@@ -34,6 +34,7 @@ def test_one_command_makes_the_page(tmp_path, command, capsys):
     page = (tmp_path / "new" / "report.html").read_text()
     assert "Nothing here is about cause and effect" in page
     assert "simulated" in page
+    assert "Quick run" in page
     assert json.loads((tmp_path / "new" / "result.json").read_text())["quick"] is True
 
 
