@@ -135,6 +135,16 @@ def test_the_doctor_of_an_empty_folder(disco: Run, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_shop_that_has_planned_nothing_yet_misses_no_database(disco: Run, tmp_path: Path) -> None:
+    assert disco("init", tmp_path / "new")[0] == 0
+    _, out, _ = disco("doctor", "--shop", tmp_path / "new")
+    assert "ok    database: none yet" in out
+    (tmp_path / "new" / "plans" / "3f9a1c").mkdir(parents=True)
+    (tmp_path / "new" / "plans" / "3f9a1c" / "plan.json").touch()  # so there was one: where is it?
+    _, out, _ = disco("doctor", "--shop", tmp_path / "new")
+    assert "FAIL  database" in out
+
+
 def test_a_forecast_is_corrected_by_what_earlier_ones_brought(disco: Run, answered: Path) -> None:
     """The first campaign had no forecast, the second had one: it counts once it is over and learned."""
     plan = (answered / "second.yaml").read_text().replace("campaign: second", "campaign: third")

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from disco.entrypoints.config import EncodingSettings, Settings, load_settings
+from disco.entrypoints.config import FILE, EncodingSettings, Settings, load_settings
 from disco.records.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Missing = Literal["refuse", "create", "scratch"]
 _LEAST_SECRET_BYTES = 32
+_SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,13 @@ class Shop:
         """The folder of decided plans; made when the first one is kept."""
         return self.folder / self.settings.plans
 
+    @property
+    def is_new(self) -> bool:
+        """It has settings and no decided plan, so a SQLite file that is not there was never made."""
+        url = self.settings.database_place(self.folder)
+        no_database = url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file()
+        return (self.folder / FILE).is_file() and no_database and not any(self.plans.glob("*/plan.json"))
+
     @contextmanager
     def store(self, *, missing: Missing = "refuse") -> "Iterator[CampaignStore]":
         """The database of campaigns. Where its SQLite file is not there yet: refuse, create it, or use an empty one
@@ -52,8 +60,8 @@ class Shop:
 
         url = self.settings.database_place(self.folder)
         with ExitStack() as stack:
-            file = Path(url.removeprefix("sqlite:///"))
-            if url.startswith("sqlite:///") and not file.is_file():
+            file = Path(url.removeprefix(_SQLITE))
+            if url.startswith(_SQLITE) and not file.is_file():
                 if missing == "refuse":
                     raise StateError(
                         f"database {file}",
@@ -62,7 +70,7 @@ class Shop:
                         fix="`disco plan` makes it; --shop names the folder of disco.yaml.",
                     )
                 if missing == "scratch":
-                    url = f"sqlite:///{stack.enter_context(TemporaryDirectory(prefix='disco-'))}/empty.db"
+                    url = f"{_SQLITE}{stack.enter_context(TemporaryDirectory(prefix='disco-'))}/empty.db"
             store = CampaignStore(url)
             stack.callback(store.close)
             yield store

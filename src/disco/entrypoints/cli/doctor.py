@@ -89,6 +89,9 @@ def _database(shop: "Shop") -> Iterator[Check]:
     from disco.adapters.store.health import vitals
     from disco.operations.audit import audit
 
+    if shop.is_new:
+        yield "database", True, "none yet: `disco plan` makes it"
+        return
     try:
         with shop.store() as store:
             for vital in vitals(shop.settings.database_place(shop.folder)):
