@@ -19,9 +19,9 @@ def curve(found: Findings, figure: str) -> CurveChart:
     values = [found.judged[name, figure].value.ips for name in offers.level_names]
     rising = all(after.value >= before.value for before, after in pairwise(values))
     falls = any(after < before for before, after in pairwise(found.pooled[figure]))
-    title = f"Within strata {figure} {'rises with every level' if rising else 'does not rise at every level'}"
+    title = f"Within strata estimates of {figure} {'rise with every level' if rising else 'do not rise at every level'}"
     if rising and falls:
-        title += "; pooled it does not"
+        title += "; pooled they do not"
     return CurveChart(
         title=title,
         subtitle=f"{figure[0].upper() + figure[1:]} per letter, everybody at one level; depth is the level's mean",
@@ -45,8 +45,8 @@ def curve(found: Findings, figure: str) -> CurveChart:
 def step_chart(found: Findings, figure: str) -> IntervalChart:
     rows = found.steps[figure]
     return IntervalChart(
-        title=f"{sum(clear(value) for _, value in rows[:-1])} of {len(rows) - 1} neighbours differ in {figure}; "
-        f"the ends {'do' if clear(rows[-1][1]) else 'do not'}",
+        title=f"{sum(clear(value) for _, value in rows[:-1])} of {len(rows) - 1} neighbours clearly differ in {figure}"
+        f"; the ends {'do' if clear(rows[-1][1]) else 'do not'}",
         subtitle=f"Difference in {figure} per letter",
         x=Axis(f"Difference in {figure}", CHANGES[figure]),
         rows=[IntervalRow(name, estimate(value)) for name, value in rows],

@@ -63,7 +63,7 @@ def run(lab: Lab) -> Item:
             )
             for start in ("warm", "cold")
         ),
-        why=_why(measured),
+        why=f"{_why(measured)} {_size(explained.AMOUNTS[lab.settings.extent])}",
         charts=(
             _losses_chart(measured),
             _worth_chart(measured, FILLED),
@@ -74,6 +74,15 @@ def run(lab: Lab) -> Item:
             _worth_table(measured),
             _varied_table(measured),
         ),
+    )
+
+
+def _size(amount: explained.Amount) -> str:
+    """These shops are smaller than the other items'."""
+    return (
+        f"Shops of {amount.customers:,} customers each, trained and played for this item alone; policies had "
+        f"{amount.repeats:,} run{'' if amount.repeats == 1 else 's'} of {amount.batches:,} batches with "
+        f"{amount.batch:,} customers."
     )
 
 
