@@ -103,6 +103,14 @@ def test_engagement_counts_ripe_codes_of_the_random_arm_only(shop, launched):
     assert counts.redeemed.sum() == sum(row["code"] in bought for row in control)
 
 
+def test_a_campaign_that_seems_to_have_sold_nothing_is_warned_of_once_its_codes_count(shop, launched):
+    running, over = learn(shop, as_of=date(2027, 3, 9)), learn(shop)
+    assert (running.warnings, len(over.warnings)) == ((), 1)
+    assert "were its outcomes ingested?" in over.warnings[0]
+    receive(shop, shop.outcomes(shop.sent(launched)[:1]))
+    assert learn(shop).warnings == ()
+
+
 def test_without_a_random_part_all_codes_count(shop):
     launched = shop.launch(shop.plan(control={"share": 0}))
     receive(shop, shop.outcomes(shop.sent(launched)[:40]))

@@ -13,6 +13,7 @@ import pyarrow as pa
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief
 from disco.operations import campaign_evidence
+from disco.operations.ledger import counts_in
 from disco.operations.lessons import belief_from, lessons_of, ripe
 from disco.operations.transaction import transaction
 from disco.operations.versions import engagement_text
@@ -25,13 +26,14 @@ from disco.records.ports import Clock, Shelves, Store
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
     """The active version after learning. changed: a new version was made · campaigns: purchases each adds · ripe:
-    campaigns whose codes have run out, so that they count for engagement."""
+    campaigns whose codes have run out, so that they count for engagement · warnings: in words."""
 
     number: int
     belief: Belief
     changed: bool
     campaigns: Mapping[str, int]
     ripe: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def learn_campaigns(
@@ -169,4 +171,9 @@ def _make_version(
         changed=not same,
         campaigns={lesson.campaign: lesson.taught.baskets.total_rows for lesson in lessons},
         ripe=tuple(lesson.campaign for lesson in lessons if lesson.ripe),
+        warnings=tuple(
+            f"no outcome of {lesson.campaign} counts, so all its codes seem unused: were its outcomes ingested?"
+            for lesson in lessons
+            if lesson.all_unused and not counts_in(shelves, lesson.campaign).applied
+        ),
     )

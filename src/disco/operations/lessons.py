@@ -28,6 +28,11 @@ class Lesson:
         return self.taught.codes if self.ripe else EngagementCounts()
 
     @property
+    def all_unused(self) -> bool:
+        """Its codes count, and nothing was learned from any: a campaign nobody liked, or outcomes that nobody sent."""
+        return self.ripe and not self.taught.codes.redeemed.any() and not self.taught.baskets.total_rows
+
+    @property
     def hash(self) -> str:
         """Of what goes in, and of nothing else."""
         return replace(self.taught, codes=self.codes).hash

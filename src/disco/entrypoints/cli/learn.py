@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show
+from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,12 +61,19 @@ def learn(
             done = learn_campaigns(
                 store, campaigns or [], prior=here.prior(), as_of=day, clock=WallClock(), dry_run=dry_run
             )
+    warn(done.warnings)
     text = learned_text(done) + (" Nothing was written." if dry_run else "")
     show({**learned_result(done), "dry_run": dry_run}, text, as_json=as_json, quiet=quiet)
 
 
 def learned_result(done: "Learned") -> dict[str, Any]:
-    return {"version": done.number, "changed": done.changed, "campaigns": dict(done.campaigns), "ripe": list(done.ripe)}
+    return {
+        "version": done.number,
+        "changed": done.changed,
+        "campaigns": dict(done.campaigns),
+        "ripe": list(done.ripe),
+        "warnings": list(done.warnings),
+    }
 
 
 def learned_text(done: "Learned") -> str:

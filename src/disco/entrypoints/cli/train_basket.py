@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show, warn
 from disco.records.errors import InputError, UsageError
 from disco.records.files import check_place
 
@@ -54,6 +54,7 @@ def _from_campaigns(campaigns: list[str], as_of: datetime, shop: Path) -> tuple[
     here = Shop.open(shop)
     with here.store() as store:
         done = learn_campaigns(store, campaigns, prior=here.prior(), as_of=as_of.date(), clock=WallClock())
+    warn(done.warnings)
     return learned_result(done), learned_text(done)
 
 
