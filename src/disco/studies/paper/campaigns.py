@@ -57,7 +57,7 @@ def run(lab: Lab) -> Item:
         + (
             ""
             if MAIN_READING in good
-            else "That the paper's model extrapolated well means that its width was not a narrow one in our sense, "
+            else "That the paper's model extrapolated well may mean that its width was not a narrow one in our sense, "
             "that it had learned from far more purchases, or that its customers answer shallow codes much as deep ones."
         ),
         charts=(_chart(measured),),

@@ -49,7 +49,8 @@ def run(lab: Lab) -> Item:
     return Item(
         key=KEY,
         title="Effective plays after 1,000 plays at 0.4, 0.6 and 0.8 (figure 1, middle)",
-        paper="For a fixed context, depths near those played are perceived as played too; far away this fades.",
+        paper="For a fixed context, depths near those played are perceived as played too. (That this fades far away is "
+        "our reading.)",
         checks=tuple(checks),
         why="Plays of a depth are counted as 1/(ψᵀV⁻¹ψ) − 1/(ψᵀV0⁻¹ψ): how many plays of this very depth would leave "
         "the same uncertainty. For one customer the model has four unknowns, a level and three functions, and three "

@@ -77,7 +77,8 @@ def run(lab: Lab) -> Item:
         paper="Trained on depths above 0.6 alone, the model stays less certain below 0.6 at every volume, and still "
         "becomes more certain there as data grow.",
         checks=checks,
-        why="Depths below 0.6 are reached only through functions that also cover the played depths, so their "
+        why="Ours is the sd of ln full price; the paper's is of sampled baskets. "
+        "Depths below 0.6 are reached only through functions that also cover the played depths, so their "
         "uncertainty shrinks, but later. "
         + (
             f"Under {MAIN_READING} the uncertainty falls again towards depth 0 (to {percent(edge.mean, decimals=0)} of "
