@@ -180,6 +180,13 @@ def test_nothing_is_expected_before_anything_was_learned_and_it_is_said(shop):
     assert random.solution.prices is None
 
 
+def test_a_handful_of_the_same_customers_is_no_other_population(shop):
+    shop.launch()
+    for seed in range(20):
+        few = shop.planned(shop.plan(campaign="summer", seed=seed), shop.people(rows=12, seed=seed))
+        assert not any("differ" in warning for warning in few.warnings)
+
+
 def test_depths_never_played_and_other_customers_are_warned_of(shop):
     deep = shop.planned(shop.plan(depths={0.3: {}, 0.9: {}}))
     assert any("extrapolate" in warning and "90 % off" in warning for warning in deep.warnings)

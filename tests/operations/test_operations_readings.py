@@ -92,6 +92,18 @@ def test_without_a_control_group_there_is_no_test_and_it_is_said(shop):
     assert found.arms[Arm.TEST].summary.customers + found.arms[Arm.HOLDOUT].summary.customers == 200
 
 
+def test_one_customer_in_control_is_nothing_to_compare_with(shop):
+    plan = shop.plan(control={"share": "50%"}, holdout={"share": 0})
+    people = next(
+        people
+        for first in range(100)
+        if (people := shop.people(rows=2, ids=[first, first + 1]))
+        and len(shop.planned(plan, people, inputs={"first": str(first)}).arms) == 2
+    )
+    shop.launch(plan, people)
+    assert read_out(shop.store, "spring", as_of=shop.after).why_not.startswith("With 1 customers decided and 1 in")
+
+
 def belief_of(shop):
     return {"prior": shop.knowledge()}
 

@@ -13,6 +13,7 @@ SHIFTED = 0.25  # the usual reading of a population stability index: above it, a
 _MOSTLY_MONOTONE = 0.9
 _MOST_CUSTOMERS = 20_000  # enough for a share
 _BINS = 10
+_CHANCE = 27.9  # χ² with a degree of freedom less than there are bins is above it once in a thousand
 
 
 def cautions(
@@ -25,7 +26,8 @@ def cautions(
         found.append(f"{stranger:.0%} of the customers bought nothing in the year before: they share one context.")
     if last_contexts is not None and len(last_contexts) and audience.known.any():
         index = stability_index(last_contexts, audience.context[audience.known])
-        if index.max() > SHIFTED:
+        by_chance = _CHANCE * (1 / len(last_contexts) + 1 / int(audience.known.sum()))  # what equal populations reach
+        if index.max() > max(SHIFTED, by_chance):
             found.append(
                 f"The customers differ from those of the last campaign: context feature {int(index.argmax()) + 1} has "
                 f"a stability index of {index.max():.2f} (above {SHIFTED} is another population)."

@@ -110,8 +110,10 @@ def _test(
     if orders is None:  # a holdout without its other purchases would always seem to spend nothing
         shares.pop(Arm.HOLDOUT)
     rows = on_time & np.isin(arm, [str(name) for name, share in shares.items() if share > 0])
-    if min((rows & (arm == name)).sum() for name in (Arm.TEST, Arm.CONTROL)) < 2:
-        return None, "There is no control group to compare with."
+    test, control = (int((rows & (arm == name)).sum()) for name in (Arm.TEST, Arm.CONTROL))
+    if min(test, control) < 2:
+        few = f"With {test:,} customers decided and {control:,} in control there is nothing to compare."
+        return None, few if control else "There is no control group to compare with."
     expected = np.nan_to_num(decisions["expected_engagement"].to_numpy())[rows].sum()
     if not final and expected < 1:
         return (
