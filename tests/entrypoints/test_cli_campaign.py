@@ -106,6 +106,16 @@ def test_a_new_network_is_refused_until_the_belief_is_rebuilt(disco: Run, shop: 
     assert done(disco, "plan", shop / "second.yaml", "--shop", shop)["version"] == again["version"]
 
 
+@pytest.mark.parametrize(
+    ("ids", "named"),
+    [(["nobody"], "nobody"), ([["c0000001"]], "type list"), ([1.5], "type double"), ([None], "an id in every row")],
+)
+def test_a_table_of_other_customers_is_refused_by_name(disco: Run, shop: Path, ids: list[object], named: str) -> None:
+    pq.write_table(pa.table({"customer_id": pa.array(ids)}), shop / "vip.parquet")
+    path = changed_plan(shop, customers={"table": "vip.parquet", "as_of": "2025-10-01"})
+    assert named in refused(disco, "plan", path, "--shop", shop)
+
+
 # ---- launch and export -----------------------------------------------------------------------------------------------
 
 

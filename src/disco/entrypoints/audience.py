@@ -93,6 +93,9 @@ def eligible_ids(shop: Shop, plan: "Plan") -> "pa.Array":
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from disco.records.tables import Kind
+    from disco.records.validation.cells import is_accepted
+
     with _opened(shop, plan.customers.table) as (label, table):
         connection = duckdb.connect(":memory:")
         try:
@@ -105,7 +108,7 @@ def eligible_ids(shop: Shop, plan: "Plan") -> "pa.Array":
                 raise InputError(label, found=f"the columns {', '.join(columns)}", expected="a column customer_id")
             try:
                 rows = connection.table("customers").filter(plan.customers.eligible).project("customer_id")
-                ids = rows.to_arrow_table()["customer_id"].cast(pa.large_string()).combine_chunks()
+                given = rows.to_arrow_table()["customer_id"].combine_chunks()
             except duckdb.Error as error:
                 raise InputError(
                     "customers.eligible",
@@ -114,6 +117,9 @@ def eligible_ids(shop: Shop, plan: "Plan") -> "pa.Array":
                 ) from None
         finally:
             connection.close()
+    if not is_accepted(Kind.ID, given.type):
+        raise InputError(f"{label}, column customer_id", found=f"type {given.type}", expected=str(Kind.ID))
+    ids = given.cast(pa.large_string())
     if ids.null_count:
         raise InputError(f"{label}, column customer_id", found=f"{ids.null_count} nulls", expected="an id in every row")
     if len(pc.unique(ids)) != len(ids):

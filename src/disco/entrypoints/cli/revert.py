@@ -36,6 +36,8 @@ def revert(
         f"Of the codes it touched, {done.purchases_before:,} stood for a purchase with it, "
         f"{done.purchases_after:,} without."
     )
+    if done.redisposed:  # mostly the same events in another file, which count now
+        text += f" {done.redisposed:,} rows of other batches changed with it; `disco campaigns {done.campaign}` has them."
     if not dry_run:
         text += f" Next: disco learn {done.campaign}"
     show({**asdict(done), "dry_run": dry_run}, text, as_json=as_json, quiet=quiet)
