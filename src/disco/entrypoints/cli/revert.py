@@ -37,7 +37,7 @@ def revert(
         f"{done.purchases_after:,} without."
     )
     if done.redisposed:  # mostly the same events in another file, which count now
-        text += f" {done.redisposed:,} rows of other batches changed with it; `disco campaigns {done.campaign}` has them."
+        text += f" {done.redisposed:,} rows of other batches changed, see `disco campaigns {done.campaign}`."
     if not dry_run:
         text += f" Next: disco learn {done.campaign}"
     show({**asdict(done), "dry_run": dry_run}, text, as_json=as_json, quiet=quiet)
