@@ -178,6 +178,9 @@ def test_nothing_is_expected_before_anything_was_learned_and_it_is_said(shop):
     random = shop.planned(shop.plan(policy={"name": "random"}), belief=shop.prior)
     assert random.warnings == ()
     assert random.solution.prices is None
+    paid = shop.planned(shop.plan(policy={"name": "random"}, budget=10), belief=shop.prior)
+    assert any("the budget holds none back" in warning for warning in paid.warnings)
+    assert not any("budget" in warning for warning in shop.planned(shop.plan(budget=10)).warnings)
 
 
 def test_a_handful_of_the_same_customers_is_no_other_population(shop):

@@ -17,7 +17,13 @@ _CHANCE = 27.9  # χ² with a degree of freedom less than there are bins is abov
 
 
 def cautions(
-    belief: Belief, audience: Audience, depths: Vector, *, needs_belief: bool, last_contexts: Matrix | None
+    belief: Belief,
+    audience: Audience,
+    depths: Vector,
+    *,
+    needs_belief: bool,
+    has_budget: bool,
+    last_contexts: Matrix | None,
 ) -> tuple[str, ...]:
     """`last_contexts`: of the customers of the last campaign under the same network, where there is one."""
     found = []
@@ -36,6 +42,11 @@ def cautions(
         if needs_belief:
             found.append(
                 "Nothing was learned yet: these decisions rest on the prior alone. Begin with `policy: random`."
+            )
+        if has_budget:
+            found.append(
+                "Nothing was learned yet, so nobody knows what a code costs and the budget holds none back: "
+                "limit the codes by `at_most` instead."
             )
         return tuple(found)
     rows = slice(0, _MOST_CUSTOMERS)

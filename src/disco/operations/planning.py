@@ -103,6 +103,7 @@ def plan_campaign(
                 audience,
                 np.asarray(plan.offered),
                 needs_belief=plan.policy.name != "random",
+                has_budget=plan.budget is not None,
                 last_contexts=_last_contexts(store, plan.campaign, network),
             ),
             *_budget_cautions(plan, forecasts, total),

@@ -31,4 +31,5 @@ def explain(
     here = Shop.open(shop)
     with here.store() as store:
         found = explain(store, campaign, customer, prior=here.prior())
-    show(asdict(found), "\n".join(found.words), as_json=as_json, quiet=quiet)
+    figures = [{**asdict(figure), "surplus": figure.surplus} for figure in found.figures]
+    show({**asdict(found), "figures": figures}, "\n".join(found.words), as_json=as_json, quiet=quiet)

@@ -85,8 +85,10 @@ def _corrections(planned: "Planned") -> str:
     said = [
         f"{arm} × {forecast.correction.factor:.2f} ({forecast.correction.campaigns} earlier)"
         for arm, forecast in planned.arms.items()
-        if forecast.correction is not None
+        if forecast.correction is not None and forecast.correction.campaigns
     ]
+    if not said:
+        return "No earlier forecast can be compared with what came, so the intervals allow for being off."
     return f"Corrected by what earlier campaigns brought against their forecasts: {', '.join(said)}."
 
 
