@@ -107,6 +107,9 @@ def test_a_campaign_that_seems_to_have_sold_nothing_is_warned_of_once_its_codes_
     running, over = learn(shop, as_of=date(2027, 3, 9)), learn(shop)
     assert (running.warnings, len(over.warnings)) == ((), 1)
     assert "were its outcomes ingested?" in over.warnings[0]
+    other = shop.launch(shop.plan(campaign="winter"))
+    receive(shop, of_campaign(shop, other, "winter"), "winter")
+    assert learn(shop, "winter").warnings == ()  # said once, to whoever asked for it
     receive(shop, shop.outcomes(shop.sent(launched)[:1]))
     assert learn(shop).warnings == ()
 

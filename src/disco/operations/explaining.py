@@ -158,7 +158,7 @@ def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision)
     if arm is Arm.CONTROL:
         return f"It is in the control group: depths were dealt at random, in proportion to their caps.{left_out}"
     if solution.prices is None and made.late:
-        drawn = "its depth was drawn among those that were left" if made.code else "no code was left"
+        drawn = "its depth was drawn among those that were left" if made.code else "the reserve had none left for it"
         return f"It arrived after the launch of a random campaign: {drawn}."
     if solution.prices is None:
         return f"The campaign is random: depths were dealt in proportion to their caps.{left_out}"

@@ -4,7 +4,7 @@ A campaign is learned by its name. What it taught lies beside its ledger (`campa
 in a moment, again and again, and a batch that comes later or is reverted is in the next version of itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -51,7 +51,9 @@ def learn_campaigns(
         active = shelves.version(model)
         network = _one_network(shelves, campaigns, active)
         wanted = {*campaigns, *(active.campaigns if active is not None else ())}
-        return _make_version(shelves, wanted, network, prior, as_of=as_of, clock=clock, model=model)
+        return _make_version(
+            shelves, wanted, network, prior, as_of=as_of, clock=clock, model=model, asked=set(campaigns)
+        )
 
 
 def learn_campaign(
@@ -145,7 +147,9 @@ def _make_version(
     as_of: date,
     clock: Clock,
     model: str,
+    asked: Collection[str] = (),
 ) -> Learned:
+    """`asked`: the campaigns somebody wants to learn now, and would want to be warned of."""
     active = shelves.version(model)
     lessons = lessons_of(shelves, campaigns, network, is_ripe=lambda record, _: ripe(record, as_of=as_of))
     belief = belief_from(prior, lessons, network=network)
@@ -174,6 +178,6 @@ def _make_version(
         warnings=tuple(
             f"no outcome of {lesson.campaign} counts, so all its codes seem unused: were its outcomes ingested?"
             for lesson in lessons
-            if lesson.all_unused and not counts_in(shelves, lesson.campaign).applied
+            if lesson.campaign in asked and lesson.all_unused and not counts_in(shelves, lesson.campaign).applied
         ),
     )
