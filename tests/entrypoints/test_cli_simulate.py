@@ -47,6 +47,22 @@ def test_simulate_writes_the_tables_and_says_so(disco: Disco, tmp_path: Path) ->
     assert pq.read_metadata(tmp_path / "one" / "customers.parquet").num_rows == 300
 
 
+def test_simulated_tables_take_the_place_of_the_examples_and_of_nothing_else(disco: Disco, tmp_path: Path) -> None:
+    data = tmp_path / "shop" / "data"
+    simulate = ("simulate", "--customers", 300, "-o", data)
+    assert disco("init", tmp_path / "shop")[0] == 0
+    own = (data / "orders.csv").read_text() + "\n"
+    (data / "orders.csv").write_text(own)
+    before = _bytes(data)
+    code, _, err = disco(*simulate)
+    assert (code, "orders.csv" in err) == (1, True)
+    assert _bytes(data) == before
+    (data / "orders.csv").unlink()
+    assert disco(*simulate)[0] == 0
+    assert disco("validate", data)[0] == 0
+    assert not list(data.glob("*.csv"))
+
+
 def test_simulate_reads_settings_and_lets_options_override_them(disco: Disco, tmp_path: Path) -> None:
     settings = RetailerSettings(customers=50, seed=1, curves=Curves(shape=Shape.THRESHOLD))
     (tmp_path / "s.json").write_text(settings.to_json())

@@ -9,7 +9,7 @@ import typer
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
 from disco.records.errors import InputError
 
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def register(app: typer.Typer) -> None:
@@ -25,10 +25,10 @@ def init(
 
     Nothing is ever overwritten: if one of the three is there already, nothing is written.
     """
-    names = sorted(path.name for path in _TEMPLATES.iterdir())
+    names = sorted(path.name for path in TEMPLATES.iterdir())
     _refuse_to_overwrite(shop, names)
     _write(shop, names)
-    files = sorted(str(path.relative_to(_TEMPLATES)) for path in _TEMPLATES.rglob("*") if path.is_file())
+    files = sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*") if path.is_file())
     then = f"disco validate {quote(str(shop / 'data'))}"
     text = f"Wrote {', '.join(files)} in {shop}. Replace the examples by your tables, then: {then}"
     show({"shop": str(shop), "files": files}, text, as_json=as_json, quiet=quiet)
@@ -60,7 +60,7 @@ def _write(shop: Path, names: list[str]) -> None:
             aside = Path(mkdtemp(prefix=".disco-init-", dir=shop))
             undo.callback(remove, aside)
             for name in names:
-                template = _TEMPLATES / name
+                template = TEMPLATES / name
                 if template.is_dir():
                     shutil.copytree(template, aside / name, copy_function=shutil.copyfile)
                 else:

@@ -29,7 +29,8 @@ def simulate(
 ) -> None:
     """Write the raw tables of a simulated retailer: customers, orders, returns, codes, site; one TABLE.parquet each.
 
-    retailer.json beside them holds the settings, so that `disco respond` knows the same customers.
+    retailer.json beside them holds the settings, so that `disco respond` knows the same customers. They take the place
+    of the examples that `disco init` wrote; a table of your own in DIR is refused, never touched.
     """
     from disco.retailer import Retailer
     from disco.retailer.files import STATE, write
@@ -41,13 +42,33 @@ def simulate(
         raise InputError(
             str(out), found="a simulated retailer", expected="an empty folder", fix="Name another, or add --overwrite."
         )
+    examples = _examples(out)
     shop = Retailer.simulate(chosen)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("simulating blocks of customers", total=shop.blocks)
         write(shop, out, after_block=lambda: bar.advance(task))
+    for path in examples:
+        path.unlink()
     result = {"folder": str(out), "customers": chosen.customers, "seed": chosen.seed, "today": str(shop.today)}
     text = f"{chosen.customers:,} customers, seed {chosen.seed}, in {out}. It is the morning of {shop.today} there."
     show(result, text, as_json=as_json, quiet=quiet)
+
+
+def _examples(folder: Path) -> list[Path]:
+    """Tables in the folder that are still those of `disco init`; refused: a CSV that would be a second source."""
+    from disco.entrypoints.cli.init import TEMPLATES
+
+    examples = []
+    for template in sorted((TEMPLATES / "data").iterdir()):
+        path = folder / template.name
+        if not path.is_file():
+            continue
+        if path.read_bytes() == template.read_bytes():
+            examples.append(path)
+        elif path.stem != "outcomes":  # the one table that is not simulated here
+            fix = "Name another folder, or move it away."
+            raise InputError(str(path), found="a table that is no example", expected="none there", fix=fix)
+    return examples
 
 
 def _settings(path: Path | None, *, customers: int | None, seed: int | None) -> "RetailerSettings":
