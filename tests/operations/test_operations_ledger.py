@@ -148,6 +148,12 @@ def test_a_column_of_another_type_is_refused_by_name_and_nothing_is_written(shop
         assert shelves.batches("spring") == ()
 
 
+@pytest.mark.parametrize("event", ["a\0b", "x" * 1001, "ü" * 501])
+def test_an_id_that_not_every_database_holds_is_set_aside(shop, launched, receive, event):
+    assert receive(one(shop, launched, event_id=[event])).counts.rejected == 1
+    assert receive(one(shop, launched, event_id=["ü" * 500])).counts.applied == 1
+
+
 def test_a_mended_row_counts_though_its_first_try_was_set_aside(shop, launched, receive):
     wrong = one(shop, launched, full_price=[-1.0])
     counts = receive(pa.concat_tables([wrong, one(shop, launched), one(shop, launched)])).counts

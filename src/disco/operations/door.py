@@ -25,6 +25,7 @@ _COLUMNS = SCHEMAS["outcomes"].columns
 _KINDS = SCHEMAS["outcomes"].column("kind").choices
 _OPTIONAL = ("refers_to",)
 _MOMENT = pa.timestamp("us", "UTC")
+_LONGEST_ID_BYTES = 1000  # PostgreSQL has no room for more than 2,704 in an index; both databases take the same
 _LARGEST_BASKET = math.floor(math.exp(31.9))  # evidence takes |ln| < 32
 _EARLIEST, _LATEST = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 10**6 for year in (1900, 9000))
 
@@ -105,7 +106,8 @@ def _typed(given: pa.Array, column: Column) -> pa.Array:
     if column.kind is Kind.MONEY:
         return _minor_units(given)
     words = given.cast(pa.string())
-    return pc.if_else(_flags_of(pc.match_substring(words, "\0")), pa.scalar(None, pa.string()), words)
+    unfit = pc.or_(pc.match_substring(words, "\0"), pc.greater(pc.binary_length(words), _LONGEST_ID_BYTES))
+    return pc.if_else(_flags_of(unfit), pa.scalar(None, pa.string()), words)
 
 
 def _moments(given: pa.Array) -> pa.Array:
