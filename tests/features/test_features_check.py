@@ -168,3 +168,14 @@ def test_check_ups_add_and_the_worst_come_first(network):
     assert both.counts[Outcome.FAILED] == 1
     assert both.worst_first()[0].failed
     assert sum(both.counts.values()) == len(fine.diagnoses) + len(poor.diagnoses)
+
+
+def test_what_campaigns_move_by_themselves_is_watched_and_does_not_fail():
+    """The first campaign gives everybody a code: days since the last one leave the law of training at once."""
+    rng = np.random.default_rng(3)
+    training = table(seed=0, days_since_last_code=rng.integers(30, 366, ROWS).astype(float))
+    target = np.log(training["spend_365d"].to_numpy())
+    trained = ContextNetwork(hidden=(8,), dimensions=3, max_epochs=3).fit(training, target)
+    found = check_context(trained, table(seed=1, days_since_last_code=rng.integers(20, 40, ROWS).astype(float)))
+    assert bad(found)["drift", "days_since_last_code"] is Outcome.WATCH
+    assert not [one for one in found if one.failed and one.check in ("drift", "range", "unseen")]

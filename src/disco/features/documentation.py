@@ -62,6 +62,8 @@ purchase in the year, since the network was trained on such customers alone.
 With fewer than {FEWEST_ROWS:,} customers only columns, history and constant features are judged: so few differ from
 training by chance. All features are numbers, so there are no categories to be unseen; a null that training never saw,
 and a value outside its range, are the nearest things. The thresholds of PSI are the customary ones.
+Features of codes are watched and never fail by `drift`, `unseen` or `range`: every campaign moves what customers have
+received and used, away from what the network was trained on. Train it again once a few campaigns are over.
 """
 
 
