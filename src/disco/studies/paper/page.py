@@ -23,7 +23,8 @@ def page(result: Mapping[str, Any]) -> str:
         "# The paper, figure by figure",
         f"Written by `{result['command']} --page docs/reproduction.md` from the figures in "
         "[reproduction.json](reproduction.json); do not edit. "
-        f"It took {_duration(result['seconds'])}. All data are simulated.",
+        f"This run took {_duration(result['seconds'])}; pieces kept from an earlier one cost no time. "
+        "All data are simulated.",
         *(["**This is a quick run: small shops, and too few of them to judge by.**"] if quick else []),
         result["lead"],
         "A verdict is computed from the claims checked: an item *reproduces* when all of them hold, and *partly* when "
@@ -34,7 +35,7 @@ def page(result: Mapping[str, Any]) -> str:
         f"{result['seeds'][0]} to {result['seeds'][-1]}), which the calibration has never seen. How it is done: "
         "[decision 080](decisions/080-reproduction.md); the simulations of policies: [bandits.md](bandits.md).",
         _markdown(
-            ["Item", "Verdict", "Claims that hold", "Time"],
+            ["Item", "Verdict", "Claims that hold", "Time, this run"],
             [
                 [f"[{item['title']}](#{_anchor(item['title'])})", item["verdict"], item["claims"],
                  _duration(item["seconds"])]
