@@ -224,7 +224,7 @@ def test_other_settings_and_other_code_are_other_pieces(folder, monkeypatch):
     monkeypatch.setattr(lab_module, "code_version", lambda rooms: "tomorrow's")
     assert lab.environment_folder(11) != here
     with pytest.raises(StateError, match="source that changed while it ran"):
-        lab_module._require_same_code(("belief",), "today's")
+        lab_module.require_same_source(("belief",), "today's")
 
 
 def test_an_environment_read_again_is_the_one_that_was_made(folder):

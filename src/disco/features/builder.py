@@ -81,7 +81,8 @@ def day_after_last_order(tables: Tables) -> date:
             ((last,),) = connection.sql("SELECT max(CAST(ordered_at AS DATE)) FROM raw_orders").fetchall()
     if last is None:
         raise InputError("table orders", found="no order", expected="at least one", fix="Name a date with --as-of.")
-    return last + timedelta(days=1)  # type: ignore[no-any-return]
+    day: date = last + timedelta(days=1)
+    return day
 
 
 @contextmanager

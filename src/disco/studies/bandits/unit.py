@@ -3,21 +3,20 @@
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
-import disco
 from disco.records.arrays import Floats
 from disco.records.files import written_whole
 from disco.studies.bandits.recipes import Player, Recipe
 from disco.studies.bandits.simulation import Measure, Rules, simulate, starting_belief
 from disco.studies.bandits.stage import Stage
+from disco.studies.processes import code_version
 
 # what a run's figures follow from; reports, shells and other studies may change without touching them
-_SOURCES = (
+SOURCES = (
     "belief",
     "policy",
     "allocation",
@@ -30,19 +29,6 @@ _SOURCES = (
     "studies/bandits/simulation.py",
     "studies/bandits/stage.py",
 )
-
-
-@lru_cache(maxsize=1)
-def code_version() -> str:
-    """A hash of the source behind a run: figures of another version are never taken for this one's."""
-    root = Path(disco.__file__).parent
-    digest = sha256()
-    for source in _SOURCES:
-        place = root / source
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            digest.update(path.relative_to(root).as_posix().encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +45,7 @@ class Unit:
 
     @property
     def file_name(self) -> str:
-        text = "\n".join((code_version(), repr(self)))
+        text = "\n".join((code_version(SOURCES), repr(self)))
         return f"{sha256(text.encode()).hexdigest()[:32]}.npy"
 
     def run(self, stage: Stage) -> Floats:

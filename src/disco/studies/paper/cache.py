@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +16,6 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-import disco
 from disco.records.errors import FileFormatError
 from disco.records.files import written_whole
 
@@ -48,24 +46,6 @@ MEASURE_ROOMS = (
 )
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
-
-
-def source_hash(rooms: tuple[str, ...]) -> str:
-    """A hash of the source of these files and folders of the package, as it is on disk now."""
-    root = Path(disco.__file__).parent
-    digest = sha256()
-    for room in rooms:
-        place = root / room
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-            digest.update(f"{path.relative_to(root)}\0".encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-@cache
-def code_version(rooms: tuple[str, ...]) -> str:
-    """The same as it was when this process first asked: the version that its pieces are named by."""
-    return source_hash(rooms)
 
 
 def key_of(*parts: object) -> str:

@@ -1,6 +1,5 @@
 """Where items get their environments and have things measured in them: in parallel, and never twice."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -18,14 +17,13 @@ from disco.studies.paper.cache import (
     ENVIRONMENT_ROOMS,
     MEASURE_ROOMS,
     Arrays,
-    code_version,
     key_of,
     load_arrays,
     save_arrays,
-    source_hash,
 )
 from disco.studies.paper.environment import Environment
 from disco.studies.paper.settings import Settings
+from disco.studies.processes import code_version, require_same_source, single_threaded
 
 Measure = Callable[[Environment, Settings], Arrays]  # a function at the top of a module: it travels to a process
 Progress = Callable[[str], None]
@@ -117,41 +115,14 @@ def worker_pool(settings: Settings) -> Iterator[Executor | None]:
         yield pool
 
 
-@contextmanager
-def single_threaded() -> Iterator[None]:
-    """Processes started inside have one thread each for BLAS, OpenMP and numba: the cores are taken by processes."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _require_same_code(rooms: tuple[str, ...], version: str) -> None:
-    """A process reads source when it needs it: what it makes must not carry the name of another version."""
-    if source_hash(rooms) != version:
-        raise StateError(
-            "reproduction",
-            found="source that changed while it ran",
-            expected="one version of the code from start to end",
-            fix="Start it again: finished pieces are kept.",
-        )
-
-
 def _make(retailer: RetailerSettings, folder: Path, settings: Settings, version: str) -> str:
-    _require_same_code(ENVIRONMENT_ROOMS, version)
+    require_same_source(ENVIRONMENT_ROOMS, version)
     environment.make(retailer, folder, max_epochs=settings.max_epochs)
     return f"environment {retailer.seed}: simulated"
 
 
 def _measure(function: Measure, folder: Path, settings: Settings, path: Path, version: str) -> str:
-    _require_same_code(MEASURE_ROOMS, version)
+    require_same_source(MEASURE_ROOMS, version)
     found = environment.load(folder)
     save_arrays(path, function(found, settings))
     return f"environment {found.seed}: {function.__module__.rpartition('.')[2]}"
