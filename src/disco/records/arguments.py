@@ -1,0 +1,126 @@
+"""What callers hand in, read once: numbers, counts, columns. Anything else is refused by the name it was given.
+
+Booleans are not numbers here: `True` where a count is expected is a mistake. Text is not a number either, even "20".
+"""
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from disco.records.arrays import Matrix, Vector
+from disco.records.errors import InputError
+
+
+def read_number(
+    value: object,
+    *,
+    where: str,
+    expected: str = "a finite number",
+    above: float = -np.inf,
+    below: float = np.inf,
+    least: float = -np.inf,
+    most: float = np.inf,
+) -> float:
+    """A finite number with above < value < below and least ≤ value ≤ most.
+
+    >>> read_number(3, where="revenue_weight", expected="a positive number", above=0)
+    3.0
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise InputError(where, found=repr(value), expected=expected)
+    number = float(value)
+    if not (np.isfinite(number) and above < number < below and least <= number <= most):
+        raise InputError(where, found=repr(value), expected=expected)
+    return number
+
+
+def read_positive(value: object, *, where: str, expected: str = "a finite number above 0") -> float:
+    """A finite number above 0."""
+    return read_number(value, where=where, expected=expected, above=0.0)
+
+
+def read_non_negative(value: object, *, where: str) -> float:
+    """A finite number, 0 or more."""
+    return read_number(value, where=where, expected="a finite number, 0 or more", least=0.0)
+
+
+def read_share(value: object, *, where: str) -> float:
+    """A number from 0 to 1."""
+    return read_number(value, where=where, expected="a share from 0 to 1", least=0.0, most=1.0)
+
+
+def read_level(level: object) -> float:
+    """The level of an interval."""
+    return read_number(level, where="level", expected="a share between 0 and 1, such as 0.95", above=0.0, below=1.0)
+
+
+def read_count(value: object, *, where: str, least: int = 1) -> int:
+    """A whole number, `least` or more.
+
+    >>> read_count(0, where="repeats", least=0)
+    0
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < least:
+        raise InputError(where, found=repr(value), expected=f"a whole number, {least} or more")
+    return int(value)
+
+
+def read_seed(value: object, *, where: str = "seed") -> int:
+    """Any whole number."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+        raise InputError(where, found=repr(value), expected="a whole number")
+    return int(value)
+
+
+def read_numbers(values: Sequence[float] | float, *, where: str, positive: bool = False) -> tuple[float, ...]:
+    """One or more finite numbers, as a tuple."""
+    expected = "finite numbers above 0" if positive else "finite numbers"
+    try:
+        numbers = tuple(float(value) for value in np.atleast_1d(np.asarray(values, np.float64)))
+    except (TypeError, ValueError):
+        raise InputError(where, found=repr(values), expected=expected) from None
+    if not numbers or not np.isfinite(numbers).all() or (positive and min(numbers) <= 0):
+        raise InputError(where, found=numbers, expected=expected)
+    return numbers
+
+
+def read_array(values: ArrayLike, *, where: str) -> Matrix:
+    """Numbers as a float64 array in C order, NaN allowed. Text, dates, complex and masked numbers are refused."""
+    try:
+        kind = np.asarray(values).dtype
+        if kind.kind not in "biufO":
+            raise InputError(where, found=f"values of type {kind}", expected="an array of numbers")
+        array = np.asarray(values, np.float64, order="C")
+    except InputError:
+        raise
+    except (TypeError, ValueError):  # ValueError: rows of different lengths
+        raise InputError(where, found=f"a {type(values).__name__}", expected="an array of numbers") from None
+    if np.ma.is_masked(values):
+        raise InputError(where, found="masked entries", expected="a number everywhere", fix="Drop these rows.")
+    return array
+
+
+def read_column(values: ArrayLike, *, where: str, rows: int | None = None) -> Vector:
+    """(rows,) float64, NaN allowed.
+
+    >>> read_column([1, None], where="before").tolist()
+    [1.0, nan]
+    """
+    column = read_array(values, where=where)
+    if column.ndim != 1 or (rows is not None and column.size != rows):
+        wanted = "one figure per row" if rows is None else f"one figure for each of {rows} rows"
+        raise InputError(where, found=f"shape {column.shape}", expected=wanted)
+    return column
+
+
+def read_matrix(values: ArrayLike, *, where: str, rows: int | None = None) -> Matrix:
+    """(rows, columns) float64 in row order, NaN allowed; a single column may come without its second axis."""
+    matrix = read_array(values, where=where)
+    if matrix.ndim == 1 and rows is not None:
+        matrix = matrix[:, None]
+    if matrix.ndim != 2 or not matrix.size or (rows is not None and len(matrix) != rows):
+        wanted = "(rows, columns), not empty" if rows is None else f"figures for each of {rows} rows"
+        raise InputError(where, found=f"shape {matrix.shape}", expected=wanted)
+    return np.ascontiguousarray(matrix)

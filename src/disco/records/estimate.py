@@ -1,0 +1,53 @@
+"""The one type for a figure with its interval, from a posterior's draws to an A/B test and a table on a page."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from disco.records.errors import InputError
+
+if TYPE_CHECKING:
+    from disco.records.arrays import Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its interval, or alone where no interval is known.
+
+    >>> Estimate(10.0, 8.0, 12.5, level=0.9).covers(12.0)
+    True
+    """
+
+    value: float
+    lower: float | None = None  # both ends, or neither; an end may be infinite
+    upper: float | None = None
+    level: float | None = None  # share of the probability between the ends, such as 0.95
+    standard_error: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.lower is None) != (self.upper is None):
+            raise InputError("estimate", found="one end of an interval", expected="both ends, or none")
+        numbers = (self.value, self.lower, self.upper, self.standard_error)
+        if any(number is not None and math.isnan(number) for number in numbers):
+            raise InputError("estimate", found="NaN", expected="a number")
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            raise InputError(
+                "estimate", found=f"interval {self.lower} to {self.upper}", expected="a lower end not above the upper"
+            )
+
+    @classmethod
+    def of_draws(cls, draws: "Vector", *, level: float) -> "Estimate":
+        """Mean and central interval of draws, shape (draws,)."""
+        import numpy as np
+
+        lower, upper = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2))
+        return cls(float(draws.mean()), float(lower), float(upper), level)
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Lower and upper end, where known."""
+        return None if self.lower is None or self.upper is None else (self.lower, self.upper)
+
+    def covers(self, truth: float) -> bool:
+        """Whether `truth` lies between the ends; False without an interval."""
+        return self.ends is not None and self.ends[0] <= truth <= self.ends[1]
