@@ -22,6 +22,10 @@ def cli_page() -> str:
         "",
         "Made from the commands themselves by `./run docs`. Every command takes `--json` (one JSON object on standard "
         "output) and `--quiet`; exit 0 = done, 1 = refused or a check failed, 2 = wrong usage.",
+        "",
+        "An output never replaces an input of the same command, the shop's database, disco.yaml, tables or plans; only "
+        "`disco train context` replaces a context network. A device such as `/dev/stdout` is written to, and a "
+        "symbolic link stays one: the file it points to is replaced.",
     ]
     group = typer.main.get_command(app)
     for name, command in _walk("disco", group):

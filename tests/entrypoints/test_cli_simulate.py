@@ -10,6 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from disco.records.tables import SCHEMAS
 from disco.retailer import RetailerSettings
 from disco.retailer.settings import Curves, Shape
 
@@ -61,6 +62,68 @@ def test_simulated_tables_take_the_place_of_the_examples_and_of_nothing_else(dis
     assert disco(*simulate)[0] == 0
     assert disco("validate", data)[0] == 0
     assert not list(data.glob("*.csv"))
+
+
+@pytest.mark.parametrize("overwrite", [(), ("--overwrite",)])
+@pytest.mark.parametrize("label", [form for name in SCHEMAS for form in (f"{name}.parquet", name, f"{name}.csv")])
+def test_a_table_of_ones_own_is_refused_and_left_as_it_is(
+    disco: Disco, tmp_path: Path, label: str, overwrite: tuple[str, ...]
+) -> None:
+    data = tmp_path / "shop" / "data"
+    assert disco("init", tmp_path / "shop")[0] == 0
+    own = data / label if "." in label else data / label / "part-1.parquet"
+    own.parent.mkdir(exist_ok=True)
+    own.write_bytes(b"our own rows")
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    code, said, err = disco("simulate", "--customers", 100, "--seed", 1, "-o", data, *overwrite)
+    assert (code, said) == (1, "")
+    assert f"{data / label} is a table of your own" in err
+    assert "move the table away" in err
+    assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
+
+
+def test_a_link_to_a_table_is_a_table_wherever_it_leads(disco: Disco, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "orders.parquet").symlink_to(tmp_path / "away" / "orders.parquet")  # unmounted, perhaps
+    code, _, err = disco("simulate", "--customers", 100, "-o", tmp_path / "data")
+    assert (code, "a table of your own" in err) == (1, True)
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["orders.parquet"]
+
+
+def test_overwriting_a_simulated_retailer_keeps_what_was_never_simulated(disco: Disco, shop: Path) -> None:
+    again = ("simulate", "--customers", 10, "-o", shop, "--overwrite")
+    (shop / "outcomes.csv").write_text("our own outcomes")
+    assert disco(*again)[0] == 0
+    assert (shop / "outcomes.csv").read_text() == "our own outcomes"
+    (shop / "orders").mkdir()
+    (shop / "orders" / "part-1.parquet").write_bytes(b"our own rows")
+    before = (shop / "orders.parquet").read_bytes()
+    code, _, err = disco(*again)
+    assert (code, f"{shop / 'orders'} is a table of your own" in err) == (1, True)
+    assert (shop / "orders.parquet").read_bytes() == before
+    assert (shop / "orders" / "part-1.parquet").read_bytes() == b"our own rows"
+
+
+@pytest.mark.parametrize("content", ['{"name": "our retailer"}', "[]", "no JSON"])
+def test_a_retailer_json_of_another_program_does_not_open_the_folder(
+    disco: Disco, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "retailer.json").write_text(content)
+    (tmp_path / "orders.parquet").write_bytes(b"our own rows")
+    before = _bytes(tmp_path)
+    for options in ((), ("--overwrite",)):
+        code, _, err = disco("simulate", "--customers", 10, "-o", tmp_path, *options)
+        assert (code, "retailer.json was not written by disco simulate" in err) == (1, True)
+        assert _bytes(tmp_path) == before
+
+
+def test_simulated_tables_do_not_land_among_plans(disco: Disco, tmp_path: Path) -> None:
+    shop = tmp_path / "shop"
+    assert disco("init", shop)[0] == 0
+    (shop / "plans").mkdir()
+    code, _, err = disco("simulate", "--customers", 10, "-o", shop / "plans")
+    assert (code, "the shop's folder of plans" in err) == (1, True)
+    assert not list((shop / "plans").iterdir())
 
 
 def test_simulate_reads_settings_and_lets_options_override_them(disco: Disco, tmp_path: Path) -> None:
@@ -140,6 +203,9 @@ def test_respond_refuses_bad_input_without_a_trace(disco: Disco, shop: Path, tmp
         (shop, tmp_path / "damaged.parquet", out, "damaged.parquet"),
         (shop, tmp_path / "deep.parquet", out, "0.20 for 20 % off"),
         (shop, good, tmp_path, "a folder"),
+        (shop, good, good, "is an input of this command"),
+        (shop, good, shop / "orders.parquet", "the folder of tables that this command reads"),
+        (shop, good, shop / "new.parquet", "the folder of tables that this command reads"),
         (shop, good, tmp_path / "no" / "outcomes.parquet", "no folder"),
     ):
         code, _, err = disco("respond", folder, codes, "-o", where)
@@ -147,6 +213,16 @@ def test_respond_refuses_bad_input_without_a_trace(disco: Disco, shop: Path, tmp
         assert named in err
         assert not out.exists()
     assert _bytes(shop) == held
+
+
+def test_respond_does_not_append_to_a_table_of_ones_own(disco: Disco, shop: Path, tmp_path: Path) -> None:
+    pq.write_table(_codes(), tmp_path / "codes.parquet")
+    pq.write_table(pa.table({"order_id": ["1"], "till": ["7"]}), shop / "orders.parquet")
+    before = _bytes(shop)
+    code, _, err = disco("respond", shop, tmp_path / "codes.parquet", "-o", tmp_path / "outcomes.parquet")
+    assert (code, "orders.parquet" in err) == (1, True)
+    assert _bytes(shop) == before
+    assert not (tmp_path / "outcomes.parquet").exists()
 
 
 def test_settings_that_are_no_text_are_refused(disco: Disco, tmp_path: Path) -> None:

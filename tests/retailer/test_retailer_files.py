@@ -1,6 +1,7 @@
 """A shop in a folder: the same bytes for the same settings, and no half-written state whatever is interrupted."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from disco.records.errors import FileFormatError, InputError
 from disco.retailer import Response, Retailer, RetailerSettings
-from disco.retailer.files import move_on
+from disco.retailer.files import is_simulated, move_on
 from disco.retailer.shop import Tables
 
 CodesFor = Callable[..., pa.Table]
@@ -29,6 +30,19 @@ def response(shop: Retailer, codes_for: CodesFor) -> Response:
 
 def _bytes(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _die_after(replacements: int, patch: pytest.MonkeyPatch) -> None:
+    """The process dies when it has put so many files into their places."""
+    replace, done = os.replace, []
+
+    def dies(source: Path, target: Path) -> None:
+        if len(done) == replacements:
+            raise KeyboardInterrupt
+        done.append(target)
+        replace(source, target)
+
+    patch.setattr("os.replace", dies)
 
 
 def _same(left: Tables, right: Tables) -> bool:
@@ -86,24 +100,46 @@ def test_an_interrupted_step_can_be_taken_again(
     shop.write(tmp_path / "calm")
     move_on(tmp_path / "calm", response)
     shop.write(tmp_path / "torn")
-    replace, moved = Path.replace, []
-
-    def dies_after_two(self: Path, target: Path) -> Path:
-        if len(moved) == 2:
-            raise KeyboardInterrupt
-        moved.append(target)
-        return replace(self, target)
-
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "replace", dies_after_two)
+        _die_after(2, patch)
         with pytest.raises(KeyboardInterrupt):
             move_on(tmp_path / "torn", response)
-    assert len(moved) == 2
+    after, before = _bytes(tmp_path / "calm"), _bytes(tmp_path / "torn")
+    replaced = [name for name in after if before[name] == after[name] and name != "customers.parquet"]
+    assert len(replaced) == 2
     assert _same(Retailer.load(tmp_path / "torn").tables(), shop.tables())
     move_on(tmp_path / "torn", response)
     calm, torn = Retailer.load(tmp_path / "calm"), Retailer.load(tmp_path / "torn")
     assert _same(calm.tables(), torn.tables())
     assert sorted(_bytes(tmp_path / "torn")) == sorted(_bytes(tmp_path / "calm"))
+
+
+def test_an_interrupted_rewrite_is_no_shop_and_can_be_done_again(
+    shop: Retailer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Retailer.simulate(RetailerSettings(customers=20, seed=1)).write(tmp_path)
+    with monkeypatch.context() as patch:
+        _die_after(3, patch)  # retailer.json, which says so, and two of the tables
+        with pytest.raises(KeyboardInterrupt):
+            shop.write(tmp_path)
+    with pytest.raises(InputError, match=r"interrupted.*--overwrite"):
+        Retailer.load(tmp_path)
+    assert is_simulated(tmp_path)
+    shop.write(tmp_path)
+    assert _same(Retailer.load(tmp_path).tables(), shop.tables())
+
+
+def test_a_table_of_other_columns_is_refused_and_not_appended_to(
+    shop: Retailer, response: Response, tmp_path: Path
+) -> None:
+    shop.write(tmp_path)
+    orders = pq.read_table(tmp_path / "orders.parquet")
+    pq.write_table(orders.append_column("till", pa.array(["1"] * orders.num_rows)), tmp_path / "orders.parquet")
+    before = _bytes(tmp_path)
+    for step in (lambda: Retailer.load(tmp_path), lambda: move_on(tmp_path, response)):
+        with pytest.raises(FileFormatError, match=r"orders\.parquet"):
+            step()
+    assert _bytes(tmp_path) == before
 
 
 def test_a_failure_while_writing_leaves_no_files(
@@ -113,7 +149,7 @@ def test_a_failure_while_writing_leaves_no_files(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InputError, match="No space"):
         shop.write(tmp_path / "shop")
     assert list((tmp_path / "shop").iterdir()) == []
 

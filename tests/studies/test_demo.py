@@ -82,3 +82,15 @@ def test_what_is_not_the_demos_own_is_never_replaced(tmp_path, monkeypatch, wher
         run_once(customers=2000, seed=5, out=Path(where), progress=never)
     assert (tmp_path / "photos" / "holiday.jpg").read_text() == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+def test_a_folder_without_an_earlier_result_is_not_the_demos_whatever_its_names(tmp_path):
+    (tmp_path / "mine" / "shop").mkdir(parents=True)
+    (tmp_path / "mine" / "shop" / "disco.yaml").write_text("precious")
+
+    def never(step):
+        raise AssertionError("refused only after the work began")
+
+    with pytest.raises(InputError, match="found shop"):
+        run_once(customers=2000, seed=5, out=tmp_path / "mine", progress=never)
+    assert (tmp_path / "mine" / "shop" / "disco.yaml").read_text() == "precious"

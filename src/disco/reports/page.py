@@ -2,9 +2,7 @@
 
 import base64
 import json
-import os
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +13,7 @@ from typing import Any, TypeAlias
 import jinja2
 from markupsafe import Markup
 
+from disco.records.files import written_whole
 from disco.reports.charts import BarChart, CurveChart, IntervalChart
 from disco.reports.formats import keep_figures_together
 from disco.reports.table import Table
@@ -74,15 +73,8 @@ class Report:
     def save(self, path: Path) -> Path:
         """Written whole or not at all; folders on the way are made."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(self.html())
-            Path(name).chmod(0o644)  # mkstemp keeps its file to the owner; a report is for others to read
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with written_whole(path) as unfinished:
+            unfinished.write_text(self.html(), encoding="utf-8", newline="\n")
         return path
 
 

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from disco.records.errors import DiscoError, InputError, MissingPartError
+from disco.records.files import written_whole
 from disco.reports.charts import Chart
 from disco.reports.page import render
 
@@ -73,7 +74,6 @@ def save_png(chart: Chart, path: Path, *, width_px: int = 900, dark: bool = Fals
         window = f"--window-size={width_px},{measured[1]}"
         browse(page, window, "--force-device-scale-factor=2", f"--screenshot={shot}", dark=dark)
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")
-        shutil.copyfile(shot, part)
-        os.replace(part, path)
+        with written_whole(path) as unfinished:
+            shutil.copyfile(shot, unfinished)
     return path

@@ -5,17 +5,18 @@ every reader here drops them, so running the same step again gives the same fold
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from disco.records.errors import FileFormatError, InputError
+from disco.records.files import written_whole
 from disco.retailer.life import DAY
 from disco.retailer.season import day_number
 from disco.retailer.settings import FORMAT, RetailerSettings
@@ -23,7 +24,8 @@ from disco.retailer.shop import Response, Retailer
 from disco.retailer.tables import DATED_BY, INSTANT, SCHEMAS
 
 STATE = "retailer.json"
-_TABLES = ("customers", *DATED_BY)
+TABLES = ("customers", *DATED_BY)
+_UNFINISHED = "unfinished"
 
 
 def write(shop: Retailer, folder: Path, *, after_block: Callable[[], None] = lambda: None) -> None:
@@ -32,8 +34,7 @@ def write(shop: Retailer, folder: Path, *, after_block: Callable[[], None] = lam
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(str(folder), found=error.strerror, expected="a folder that can be written") from None
-    (folder / STATE).unlink(missing_ok=True)  # an interrupted rewrite is then no shop at all, rather than half of two
-    with _replacing(folder, _TABLES) as writers:
+    with _replacing(folder, TABLES) as writers:
         for block in shop.history():
             for name, rows in block.items():
                 writers[name].write_table(rows)
@@ -41,7 +42,15 @@ def write(shop: Retailer, folder: Path, *, after_block: Callable[[], None] = lam
         for name, rows in shop.lived.items():
             if rows.num_rows:
                 writers[name].write_table(rows)
+        # if the replacing is interrupted, this is no shop at all, rather than half of two; and it is known to be ours
+        _write_json(folder / STATE, {"format": FORMAT, _UNFINISHED: True})
     _write_state(shop, folder)
+
+
+def is_simulated(folder: Path) -> bool:
+    """Whether the folder's tables were written here, finished or not."""
+    state = _read_json(folder / STATE)
+    return "format" in state and ("settings" in state or _UNFINISHED in state)
 
 
 def load(folder: Path) -> Retailer:
@@ -53,6 +62,8 @@ def load(folder: Path) -> Retailer:
         since = pc.field(column) >= _moment(column, history_end)
         until = pc.field(column) < _moment(column, today)
         with _whole(folder, name) as path:
+            if not pq.read_schema(path).equals(SCHEMAS[name]):
+                raise ValueError("columns or types of another table")
             lived[name] = pq.read_table(path, schema=SCHEMAS[name], filters=since & until)
     return Retailer(settings, today, lived)
 
@@ -78,28 +89,33 @@ def move_on(folder: Path, response: Response) -> None:
 @contextmanager
 def _replacing(folder: Path, names: tuple[str, ...]) -> Iterator[dict[str, pq.ParquetWriter]]:
     """Writers to temporary files, which take their tables' places once all of them are complete."""
-    paths = {name: folder / f".{name}.parquet.{os.getpid()}" for name in names}
     writers: dict[str, pq.ParquetWriter] = {}
-    try:
-        for name, path in paths.items():
-            writers[name] = pq.ParquetWriter(path, SCHEMAS[name])
+    with ExitStack() as files:
+        for name in names:
+            path = files.enter_context(written_whole(folder / f"{name}.parquet"))
+            writers[name] = files.enter_context(pq.ParquetWriter(path, SCHEMAS[name]))
         yield writers
         for writer in writers.values():
             writer.close()
-        for name, path in paths.items():
-            path.replace(folder / f"{name}.parquet")
-    finally:
-        for name, path in paths.items():
-            if name in writers:
-                writers[name].close()
-            path.unlink(missing_ok=True)
 
 
 def _write_state(shop: Retailer, folder: Path) -> None:
     state = {"format": FORMAT, "today": shop.today.isoformat(), "settings": json.loads(shop.settings.to_json())}
-    path = folder / f".{STATE}.{os.getpid()}"
-    path.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
-    path.replace(folder / STATE)
+    _write_json(folder / STATE, state)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file; nothing where there is none, or something else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    with written_whole(path) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _read_state(folder: Path) -> tuple[RetailerSettings, date]:
@@ -108,6 +124,9 @@ def _read_state(folder: Path) -> tuple[RetailerSettings, date]:
         raise InputError(
             str(path), found="no such file", expected="a folder made by disco simulate", fix="Run disco simulate first."
         )
+    if _UNFINISHED in _read_json(path):
+        what = f"The simulation in {folder} was interrupted before all its tables were written"
+        raise InputError(what, fix="Run disco simulate again, with --overwrite.")
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         found, today, settings = state["format"], date.fromisoformat(state["today"]), json.dumps(state["settings"])

@@ -8,8 +8,9 @@ import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
 from disco.entrypoints.files import read_yaml
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError, UsageError
-from disco.records.files import check_place, written_whole
+from disco.records.files import written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,9 +48,7 @@ def allocate(
     from disco.allocation.result import Status
     from disco.records.depths import depth_label
 
-    for place in (out, summary):
-        if place is not None:
-            check_place(place)
+    check_outputs(out, summary, inputs=(values, caps, costs))
     limits = _read_limits(caps)
     table, depths, matrix, eligible = _read_matrix(values)
     cost_matrix = None

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
-from disco.records.files import check_place, written_whole
+from disco.records.files import written_whole
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +36,7 @@ def export(
     kind = out.suffix.lower()
     if kind not in (".parquet", ".csv"):
         raise UsageError("--out", found=out, expected="a name that ends in .parquet or .csv")
-    check_place(out)
+    check_outputs(out, shop=shop)
     with Shop.open(shop).store() as store:
         codes = export_codes(store, campaign)
     with written_whole(out) as unfinished:

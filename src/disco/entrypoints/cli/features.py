@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
-from disco.records.files import check_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ def features(
 
     if memory_limit is not None and not _SIZE.fullmatch(memory_limit):
         raise UsageError("--memory-limit", found=repr(memory_limit), expected="a size such as 4GB")
-    check_place(out)
+    check_outputs(out, inputs=(tables, catalogue))
     chosen = None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue))
     with (
         collected() as notes,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, show, warn
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
-from disco.records.files import check_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,10 +49,10 @@ def frontier(
     from disco.operations.limits import offer_of
     from disco.records.plan import read_plan
 
-    if html is not None:
-        check_place(html)
+    check_outputs(html, inputs=(plan_file,), shop=shop)
     tried = {"revenue_weights": _numbers(weights, "--weights"), "budgets": _numbers(budgets, "--budgets")}
     plan, here = read_plan(read_yaml(plan_file), file=str(plan_file)), Shop.open(shop)
+    check_outputs(html, inputs=(here.folder / plan.customers.table,))  # known only now
     gathered = gather(here, plan)
     with here.store() as store:
         belief, _ = here.belief(store, network=gathered.inputs["network"])

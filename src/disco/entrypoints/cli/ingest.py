@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, TableError
-from disco.records.files import check_place, written_whole
+from disco.records.files import written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,8 +44,7 @@ def ingest(
     from disco.entrypoints.shop import Shop, WallClock
     from disco.operations.ledger import ingest
 
-    if quarantine is not None:
-        check_place(quarantine)
+    check_outputs(quarantine, inputs=(outcomes,), shop=shop)
     rows = read_outcomes(outcomes)
     with Shop.open(shop).store() as store:
         done = ingest(store, campaign, rows, source=str(outcomes), clock=WallClock(), dry_run=dry_run)

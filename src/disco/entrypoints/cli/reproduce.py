@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+from disco.entrypoints.outputs import check_outputs
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +35,10 @@ def reproduce(
     from disco.studies.paper.registry import chosen
     from disco.studies.paper.settings import Extent, settings_of
 
+    if out.is_dir():
+        check_outputs(out / "report.html", out / "result.json")
+    if page is not None and page.parent.is_dir():
+        check_outputs(page, page.with_suffix(".json"))
     settings = settings_of(Extent.QUICK if quick else Extent.FULL, environments=environments, seed=seed)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("starting", total=len(chosen(only or ())))

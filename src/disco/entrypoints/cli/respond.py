@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError
-from disco.records.files import check_place, written_whole
+from disco.records.files import written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,7 @@ def respond(
 
     from disco.retailer.files import load, move_on
 
-    check_place(out)
+    check_outputs(out, inputs=(folder, codes))
     response = load(folder).respond(_read(codes))
     # outcomes first: if the rest is interrupted, the same command gives the same outcomes again
     with written_whole(out) as unfinished:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, show
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import StateError
-from disco.records.files import check_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,8 +46,7 @@ def results(
     from disco.reports.campaign_results import campaign_report
     from disco.reports.campaign_series import campaigns_report, campaigns_table
 
-    if html is not None:
-        check_place(html)
+    check_outputs(html, shop=shop)
     here, day = Shop.open(shop), (as_of or datetime.now()).date()
     with here.store() as store:
         told = _read_out(here, store, campaign, day)

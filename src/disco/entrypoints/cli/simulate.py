@@ -1,11 +1,13 @@
 """`disco simulate -o DIR`."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import FileFormatError, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -30,19 +32,26 @@ def simulate(
     """Write the raw tables of a simulated retailer: customers, orders, returns, codes, site; one TABLE.parquet each.
 
     retailer.json beside them holds the settings, so that `disco respond` knows the same customers. They take the place
-    of the examples that `disco init` wrote; a table of your own in DIR is refused, never touched.
+    of the examples that `disco init` wrote. If DIR holds a table of your own (TABLE.parquet, TABLE.csv or a folder
+    TABLE/), nothing is written, with --overwrite neither.
     """
     from disco.retailer import Retailer
-    from disco.retailer.files import STATE, write
+    from disco.retailer.files import STATE, TABLES, is_simulated, write
 
     chosen = _settings(settings, customers=customers, seed=seed)
     if out.exists() and not out.is_dir():
         raise InputError(str(out), found="a file", expected="a folder")
-    if (out / STATE).exists() and not overwrite:
+    simulated = is_simulated(out)
+    if simulated and not overwrite:
         raise InputError(
             str(out), found="a simulated retailer", expected="an empty folder", fix="Name another, or add --overwrite."
         )
-    examples = _examples(out)
+    if os.path.lexists(out / STATE) and not simulated:
+        fix = "Name another folder with -o, or move the file away."
+        raise InputError(f"{out / STATE} was not written by disco simulate, and would be replaced", fix=fix)
+    examples = _examples(out, simulated=simulated)
+    if out.is_dir():
+        check_outputs(*(out / f"{name}.parquet" for name in TABLES), out / STATE, inputs=(settings,), replaces="tables")
     shop = Retailer.simulate(chosen)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("simulating blocks of customers", total=shop.blocks)
@@ -54,20 +63,26 @@ def simulate(
     show(result, text, as_json=as_json, quiet=quiet)
 
 
-def _examples(folder: Path) -> list[Path]:
-    """Tables in the folder that are still those of `disco init`; refused: a CSV that would be a second source."""
+def _examples(folder: Path, *, simulated: bool) -> list[Path]:
+    """Tables in the folder that are still those of `disco init`.
+
+    Every other table is refused: simulated rows would take its place, or stand beside it as a second source. In a
+    folder that was simulated, the Parquet files are those of the last time, and outcomes are never simulated.
+    """
     from disco.entrypoints.cli.init import TEMPLATES
+    from disco.records.tables import SCHEMAS
 
     examples = []
-    for template in sorted((TEMPLATES / "data").iterdir()):
-        path = folder / template.name
-        if not path.is_file():
-            continue
-        if path.read_bytes() == template.read_bytes():
-            examples.append(path)
-        elif path.stem != "outcomes":  # the one table that is not simulated here
-            fix = "Name another folder, or move it away."
-            raise InputError(str(path), found="a table that is no example", expected="none there", fix=fix)
+    for name in SCHEMAS:
+        for path in (folder / f"{name}.parquet", folder / name, folder / f"{name}.csv"):
+            template = TEMPLATES / "data" / path.name
+            if not os.path.lexists(path) or (path.name == name and not path.is_dir()):
+                continue
+            if template.is_file() and path.is_file() and path.read_bytes() == template.read_bytes():
+                examples.append(path)
+            elif not (simulated and (name == "outcomes" or (path.suffix == ".parquet" and path.is_file()))):
+                fix = "Name another folder with -o, or move the table away."
+                raise InputError(f"{path} is a table of your own, which simulated rows would replace", fix=fix)
     return examples
 
 

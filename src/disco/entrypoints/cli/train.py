@@ -9,8 +9,8 @@ import typer
 
 from disco.entrypoints.cli import train_basket
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
-from disco.records.files import check_place
 
 if TYPE_CHECKING:
     from disco.features import ContextNetwork
@@ -69,10 +69,11 @@ def context(
     for option, found, allowed in (("--heads", heads, HEADS), ("--device", device, DEVICES)):
         if found not in allowed:
             raise UsageError(option, found=found, expected=" or ".join(allowed))
-    check_place(out)
+    check_outputs(out, inputs=(features, tables, catalogue), replaces="network")
     network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
     with collected() as notes, TemporaryDirectory(prefix="disco-train-") as folder:
         made = _training_rows(features, tables, window_start, months, catalogue, Path(folder))
+        check_outputs(out, inputs=(made.tables,), replaces="network")  # a file of features names its tables
         with progress(quiet=quiet or as_json) as bar:
             task = bar.add_task("training, epochs", total=max_epochs)
             network.fit(made.rows, progress=lambda done, _: bar.update(task, completed=done))

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
-from disco.records.files import check_place
 
 EXAMPLE = "Example: disco train basket --campaign A --campaign B"
 
@@ -62,7 +62,7 @@ def _from_log(log: Path, context: list[str], out: Path, shop: Path) -> tuple[dic
     from disco.entrypoints.shop import Shop
     from disco.evaluation.log_file import read_log
 
-    check_place(out)
+    check_outputs(out, inputs=(log,), shop=shop)
     rows = read_log(log, context=context, check_balance=False)
     purchases = int(rows.bought.sum())
     if not purchases:

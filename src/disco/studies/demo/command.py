@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from disco.records.errors import InputError
+from disco.records.files import written_whole
 from disco.reports.formats import percent
 from disco.reports.table import Table
 from disco.studies.demo.loop import DemoResult, Progress, run_demo
@@ -18,11 +19,13 @@ from disco.studies.demo.report import demo_report
 from disco.studies.demo.tables import campaign_table, demo_json, learning_words
 
 _OURS = frozenset({"allocations", "shop", "disco.sqlite", "report.html", "result.json", "seeds.json"})
+_MARKS = frozenset({"result.json", "seeds.json"})  # every earlier run left one of them
 
 
 def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tuple[dict[str, Any], str]:
     """One run; report, allocations and raw tables replace those of an earlier run once everything is there."""
     _refuse_to_replace(out)
+    shown, out = out, out.resolve()  # a link to a folder stays a link
     out.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
@@ -41,15 +44,16 @@ def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tup
         shutil.rmtree(fresh, ignore_errors=True)
     table = campaign_table(result, codes_per_depth=True)
     parts = [table_text(table, columns=columns) for columns in (range(4), (0, *range(4, len(table.columns))))]
-    text = "\n\n".join(parts) + f"\n\n{_truth_words(result)}\n\nReport: {out / 'report.html'}"
-    return demo_json(result) | {"report": str(out / "report.html")}, text
+    text = "\n\n".join(parts) + f"\n\n{_truth_words(result)}\n\nReport: {shown / 'report.html'}"
+    return demo_json(result) | {"report": str(shown / "report.html")}, text
 
 
 def _refuse_to_replace(out: Path) -> None:
     """The folder of a run is replaced as a whole: it must not hold, or be, anything else."""
     if out.exists() and not out.is_dir():
         raise InputError(str(out), found="a file", expected="a folder for the report")
-    foreign = sorted(path.name for path in out.iterdir() if path.name not in _OURS) if out.exists() else []
+    there = sorted(path.name for path in out.iterdir()) if out.exists() else []
+    foreign = [name for name in there if name not in _OURS] if _MARKS & set(there) else there
     if foreign or out.resolve() == Path.cwd():
         found = ", ".join(foreign[:4]) or "the current folder"
         fix = "Name another: an earlier run's files are replaced."
@@ -97,9 +101,9 @@ def run_many(
             gain = result.again.objective / first.objective - 1
             figures.setdefault("C decided again with later belief: objective", []).append(gain)
     summary = {name: _interval(values) for name, values in figures.items()}
-    (out / "seeds.json").write_text(
-        json.dumps({"values": figures, "summary": summary}, indent=2) + "\n", encoding="utf-8"
-    )
+    with written_whole(out / "seeds.json") as unfinished:
+        content = {"values": figures, "summary": summary}
+        unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     width = max(map(len, summary))
     lines = [
         f"{seeds} simulated retailers of {customers:,} customers, mean and 95 % interval over seeds;",
