@@ -14,7 +14,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom
 
 from disco.belief import BasketModel, Engagement, SmoothSpline
-from disco.campaign import Belief, decide, learn
+from disco.campaign import Belief, Lesson, decide, learn
 from disco.evaluation import off_policy, random_log, replay
 from disco.evaluation.log import RandomLog
 from disco.policy import Thompson
@@ -237,7 +237,7 @@ class Shop:
                     rows, columns = rows[heard], columns[heard]
                     price = self.full_price[rows, columns] * np.exp(SPREAD * rng.normal(size=rows.size) - SPREAD**2 / 2)
                     seen = Purchases(context=self.context[rows], depth=grid[columns], full_price=price)
-                    belief = learn(belief, seen, campaign="replay")
+                    belief = learn(belief, [Lesson.of("replay", seen)])
         return revenue / purchases
 
 

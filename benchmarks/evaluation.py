@@ -19,7 +19,7 @@ import numpy as np
 from disco import objective
 from disco.allocation import allocate
 from disco.belief import BasketModel, Engagement
-from disco.campaign import Belief, learn
+from disco.campaign import Belief, Lesson, learn
 from disco.evaluation import UnconstrainedLearner, random_log
 from disco.evaluation.replay_limits import read_batch_limits
 from disco.evaluation.replay_pass import play
@@ -131,7 +131,7 @@ def batch() -> None:
         seen = Purchases(context=x[accepted], depth=depth[accepted], full_price=price[accepted])
         draw = milliseconds(drawn)
         allocation = milliseconds(lambda worth=worth: allocate(worth, limits.caps, ids=ids))
-        update = milliseconds(lambda seen=seen: learn(start, seen, campaign="replay").basket.fitted(6))
+        update = milliseconds(lambda seen=seen: learn(start, [Lesson.of("replay", seen)]).basket.fitted(6))
         total = milliseconds(lambda p=policy, s=settings: play(log, everybody, p, **s), repeats=9) / batches
         rest = total - draw - allocation - update
         print(f"  {policy.name:24} {total:7.2f} {draw:7.2f} {allocation:9.2f} {update:8.2f} {rest:14.2f}")

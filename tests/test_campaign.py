@@ -1,16 +1,22 @@
-"""The pipe end to end on small worlds: decisions respect limits, do not depend on chunking, and learning is exact."""
+"""The loop end to end on small worlds: decisions respect limits, do not depend on chunking, and learning is exact."""
+
+from functools import reduce
+from itertools import permutations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from disco.adapters.engines import LocalEngine
-from disco.belief import BasketModel, Engagement, EngagementCounts, RadialBasis
-from disco.campaign import CHUNK_ROWS, Belief, decide, learn
+from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence, RadialBasis
+from disco.belief.model_file import to_bytes
+from disco.campaign import CHUNK_ROWS, Belief, Lesson, decide, learn
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.decisions import Audience, Offer, Purchases
-from disco.records.errors import InfeasibleError, InputError
+from disco.records.errors import InfeasibleError, InputError, SchemaMismatchError
 
 DEPTHS = (0.1, 0.2, 0.4)
+OFFER = Offer(depths=DEPTHS, caps=(1, 1, 1), revenue_weight=3.0)
 POLICIES = [Thompson(), Thompson(scope="round"), UpperConfidence(), EpsilonGreedy(), Greedy(), Random()]
 
 
@@ -87,35 +93,91 @@ def test_a_customer_whom_every_code_would_cost_money_gets_none():
     assert result.value.sum() == 0
 
 
-def test_learning_in_batches_in_any_order_gives_the_same_belief():
-    context, rng = world(300, seed=9)
-    depth, full_price = rng.choice(DEPTHS, 300), np.exp(rng.normal(3, 0.5, 300))
-    parts = [slice(0, 90), slice(90, 91), slice(91, 300)]
+def purchases(rows, seed=9):
+    context, rng = world(rows, seed)
+    return Purchases(context=context, depth=rng.choice(DEPTHS, rows), full_price=np.exp(rng.normal(3, 0.5, rows)))
 
-    def taught(order):
-        known = Belief(basket=BasketModel(), engagement=Engagement())
-        for place in order:
-            rows = parts[place]
-            counts = EngagementCounts.of(depth[rows], np.ones(depth[rows].size, bool))
-            purchases = Purchases(context=context[rows], depth=depth[rows], full_price=full_price[rows])
-            known = learn(known, purchases, campaign="c", codes=counts)
-        return known
 
-    first, second = taught([0, 1, 2]), taught([2, 0, 1])
-    assert first.basket.hash == second.basket.hash
-    assert first.engagement.counts == second.engagement.counts
+def lesson(campaign, seen, rows):
+    part = Purchases(context=seen.context[rows], depth=seen.depth[rows], full_price=seen.full_price[rows])
+    return Lesson.of(campaign, part, EngagementCounts.of(part.depth, np.ones(len(part), bool)))
+
+
+NOTHING = Belief(basket=BasketModel(), engagement=Engagement())
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_however_rows_are_cut_into_lessons_and_whatever_their_order_the_belief_has_the_same_bits(order):
+    seen = purchases(300)
+    parts = [lesson("c", seen, rows) for rows in (slice(0, 90), slice(90, 91), slice(91, 300))]
+    whole = learn(NOTHING, [lesson("c", seen, slice(None))])
+    at_once = learn(NOTHING, [parts[place] for place in order])
+    one_by_one = reduce(lambda known, place: learn(known, parts[place]), order, NOTHING)
+    for found in (at_once, one_by_one):
+        assert to_bytes(found.basket) == to_bytes(whole.basket)
+        assert found.engagement == whole.engagement
+
+
+def test_a_belief_is_the_prior_and_the_sum_of_its_lessons():
+    prior, seen = belief(), purchases(50)
+    after = learn(prior, [lesson("spring", seen, slice(0, 20)), lesson("autumn", seen, slice(20, 50))])
+    by_hand = prior.basket.update(seen.context[:20], seen.depth[:20], seen.full_price[:20], campaign="spring")
+    by_hand = by_hand.update(seen.context[20:], seen.depth[20:], seen.full_price[20:], campaign="autumn")
+    assert to_bytes(after.basket) == to_bytes(by_hand)
+    assert list(after.basket.campaigns) == ["", "spring", "autumn"]
+    assert after.engagement.counts.sent.sum() == 1500 + 50
+    assert after.engagement.counts.redeemed.sum() == 190 + 50
+
+
+def test_a_lesson_without_codes_leaves_engagement_alone_and_one_without_purchases_the_baskets():
+    prior, seen = belief(), purchases(10)
+    assert learn(prior, [Lesson.of("d", seen)]).engagement == prior.engagement
+    unused = EngagementCounts.of([0.1] * 40, np.zeros(40, bool))
+    after = learn(prior, [Lesson(campaign="d", baskets=Evidence.empty(2), codes=unused)])
+    assert after.basket.hash == prior.basket.hash
+    assert after.engagement.counts.sent.tolist() == [540, 500, 500]
+
+
+def test_no_lessons_teach_nothing():
+    before = belief()
+    assert learn(before, []) == before
 
 
 def test_learning_changes_only_what_it_returns():
     before = belief()
     kept = before.basket.hash
-    context, rng = world(10, seed=9)
-    learn(
-        before,
-        Purchases(context=context, depth=np.full(10, 0.2), full_price=np.exp(rng.normal(3, 1, 10))),
-        campaign="d",
-    )
+    assert learn(before, [Lesson.of("d", purchases(10))]).basket.hash != kept
     assert before.basket.hash == kept
+
+
+def test_contexts_of_another_size_are_refused():
+    three = Purchases(context=np.zeros((1, 3)), depth=np.array([0.1]), full_price=np.array([20.0]))
+    with pytest.raises(SchemaMismatchError, match="contexts of 3 features; expected the 2"):
+        learn(belief(), [Lesson.of("d", three)])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: learn(belief().basket, []), "prior: found a BasketModel; expected a disco.Belief"),
+        (lambda: learn(belief(), pd.DataFrame({"depth": [0.1]})), "lessons: found a DataFrame; expected lessons"),
+        (lambda: learn(belief(), [purchases(3)]), "lessons: found a list; expected lessons, such as"),
+        (lambda: learn(belief(), None), "lessons: found a NoneType; expected lessons"),
+        (lambda: Lesson.of("c", pd.DataFrame({"depth": [0.1]})), "purchases: found a DataFrame; expected a disco.Pur"),
+        (lambda: Lesson.of("c", purchases(3), {0.1: 3}), "codes: found a dict; expected a disco.EngagementCounts"),
+        (lambda: run(audience(4), OFFER, "thompson"), r"policy: found 'thompson'; expected a policy such as disco"),
+        (lambda: run(audience(4), OFFER, Thompson), "not its name or class"),
+        (lambda: run(pd.DataFrame({"id": [1]}), OFFER, Greedy()), "audience: found a DataFrame; expected a disco.Aud"),
+        (lambda: run(audience(4), {"caps": 3}, Greedy()), "offer: found a dict; expected a disco.Offer"),
+        (
+            lambda: decide(audience(4), belief=belief().basket, offer=OFFER, policy=Greedy(), campaign="c", seed=1),
+            "belief: found a BasketModel; expected a disco.Belief",
+        ),
+    ],
+)
+def test_a_wrong_kind_of_argument_is_named_in_a_sentence(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
 
 
 def test_depths_in_per_cent_are_asked_about_before_anything_is_decided():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         SmoothSpline,
         demand_curve,
     )
-    from disco.campaign import Belief, decide, learn
+    from disco.campaign import Belief, Lesson, decide, learn
     from disco.evaluation.ab_test import ab_test
     from disco.evaluation.log import random_log
     from disco.evaluation.replay import replay
@@ -47,7 +47,7 @@ _HOMES = {
         "SmoothSpline",
         "demand_curve",
     ),
-    "disco.campaign": ("Belief", "decide", "learn"),
+    "disco.campaign": ("Belief", "Lesson", "decide", "learn"),
     "disco.evaluation": ("UnconstrainedLearner", "ab_test", "random_log", "replay"),
     "disco.features": ("ContextNetwork", "build_features", "has_history", "training_set"),
     "disco.policy": ("EpsilonGreedy", "Greedy", "Random", "Thompson", "UpperConfidence"),
@@ -68,6 +68,7 @@ __all__ = [
     "EpsilonGreedy",
     "Evidence",
     "Greedy",
+    "Lesson",
     "LinearDepth",
     "Offer",
     "OneHotDepth",

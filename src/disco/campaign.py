@@ -1,17 +1,21 @@
-"""The pipe: `decide` turns belief into codes, `learn` turns purchases into belief. The rest is rooms beside it."""
+"""The loop: `decide` turns a belief into decisions, `learn` turns the lessons of campaigns into a belief.
 
-from collections.abc import Callable
+Operations, replay, studies and Python users call these two functions; there is no other way from evidence to belief.
+`Belief` is what both take, `Lesson` is what one campaign teaches. Everything else is a room beside this file.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from disco import objective
-from disco.allocation import Allocation, Status, allocate
-from disco.belief import BasketModel, Engagement, EngagementCounts
-from disco.policy import Policy
-from disco.records.arrays import Floats, Integers, Vector
+from disco.allocation import allocate
+from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence
+from disco.policy import Policy, require_policy
+from disco.records.arrays import Floats
 from disco.records.decisions import Audience, Decisions, Offer, Purchases
-from disco.records.errors import InfeasibleError, InputError
+from disco.records.errors import InputError
 from disco.records.ports import Engine
 
 CHUNK_ROWS = 65_536  # customers per chunk of an engine; never changes a result
@@ -19,10 +23,30 @@ CHUNK_ROWS = 65_536  # customers per chunk of an engine; never changes a result
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """What is known so far: baskets (ln full price over context and depth) and engagement (who buys at all)."""
+    """What is known so far: `Belief(basket=BasketModel(), engagement=Engagement())` before any campaign."""
 
-    basket: BasketModel
-    engagement: Engagement
+    basket: BasketModel  # ln(full price) of a purchase, over context and depth
+    engagement: Engagement  # the share of receivers who buy, by depth
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What one campaign teaches, in exact integers."""
+
+    campaign: str
+    baskets: Evidence  # purchases with a code: ln(full price) over context and depth
+    codes: EngagementCounts  # codes sent and redeemed; empty until they have matured
+
+    def __post_init__(self) -> None:
+        _require(Evidence, baskets=self.baskets)
+        _require(EngagementCounts, codes=self.codes)
+
+    @classmethod
+    def of(cls, campaign: str, purchases: Purchases, codes: EngagementCounts | None = None) -> "Lesson":
+        """The lesson of these purchases; without `codes` it teaches nothing about engagement."""
+        _require(Purchases, purchases=purchases)
+        baskets = Evidence.of(purchases.context, purchases.depth, purchases.full_price)
+        return cls(campaign=campaign, baskets=baskets, codes=EngagementCounts() if codes is None else codes)
 
 
 def decide(
@@ -37,9 +61,13 @@ def decide(
 ) -> Decisions:
     """Choose one depth or none for every customer: sample full prices, value them, allocate exactly under the limits.
 
-    A pure function of its arguments. A customer's figures depend on (seed, campaign, id) and its context alone, so
+    A pure function of its arguments. A customer's figures depend on (seed, campaign, id) and their context alone, so
     neither row order nor chunking nor the engine changes a decision.
     """
+    _require(Audience, audience=audience)
+    _require(Belief, belief=belief)
+    _require(Offer, offer=offer)
+    require_policy(policy)
     if not len(audience):
         raise InputError("audience", found="no customers", expected="at least one to decide about")
     depths = np.asarray(offer.depths, np.float64)
@@ -67,7 +95,7 @@ def decide(
         budget=offer.budget,
         ids=audience.ids,
     )
-    require_feasible(allocation, campaign=campaign)
+    allocation.require_feasible(where=f"campaign {campaign}")
 
     chosen = allocation.choice >= 0
     value = np.zeros(len(audience))
@@ -78,7 +106,7 @@ def decide(
         depths=offer.depths,
         choice=allocation.choice,
         value=value,
-        expected_full_price=expected_at_choice(belief.basket, audience, depths, allocation.choice),
+        expected_full_price=belief.basket.expected_at_choice(audience.context, depths, allocation.choice),
         engagement=rates,
         prices=allocation.prices,
         budget_price=allocation.budget_price or 0.0,
@@ -91,38 +119,36 @@ def decide(
     )
 
 
-def learn(
-    belief: Belief,
-    purchases: Purchases,
-    *,
-    campaign: str,
-    codes: EngagementCounts | None = None,
-) -> Belief:
-    """Belief after also seeing these purchases and matured codes; batches in any order give equal belief."""
-    basket = belief.basket.update(purchases.context, purchases.depth, purchases.full_price, campaign=campaign)
-    engagement = (
-        belief.engagement if codes is None else replace(belief.engagement, counts=belief.engagement.counts + codes)
-    )
-    return Belief(basket=basket, engagement=engagement)
+def learn(prior: Belief, lessons: Iterable[Lesson] | Lesson) -> Belief:
+    """prior + Σ lessons, exactly: the same bits however the rows were cut into lessons.
+
+    A campaign may have several lessons, such as one per batch of outcomes. The basket model keeps campaigns in the
+    order of their first lesson, which matters to `BasketModel.forgetting` alone.
+
+    >>> seen = Purchases(context=[[0.5], [1.0]], depth=[0.1, 0.2], full_price=[20.0, 30.0])
+    >>> prior = Belief(basket=BasketModel(), engagement=Engagement())
+    >>> belief = learn(prior, [Lesson.of("spring", seen, EngagementCounts([0.1, 0.2], [10, 10], [1, 1]))])
+    >>> belief.basket.evidence.total_rows, belief.engagement.counts.sent.tolist()
+    (2, [10, 10])
+    """
+    _require(Belief, prior=prior)
+    given = list(lessons) if isinstance(lessons, Iterable) else [lessons]
+    if not all(isinstance(lesson, Lesson) for lesson in given):
+        expected = "lessons, such as [disco.Lesson.of(campaign, purchases)]"
+        raise InputError("lessons", found=f"a {type(lessons).__name__}", expected=expected)
+    basket, counts = prior.basket, prior.engagement.counts
+    for lesson in given:
+        basket = basket.add(lesson.baskets, campaign=lesson.campaign)
+        counts = counts + lesson.codes
+    return Belief(basket=basket, engagement=replace(prior.engagement, counts=counts))
 
 
-def require_feasible(allocation: Allocation, *, campaign: str) -> None:
-    """Limits that contradict each other stop the campaign, with the reason."""
-    if allocation.status is Status.INFEASIBLE:
-        raise InfeasibleError(
-            f"campaign {campaign}: the limits contradict each other",
-            conflicts=[str(conflict) for conflict in allocation.conflicts],
-            fix="Change one of the limits named above.",
-        )
-
-
-def expected_at_choice(basket: BasketModel, audience: Audience, depths: Vector, choice: Integers) -> Vector:
-    """(n,) posterior-mean full price at each customer's chosen depth, money; NaN without a code."""
-    expected = np.full(len(audience), np.nan)
-    for column in range(depths.size):
-        rows = np.flatnonzero(choice == column)
-        expected[rows] = basket.expected_full_price(audience.context[rows], depths[column : column + 1])[:, 0]
-    return expected
+def _require(kind: type, **given: object) -> None:
+    """Refuse an argument of another kind by its name."""
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            expected, fix = f"a disco.{kind.__name__}", f"help(disco.{kind.__name__}) shows how to make one."
+            raise InputError(name, found=f"a {type(value).__name__}", expected=expected, fix=fix)
 
 
 def _gather(engine: Engine | None, function: Callable[[slice], Floats], rows: int, columns: int) -> Floats:

@@ -169,9 +169,9 @@ def test_counting_in_mid_campaign_does_not_push_the_rate_down():
     seen = (sent + redeemed_after.astype("timedelta64[D]")) <= now
     depth = np.full(20_000, 0.3)
     until = sent + np.timedelta64(14, "D")
-    ripe = EngagementCounts.matured(depth, seen, valid_until=until, as_of=now, grace_days=1)
+    matured = EngagementCounts.matured(depth, seen, valid_until=until, as_of=now, grace_days=1)
     naive = EngagementCounts.of(depth, seen)
-    assert ripe.redeemed[0] / ripe.sent[0] == pytest.approx(0.2, abs=0.015)
+    assert matured.redeemed[0] / matured.sent[0] == pytest.approx(0.2, abs=0.015)
     assert naive.redeemed[0] / naive.sent[0] < 0.19
 
 

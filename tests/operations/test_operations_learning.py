@@ -1,4 +1,4 @@
-"""Belief is prior plus evidence: versions, ripeness, undoing, another network; all of it can be made again."""
+"""Belief is prior plus evidence: versions, maturity, undoing, another network; all of it can be made again."""
 
 from dataclasses import replace
 from datetime import date
@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from disco import campaign
 from disco.belief import Evidence
 from disco.belief.model_file import to_bytes
 from disco.operations import (
@@ -16,11 +17,12 @@ from disco.operations import (
     belief_at,
     ingest,
     launch,
-    learn_campaign,
     learn_campaigns,
     rebuild,
     revert,
 )
+from disco.operations.lessons import under_network
+from disco.operations.purchases import purchases_of
 from disco.records.errors import StateError
 
 
@@ -52,6 +54,15 @@ def test_what_is_learned_is_what_the_known_customers_bought(shop, launched):
     expected = Evidence.of(contexts, [row["depth"] for row in known], [50.25] * len(known))
     assert learned.belief.basket.evidence == expected
     assert (learned.number, learned.changed) == (1, True)
+
+
+def test_a_version_is_what_learn_makes_of_the_same_purchases_bit_for_bit(shop, launched):
+    receive(shop, shop.outcomes(shop.sent(launched)[:40]))
+    learned = learn(shop).belief
+    lesson = campaign.Lesson.of("spring", purchases_of(shop.store, "spring"), learned.engagement.counts)
+    again = campaign.learn(under_network(shop.prior, shop.network), [lesson])
+    assert to_bytes(again.basket) == to_bytes(learned.basket)
+    assert again == learned
 
 
 def test_learning_again_makes_a_version_only_when_something_is_new(shop, launched):
@@ -92,10 +103,10 @@ def test_an_older_version_can_be_made_active_again(shop, launched):
             activate(shop.store, 7, dry_run=rehearsed)
 
 
-def test_engagement_counts_ripe_codes_of_the_random_arm_only(shop, launched):
+def test_engagement_counts_matured_codes_of_the_random_arm_only(shop, launched):
     receive(shop, shop.outcomes(shop.sent(launched)[:40]))
     young = learn(shop, as_of=date(2027, 3, 23))  # the last day of validity was the 21st, the grace ends on the 23rd
-    assert (young.belief.engagement.counts.sent.size, young.ripe) == (0, ())
+    assert (young.belief.engagement.counts.sent.size, young.matured) == (0, ())
     counts = learn(shop, as_of=date(2027, 3, 24)).belief.engagement.counts
     control = [row for row in shop.sent(launched) if row["arm"] == "control"]
     bought = {row["code"] for row in shop.sent(launched)[:40]}
@@ -177,7 +188,7 @@ def test_a_campaign_under_a_new_network_asks_for_a_rebuild(shop, launched):
 
 def test_an_unknown_campaign_is_named(shop):
     with pytest.raises(StateError, match="winter"):
-        learn_campaign(shop.store, "winter", prior=shop.prior, as_of=shop.after, clock=shop.clock)
+        learn_campaigns(shop.store, ["winter"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
 
 
 def test_ten_batches_with_the_sixth_poisoned_equal_nine_after_its_revert(shop):

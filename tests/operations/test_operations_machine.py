@@ -29,7 +29,7 @@ from disco.operations import (
     decide_late_arrivals,
     ingest,
     launch,
-    learn_campaign,
+    learn_campaigns,
     pause,
     resume,
     revert,
@@ -157,8 +157,8 @@ def life(new_database_url, make_shop):
 
         @rule()
         def learn(self):
-            learned = learn_campaign(
-                shop.store, self.campaign, prior=shop.prior, as_of=shop.after, clock=shop.clock, model=self.campaign
+            learned = learn_campaigns(
+                shop.store, [self.campaign], prior=shop.prior, as_of=shop.after, clock=shop.clock, model=self.campaign
             )
             with shop.store.reading() as shelves:
                 kept = campaign_evidence.stored(shelves, self.campaign, shop.network)

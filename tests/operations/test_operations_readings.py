@@ -14,7 +14,7 @@ from disco.operations import (
     explain,
     export_codes,
     ingest,
-    learn_campaign,
+    learn_campaigns,
     read_out,
 )
 from disco.records.decisions import Arm
@@ -186,7 +186,7 @@ def test_no_exported_text_is_a_formula(start):
 
 
 def test_the_audit_finds_what_was_changed_behind_its_back(shop, launched, answered):
-    learn_campaign(shop.store, "spring", prior=shop.prior, as_of=shop.after, clock=shop.clock)
+    learn_campaigns(shop.store, ["spring"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
     assert all(finding.ok for finding in audit(shop.store))
     with shop.store.writing("spring") as shelves:
         stored = shelves.evidence("spring", shop.network)

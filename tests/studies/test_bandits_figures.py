@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 from disco.belief import Engagement, EngagementCounts
-from disco.campaign import Belief, learn
+from disco.campaign import Belief, Lesson, learn
 from disco.policy import Thompson
 from disco.records.decisions import Purchases
 from disco.studies.bandits.figures import gap, over_repeats
@@ -54,7 +54,7 @@ def belief_of(stage: Stage, *, rows: int) -> Belief:
     price = np.exp(stage.law.log_full_price[who, column] + 0.4 * rng.normal(size=rows))
     depth = np.asarray(DEPTHS)[column]
     seen = Purchases(context=stage.context[who][bought], depth=depth[bought], full_price=price[bought])
-    return learn(belief, seen, campaign="past", codes=EngagementCounts.of(depth, bought))
+    return learn(belief, [Lesson.of("past", seen, EngagementCounts.of(depth, bought))])
 
 
 def climbed(stage: Stage, belief: Belief) -> dict[Rung, float]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from disco.records.arrays import Integers, Vector
+from disco.records.errors import InfeasibleError
 
 
 class Status(StrEnum):
@@ -64,6 +65,15 @@ class Allocation:
     cost: float | None = None
     seconds: float = 0.0
     check_seconds: float = 0.0
+
+    def require_feasible(self, *, where: str) -> None:
+        """Raise InfeasibleError with the conflicts where the limits contradict each other; `where` names the solve."""
+        if self.status is Status.INFEASIBLE:
+            raise InfeasibleError(
+                f"{where}: the limits contradict each other",
+                conflicts=[str(conflict) for conflict in self.conflicts],
+                fix="Change one of the limits named above.",
+            )
 
 
 def relative_gap(value: float, bound: float) -> float:

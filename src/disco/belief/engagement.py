@@ -74,8 +74,8 @@ class EngagementCounts:
         if ends.shape not in ((), flags.shape) or today.shape:
             found = f"valid_until of shape {ends.shape}, as_of of shape {today.shape}"
             raise InputError("matured codes", found=found, expected="a date for each code and one for today")
-        ripe = np.broadcast_to(ends + np.timedelta64(grace_days, "D") <= today, flags.shape)
-        return cls.of(read_depth_column(depth, rows=flags.size)[ripe], flags[ripe])
+        over = np.broadcast_to(ends + np.timedelta64(grace_days, "D") <= today, flags.shape)
+        return cls.of(read_depth_column(depth, rows=flags.size)[over], flags[over])
 
     def __add__(self, other: EngagementCounts) -> EngagementCounts:
         return self._combined(other, 1)

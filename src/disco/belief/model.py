@@ -19,7 +19,7 @@ from disco.belief.grid import read_array, read_context, read_depth_column, read_
 from disco.belief.law import CurveLaw
 from disco.belief.posterior import Posterior
 from disco.belief.prior import Prior
-from disco.records.arrays import Floats, Matrix, Vector
+from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 
 _QUIETEST, _LOUDEST = 1e-9, 1e9  # of the noise's sd, so that neither its square nor the misfit over it overflows
@@ -208,6 +208,18 @@ class BasketModel:
 
         offer = Offer(self, context, depths)
         return offer.means(shift=offer.law.noise_sd**2 / 2)
+
+    def expected_at_choice(self, context: Matrix, depths: Vector, choice: Integers) -> Vector:
+        """(n,) `expected_full_price` at the depth each customer was given, money; NaN where `choice` is -1, no code.
+
+        context (n, d1) · depths (K,) · choice (n,): position in `depths`. Each depth is served on its own, so
+        `monotone` has nothing to project here.
+        """
+        expected = np.full(len(choice), np.nan)
+        for column in range(depths.size):
+            rows = np.flatnonzero(choice == column)
+            expected[rows] = self.expected_full_price(context[rows], depths[column : column + 1])[:, 0]
+        return expected
 
     def effective_plays(self, context: object, depth: object) -> Vector:
         """N_eff = 1/(ψᵀV⁻¹ψ) − 1/(ψᵀV0⁻¹ψ): how many plays of this very ψ the evidence is worth. Shape (rows,)."""

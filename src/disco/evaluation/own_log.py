@@ -4,7 +4,7 @@ import numpy as np
 
 from disco import objective
 from disco.allocation import Allocation, allocate
-from disco.campaign import Belief, require_feasible
+from disco.campaign import Belief
 from disco.policy import Policy
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arrays import Floats
@@ -43,7 +43,7 @@ def decision_propensities(
             budget=offer.budget,
             ids=audience.ids,
         )
-        require_feasible(allocation, campaign=campaign)
+        allocation.require_feasible(where=f"campaign {campaign}")
         return allocation
 
     return propensities(

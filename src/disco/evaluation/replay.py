@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from disco.belief import BasketModel, Engagement, EngagementCounts
-from disco.campaign import Belief, learn
+from disco.campaign import Belief, Lesson, learn
 from disco.evaluation.figures import read_level
 from disco.evaluation.log import RandomLog, require_model_contexts
 from disco.evaluation.replay_limits import read_batch_limits
 from disco.evaluation.replay_pass import UnconstrainedLearner, play
 from disco.evaluation.replay_result import Reading, Replay, policy_replay
 from disco.evaluation.resampling import Skew, bootstrap_rows, presented_rows
-from disco.policy import Policy, Random
+from disco.policy import Policy, Random, require_policy
 from disco.records.arrays import Integers, Vector
 from disco.records.decisions import Purchases
 from disco.records.errors import InputError
@@ -133,11 +133,7 @@ def _by_name(policies: Any) -> dict[str, Player]:
     one = isinstance(policies, str) or not isinstance(policies, Iterable)
     listed: list[Player] = [policies] if one else list(policies)
     for player in listed:
-        acting = player.policy if isinstance(player, UnconstrainedLearner) else player
-        if isinstance(acting, type) or not isinstance(acting, Policy):
-            raise InputError(
-                "policies", found=repr(acting), expected="policies such as disco.Thompson(), not their names or classes"
-            )
+        require_policy(player.policy if isinstance(player, UnconstrainedLearner) else player, where="policies")
     names = [policy.name for policy in listed]
     if not listed or len(set(names)) != len(names):
         raise InputError("policies", found=f"{names}", expected="at least one, each name once")
@@ -165,9 +161,6 @@ def _believing(belief: object, log: RandomLog, warm: RandomLog | None, *, learn_
     if warm is None:
         return belief
     bought = warm.bought
-    return learn(
-        belief,
-        Purchases(context=warm.context[bought], depth=warm.depth[bought], full_price=warm.full_price[bought]),
-        campaign="warm",
-        codes=EngagementCounts.of(warm.depth, bought) if learn_engagement else None,
-    )
+    seen = Purchases(context=warm.context[bought], depth=warm.depth[bought], full_price=warm.full_price[bought])
+    codes = EngagementCounts.of(warm.depth, bought) if learn_engagement else None
+    return learn(belief, [Lesson.of("warm", seen, codes)])

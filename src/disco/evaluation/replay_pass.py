@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from disco.belief import Engagement, EngagementCounts
-from disco.campaign import Belief, decide, learn
+from disco.campaign import Belief, Lesson, decide, learn
 from disco.evaluation.log import RandomLog
 from disco.evaluation.replay_limits import BatchLimits
 from disco.policy import Policy
@@ -96,5 +96,5 @@ def play(
         if learning:
             buyers = accepted[bought[accepted]]
             purchases = Purchases(context=log.context[buyers], depth=depth[buyers], full_price=log.full_price[buyers])
-            belief = learn(belief, purchases, campaign="replay", codes=counts if learn_engagement else None)
+            belief = learn(belief, [Lesson.of("replay", purchases, counts if learn_engagement else None)])
     return Played(rows=rows, batch=batches, choice=choice, predicted=predicted)

@@ -6,7 +6,7 @@ from disco.operations.explaining import Explanation, explain
 from disco.operations.exporting import csv_safe, export_codes
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import Launched, launch
-from disco.operations.learning import Learned, learn_campaign, learn_campaigns, rebuild
+from disco.operations.learning import Learned, learn_campaigns, rebuild
 from disco.operations.ledger import Ingested, Reverted, counts_of, ingest, revert
 from disco.operations.limits import offer_of
 from disco.operations.planned import Planned
@@ -41,7 +41,6 @@ __all__ = [
     "keep",
     "keep_late_features",
     "launch",
-    "learn_campaign",
     "learn_campaigns",
     "load",
     "offer_of",

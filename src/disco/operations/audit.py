@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 
 from disco.belief import EngagementCounts
 from disco.belief.model_file import to_bytes
-from disco.campaign import Belief
+from disco.campaign import Belief, learn
 from disco.operations import campaign_evidence
-from disco.operations.lessons import Lesson, belief_from, lessons_of
+from disco.operations.lessons import StoredLesson, lessons_of, under_network
 from disco.operations.related import admitted_rows
 from disco.operations.standing import settle
 from disco.operations.versions import belief_of, engagement_text
@@ -106,19 +106,19 @@ def _version(shelves: Shelves, active: VersionRecord) -> Finding:
     )
     lessons = tuple(
         _as_went_in(lesson, active.campaigns[lesson.campaign])
-        for lesson in lessons_of(shelves, active.campaigns, active.network, is_ripe=lambda *_: True)
+        for lesson in lessons_of(shelves, active.campaigns, active.network, is_matured=lambda _: True)
     )
     moved = sorted(lesson.campaign for lesson in lessons if lesson.hash != active.campaigns[lesson.campaign])
     if moved:
         words = f"outcomes came since it was made ({', '.join(moved)}): `disco learn` takes them in"
         return Finding("version", subject, True, words)
-    again = belief_from(prior, lessons, network=active.network)
+    again = learn(under_network(prior, active.network), [stored.lesson for stored in lessons])
     same = (to_bytes(again.basket), engagement_text(again.engagement)) == (active.basket, active.engagement)
     words = "prior and evidence give it" if same else "it is not what prior and evidence give"
     return Finding("version", subject, same, words)
 
 
-def _as_went_in(lesson: Lesson, known: str) -> Lesson:
-    """With its codes, or without where the version was made before they had run out."""
-    without = replace(lesson, ripe=False)
+def _as_went_in(lesson: StoredLesson, known: str) -> StoredLesson:
+    """With its codes, or without where the version was made before they had matured."""
+    without = replace(lesson, matured=False)
     return without if without.hash == known else lesson

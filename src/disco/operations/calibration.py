@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from disco import objective
-from disco.operations.campaign_evidence import dealt_at_random
-from disco.operations.lessons import ripe
+from disco.operations.campaign_evidence import assigned_at_random
+from disco.operations.lessons import has_matured
 from disco.operations.purchases import bought
 from disco.records.arrays import Flags, Vector
 from disco.records.decisions import Arm
@@ -84,7 +84,7 @@ def calibrations(store: Store, *, learned: Collection[str], as_of: date) -> Mapp
     past: dict[bool, list[Hindsight]] = {True: [], False: []}
     with store.reading() as shelves:
         campaigns = [record for record in shelves.campaigns() if record.campaign in learned]
-        over = [record.campaign for record in campaigns if ripe(record, as_of=as_of)]
+        over = [record.campaign for record in campaigns if has_matured(record, as_of=as_of)]
         for campaign in over[-_MOST_CAMPAIGNS:]:
             for decided, seen in _hindsight(shelves, campaign).items():
                 past[decided].append(seen)
@@ -99,7 +99,7 @@ def _hindsight(shelves: Shelves, campaign: str) -> dict[bool, Hindsight]:
     came = np.asarray(objective.revenue(full_price, np.nan_to_num(depth)), np.float64)
     foreseen = decisions["expected_full_price"].to_numpy() * decisions["expected_engagement"].to_numpy()
     expected = np.asarray(objective.revenue(np.nan_to_num(foreseen), np.nan_to_num(depth)), np.float64)
-    random = dealt_at_random(decisions, record.plan)
+    random = assigned_at_random(decisions, record.plan)
     test = np.asarray(decisions["arm"].to_pylist(), object) == str(Arm.TEST)
     found = {}
     for decided, rows in ((True, test & ~random), (False, random)):

@@ -27,18 +27,17 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignEvidence:
-    """baskets: ln full price of purchases by customers with a context of their own · codes: sent and redeemed so far,
-    ripe or not · only_random: whether `codes` counts only those dealt at random (docs/decisions/002)."""
+    """What a campaign has taught so far, as it is stored."""
 
-    baskets: Evidence
-    codes: EngagementCounts
-    only_random: bool
+    baskets: Evidence  # ln(full price) of purchases by customers with a context of their own
+    codes: EngagementCounts  # sent and redeemed so far, matured or not
+    only_random: bool  # whether `codes` counts only those assigned at random (docs/decisions/002)
 
     @classmethod
     def launched(cls, decisions: pa.Table, plan: Plan, *, context_size: int) -> "CampaignEvidence":
         """Before any outcome: the codes that went out."""
         coded = decisions.filter(decisions["code"].is_valid())
-        at_random = dealt_at_random(coded, plan)
+        at_random = assigned_at_random(coded, plan)
         only_random = bool(at_random.any())
         depth = coded["depth"].to_numpy()[at_random if only_random else slice(None)]
         return cls(
@@ -48,7 +47,7 @@ class CampaignEvidence:
         )
 
     def with_late(self, depths: list[float]) -> "CampaignEvidence":
-        """Codes given to late arrivals, by price: they count where no code was dealt at random."""
+        """Codes given to late arrivals, by price: they count where no code was assigned at random."""
         if self.only_random:
             return self
         return replace(self, codes=self.codes + EngagementCounts.of(depths, np.zeros(len(depths), np.bool_)))
@@ -101,7 +100,7 @@ class CampaignEvidence:
         return sha256(self.to_bytes()).hexdigest()
 
 
-def dealt_at_random(decisions: pa.Table, plan: Plan) -> Flags:
+def assigned_at_random(decisions: pa.Table, plan: Plan) -> Flags:
     """Per decision: its depth owes nothing to the customer. The control group, or all of a random campaign."""
     on_time = np.ones(decisions.num_rows, np.bool_)
     if "late" in decisions.column_names:
@@ -175,7 +174,7 @@ def _of_standing(
     context = shelves.contexts(record.campaign, network, rows["row"].to_numpy()[known])
     price = from_minor_units(stands.full_price_minor[bought])
     baskets = Evidence.of(context, depth[known], price[known])
-    counted = dealt_at_random(rows, record.plan) if only_random else np.ones(rows.num_rows, np.bool_)
+    counted = assigned_at_random(rows, record.plan) if only_random else np.ones(rows.num_rows, np.bool_)
     return baskets, EngagementCounts.of(depth[counted], np.ones(int(counted.sum()), np.bool_))
 
 

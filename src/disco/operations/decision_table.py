@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from disco.campaign import Belief, expected_at_choice
+from disco.campaign import Belief
 from disco.records.arrays import Flags, Integers, Vector
 from disco.records.decisions import Arm, Audience
 
@@ -17,14 +17,18 @@ def decision_table(
     depths: tuple[float, ...],
     choice: Integers,
     value: Vector,
+    expected_full_price: Vector,
     belief: Belief,
 ) -> pa.Table:
-    """One row per customer; before any purchase was learned nothing is expected, so those columns are null."""
+    """One row per customer; before any purchase was learned nothing is expected, so those columns are null.
+
+    expected_full_price (n,): money at the chosen depth; it is not read without a code, nor before any purchase.
+    """
     offered = np.asarray(depths)
     none = choice < 0
     expected, rates, unknown = np.zeros(len(audience)), np.zeros(len(audience)), np.ones(len(audience), np.bool_)
     if belief.basket.campaigns:
-        expected = np.nan_to_num(expected_at_choice(belief.basket, audience, offered, choice))
+        expected = np.nan_to_num(expected_full_price)
         rates, unknown = np.append(belief.engagement.rates(offered), 0.0)[choice], none
     arm = np.select([arms[name] for name in ARMS], range(len(ARMS)))
     return pa.table(

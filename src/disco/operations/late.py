@@ -119,7 +119,13 @@ def _decisions(shelves: Shelves, record: CampaignRecord, audience: Audience, bel
             choice[row] = column
             budget = None if budget is None else budget - float(worth.costs[row, column])
     table = decision_table(
-        audience, arms=arms, depths=solution.depths, choice=choice, value=worth.at(choice), belief=belief
+        audience,
+        arms=arms,
+        depths=solution.depths,
+        choice=choice,
+        value=worth.at(choice),
+        expected_full_price=belief.basket.expected_at_choice(audience.context, np.asarray(solution.depths), choice),
+        belief=belief,
     )
     return table.append_column("late", pa.array(np.ones(len(audience), np.bool_)))
 

@@ -1,7 +1,7 @@
-"""Belief from evidence: a version is the prior plus what the learned campaigns taught, and nothing else.
+"""Versions of the belief: load the lessons of the learned campaigns, call `learn`, keep what it returns.
 
-A campaign is learned by its name. What it taught lies beside its ledger (`campaign_evidence.py`), so a version is built
-in a moment, again and again, and a batch that comes later or is reverted is in the next version of itself.
+A campaign is learned by its name. Its evidence is kept beside its ledger (`campaign_evidence.py`), so a version is
+built in a moment from all lessons as they stand: a batch that arrives later or is reverted counts in the next version.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,10 +11,10 @@ from datetime import date
 import pyarrow as pa
 
 from disco.belief.model_file import to_bytes
-from disco.campaign import Belief
+from disco.campaign import Belief, learn
 from disco.operations import campaign_evidence
 from disco.operations.ledger import counts_in
-from disco.operations.lessons import belief_from, lessons_of, ripe
+from disco.operations.lessons import has_matured, lessons_of, under_network
 from disco.operations.transaction import transaction
 from disco.operations.versions import engagement_text
 from disco.records.arrays import Matrix
@@ -25,15 +25,14 @@ from disco.records.ports import Clock, Shelves, Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """The active version after learning. changed: a new version was made · campaigns: purchases each adds · ripe:
-    campaigns whose codes have run out, so that they count for engagement · warnings: in words."""
+    """The active version after learning."""
 
     number: int
     belief: Belief
-    changed: bool
-    campaigns: Mapping[str, int]
-    ripe: tuple[str, ...]
-    warnings: tuple[str, ...]
+    changed: bool  # whether a new version was made
+    campaigns: Mapping[str, int]  # purchases that each campaign adds
+    matured: tuple[str, ...]  # campaigns whose codes have expired, so that they count for engagement
+    warnings: tuple[str, ...]  # sentences for the operator
 
 
 def learn_campaigns(
@@ -54,20 +53,6 @@ def learn_campaigns(
         return _make_version(
             shelves, wanted, network, prior, as_of=as_of, clock=clock, model=model, asked=set(campaigns)
         )
-
-
-def learn_campaign(
-    store: Store,
-    campaign: str,
-    *,
-    prior: Belief,
-    as_of: date,
-    clock: Clock,
-    model: str = "main",
-    dry_run: bool = False,
-) -> Learned:
-    """`learn_campaigns` of one."""
-    return learn_campaigns(store, [campaign], prior=prior, as_of=as_of, clock=clock, model=model, dry_run=dry_run)
 
 
 def rebuild(
@@ -151,8 +136,8 @@ def _make_version(
 ) -> Learned:
     """`asked`: the campaigns somebody wants to learn now, and would want to be warned of."""
     active = shelves.version(model)
-    lessons = lessons_of(shelves, campaigns, network, is_ripe=lambda record, _: ripe(record, as_of=as_of))
-    belief = belief_from(prior, lessons, network=network)
+    lessons = lessons_of(shelves, campaigns, network, is_matured=lambda record: has_matured(record, as_of=as_of))
+    belief = learn(under_network(prior, network), [stored.lesson for stored in lessons])
     basket, engagement = to_bytes(belief.basket), engagement_text(belief.engagement)
     same = active is not None and (active.basket, active.engagement, active.network) == (basket, engagement, network)
     number = max((version.number for version in shelves.versions(model)), default=0) + 1
@@ -165,7 +150,7 @@ def _make_version(
             basket=basket,
             engagement=engagement,
             network=network,
-            campaigns={lesson.campaign: lesson.hash for lesson in lessons},
+            campaigns={stored.campaign: stored.hash for stored in lessons},
             made_at=clock.now(),
         )
         shelves.add_version(record, activate=True)
@@ -173,11 +158,11 @@ def _make_version(
         number=number,
         belief=belief,
         changed=not same,
-        campaigns={lesson.campaign: lesson.taught.baskets.total_rows for lesson in lessons},
-        ripe=tuple(lesson.campaign for lesson in lessons if lesson.ripe),
+        campaigns={stored.campaign: stored.evidence.baskets.total_rows for stored in lessons},
+        matured=tuple(stored.campaign for stored in lessons if stored.matured),
         warnings=tuple(
-            f"no outcome of {lesson.campaign} counts, so all its codes seem unused: were its outcomes ingested?"
-            for lesson in lessons
-            if lesson.campaign in asked and lesson.all_unused and not counts_in(shelves, lesson.campaign).applied
+            f"no outcome of {stored.campaign} counts, so all its codes seem unused: were its outcomes ingested?"
+            for stored in lessons
+            if stored.campaign in asked and stored.all_unused and not counts_in(shelves, stored.campaign).applied
         ),
     )

@@ -1,11 +1,11 @@
-"""Belief as a pure function of a prior and of what each campaign taught."""
+"""The lessons that a model has learned from: loaded from the evidence kept beside each campaign's ledger."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from disco.belief import EngagementCounts
-from disco.campaign import Belief
+from disco.campaign import Belief, Lesson
 from disco.operations import campaign_evidence
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.records.errors import StateError
@@ -16,30 +16,32 @@ GRACE_DAYS = 2  # an order of the last day may be reported a little later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
-    """What goes into a belief from one campaign: its baskets, and, once its codes have run out, its codes."""
+class StoredLesson:
+    """A campaign's evidence as its ledger stands now, and whether its codes have matured."""
 
     campaign: str
-    taught: CampaignEvidence
-    ripe: bool
+    evidence: CampaignEvidence
+    matured: bool
 
     @property
-    def codes(self) -> EngagementCounts:
-        return self.taught.codes if self.ripe else EngagementCounts()
+    def lesson(self) -> Lesson:
+        """What `learn` takes: the baskets, and the codes once they have matured."""
+        codes = self.evidence.codes if self.matured else EngagementCounts()
+        return Lesson(campaign=self.campaign, baskets=self.evidence.baskets, codes=codes)
 
     @property
     def all_unused(self) -> bool:
-        """Its codes count, and nothing was learned from any: a campaign nobody liked, or outcomes that nobody sent."""
-        return self.ripe and not self.taught.codes.redeemed.any() and not self.taught.baskets.total_rows
+        """The codes have matured and not one was used: either nobody liked the campaign or its outcomes are missing."""
+        return self.matured and not self.evidence.codes.redeemed.any() and not self.evidence.baskets.total_rows
 
     @property
     def hash(self) -> str:
-        """Of what goes in, and of nothing else."""
-        return replace(self.taught, codes=self.codes).hash
+        """Of what `lesson` holds, and of nothing else."""
+        return replace(self.evidence, codes=self.lesson.codes).hash
 
 
-def ripe(record: CampaignRecord, *, as_of: date) -> bool:
-    """Whether the codes have run out and the grace period is over: a running code that was not used yet is not a no."""
+def has_matured(record: CampaignRecord, *, as_of: date) -> bool:
+    """Whether the codes have expired and the grace period is over; an unused code that is still valid says nothing."""
     return record.plan.valid.end + timedelta(days=GRACE_DAYS) <= as_of
 
 
@@ -48,29 +50,25 @@ def lessons_of(
     campaigns: Iterable[str],
     network: str,
     *,
-    is_ripe: Callable[[CampaignRecord, CampaignEvidence], bool],
-) -> tuple[Lesson, ...]:
-    """What these campaigns taught under a network, by their first day."""
+    is_matured: Callable[[CampaignRecord], bool],
+) -> tuple[StoredLesson, ...]:
+    """What these campaigns teach under a network, by their first day."""
     wanted, lessons = set(campaigns), []
     for record in shelves.campaigns():
         if record.campaign not in wanted:
             continue
-        taught = campaign_evidence.stored(shelves, record.campaign, network)
-        if taught is None:
+        evidence = campaign_evidence.stored(shelves, record.campaign, network)
+        if evidence is None:
             raise StateError(
                 f"campaign {record.campaign}",
                 found=f"no evidence under network {network[:12]}",
                 expected="every learned campaign under one network",
                 fix="Run `disco learn --rebuild`.",
             )
-        lessons.append(Lesson(campaign=record.campaign, taught=taught, ripe=is_ripe(record, taught)))
+        lessons.append(StoredLesson(campaign=record.campaign, evidence=evidence, matured=is_matured(record)))
     return tuple(lessons)
 
 
-def belief_from(prior: Belief, lessons: Iterable[Lesson], *, network: str) -> Belief:
-    """prior + Σ lessons."""
-    basket, counts = replace(prior.basket, context_schema=network), prior.engagement.counts
-    for lesson in lessons:
-        basket = basket.add(lesson.taught.baskets, campaign=lesson.campaign)
-        counts = counts + lesson.codes
-    return Belief(basket=basket, engagement=replace(prior.engagement, counts=counts))
+def under_network(prior: Belief, network: str) -> Belief:
+    """The prior for contexts of this network: its model then refuses contexts of any other."""
+    return replace(prior, basket=replace(prior.basket, context_schema=network))

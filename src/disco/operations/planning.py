@@ -51,6 +51,7 @@ def plan_campaign(
         audience.ids, control=plan.control.share, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign
     )
     choice, value = np.full(len(audience), -1, np.int64), np.zeros(len(audience))
+    expected = np.full(len(audience), np.nan)
     test = None
     sizes = [int(arms[arm].sum()) for arm in (Arm.TEST, Arm.CONTROL)]
     refuse_contradictions(plan, offer, eligible=len(audience), customers=sum(sizes))
@@ -70,11 +71,15 @@ def plan_campaign(
                 seed=plan.seed,
                 engine=engine,
             )
-            choice[rows], value[rows] = test.choice, test.value
+            choice[rows], value[rows], expected[rows] = test.choice, test.value, test.expected_full_price
         else:
             choice[rows] = assign_at_random(
                 members.ids, part, costs=mean_costs(belief, members, part), seed=plan.seed, campaign=plan.campaign
             )
+            if belief.basket.campaigns:
+                expected[rows] = belief.basket.expected_at_choice(
+                    members.context, np.asarray(plan.offered), choice[rows]
+                )
     past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
     forecasts, total = _forecasts(belief, audience, arms, choice, plan, past)
     inputs = {
@@ -87,7 +92,15 @@ def plan_campaign(
     return Planned(
         plan=plan,
         inputs=inputs,
-        decisions=decision_table(audience, arms=arms, depths=plan.offered, choice=choice, value=value, belief=belief),
+        decisions=decision_table(
+            audience,
+            arms=arms,
+            depths=plan.offered,
+            choice=choice,
+            value=value,
+            expected_full_price=expected,
+            belief=belief,
+        ),
         contexts=audience.context,
         network=network,
         version=version,

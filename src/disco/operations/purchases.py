@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.operations.campaign_evidence import dealt_at_random
+from disco.operations.campaign_evidence import assigned_at_random
 from disco.operations.standing import standing
 from disco.records.arrays import Vector
 from disco.records.decisions import Purchases
@@ -31,7 +31,7 @@ def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> P
         full_price = bought(shelves, campaign, decisions)
         wanted = (full_price > 0) & np.asarray(decisions["known"].to_numpy(), np.bool_)
         if only_random:
-            wanted &= dealt_at_random(decisions, record.plan)
+            wanted &= assigned_at_random(decisions, record.plan)
         rows = np.flatnonzero(wanted)
         context = shelves.contexts(campaign, record.network, decisions["row"].to_numpy()[rows])
     return Purchases(context=context, depth=decisions["depth"].to_numpy()[rows], full_price=full_price[rows])

@@ -10,7 +10,7 @@ import pyarrow as pa
 from disco.evaluation import AbTest, Design, ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary
 from disco.operations.ledger import counts_in
-from disco.operations.lessons import ripe
+from disco.operations.lessons import has_matured
 from disco.operations.orders import revenue_beside
 from disco.operations.purchases import bought
 from disco.records.arrays import Flags, Vector
@@ -61,7 +61,7 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         counts = counts_in(shelves, campaign)
     arm = np.asarray(decisions["arm"].to_pylist(), object)
     late = np.asarray(decisions["late"].to_numpy(), np.bool_)
-    over = ripe(record, as_of=as_of)
+    over = has_matured(record, as_of=as_of)
     ab, why_not = _test(record, decisions, full_price, arm, ~late, orders, final=over)
     return CampaignResults(
         record=record,

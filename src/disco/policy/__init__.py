@@ -1,6 +1,6 @@
 """Belief → one full price per (customer, depth)."""
 
-from disco.policy.base import Policy
+from disco.policy.base import Policy, require_policy
 from disco.policy.epsilon_greedy import EpsilonGreedy
 from disco.policy.greedy import Greedy
 from disco.policy.random import Random
@@ -21,6 +21,7 @@ __all__ = [
     "Thompson",
     "UpperConfidence",
     "policy_named",
+    "require_policy",
 ]
 
 

@@ -35,6 +35,12 @@ class Policy(Protocol):
         """Shape (customers, depths)."""
 
 
+def require_policy(policy: object, *, where: str = "policy") -> None:
+    """Refuse a policy's name or class where the policy itself is needed."""
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        raise InputError(where, found=repr(policy), expected="a policy such as disco.Thompson(), not its name or class")
+
+
 def stream_of(seed: int, campaign: str, purpose: str) -> int:
     """The 64-bit word that separates one use of randomness from every other."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):

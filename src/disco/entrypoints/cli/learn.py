@@ -71,7 +71,7 @@ def learned_result(done: "Learned") -> dict[str, Any]:
         "version": done.number,
         "changed": done.changed,
         "campaigns": dict(done.campaigns),
-        "ripe": list(done.ripe),
+        "matured": list(done.matured),
         "warnings": list(done.warnings),
     }
 
@@ -82,5 +82,5 @@ def learned_text(done: "Learned") -> str:
     text = f"Belief version {done.number}: {learned}."
     if not done.changed:
         text = f"Nothing new: belief version {done.number} stays, with {learned}."
-    waiting = sorted(set(done.campaigns) - set(done.ripe))
+    waiting = sorted(set(done.campaigns) - set(done.matured))
     return text + (f" Codes still run, so engagement waits: {', '.join(waiting)}." if waiting else "")

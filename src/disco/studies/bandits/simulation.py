@@ -11,7 +11,7 @@ import numpy as np
 
 from disco import objective
 from disco.belief import Engagement, EngagementCounts
-from disco.campaign import Belief, decide, learn
+from disco.campaign import Belief, Lesson, decide, learn
 from disco.evaluation import UnconstrainedLearner
 from disco.evaluation.replay_limits import BatchLimits
 from disco.records.arrays import Integers, Matrix, Vector
@@ -101,7 +101,7 @@ def simulate(stage: Stage, player: Player, *, recipe: Recipe, start: Belief, rul
 def _learned(belief: Belief, seen: Past, *, campaign: str) -> Belief:
     bought = ~np.isnan(seen.full_price)
     purchases = Purchases(context=seen.context[bought], depth=seen.depth[bought], full_price=seen.full_price[bought])
-    return learn(belief, purchases, campaign=campaign, codes=EngagementCounts.of(seen.depth, bought))
+    return learn(belief, [Lesson.of(campaign, purchases, EngagementCounts.of(seen.depth, bought))])
 
 
 def _measured(law: Law, crowd: Crowd, choice: Integers, full_price: Vector) -> Vector:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from disco.belief import BasketModel, Engagement, EngagementCounts, SmoothSpline
-from disco.campaign import Belief, decide, learn
+from disco.campaign import Belief, Lesson, decide, learn
 from disco.evaluation import Judgement, judge
 from disco.features import ContextNetwork
 from disco.policy import Thompson
@@ -45,7 +45,7 @@ def decided_campaign(network: ContextNetwork, shop: Shop) -> Judgement:
             depth=past.depth[rows],
             full_price=past.full_price[rows],
         )
-        belief = learn(belief, seen, campaign=past.name, codes=EngagementCounts.of(past.depth, bought))
+        belief = learn(belief, [Lesson.of(past.name, seen, EngagementCounts.of(past.depth, bought))])
     campaign = shop.shop.settings.campaign(DECIDED_CAMPAIGN)
     caps = tuple(int(share * len(shop.ids)) for share in DECIDED_SHARES)
     decisions = decide(

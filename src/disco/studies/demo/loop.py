@@ -23,7 +23,7 @@ from disco.operations import (
     export_codes,
     ingest,
     launch,
-    learn_campaign,
+    learn_campaigns,
     offer_of,
     plan_campaign,
     purchases_of,
@@ -109,7 +109,7 @@ def run_demo(
         move_on(tables_folder, response)
         shop = response.shop
         as_of = plan.valid.end + timedelta(days=3)
-        learned = learn_campaign(store, plan.campaign, prior=prior, as_of=as_of, clock=clock)
+        learned = learn_campaigns(store, [plan.campaign], prior=prior, as_of=as_of, clock=clock)
         belief, version = learned.belief, learned.number
 
     if audience_c is None or decided_c is None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from disco import objective
 from disco.belief import Engagement
-from disco.campaign import Belief, decide, learn
+from disco.campaign import Belief, Lesson, decide, learn
 from disco.evaluation import Design, accuracy, judge, uplift
 from disco.operations.arms import assign_at_random, split
 from disco.policy import Thompson
@@ -93,7 +93,7 @@ def _belief(environment: Environment, reading: str) -> Belief:
     belief = Belief(basket=empty_model(reading), engagement=Engagement())
     for name in TRAINED_ON:
         past = environment.campaigns[name]
-        belief = learn(belief, past.purchases, campaign=name, codes=past.codes)
+        belief = learn(belief, [Lesson.of(name, past.purchases, past.codes)])
     return Belief(basket=settled(reading, belief.basket), engagement=belief.engagement)
 
 
