@@ -10,8 +10,9 @@ import pytest
 from disco.adapters.engines import LocalEngine
 from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence, RadialBasis
 from disco.belief.model_file import to_bytes
-from disco.campaign import CHUNK_ROWS, Belief, Lesson, decide, learn
+from disco.campaign import Belief, Lesson, decide, learn
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
+from disco.records.chunks import CHUNK_ROWS
 from disco.records.decisions import Audience, Offer, Purchases
 from disco.records.errors import InfeasibleError, InputError, SchemaMismatchError
 

@@ -1,12 +1,18 @@
 """DISCO: which customer gets which discount code, decided exactly and learned from what customers buy.
 
 Public names are loaded on first use, so that `import disco` and `disco --help` stay instant.
+
+Functions with an argument `engine` use the processors of this machine unless they are given another one. Inside the
+package, and in methods, `engine=None` is the caller's own thread: the layers below `adapters` know no engine.
 """
 
+from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from disco.adapters.engines import LocalEngine
     from disco.allocation import Allocation, Segments, Status, allocate, decide_late, frontier
     from disco.belief import (
         BasketModel,
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "disco.adapters.engines": ("LocalEngine",),
     "disco.allocation": ("Allocation", "Segments", "Status", "allocate", "decide_late", "frontier"),
     "disco.belief": (
         "BasketModel",
@@ -54,6 +61,7 @@ _HOMES = {
     "disco.records.decisions": ("Audience", "Decisions", "Offer", "Purchases"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_SPREAD = ("allocate", "decide", "frontier", "replay")  # the functions with an argument `engine`
 
 __all__ = [
     "Allocation",
@@ -70,6 +78,7 @@ __all__ = [
     "Greedy",
     "Lesson",
     "LinearDepth",
+    "LocalEngine",
     "Offer",
     "OneHotDepth",
     "Prior",
@@ -101,7 +110,25 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'disco' has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(_HOME_OF[name]), name)
+    found = getattr(import_module(_HOME_OF[name]), name)
+    if name in _SPREAD:
+        found = globals()[name] = _on_this_machine(found)  # one object per name, so that it can be pickled
+    return found
+
+
+def _on_this_machine(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, on a `LocalEngine` where it is given no engine."""
+
+    @wraps(function)
+    def spread(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("engine") is None:
+            from disco.adapters.engines import LocalEngine
+
+            kwargs["engine"] = LocalEngine()
+        return function(*args, **kwargs)
+
+    spread.__module__ = "disco"
+    return spread
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ Operations, replay, studies and Python users call these two functions; there is 
 `Belief` is what both take, `Lesson` is what one campaign teaches. Everything else is a room beside this file.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,11 +14,10 @@ from disco.allocation import allocate
 from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence
 from disco.policy import Policy, require_policy
 from disco.records.arrays import Floats
+from disco.records.chunks import stack_rows
 from disco.records.decisions import Audience, Decisions, Offer, Purchases
 from disco.records.errors import InputError
 from disco.records.ports import Engine
-
-CHUNK_ROWS = 65_536  # customers per chunk of an engine; never changes a result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +83,8 @@ def decide(
             belief.basket.expected_full_price(audience.context[rows], depths), depths, rates
         )
 
-    values = _gather(engine, worth, len(audience), depths.size)
-    costs = _gather(engine, cost, len(audience), depths.size) if offer.budget is not None else None
+    values = stack_rows(worth, len(audience), engine=engine)
+    costs = stack_rows(cost, len(audience), engine=engine) if offer.budget is not None else None
     allocation = allocate(
         values,
         offer.caps,
@@ -94,6 +93,7 @@ def decide(
         costs=costs,
         budget=offer.budget,
         ids=audience.ids,
+        engine=engine,
     )
     allocation.require_feasible(where=f"campaign {campaign}")
 
@@ -106,7 +106,9 @@ def decide(
         depths=offer.depths,
         choice=allocation.choice,
         value=value,
-        expected_full_price=belief.basket.expected_at_choice(audience.context, depths, allocation.choice),
+        expected_full_price=belief.basket.expected_at_choice(
+            audience.context, depths, allocation.choice, engine=engine
+        ),
         engagement=rates,
         prices=allocation.prices,
         budget_price=allocation.budget_price or 0.0,
@@ -149,14 +151,3 @@ def _require(kind: type, **given: object) -> None:
         if not isinstance(value, kind):
             expected, fix = f"a disco.{kind.__name__}", f"help(disco.{kind.__name__}) shows how to make one."
             raise InputError(name, found=f"a {type(value).__name__}", expected=expected, fix=fix)
-
-
-def _gather(engine: Engine | None, function: Callable[[slice], Floats], rows: int, columns: int) -> Floats:
-    """The results of `function` over chunks of rows, laid side by side depth-major; without an engine, one chunk."""
-    if engine is None:
-        return function(slice(0, rows))
-    out = np.empty((rows, columns), order="F")
-    chunks = [slice(start, min(start + CHUNK_ROWS, rows)) for start in range(0, rows, CHUNK_ROWS)]
-    for chunk, part in zip(chunks, engine.map(function, chunks), strict=True):
-        out[chunk] = part
-    return out

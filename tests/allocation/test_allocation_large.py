@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from disco.adapters.engines import LocalEngine
 from disco.allocation import Status, allocate
 from disco.allocation.allocate import solve_problem
 from disco.allocation.passes import run_screen
@@ -72,7 +73,7 @@ def test_every_route_finds_the_same_allocation():
     problem = read_problem(values, caps)
     by_newton = solve(problem)
     exactly = solve_exactly(problem, tree_of(problem.limits))
-    row_major = solve(read_problem(np.ascontiguousarray(values), caps), threads=2)
+    row_major = solve(read_problem(np.ascontiguousarray(values), caps), engine=LocalEngine(threads=2))
     assert (by_newton.choice == exactly.choice).all()
     assert (by_newton.choice == row_major.choice).all()
     assert (by_newton.potentials == exactly.potentials).all()
@@ -92,7 +93,7 @@ def test_chunks_do_not_change_what_a_pass_finds():
     box = PriceBox(np.full((1, 4), 5.0), np.full((1, 4), 0.3), 0.1)
     whole = run_screen(problem, box)
     for chunk in (777, 4096):
-        parts = run_screen(problem, box, chunk=chunk, threads=2)
+        parts = run_screen(problem, box, chunk=chunk, engine=LocalEngine(threads=2))
         assert (parts.choice == whole.choice).all()
         assert (parts.rows == whole.rows).all()
         assert (parts.kept == whole.kept).all()

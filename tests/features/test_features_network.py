@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disco.features import ContextNetwork, build_features, has_history, row_sources
-from disco.features import network as network_module
 from disco.features.cautions import DepthVariationWarning, NetworkWarning
 from disco.features.fitting import last_layer
 from disco.features.kernel import scale_rows
 from disco.features.row_sources import MemoryRows
+from disco.records import chunks
 from disco.records.errors import InputError, MissingPartError, SchemaMismatchError, StateError
 
 QUICK = {"max_epochs": 3, "seed": 1}
@@ -94,7 +94,7 @@ def test_a_row_has_the_same_bits_in_any_chunk_and_order(data, trained):
 def test_chunks_side_by_side_give_the_bits_of_one(trained, monkeypatch):
     X = shop(1000, seed=2)[0]
     whole = trained.transform(X)
-    monkeypatch.setattr(network_module, "_CHUNK_ROWS", 77)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 77)
     assert (trained.transform(X) == whole).all()
     assert (trained.transform(pa.table({f"x{place}": X[:, place] for place in range(9)})) == whole).all()
 

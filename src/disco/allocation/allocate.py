@@ -1,6 +1,5 @@
 """`allocate`: values and limits in, one depth or none per customer out."""
 
-import os
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,8 +17,7 @@ from disco.allocation.solution import Solution
 from disco.allocation.solver import solve
 from disco.records.arrays import Vector
 from disco.records.errors import InputError
-
-_TWO_THREADS = 400_000  # customers; below, starting a thread costs more than it saves
+from disco.records.ports import Engine
 
 
 def allocate(
@@ -34,6 +32,7 @@ def allocate(
     eligible: object = None,
     ids: object = None,
     warm_prices: object = None,
+    engine: Engine | None = None,
 ) -> Allocation:
     """Maximise Σ values[i, choice[i]] with at most one depth per customer and caps[k] customers at k.
 
@@ -52,28 +51,23 @@ def allocate(
         eligible=eligible,
         ids=ids,
     )
-    return solve_problem(problem, warm=_read_warm(warm_prices, columns=problem.columns))
+    return solve_problem(problem, warm=_read_warm(warm_prices, columns=problem.columns), engine=engine)
 
 
-def solve_problem(problem: Problem, *, warm: Vector | None = None, threads: int | None = None) -> Allocation:
-    """The allocation of a problem that has passed the door, checked by its certificate.
-
-    threads: None = two for large tables where the machine has them; the result is the same.
-    """
-    if threads is None:
-        threads = min(2, os.cpu_count() or 1) if problem.customers >= _TWO_THREADS else 1
+def solve_problem(problem: Problem, *, warm: Vector | None = None, engine: Engine | None = None) -> Allocation:
+    """The allocation of a problem that has passed the door, checked by its certificate."""
     with listen():
-        return _solve(problem, warm=warm, threads=threads)
+        return _solve(problem, warm=warm, engine=engine)
 
 
-def _solve(problem: Problem, *, warm: Vector | None, threads: int) -> Allocation:
+def _solve(problem: Problem, *, warm: Vector | None, engine: Engine | None) -> Allocation:
     start = time.perf_counter()
     if problem.limits.budget is not None:
-        filled = solve_budget(problem, warm=warm, threads=threads)
+        filled = solve_budget(problem, warm=warm, engine=engine)
         if filled is None:
             return infeasible(problem, budget_conflict(problem), start)
         return certified_budget(problem, filled, seconds=time.perf_counter() - start)
-    found = solve(problem, warm=warm, threads=threads)
+    found = solve(problem, warm=warm, engine=engine)
     if not found.feasible:
         return infeasible(problem, count_conflicts(problem), start)
     return certified(problem, found, seconds=time.perf_counter() - start)

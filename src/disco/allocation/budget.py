@@ -19,6 +19,7 @@ from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.problem import Problem, largest_of
 from disco.allocation.solution import Solution
 from disco.allocation.solver import solve
+from disco.records.ports import Engine
 
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
 _STEPS = 60
@@ -37,9 +38,9 @@ class BudgetSolution:
     exact: bool = False
 
 
-def solve_budget(problem: Problem, *, warm: Array | None = None, threads: int = 1) -> BudgetSolution | None:
+def solve_budget(problem: Problem, *, warm: Array | None = None, engine: Engine | None = None) -> BudgetSolution | None:
     """An allocation within the budget, and the prices that bound what any could reach; None: floors cost too much."""
-    lagrangian = Lagrangian(_affordable(problem), warm=warm, threads=threads)
+    lagrangian = Lagrangian(_affordable(problem), warm=warm, engine=engine)
     rich = lagrangian.at(0.0)
     if not rich.solution.feasible:
         return None
@@ -74,7 +75,7 @@ def _cheapest(lagrangian: Lagrangian, rich: Priced) -> Priced:
         nobody = np.full(problem.customers, -1, np.int16)
         return lagrangian.priced(math.inf, replace(rich.solution, choice=nobody))
     negative = replace(problem, values=-lagrangian.costs, costs=None, largest_cost=0.0)
-    return lagrangian.priced(math.inf, solve(negative, threads=lagrangian.threads))
+    return lagrangian.priced(math.inf, solve(negative, engine=lagrangian.engine))
 
 
 def _bracket(
@@ -175,7 +176,7 @@ def _sampled_rate(lagrangian: Lagrangian) -> float:
     problem = lagrangian.problem
     keys = problem.keys_of(np.arange(problem.customers))
     sample = problem.part(np.argpartition(keys, _SAMPLED)[:_SAMPLED])
-    small = Lagrangian(sample, warm=lagrangian.warm, threads=1)
+    small = Lagrangian(sample, warm=lagrangian.warm)
     rich = small.at(0.0)
     if rich.fits or not rich.solution.feasible:
         return 0.0

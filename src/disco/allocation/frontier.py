@@ -10,6 +10,7 @@ from disco.allocation.allocate import solve_problem
 from disco.allocation.problem import read_problem
 from disco.allocation.result import Allocation, Status
 from disco.records.errors import UsageError
+from disco.records.ports import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ def frontier(
     segments: object = None,
     eligible: object = None,
     ids: object = None,
+    engine: Engine | None = None,
 ) -> tuple[FrontierPoint, ...]:
     """Exact allocations of value = weight · revenue - markdown over a grid, each started from its neighbour's prices.
 
@@ -61,7 +63,7 @@ def frontier(
                 values, caps, depths=named, costs=given, budget=budget, floors=floors, segments=segments,
                 eligible=eligible, ids=ids,
             )  # fmt: skip
-            found = solve_problem(problem, warm=warm)
+            found = solve_problem(problem, warm=warm, engine=engine)
             if found.status is not Status.INFEASIBLE:
                 warm = found.prices
             taken = np.flatnonzero(found.choice >= 0)

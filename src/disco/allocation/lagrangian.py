@@ -11,6 +11,7 @@ from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import Problem, largest_of
 from disco.allocation.solution import Solution
 from disco.allocation.solver import solve
+from disco.records.ports import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,10 @@ def _sum_scale(largest: float, customers: int) -> float:
 class Lagrangian:
     """The problem at any budget price, warm-started from the last one."""
 
-    def __init__(self, problem: Problem, *, warm: Array | None, threads: int) -> None:
+    def __init__(self, problem: Problem, *, warm: Array | None, engine: Engine | None = None) -> None:
         assert problem.costs is not None
         assert problem.limits.budget is not None
-        self.problem, self.threads, self.warm = problem, threads, warm
+        self.problem, self.engine, self.warm = problem, engine, warm
         self.costs: Array = problem.costs
         self.value_scale = _sum_scale(largest_of(problem.values, problem.eligible), problem.customers)
         self.cost_scale = _sum_scale(problem.largest_cost, problem.customers)
@@ -99,7 +100,7 @@ class Lagrangian:
         self.budget = math.floor(self.most * self.cost_scale) if problem.largest_cost > 0 else 0
 
     def at(self, rate: float) -> Priced:
-        solution = solve(self.problem, rate=rate, warm=self.warm, threads=self.threads)
+        solution = solve(self.problem, rate=rate, warm=self.warm, engine=self.engine)
         self.warm = solution.potentials[1 : self.problem.columns + 1]
         return self.priced(rate, solution)
 

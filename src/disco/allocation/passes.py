@@ -1,8 +1,7 @@
-"""Running the screening pass over chunks of customers, on one thread or several."""
+"""Running the screening pass over chunks of customers."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +10,10 @@ from disco.allocation.problem import Problem
 from disco.allocation.sampling import gather
 from disco.allocation.screen import screen
 from disco.allocation.solution import PriceBox
+from disco.records.chunks import row_chunks, spread
+from disco.records.ports import Engine
 
-_CHUNK = 262_144  # customers per chunk
+_CHUNK = 262_144  # customers per chunk: a pass is memory-bound and takes milliseconds, so fewer and longer chunks
 _TOO_MANY = 0.5  # more open customers than this: their values are tied, and keeping them would copy the matrix
 
 
@@ -34,6 +35,17 @@ class Screened:
     margin: float
 
 
+class _Part(NamedTuple):
+    """What the pass found in one chunk: how many are open, two bit patterns of values, and arrays as in `Screened`."""
+
+    opened: int
+    largest: int
+    magnitude: int
+    choice: Array
+    counts: Array
+    rows: Array
+
+
 def run_screen(
     problem: Problem,
     box: PriceBox,
@@ -42,8 +54,8 @@ def run_screen(
     least_margin: float = 0.0,
     room_share: float = 1.0,
     checked: bool = False,
-    threads: int = 1,
-    chunk: int = _CHUNK,
+    engine: Engine | None = None,
+    chunk: int | None = None,
 ) -> Screened:
     """Screen all customers at all prices of a box; InputError names a NaN or infinity.
 
@@ -58,38 +70,33 @@ def run_screen(
     groups = centre.shape[0]
     costs = problem.costs if rate != 0.0 else None
     direct = bool(values.flags.c_contiguous and problem.eligible is None and costs is None and groups == 1)
-    choice = np.empty(customers, np.int16)
     margin = max(least_margin, 1e-12 * float(np.abs(centre).max() + np.abs(width).max() + none_width))
     segment = problem.limits.segment
 
-    def one(start: int, share: float, margin: float) -> tuple[int, int, int, Array, Array]:
-        stop = min(start + chunk, customers)
-        room = int((stop - start) * share) + 256
+    def screened(chunk: slice) -> _Part:
+        size = chunk.stop - chunk.start
+        room = int(size * share) + 256
+        choice = np.empty(size, np.int16)
         counts = np.zeros((groups, columns), np.int64)
         rows = np.empty(room, np.int64)
-        opened, top, size = screen(
-            values, bits, problem.eligible, costs, rate, segment, start, stop, direct, centre, width, none_width,
-            margin, choice, counts, rows,
+        opened, top, largest_size = screen(
+            values, bits, problem.eligible, costs, rate, segment, chunk.start, chunk.stop, direct, centre, width,
+            none_width, margin, choice, counts, rows,
         )  # fmt: skip
-        return opened, top, size, counts, rows[: min(opened, room)]
+        return _Part(opened, top, largest_size, choice, counts, rows[: min(opened, room)])
 
     share = room_share
     for _ in range(3):
-        starts = range(0, customers, chunk)
-        if threads > 1 and len(starts) > 1:
-            with ThreadPoolExecutor(threads) as pool:
-                parts = list(pool.map(one, starts, repeat(share), repeat(margin)))
-        else:
-            parts = [one(start, share, margin) for start in starts]
-        opened = sum(part[0] for part in parts)
-        largest = as_float(max(part[1] for part in parts), wide=wide)
-        magnitude = as_float(max(part[2] for part in parts), wide=wide)
+        parts = list(spread(screened, row_chunks(customers, size=chunk or _CHUNK), engine=engine))
+        opened = sum(part.opened for part in parts)
+        largest = as_float(max(part.largest for part in parts), wide=wide)
+        magnitude = as_float(max(part.magnitude for part in parts), wide=wide)
         top = 0.0
         if not checked:
             problem.refuse_unless_finite(magnitude)
             top = problem.grid_top(largest, magnitude, rate)
         needed = 1e-12 * top
-        copied = sum(part[4].size for part in parts)
+        copied = sum(part.rows.size for part in parts)
         if needed <= margin and copied == opened:
             break
         if copied < opened and opened > _TOO_MANY * customers:
@@ -97,8 +104,11 @@ def run_screen(
         margin = max(margin, needed)
         if copied < opened:
             share = 1.0
-    counts = parts[0][3] if len(parts) == 1 else np.sum([part[3] for part in parts], axis=0)
-    rows = parts[0][4] if len(parts) == 1 else np.concatenate([part[4] for part in parts])
+    choice, counts, rows = parts[0].choice, parts[0].counts, parts[0].rows
+    if len(parts) > 1:
+        choice = np.concatenate([part.choice for part in parts])
+        counts = np.sum([part.counts for part in parts], axis=0)
+        rows = np.concatenate([part.rows for part in parts])
     kept = np.empty((columns, rows.size if rows.size == opened else 0))
     if rows.size == opened:
         gather(values, problem.eligible, costs, rate, rows, kept)

@@ -129,7 +129,7 @@ def screen(
     counts: Array,
     rows: Array,
 ) -> tuple[int, int, int]:
-    """Fill choice[start:stop], add the settled customers to counts (groups, depths), and list the open ones in rows.
+    """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
 
     bits: `values` seen as integers · direct: nothing but depth-major `values` · centre, width: (groups, depths).
     Returns how many are open (beyond the room in rows: counted, not listed) and the bit patterns of the largest value
@@ -181,7 +181,7 @@ def screen(
             group = 0
             if segment is not None:
                 group = segment[base + j]
-            choice[base + j] = place - 1
+            choice[base - start + j] = place - 1
             won[group, place] += 1
             best = np.float64(first[j])
             if best - second[j] <= reach[group, place] + doubt * (abs(best) + dearest):

@@ -21,6 +21,7 @@ from disco.allocation.screen import copy_all
 from disco.allocation.solution import PriceBox, Solution, settle_from
 from disco.allocation.ties import solve_exactly
 from disco.allocation.tree import Tree, tree_of
+from disco.records.ports import Engine
 
 _FEW = 200  # up to here shortest paths alone are fastest
 _ONE_LEVEL = 12_000  # up to here everybody is the sample
@@ -30,27 +31,27 @@ _SETTLED_AT_ONCE = 250_000  # open customers, at most, whom shortest paths take 
 _OPEN_SHARE = 0.2  # a guess that would leave more than this open deserves a larger sample
 
 
-def solve(problem: Problem, *, rate: float = 0.0, warm: Array | None = None, threads: int = 1) -> Solution:
+def solve(problem: Problem, *, rate: float = 0.0, warm: Array | None = None, engine: Engine | None = None) -> Solution:
     """Exact optimum of Σ (value - rate · cost) within the limits; ties by hash. warm: one price per depth."""
     tree = tree_of(problem.limits)
     customers = problem.customers
     if tree.leaf.shape[0] > 1 or customers <= _FEW:
-        return solve_exactly(problem, tree, rate=rate, warm=warm, threads=threads)
+        return solve_exactly(problem, tree, rate=rate, warm=warm)
     if customers <= _ONE_LEVEL:
         everybody = _everybody(problem, rate, np.arange(0), None)
         found = _solve_open(problem, tree, everybody, tree.low, tree.high, warm)
         if found is not None:
             return Solution(found[0], found[1], tree)
-        return solve_exactly(problem, tree, rate=rate, warm=warm, threads=threads)
-    found = _solve_level(problem, tree, tree.low, tree.high, np.arange(0), rate=rate, prices=warm, threads=threads)
+        return solve_exactly(problem, tree, rate=rate, warm=warm)
+    found = _solve_level(problem, tree, tree.low, tree.high, np.arange(0), rate=rate, prices=warm, engine=engine)
     if found is not None:
         return Solution(found[0], found[1], tree)
-    return solve_exactly(problem, tree, rate=rate, warm=warm, threads=threads)
+    return solve_exactly(problem, tree, rate=rate, warm=warm)
 
 
 def _solve_level(
     problem: Problem, tree: Tree, low: Array, high: Array, rows: Array, *, rate: float, prices: Array | None,
-    threads: int = 1, grid: Screened | None = None,
+    engine: Engine | None = None, grid: Screened | None = None,
 ) -> tuple[Array, Array] | None:  # fmt: skip
     """Choice and potentials by sample, box, pass, and the same again on whom the pass leaves open; None: it failed.
 
@@ -69,7 +70,7 @@ def _solve_level(
             problem,
             box,
             rate=rate,
-            threads=threads,
+            engine=engine,
             least_margin=margin,
             room_share=min(1.0, 1.5 * share + 0.02),
             checked=grid is not None,

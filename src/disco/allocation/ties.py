@@ -18,9 +18,7 @@ _FEW = 4_000  # up to here no sample is taken
 _HASH_RANGE = 2.0**49
 
 
-def solve_exactly(
-    problem: Problem, tree: Tree, *, rate: float = 0.0, warm: Array | None = None, threads: int = 1
-) -> Solution:
+def solve_exactly(problem: Problem, tree: Tree, *, rate: float = 0.0, warm: Array | None = None) -> Solution:
     """Exact optimum without floating point: correct for any values, fastest where Newton cannot work."""
     top = _largest(problem, rate)
     scale = grid_scale(top, nodes=tree.nodes)

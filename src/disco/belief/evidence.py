@@ -18,7 +18,9 @@ from disco.belief.grid import (
     refuse_full_price,
 )
 from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.chunks import row_chunks, spread
 from disco.records.errors import InputError, SchemaMismatchError
+from disco.records.ports import Engine
 
 _MOST_ROWS = 2**60
 _MOST_HIGH = 2**62  # what that many rows can reach; two such figures still add up within an int64
@@ -57,7 +59,7 @@ class Evidence:
         return cls(context_size, np.zeros(0), none, none)
 
     @classmethod
-    def of(cls, context: object, depth: object, full_price: object) -> Evidence:
+    def of(cls, context: object, depth: object, full_price: object, *, engine: Engine | None = None) -> Evidence:
         """Evidence of rows: context (rows, d1) within ±4, depth (rows,) in [0, 1], full_price (rows,) above 0."""
         contexts = _shaped("context", read_array(context, where="context"), 2)
         depths = _shaped("depth", read_depth_numbers(depth), 1)
@@ -65,26 +67,32 @@ class Evidence:
         if not len(contexts) == len(depths) == len(prices):
             found = f"{len(contexts)} contexts, {len(depths)} depths, {len(prices)} full prices"
             raise InputError("evidence", found=found, expected="as many of each")
-        rows = contexts, depths, depths.view(np.uint64), prices
-        problem, row, column, seen, high, low = kernel.tally(*rows, _FEW_DEPTHS)
-        if problem == kernel.TOO_MANY_DEPTHS:  # rare enough to count them first
-            distinct = np.unique(depths).size
-            if distinct > _MOST_DEPTHS:
+
+        def tallied(rows: slice) -> Evidence:
+            part = contexts[rows], depths[rows], depths[rows].view(np.uint64), prices[rows]
+            problem, row, column, seen, high, low = kernel.tally(*part, _FEW_DEPTHS)
+            if problem == kernel.TOO_MANY_DEPTHS:  # rare enough to count them first
+                problem, row, column, seen, high, low = kernel.tally(*part, np.unique(depths[rows]).size)
+            if problem == kernel.BAD_CONTEXT:
+                refuse_context(contexts, rows.start + row, column)
+            if problem == kernel.BAD_DEPTH:
+                refuse_depth(depths, rows.start + row)
+            if problem == kernel.BAD_PRICE:
+                refuse_full_price(prices, rows.start + row)
+            order = np.argsort(seen)
+            return cls(contexts.shape[1], seen[order], high[order], low[order])
+
+        total = cls.empty(contexts.shape[1])
+        for part in spread(tallied, row_chunks(len(contexts)), engine=engine):
+            total = total + part if total.depths.size else part
+            if total.depths.size > _MOST_DEPTHS:
                 raise InputError(
                     "depth",
-                    found=f"{distinct:,} distinct depths",
+                    found=f"{np.unique(depths).size:,} distinct depths",
                     expected=f"at most {_MOST_DEPTHS:,}",
                     fix="Round depths to basis points (four decimals).",
                 )
-            problem, row, column, seen, high, low = kernel.tally(*rows, distinct)
-        if problem == kernel.BAD_CONTEXT:
-            refuse_context(contexts, row, column)
-        if problem == kernel.BAD_DEPTH:
-            refuse_depth(depths, row)
-        if problem == kernel.BAD_PRICE:
-            refuse_full_price(prices, row)
-        order = np.argsort(seen)
-        return cls(contexts.shape[1], seen[order], high[order], low[order])
+        return total
 
     def __add__(self, other: Evidence) -> Evidence:
         return self._combined(other, 1)

@@ -21,6 +21,7 @@ from disco.belief.posterior import Posterior
 from disco.belief.prior import Prior
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
+from disco.records.ports import Engine
 
 _QUIETEST, _LOUDEST = 1e-9, 1e9  # of the noise's sd, so that neither its square nor the misfit over it overflows
 
@@ -89,13 +90,14 @@ class BasketModel:
         *,
         campaign: str = "",
         context_schema: str | None = None,
+        engine: Engine | None = None,
     ) -> BasketModel:
         """A model that has also seen these purchases: context (rows, d1), depth (rows,), full_price (rows,)."""
         self.require_schema(context_schema)
         contexts = read_array(context, where="context")
         if contexts.ndim == 2 and self.context_size is not None:
             read_context(contexts[:0], size=self.context_size)
-        evidence = Evidence.of(contexts, depth, full_price)
+        evidence = Evidence.of(contexts, depth, full_price, engine=engine)
         if not evidence.depths.size:
             return self
         return self.add(evidence, campaign=campaign)
@@ -202,14 +204,16 @@ class BasketModel:
         mean, factor = algebra.predict_rows(contexts, self.encoded(depths), which, posterior.mean, posterior.root)
         return mean, posterior.noise_sd * np.sqrt(factor)
 
-    def expected_full_price(self, context: object, depths: object) -> Floats:
+    def expected_full_price(self, context: object, depths: object, *, engine: Engine | None = None) -> Floats:
         """Money, not rank: exp(ψᵀV⁻¹B + σ²/2), the mean basket under the posterior mean; (customers, depths)."""
         from disco.belief.serving import Offer
 
         offer = Offer(self, context, depths)
-        return offer.means(shift=offer.law.noise_sd**2 / 2)
+        return offer.means(shift=offer.law.noise_sd**2 / 2, engine=engine)
 
-    def expected_at_choice(self, context: Matrix, depths: Vector, choice: Integers) -> Vector:
+    def expected_at_choice(
+        self, context: Matrix, depths: Vector, choice: Integers, *, engine: Engine | None = None
+    ) -> Vector:
         """(n,) `expected_full_price` at the depth each customer was given, money; NaN where `choice` is -1, no code.
 
         context (n, d1) · depths (K,) · choice (n,): position in `depths`. Each depth is served on its own, so
@@ -218,7 +222,8 @@ class BasketModel:
         expected = np.full(len(choice), np.nan)
         for column in range(depths.size):
             rows = np.flatnonzero(choice == column)
-            expected[rows] = self.expected_full_price(context[rows], depths[column : column + 1])[:, 0]
+            offered = depths[column : column + 1]
+            expected[rows] = self.expected_full_price(context[rows], offered, engine=engine)[:, 0]
         return expected
 
     def effective_plays(self, context: object, depth: object) -> Vector:

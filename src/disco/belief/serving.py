@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +11,13 @@ from disco.belief import law as kernel
 from disco.belief.grid import read_context, read_depth_column
 from disco.belief.isotonic import make_monotone
 from disco.records.arrays import Floats, Keys, Matrix, Vector
+from disco.records.chunks import stack_rows
 from disco.records.errors import InputError
+from disco.records.ports import Engine
 
 if TYPE_CHECKING:
     from disco.belief.law import CurveLaw
     from disco.belief.model import BasketModel
-
-_ROWS_PER_CHUNK = 65_536
 
 
 def read_dtype(dtype: Any) -> Any:
@@ -45,48 +43,53 @@ class Offer:
         self.encoded: Matrix = model.encoded(self.depths)
         self.law: CurveLaw = model.fitted(self.context.shape[1])[1]
 
-    def means(self, *, shift: float = 0.0, theta: Matrix | None = None, dtype: Any = np.float64) -> Floats:
+    def means(
+        self,
+        *,
+        shift: float = 0.0,
+        theta: Matrix | None = None,
+        dtype: Any = np.float64,
+        engine: Engine | None = None,
+    ) -> Floats:
         """exp(ψᵀθ + shift) with θ the posterior mean, or one θ shared by all."""
         mean = self.law.mean if theta is None else np.ascontiguousarray(theta)
-        return self._chunks(
-            lambda rows, out: kernel.serve_means(self.context[rows], mean, self.encoded, shift, out), dtype
+        return self._served(
+            lambda rows, out: kernel.serve_means(self.context[rows], mean, self.encoded, shift, out), dtype, engine
         )
 
-    def draws(self, keys: Keys, *, stream: int, exploration: float, dtype: Any = np.float64) -> Floats:
-        """exp of one draw per customer, joint over its depths; a pure function of (stream, customer key)."""
+    def draws(
+        self, keys: Keys, *, stream: int, exploration: float, dtype: Any = np.float64, engine: Engine | None = None
+    ) -> Floats:
+        """exp of one draw per customer, joint over their depths; a pure function of (stream, customer key)."""
         beta, word = exploration * self.law.noise_sd, np.uint64(stream)
-        return self._chunks(
+        return self._served(
             lambda rows, out: kernel.serve_draws(
                 self.context[rows], keys[rows], word, self.law.mean, self.law.quadratic, self.encoded, beta, out
             ),
             dtype,
+            engine,
         )
 
-    def bounds(self, *, exploration: float, dtype: Any = np.float64) -> Floats:
+    def bounds(self, *, exploration: float, dtype: Any = np.float64, engine: Engine | None = None) -> Floats:
         """exp(mean + exploration·σ̂·√(ψᵀV⁻¹ψ))."""
         beta = exploration * self.law.noise_sd
-        return self._chunks(
+        return self._served(
             lambda rows, out: kernel.serve_bounds(
                 self.context[rows], self.law.mean, self.law.quadratic, self.encoded, beta, out
             ),
             dtype,
+            engine,
         )
 
-    def _chunks(self, fill: Callable[[slice, Floats], None], dtype: Any) -> Floats:
-        rows = len(self.context)
-        out = np.empty((self.depths.size, rows), read_dtype(dtype))
+    def _served(self, fill: Callable[[slice, Floats], None], dtype: Any, engine: Engine | None) -> Floats:
+        """(customers, depths) from a kernel that fills one chunk, depth-major."""
+        kind, order = read_dtype(dtype), np.argsort(self.depths, kind="stable")
 
-        def work(start: int) -> None:
-            part = slice(start, min(start + _ROWS_PER_CHUNK, rows))
-            fill(part, out[:, part])
+        def chunk(rows: slice) -> Floats:
+            out = np.empty((self.depths.size, rows.stop - rows.start), kind)
+            fill(rows, out)
             if self.model.monotone:
-                make_monotone(out[:, part], np.argsort(self.depths, kind="stable"))
+                make_monotone(out, order)
+            return out.T
 
-        starts = range(0, rows, _ROWS_PER_CHUNK)
-        if len(starts) <= 1:
-            for start in starts:
-                work(start)
-        else:
-            with ThreadPoolExecutor(min(len(starts), os.cpu_count() or 1)) as pool:
-                list(pool.map(work, starts))
-        return out.T
+        return stack_rows(chunk, len(self.context), engine=engine)

@@ -72,7 +72,9 @@ def gather(
             expected="at least one customer to decide about",
         )
     audience = Audience(
-        ids=features["customer_id"].to_numpy(), context=network.transform(features), known=has_history(features)
+        ids=features["customer_id"].to_numpy(),
+        context=network.transform(features, engine=shop.engine),
+        known=has_history(features),
     )
     inputs = {
         "customers": content_hash(features.select(["customer_id"])),
@@ -142,7 +144,7 @@ def features_as_of(
     from disco.features.builder import warn_of_missing
     from disco.records.files import written_whole
 
-    threads, chosen = shop.settings.threads or 2, FEATURES if features is None else tuple(features)
+    threads, chosen = shop.engine.threads, FEATURES if features is None else tuple(features)
     place = Path(shop.settings.data_place(shop.folder))
     if "://" in shop.settings.data:  # a database has no content to hash before it is read
         with shop.tables() as tables:

@@ -6,9 +6,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from disco.adapters.engines import read_engine
 from disco.entrypoints.files import read_yaml
+from disco.records.chunks import read_threads
 from disco.records.errors import InputError, PlanError, Problem
 
 FILE = "disco.yaml"
@@ -60,8 +62,20 @@ class Settings(_Section):
     plans: str = Field("plans", description="folder of decided plans, from here")
     model: ModelSettings = Field(ModelSettings(), description="the belief before any campaign")
     engagement: EngagementSettings = Field(EngagementSettings(), description="who buys at all, before any campaign")
-    engine: Literal["local"] = Field("local", description="what runs the heavy commands")
-    threads: int | None = Field(None, ge=1, description="at most so many; empty: one per processor")
+    engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local")
+    threads: int | None = Field(
+        None, description="threads of the engine and of DuckDB; empty: one per processor, at most four per processor"
+    )
+
+    @field_validator("engine")
+    @classmethod
+    def _known_engine(cls, name: str) -> str:
+        return read_engine(name)
+
+    @field_validator("threads")
+    @classmethod
+    def _usable_threads(cls, threads: int | None) -> int | None:
+        return None if threads is None else read_threads(threads)
 
     def data_place(self, shop: Path) -> str:
         """The folder or URL of the tables, seen from the current folder."""
@@ -127,6 +141,10 @@ def _problem(detail: Any, origin: Mapping[str, str]) -> Problem:
         near = get_close_matches(str(detail["loc"][-1]), known, n=1)
         fix = f"Did you mean {near[0]}?" if near else "Remove it."
         return Problem("unknown_setting", origin[name], "", f"the setting {key}", f"one of {', '.join(known)}", fix)
+    refused = detail.get("ctx", {}).get("error")
+    if isinstance(refused, InputError):
+        place, found, expected = f"{origin[name]}, {key}", repr(detail["input"]), str(refused.expected)
+        return Problem("setting", place, "", found, expected, refused.fix or "")
     expected = detail["msg"].removeprefix("Input should be ")
     return Problem("setting", f"{origin[name]}, {key}", "", repr(detail["input"]), expected, "Mend the value.")
 

@@ -24,7 +24,7 @@ def rebuild_belief(shop: Shop, store: "Store", *, as_of: date, dry_run: bool = F
 
     def contexts_of(record: "CampaignRecord", decisions: "pa.Table") -> "Matrix":
         customers = decisions["customer_id"].combine_chunks()
-        return network.transform(retained_features(shop.plans, record.plan_id, customers))
+        return network.transform(retained_features(shop.plans, record.plan_id, customers), engine=shop.engine)
 
     return rebuild(
         store,

@@ -13,6 +13,7 @@ from disco.entrypoints.config import FILE, EncodingSettings, Settings, load_sett
 from disco.records.errors import InputError, StateError
 
 if TYPE_CHECKING:
+    from disco.adapters.engines import LocalEngine
     from disco.adapters.store import CampaignStore
     from disco.adapters.tables import FolderTables, SqlTables
     from disco.belief import Encoding
@@ -33,12 +34,20 @@ class Shop:
     settings: Settings
 
     @classmethod
-    def open(cls, folder: Path) -> "Shop":
+    def open(cls, folder: Path, **flags: Any) -> "Shop":
+        """The shop in that folder; `flags` override its settings, None was not given."""
         if not folder.is_dir():
             found = "a file" if folder.exists() else "no such folder"
             fix = "`disco init` makes one; --shop names it."
             raise InputError(f"shop {folder}", found=found, expected="a folder", fix=fix)
-        return cls(folder, load_settings(folder))
+        return cls(folder, load_settings(folder, flags=flags))
+
+    @property
+    def engine(self) -> "LocalEngine":
+        """What runs the heavy work, with the threads of the settings; DuckDB gets as many."""
+        from disco.adapters.engines import open_engine
+
+        return open_engine(self.settings.engine, threads=self.settings.threads)
 
     @property
     def plans(self) -> Path:

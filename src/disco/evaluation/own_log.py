@@ -9,6 +9,7 @@ from disco.policy import Policy
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arrays import Floats
 from disco.records.decisions import Audience, Offer
+from disco.records.ports import Engine
 
 
 def decision_propensities(
@@ -20,6 +21,7 @@ def decision_propensities(
     campaign: str,
     seed: int,
     draws: int = 200,
+    engine: Engine | None = None,
 ) -> Propensities:
     """The law of every customer's depth, from the arguments of `decide`; `.played(decisions.choice)` is what to log.
 
@@ -30,7 +32,7 @@ def decision_propensities(
     rates = belief.engagement.rates(depths)
     costs = None
     if offer.budget is not None:
-        expected = belief.basket.expected_full_price(audience.context, depths)
+        expected = belief.basket.expected_full_price(audience.context, depths, engine=engine)
         costs = objective.expected_markdown(expected, depths, rates)
 
     def solve(worth: Floats) -> Allocation:
@@ -42,6 +44,7 @@ def decision_propensities(
             costs=costs,
             budget=offer.budget,
             ids=audience.ids,
+            engine=engine,
         )
         allocation.require_feasible(where=f"campaign {campaign}")
         return allocation
@@ -58,4 +61,5 @@ def decision_propensities(
         solve=solve,
         costs=costs,
         draws=draws,
+        engine=engine,
     )

@@ -17,6 +17,7 @@ from disco.policy import Policy, Random, require_policy
 from disco.records.arrays import Integers, Vector
 from disco.records.decisions import Purchases
 from disco.records.errors import InputError
+from disco.records.ports import Engine
 
 Player = Policy | UnconstrainedLearner
 
@@ -37,6 +38,7 @@ def replay(
     learn_engagement: bool = False,
     level: float = 0.95,
     progress: Callable[[], None] = lambda: None,
+    engine: Engine | None = None,
 ) -> Replay:
     """Replay policies on a log (`random_log`), in batches, with caps per batch.
 
@@ -92,6 +94,7 @@ def replay(
                 seed=int(seed) + repeat,
                 learning=learning,
                 learn_engagement=learn_engagement,
+                engine=engine,
             )
             readings[name] = Reading.of(log, played, skew=skew)
             progress()

@@ -18,6 +18,7 @@ from disco.evaluation.replay_limits import BatchLimits
 from disco.policy import Policy
 from disco.records.arrays import Flags, Integers, Vector
 from disco.records.decisions import Audience, Purchases
+from disco.records.ports import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ def play(
     seed: int,
     learning: bool,
     learn_engagement: bool,
+    engine: Engine | None = None,
 ) -> Played:
     """Present `rows` of the log in this order; a row may occur twice and is then another customer each time."""
     acting = policy.policy if isinstance(policy, UnconstrainedLearner) else policy
@@ -76,6 +78,7 @@ def play(
             policy=acting,
             campaign=f"batch {number}",
             seed=seed,
+            engine=engine,
         )
         choice[part] = chosen.choice
         rates = np.append(seen.rates(np.asarray(limits.depths)), 0.0)
@@ -89,6 +92,7 @@ def play(
                 policy=acting,
                 campaign=f"batch {number}",
                 seed=seed,
+                engine=engine,
             ).choice
         accepted = here[learned == log.place[here]]
         counts = EngagementCounts.of(depth[accepted], bought[accepted])

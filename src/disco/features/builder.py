@@ -12,6 +12,7 @@ from disco.features.cautions import MissingTableWarning
 from disco.features.measures import MEASURES
 from disco.features.selection import FEATURES_KEY, to_text
 from disco.features.sources import Sources
+from disco.records.chunks import read_threads
 from disco.records.errors import InputError
 from disco.records.ports import Tables
 
@@ -24,14 +25,15 @@ def build_features(
     *,
     as_of: date,
     features: Sequence[Feature | str] | None = None,
-    threads: int = 2,
+    threads: int | None = None,
     memory_limit: str | None = None,
 ) -> Any:
     """A `pyarrow.Table`: customer_id and one float64 column per feature, ordered by customer_id.
 
     One row per customer who joined before `as_of`. Only rows dated strictly before `as_of` (midnight, UTC) are read, so
     nothing that happens later can change the result. Null = unknown: the mean of nothing, or a table that is absent.
-    `memory_limit` is DuckDB's, such as "4GB"; beyond it the program spills to disk.
+    `memory_limit` is DuckDB's, such as "4GB"; beyond it the program spills to disk. `threads` are DuckDB's, too; None
+    is one per processor.
     """
     import pyarrow as pa
 
@@ -48,7 +50,7 @@ def feature_batches(
     *,
     as_of: date,
     features: Sequence[Feature | str] | None = None,
-    threads: int = 2,
+    threads: int | None = None,
     memory_limit: str | None = None,
 ) -> Iterator[tuple[Any, Iterator[Any]]]:
     """The rows of `build_features` as (schema, record batches), never all in memory at once."""
@@ -86,12 +88,13 @@ def day_after_last_order(tables: Tables) -> date:
 
 
 @contextmanager
-def connected(tables: Tables, *, threads: int, memory_limit: str | None) -> Iterator[tuple[Any, tuple[str, ...]]]:
+def connected(
+    tables: Tables, *, threads: int | None, memory_limit: str | None
+) -> Iterator[tuple[Any, tuple[str, ...]]]:
     """A DuckDB connection that sees the retailer's tables as `raw_<name>`, and which of them exist."""
     import duckdb
 
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise InputError("threads", found=repr(threads), expected="a whole number, at least 1")
+    threads = read_threads(threads)
     with tempfile.TemporaryDirectory(prefix="disco-spill-") as spill:
         settings: dict[str, Any] = {"threads": threads, "temp_directory": spill, "preserve_insertion_order": False}
         if memory_limit is not None:

@@ -1,7 +1,5 @@
 """`ContextNetwork`: the learner around an `Embedding`, with scikit-learn's conventions."""
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, fields
 from numbers import Real
 from pathlib import Path
@@ -19,10 +17,11 @@ from disco.features.rows import array_matrix, as_table, depth_column, schema_of,
 from disco.features.selection import from_text
 from disco.features.training import Progress, Schedule
 from disco.records.arrays import Matrix, Vector
+from disco.records.chunks import row_chunks, stack_rows
 from disco.records.errors import InputError, SchemaMismatchError, StateError
+from disco.records.ports import Engine
 
 HEADS = ("level", "level+slope")
-_CHUNK_ROWS = 65_536  # rows turned from columns into a matrix at a time
 DEVICES = ("auto", "cpu", "cuda")
 
 
@@ -96,7 +95,7 @@ class ContextNetwork:
         self._embedding, self._validation_losses = fitted
         return self
 
-    def transform(self, X: Any, *, check_scale: bool = True) -> Matrix:
+    def transform(self, X: Any, *, check_scale: bool = True, engine: Engine | None = None) -> Matrix:
         """ψ1 per row: standardised, clipped at ±4, on the 2⁻¹⁶ grid; shape (rows, dimensions).
 
         Customers without a purchase in the year get the population's context, zeros (see `has_history`). Columns are
@@ -112,30 +111,25 @@ class ContextNetwork:
             self._check_schema(schema_of(table))
             rows = table.num_rows
 
-        def chunk(start: int) -> Matrix:
-            part = slice(start, start + _CHUNK_ROWS)
-            return matrix[part] if table is None else table_matrix(table.slice(start, _CHUNK_ROWS), names)
+        def features_of(part: slice) -> Matrix:
+            if table is None:
+                return matrix[part]
+            return table_matrix(table.slice(part.start, part.stop - part.start), names)
 
-        first = chunk(0)
+        first = features_of(next(iter(row_chunks(rows)), slice(0, 0)))
         if check_scale:
             self._check_scale(first)
-        out = np.empty((rows, self.embedding_.dimensions))
-        out[:_CHUNK_ROWS] = self.embedding_.context(first)
-        # a row's bits do not depend on its chunk, so chunks may run side by side
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            starts = range(_CHUNK_ROWS, rows, _CHUNK_ROWS)
-            for start, part in zip(
-                starts, pool.map(lambda at: self.embedding_.context(chunk(at)), starts), strict=True
-            ):
-                out[start : start + _CHUNK_ROWS] = part
-        return out
+        embedding = self.embedding_
+        return stack_rows(
+            lambda part: embedding.context(features_of(part) if part.start else first), rows, engine=engine
+        )
 
     def fit_transform(self, X: Any, log_basket: Any = None, depth: Any = None) -> Matrix:
         return self.fit(X, log_basket, depth).transform(X)
 
-    def predict(self, X: Any, depth: Any = None) -> Vector:
+    def predict(self, X: Any, depth: Any = None, *, engine: Engine | None = None) -> Vector:
         """E[ln full price] per row: b(x), plus s(x)·(depth − mean depth) where there is a slope head and a depth."""
-        context = self.transform(X)
+        context = self.transform(X, engine=engine)
         level = self.embedding_.levels(context)
         if depth is None or self.heads == "level":
             return level

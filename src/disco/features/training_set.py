@@ -67,7 +67,7 @@ def training_set(
     window_start: date,
     window_end: date,
     features: Sequence[Feature | str] | None = None,
-    threads: int = 2,
+    threads: int | None = None,
     memory_limit: str | None = None,
 ) -> TrainingSet:
     """Orders with `window_start` ≤ date < `window_end`; features of the year before `window_start`."""
@@ -89,7 +89,7 @@ def campaign_set(
     as_of: date,
     until: date,
     features: Sequence[Feature | str] | None = None,
-    threads: int = 2,
+    threads: int | None = None,
     memory_limit: str | None = None,
 ) -> TrainingSet:
     """Purchases with a code of one campaign, `as_of` ≤ date < `until`; features of the year before `as_of`."""
@@ -114,7 +114,7 @@ def training_batches(
     features: Sequence[Feature | str] | None = None,
     built: Any = None,
     campaign: str | None = None,
-    threads: int = 2,
+    threads: int | None = None,
     memory_limit: str | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """The rows of a training set as (schema, record batches) in time order, never all in memory at once.

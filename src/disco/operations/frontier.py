@@ -11,6 +11,7 @@ from disco.campaign import Belief
 from disco.records.arrays import Floats
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import StateError
+from disco.records.ports import Engine
 
 _WEIGHT_STEPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)  # of the plan's revenue weight
 _BUDGET_STEPS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of what is spent without a budget
@@ -43,6 +44,7 @@ def frontier(
     offer: Offer,
     revenue_weights: Sequence[float] | None = None,
     budgets: Sequence[float] | None = None,
+    engine: Engine | None = None,
 ) -> Frontier:
     """Exact allocations of everybody under the offer's caps and floors, at expected baskets: no draws, no arms.
 
@@ -58,15 +60,19 @@ def frontier(
         )
     depths = np.asarray(offer.depths, np.float64)
     rates = belief.engagement.rates(depths)
-    full_price = belief.basket.expected_full_price(audience.context, depths) * rates
+    full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine) * rates
     revenue, markdown = objective.revenue(full_price, depths), objective.markdown(full_price, depths)
     weights = revenue_weights or tuple(offer.revenue_weight * step for step in _WEIGHT_STEPS)
-    by_weight = _reach(audience, offer, revenue, markdown, weights=weights, budgets=None)
+    by_weight = _reach(audience, offer, revenue, markdown, weights=weights, budgets=None, engine=engine)
     if budgets is None:
-        (free,) = _reach(audience, offer, revenue, markdown, weights=(offer.revenue_weight,), budgets=None)
+        (free,) = _reach(
+            audience, offer, revenue, markdown, weights=(offer.revenue_weight,), budgets=None, engine=engine
+        )
         own = () if offer.budget is None else (offer.budget,)
         budgets = sorted({*(free.markdown * step for step in _BUDGET_STEPS), *own})
-    by_budget = _reach(audience, offer, revenue, markdown, weights=(offer.revenue_weight,), budgets=budgets)
+    by_budget = _reach(
+        audience, offer, revenue, markdown, weights=(offer.revenue_weight,), budgets=budgets, engine=engine
+    )
     return Frontier(by_weight=by_weight, by_budget=by_budget)
 
 
@@ -78,6 +84,7 @@ def _reach(
     *,
     weights: Sequence[float],
     budgets: Sequence[float] | None,
+    engine: Engine | None,
 ) -> tuple[Reach, ...]:
     points = allocation.frontier(
         revenue,
@@ -88,6 +95,7 @@ def _reach(
         depths=offer.depths,
         floors=offer.floors,
         ids=audience.ids,
+        engine=engine,
     )
     return tuple(
         Reach(

@@ -74,11 +74,15 @@ def plan_campaign(
             choice[rows], value[rows], expected[rows] = test.choice, test.value, test.expected_full_price
         else:
             choice[rows] = assign_at_random(
-                members.ids, part, costs=mean_costs(belief, members, part), seed=plan.seed, campaign=plan.campaign
+                members.ids,
+                part,
+                costs=mean_costs(belief, members, part, engine=engine),
+                seed=plan.seed,
+                campaign=plan.campaign,
             )
             if belief.basket.campaigns:
                 expected[rows] = belief.basket.expected_at_choice(
-                    members.context, np.asarray(plan.offered), choice[rows]
+                    members.context, np.asarray(plan.offered), choice[rows], engine=engine
                 )
     past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
     forecasts, total = _forecasts(belief, audience, arms, choice, plan, past)
@@ -144,12 +148,12 @@ def policy_of(plan: Plan) -> Policy:
     return policy_named(plan.policy.name, **settings)
 
 
-def mean_costs(belief: Belief, audience: Audience, offer: Offer) -> Vector:
+def mean_costs(belief: Belief, audience: Audience, offer: Offer, *, engine: Engine | None = None) -> Vector:
     """(K,) expected markdown of one code at each depth, averaged over customers; only a budget needs it."""
     depths = np.asarray(offer.depths)
     if offer.budget is None:
         return np.zeros(depths.size)
-    full_price = belief.basket.expected_full_price(audience.context, depths)
+    full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine)
     return np.asarray(objective.expected_markdown(full_price, depths, belief.engagement.rates(depths)).mean(axis=0))
 
 

@@ -12,10 +12,18 @@ from disco.operations.versions import belief_at
 from disco.records.arrays import Integers, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.plan import Plan
-from disco.records.ports import Store
+from disco.records.ports import Engine, Store
 
 
-def add_propensities(store: Store, campaign: str, *, prior: Belief, model: str = "main", draws: int = 200) -> int:
+def add_propensities(
+    store: Store,
+    campaign: str,
+    *,
+    prior: Belief,
+    model: str = "main",
+    draws: int = 200,
+    engine: Engine | None = None,
+) -> int:
     """Estimate and keep the probability of each decision of the launch; how many decisions. Again gives the same.
 
     Test: by fresh draws of the policy through the same limits. Control, and everybody in a random campaign: the share
@@ -51,6 +59,7 @@ def add_propensities(store: Store, campaign: str, *, prior: Belief, model: str =
             campaign=campaign,
             seed=plan.seed,
             draws=draws,
+            engine=engine,
         )
         probability[here], used[here] = found.played(choice[here]), found.draws
     with store.writing(campaign) as shelves:

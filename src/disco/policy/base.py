@@ -10,6 +10,7 @@ from disco.belief.model import BasketModel
 from disco.records.arrays import Floats, Keys
 from disco.records.errors import InputError
 from disco.records.identity import customer_keys, mix, name_key
+from disco.records.ports import Engine
 
 
 @runtime_checkable
@@ -31,6 +32,7 @@ class Policy(Protocol):
         seed: int,
         campaign: str,
         dtype: Any = np.float64,
+        engine: Engine | None = None,
     ) -> Floats:
         """Shape (customers, depths)."""
 

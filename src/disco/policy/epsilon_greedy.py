@@ -8,9 +8,10 @@ import numpy as np
 from disco.belief.model import BasketModel
 from disco.belief.serving import Offer
 from disco.policy.base import keys_of, mixed, read_figure, stream_of
-from disco.policy.population import overwrite_with_population
+from disco.policy.population import population_prices
 from disco.records.arrays import Flags, Floats, Keys
 from disco.records.identity import customer_keys
+from disco.records.ports import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +51,14 @@ class EpsilonGreedy:
         seed: int,
         campaign: str,
         dtype: Any = np.float64,
+        engine: Engine | None = None,
     ) -> Floats:
         offer = Offer(model, context, depths)
         keys = keys_of(ids, len(offer.context))
-        prices = offer.means(dtype=dtype)
-        overwrite_with_population(
-            prices,
-            model,
-            offer,
-            keys=keys,
-            stream=stream_of(seed, campaign, self.name),
-            where=self._explores(keys, seed, campaign),
+        prices = offer.means(dtype=dtype, engine=engine)
+        rows = np.flatnonzero(self._explores(keys, seed, campaign))
+        stream = stream_of(seed, campaign, self.name)
+        prices[rows] = population_prices(
+            model, offer, keys=keys[rows], stream=stream, dtype=prices.dtype, engine=engine
         )
         return prices

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba as nb
 import numpy as np
 
@@ -10,24 +12,29 @@ from disco.belief.elementary import exponentials
 from disco.belief.law import BLOCK, LOG_EDGE, normals
 from disco.belief.model import BasketModel
 from disco.belief.serving import Offer
-from disco.records.arrays import Flags, Floats, Keys, Matrix, Vector
+from disco.records.arrays import Floats, Keys, Matrix, Vector
+from disco.records.chunks import stack_rows
+from disco.records.ports import Engine
 
 
-def overwrite_with_population(
-    prices: Floats, model: BasketModel, offer: Offer, *, keys: Keys, stream: int, where: Flags | None = None
-) -> None:
-    """Replace the rows of `prices` (customers, depths), all or those flagged, by draws from the population's law.
+def population_prices(
+    model: BasketModel, offer: Offer, *, keys: Keys, stream: int, dtype: Any, engine: Engine | None = None
+) -> Floats:
+    """(customers, depths) draws from the population's law.
 
     ln F̃(a) = ãᵀΘ̂ᵀX̃ + σ̂·ε_a: X̃ a context from the population seen in the evidence (its mean and covariance; standard
     normal before any), shared by the customer's depths, ε_a the noise of a basket, one per depth. Nothing of the
-    customer but its key goes in, so any customer may get any depth.
+    customer but their key goes in, so any customer may get any depth.
     """
     level, loading = _population(model, offer)
-    rows = np.arange(len(prices)) if where is None else np.flatnonzero(where)
-    chosen = np.ascontiguousarray(keys[rows])
-    drawn = np.empty((offer.depths.size, rows.size), prices.dtype)
-    _draw(chosen, np.uint64(stream), level, loading, offer.law.noise_sd, drawn)
-    prices[rows] = drawn.T
+    word = np.uint64(stream)
+
+    def chunk(rows: slice) -> Floats:
+        drawn = np.empty((offer.depths.size, rows.stop - rows.start), dtype)
+        _draw(keys[rows], word, level, loading, offer.law.noise_sd, drawn)
+        return drawn.T
+
+    return stack_rows(chunk, keys.size, engine=engine)
 
 
 def _population(model: BasketModel, offer: Offer) -> tuple[Vector, Matrix]:

@@ -26,6 +26,7 @@ from disco.policy.ucb import UpperConfidence
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.identity import name_key
+from disco.records.ports import Engine
 
 Method = Literal["deterministic", "resolve", "prices"]
 RESOLVE_AT_MOST = 20_000  # customers; beyond it a solve per draw costs more than it brings
@@ -106,6 +107,7 @@ def propensities(
     draws: int = 200,
     price_resolves: int = 16,
     method: Literal["auto", "resolve", "prices"] = "auto",
+    engine: Engine | None = None,
 ) -> Propensities:
     """The law of every customer's depth under a policy and its limits, by `draws` fresh draws of the policy.
 
@@ -127,7 +129,7 @@ def propensities(
     def drawn(number: int) -> Floats:
         # seeds of their own, so that none of these draws is the one that decided
         again = name_key(seed, "propensity", number) >> 1
-        return worth(policy.full_prices(model, context, depths, ids=ids, seed=again, campaign=campaign))
+        return worth(policy.full_prices(model, context, depths, ids=ids, seed=again, campaign=campaign, engine=engine))
 
     first = drawn(0)
     counts = np.zeros((first.shape[0], first.shape[1] + 1), np.int64)

@@ -8,8 +8,9 @@ import numpy as np
 from disco.belief.model import BasketModel
 from disco.belief.serving import Offer, read_dtype
 from disco.policy.base import keys_of, stream_of
-from disco.policy.population import overwrite_with_population
+from disco.policy.population import population_prices
 from disco.records.arrays import Floats
+from disco.records.ports import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class Random:
         seed: int,
         campaign: str,
         dtype: Any = np.float64,
+        engine: Engine | None = None,
     ) -> Floats:
         offer = Offer(model, context, depths)
         keys = keys_of(ids, len(offer.context))
-        prices = np.empty((len(keys), offer.depths.size), read_dtype(dtype), order="F")
-        overwrite_with_population(prices, model, offer, keys=keys, stream=stream_of(seed, campaign, self.name))
-        return prices
+        stream = stream_of(seed, campaign, self.name)
+        return population_prices(model, offer, keys=keys, stream=stream, dtype=read_dtype(dtype), engine=engine)

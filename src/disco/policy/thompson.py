@@ -12,6 +12,7 @@ from disco.belief.serving import Offer
 from disco.policy.base import keys_of, read_figure, stream_of
 from disco.records.arrays import Floats
 from disco.records.errors import InputError
+from disco.records.ports import Engine
 
 Scope = Literal["customer", "round"]
 
@@ -50,6 +51,7 @@ class Thompson:
         seed: int,
         campaign: str,
         dtype: Any = np.float64,
+        engine: Engine | None = None,
     ) -> Floats:
         offer = Offer(model, context, depths)
         keys = keys_of(ids, len(offer.context))
@@ -58,5 +60,5 @@ class Thompson:
             law = offer.law
             normals = stream_normals(np.uint64(stream), law.mean.size)
             theta = shifted(law.mean.ravel(), law.root, normals, self.exploration * law.noise_sd)
-            return offer.means(theta=theta.reshape(law.mean.shape), dtype=dtype)
-        return offer.draws(keys, stream=stream, exploration=self.exploration, dtype=dtype)
+            return offer.means(theta=theta.reshape(law.mean.shape), dtype=dtype, engine=engine)
+        return offer.draws(keys, stream=stream, exploration=self.exploration, dtype=dtype, engine=engine)

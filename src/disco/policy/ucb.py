@@ -9,6 +9,7 @@ from disco.belief.model import BasketModel
 from disco.belief.serving import Offer
 from disco.policy.base import keys_of, read_figure, stream_of
 from disco.records.arrays import Floats
+from disco.records.ports import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +39,9 @@ class UpperConfidence:
         seed: int,
         campaign: str,
         dtype: Any = np.float64,
+        engine: Engine | None = None,
     ) -> Floats:
         offer = Offer(model, context, depths)
         keys_of(ids, len(offer.context))
         stream_of(seed, campaign, self.name)
-        return offer.bounds(exploration=self.exploration, dtype=dtype)
+        return offer.bounds(exploration=self.exploration, dtype=dtype, engine=engine)

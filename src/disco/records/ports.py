@@ -16,9 +16,15 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """Maps a pure function over chunks. Threads, processes or a cluster: the results are the same, in order."""
+    """The only thing that spreads computation: threads of this machine, or a cluster.
 
-    def map(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]: ...
+    `function` is a pure function of its chunk. What else it needs (prices, a posterior, depths) is small and frozen and
+    travels inside it, so that an engine may send it elsewhere once. The caller lays the results side by side or adds
+    them up (`records.chunks`). tests/contracts/test_contract_engines.py holds every engine to this.
+    """
+
+    def map(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
+        """The results in the order of the chunks, which are taken as results are used; the first error ends it."""
 
 
 class Tables(Protocol):

@@ -1,12 +1,13 @@
-"""The local engine: threads over chunks. Kernels release the GIL, so two cores do two chunks at a time."""
+"""The local engine: chunks on the threads of this machine. Kernels release the GIL, so two cores do two chunks."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TypeVar
 
-from disco.records.errors import InputError
+from disco.records.chunks import processors, read_threads
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -14,27 +15,31 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class LocalEngine:
-    """Maps in order, with at most `threads` chunks in flight, so that memory holds a few chunks and never all of them.
+    """Runs chunks on `threads` threads (by default one per processor) and gives their results in order.
+
+    Chunks are taken as results are used, so memory holds two per thread and never all of them. A single chunk, or a
+    single thread, runs on the caller's own thread.
 
     >>> list(LocalEngine(threads=2).map(lambda chunk: chunk * 10, range(4)))
     [0, 10, 20, 30]
     """
 
-    threads: int = 2
+    threads: int = field(default_factory=processors)
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise InputError("threads", found=self.threads, expected="at least one")
+        read_threads(self.threads)
 
     def map(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
-        if self.threads == 1:
-            yield from map(function, chunks)
+        waiting = iter(chunks)
+        first = list(islice(waiting, 2))
+        if self.threads == 1 or len(first) < 2:
+            yield from map(function, chain(first, waiting))
             return
         with ThreadPoolExecutor(self.threads) as pool:
             flying: deque[Future[Result]] = deque()
-            for chunk in chunks:
+            for chunk in chain(first, waiting):
                 flying.append(pool.submit(function, chunk))
-                if len(flying) > self.threads:
+                if len(flying) == 2 * self.threads:
                     yield flying.popleft().result()
             while flying:
                 yield flying.popleft().result()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, show
 from disco.entrypoints.files import read_yaml
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError, UsageError
@@ -31,6 +31,7 @@ def allocate(
     costs: Annotated[Path | None, typer.Option(help="Parquet of the shape of VALUES: what the budget pays.")] = None,
     summary: Annotated[Path | None, typer.Option(help="JSON to write: status, value, bound, gap, prices, …")] = None,
     solver: Annotated[str, typer.Option(help="exact, or highs (slow, independent).")] = "exact",
+    engine: EngineFlag = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -46,9 +47,11 @@ def allocate(
     from disco.allocation.problem import read_problem
     from disco.allocation.reference import solve_with_highs
     from disco.allocation.result import Status
+    from disco.entrypoints.shop import Shop
     from disco.records.depths import depth_label
 
     check_outputs(out, summary, inputs=(values, caps, costs))
+    here = Shop.open(Path(), engine=engine)  # for its threads
     limits = _read_limits(caps)
     table, depths, matrix, eligible = _read_matrix(values)
     cost_matrix = None
@@ -59,7 +62,7 @@ def allocate(
         matrix, limits.get("caps"), depths=depths, floors=limits.get("floors"), segments=segments,
         costs=cost_matrix, budget=limits.get("budget"), eligible=eligible, ids=table.column("customer_id"),
     )  # fmt: skip
-    found = solve_with_highs(problem) if solver == "highs" else solve_problem(problem, threads=2)
+    found = solve_with_highs(problem) if solver == "highs" else solve_problem(problem, engine=here.engine)
     report = _report(found, depths)
     if found.status is Status.INFEASIBLE:
         if summary is not None:

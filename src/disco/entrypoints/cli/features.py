@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, show
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
 
@@ -30,7 +30,10 @@ def features(
     catalogue: Annotated[
         Path | None, typer.Option(help="YAML of features to drop and to add (docs/features.md).")
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads to use.")] = 2,
+    engine: EngineFlag = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads to use (default: the setting `threads`, or one per processor).")
+    ] = None,
     memory_limit: Annotated[str | None, typer.Option(help="Such as 4GB; beyond it, work spills to disk.")] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -41,6 +44,7 @@ def features(
     """
     from disco.adapters.tables import open_tables
     from disco.entrypoints.files import read_yaml
+    from disco.entrypoints.shop import Shop
     from disco.features.builder import feature_batches
     from disco.features.cautions import collected
     from disco.features.files import TABLES_KEY, write_batches
@@ -49,11 +53,14 @@ def features(
     if memory_limit is not None and not _SIZE.fullmatch(memory_limit):
         raise UsageError("--memory-limit", found=repr(memory_limit), expected="a size such as 4GB")
     check_outputs(out, inputs=(tables, catalogue))
+    here = Shop.open(Path(), engine=engine, threads=threads)
     chosen = None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue))
     with (
         collected() as notes,
         open_tables(tables) as source,
-        feature_batches(source, as_of=as_of.date(), features=chosen, threads=threads, memory_limit=memory_limit) as (
+        feature_batches(
+            source, as_of=as_of.date(), features=chosen, threads=here.engine.threads, memory_limit=memory_limit
+        ) as (
             schema,
             batches,
         ),

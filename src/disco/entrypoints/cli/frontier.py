@@ -57,7 +57,7 @@ def frontier(
     with here.store() as store:
         belief, _ = here.belief(store, network=gathered.inputs["network"])
     offer = offer_of(plan, eligible=len(gathered.audience))
-    found = frontier(gathered.audience, belief=belief, offer=offer, **tried)
+    found = frontier(gathered.audience, belief=belief, offer=offer, **tried, engine=here.engine)
     warn(gathered.notes)
     if html is not None:
         _report(plan, found).save(html)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.entrypoints.cli.output import DryRunFlag, EngineFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def learn(
         bool, typer.Option("--rebuild", help="After the context network was trained anew: embed all customers again.")
     ] = False,
     dry_run: DryRunFlag = False,
+    engine: EngineFlag = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -47,7 +48,7 @@ def learn(
     if (asked := bool(campaigns) + (activate is not None) + rebuild) != 1:
         found = "several things" if asked else "nothing to do"
         raise UsageError("learn", found=found, expected="either campaigns to learn, or --activate N, or --rebuild")
-    here, day = Shop.open(shop), (as_of or datetime.now()).date()
+    here, day = Shop.open(shop, engine=engine), (as_of or datetime.now()).date()
     with here.store() as store:
         if activate is not None:
             switch(store, activate, dry_run=dry_run)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 ShopFolder = Annotated[Path, typer.Option("--shop", help="Folder with disco.yaml; paths in it are seen from there.")]
+EngineFlag = Annotated[
+    str | None, typer.Option("--engine", help="What runs the work: local (default: the setting `engine`).")
+]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; write nothing.")]
 
 

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, figures_text, show, warn
+from disco.entrypoints.cli.output import (
+    DryRunFlag,
+    EngineFlag,
+    JsonFlag,
+    QuietFlag,
+    ShopFolder,
+    figures_text,
+    show,
+    warn,
+)
 
 if TYPE_CHECKING:
     from disco.operations.planned import Planned
@@ -20,6 +29,7 @@ def register(app: typer.Typer) -> None:
 def plan(
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A campaign plan; `disco init` writes one.")],
     dry_run: DryRunFlag = False,
+    engine: EngineFlag = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -36,7 +46,7 @@ def plan(
     from disco.operations.planning import plan_campaign
     from disco.records.plan import read_plan
 
-    wanted, here = read_plan(read_yaml(plan_file), file=str(plan_file)), Shop.open(shop)
+    wanted, here = read_plan(read_yaml(plan_file), file=str(plan_file)), Shop.open(shop, engine=engine)
     gathered = gather(here, wanted, keep=not dry_run)
     with here.store(missing="scratch" if dry_run else "create") as store:
         belief, version = here.belief(store, network=gathered.inputs["network"])
@@ -51,6 +61,7 @@ def plan(
             clock=WallClock(),
             features=gathered.features,
             notes=gathered.notes,
+            engine=here.engine,
         )
         folder = None if dry_run else keep(store, planned, here.plans)
     warn(planned.warnings)

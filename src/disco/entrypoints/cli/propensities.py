@@ -28,7 +28,7 @@ def propensities(
 
     here = Shop.open(shop)
     with here.store() as store:
-        done = add_propensities(store, campaign, prior=here.prior(), draws=draws)
+        done = add_propensities(store, campaign, prior=here.prior(), draws=draws, engine=here.engine)
     result = {"campaign": campaign, "decisions": done, "draws": draws}
     text = f"{done:,} decisions of {campaign} have their propensity, from {draws:,} draws."
     show(result, text, as_json=as_json, quiet=quiet)

@@ -65,6 +65,7 @@ def replay(
     The policies decide batch by batch under the caps; where one chose the depth that was played, its outcome counts and
     is learned from (rejection sampling). Values are per purchaser, and relative to random codes under the same caps.
     """
+    from disco.entrypoints.shop import Shop
     from disco.evaluation import RandomisationWarning
     from disco.evaluation import replay as run
     from disco.evaluation.log_file import NO_CONTEXT, read_log
@@ -107,6 +108,7 @@ def replay(
             skew="weight" if skew == "weight" else "resample",
             learn_engagement=learn_engagement,
             progress=lambda: bar.advance(task),
+            engine=Shop.open(Path()).engine,
         )
     show(_as_dict(result), _table(result), as_json=as_json, quiet=quiet)
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from disco.entrypoints.cli import train_basket
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, progress, show
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from disco.adapters.engines import LocalEngine
     from disco.features import ContextNetwork
 
 CONTEXT_EXAMPLE = "Example: disco train context --features features.parquet --heads level+slope -o context.safetensors"
@@ -51,6 +52,7 @@ def context(
     max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the rows at most.")] = 40,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds and rows give equal networks.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    engine: EngineFlag = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="File of the network.")] = Path("context.safetensors"),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -62,6 +64,7 @@ def context(
     """
     from tempfile import TemporaryDirectory
 
+    from disco.entrypoints.shop import Shop
     from disco.features import ContextNetwork
     from disco.features.cautions import collected
     from disco.features.network import DEVICES, HEADS
@@ -70,15 +73,16 @@ def context(
         if found not in allowed:
             raise UsageError(option, found=found, expected=" or ".join(allowed))
     check_outputs(out, inputs=(features, tables, catalogue), replaces="network")
+    runs_on = Shop.open(Path(), engine=engine).engine
     network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
     with collected() as notes, TemporaryDirectory(prefix="disco-train-") as folder:
-        made = _training_rows(features, tables, window_start, months, catalogue, Path(folder))
+        made = _training_rows(features, tables, window_start, months, catalogue, Path(folder), runs_on)
         check_outputs(out, inputs=(made.tables,), replaces="network")  # a file of features names its tables
         with progress(quiet=quiet or as_json) as bar:
             task = bar.add_task("training, epochs", total=max_epochs)
             network.fit(made.rows, progress=lambda done, _: bar.update(task, completed=done))
         network.save(out)
-        tested = None if made.tables is None else _test(network, made)
+        tested = None if made.tables is None else _test(network, made, runs_on)
     for note in notes:
         typer.secho(f"warning: {note}", fg="yellow", err=True)
     epochs = len(network.validation_losses_)
@@ -107,6 +111,7 @@ def _training_rows(
     months: int,
     catalogue: Path | None,
     folder: Path,
+    engine: "LocalEngine",
 ) -> _Made:
     import pyarrow.dataset as ds
 
@@ -142,7 +147,9 @@ def _training_rows(
     rows = folder / "rows.parquet"
     with (
         open_tables(tables) as source,
-        training_batches(source, window_start=start, window_end=end, features=chosen, built=built) as (
+        training_batches(
+            source, window_start=start, window_end=end, features=chosen, built=built, threads=engine.threads
+        ) as (
             schema,
             batches,
         ),
@@ -158,7 +165,7 @@ def _training_rows(
     return _Made(rows, tables, end)
 
 
-def _test(network: "ContextNetwork", made: _Made) -> dict[str, Any] | None:
+def _test(network: "ContextNetwork", made: _Made, engine: "LocalEngine") -> dict[str, Any] | None:
     """Accuracy on the month after the window; None where it has no orders."""
     from dataclasses import asdict
 
@@ -170,7 +177,9 @@ def _test(network: "ContextNetwork", made: _Made) -> dict[str, Any] | None:
     assert made.end is not None
     with open_tables(made.tables) as source:
         after = months_later(made.end, 1)
-        test = training_set(source, window_start=made.end, window_end=after, features=network.catalogue_)
+        test = training_set(
+            source, window_start=made.end, window_end=after, features=network.catalogue_, threads=engine.threads
+        )
     if len(test) < 2:
         return None
-    return asdict(accuracy(network.predict(test.X, test.depth), test.log_full_price))
+    return asdict(accuracy(network.predict(test.X, test.depth, engine=engine), test.log_full_price))

@@ -2,13 +2,16 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from disco.entrypoints.shop import Shop
 
 EXAMPLE = "Example: disco train basket --campaign A --campaign B"
 
@@ -26,6 +29,7 @@ def basket(
     ] = None,
     context: Annotated[str | None, typer.Option(help="With --log: its context columns, such as x1,x2.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="With --log: file of the model.")] = None,
+    engine: EngineFlag = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -35,41 +39,45 @@ def basket(
     With --campaign it is `disco learn` for all of them in one version. With --log it learns from rows of your own and
     writes a model file for Python (`disco.BasketModel.load`); the shop's belief stays as it is.
     """
+    from disco.entrypoints.shop import Shop
+
     if bool(campaign) == (log is not None):
         raise UsageError("train basket", found="both or neither", expected="either --campaign (repeated) or --log FILE")
+    here = Shop.open(shop, engine=engine)
     if log is not None:
         if context is None or out is None:
             raise UsageError("train basket --log", found="no --context or no --out", expected="both beside --log")
-        result, text = _from_log(log, [name.strip() for name in context.split(",") if name.strip()], out, shop)
+        result, text = _from_log(log, [name.strip() for name in context.split(",") if name.strip()], out, here)
     else:
-        result, text = _from_campaigns(campaign or [], as_of or datetime.now(), shop)
+        result, text = _from_campaigns(campaign or [], as_of or datetime.now(), here)
     show(result, text, as_json=as_json, quiet=quiet)
 
 
-def _from_campaigns(campaigns: list[str], as_of: datetime, shop: Path) -> tuple[dict[str, Any], str]:
+def _from_campaigns(campaigns: list[str], as_of: datetime, here: "Shop") -> tuple[dict[str, Any], str]:
     from disco.entrypoints.cli.learn import learned_result, learned_text
-    from disco.entrypoints.shop import Shop, WallClock
+    from disco.entrypoints.shop import WallClock
     from disco.operations.learning import learn_campaigns
 
-    here = Shop.open(shop)
     with here.store() as store:
         done = learn_campaigns(store, campaigns, prior=here.prior(), as_of=as_of.date(), clock=WallClock())
     warn(done.warnings)
     return learned_result(done), learned_text(done)
 
 
-def _from_log(log: Path, context: list[str], out: Path, shop: Path) -> tuple[dict[str, Any], str]:
-    from disco.entrypoints.shop import Shop
+def _from_log(log: Path, context: list[str], out: Path, here: "Shop") -> tuple[dict[str, Any], str]:
     from disco.evaluation.log_file import read_log
 
-    check_outputs(out, inputs=(log,), shop=shop)
+    check_outputs(out, inputs=(log,), shop=here.folder)
     rows = read_log(log, context=context, check_balance=False)
     purchases = int(rows.bought.sum())
     if not purchases:
         raise InputError(str(log), found="no row with a full_price", expected="at least one purchase to learn from")
-    model = Shop.open(shop).prior().basket
-    model = model.update(
-        rows.context[rows.bought], rows.depth[rows.bought], rows.full_price[rows.bought], campaign=log.stem
+    model = here.prior().basket.update(
+        rows.context[rows.bought],
+        rows.depth[rows.bought],
+        rows.full_price[rows.bought],
+        campaign=log.stem,
+        engine=here.engine,
     )
     model.save(out)
     result = {"file": str(out), "purchases": purchases, "hash": model.hash}

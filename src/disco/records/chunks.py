@@ -1,0 +1,82 @@
+"""Chunks of rows: the one way in which rooms hand work to an engine.
+
+A chunk function is a pure function of its chunk and of frozen values: it returns its part, and the caller lays parts
+side by side or adds them up. So no result depends on the engine, on the number of threads or on the size of a chunk.
+
+`engine=None` means this thread, one chunk after another, in every room. The functions under the name `disco` itself
+(`disco.allocate`, `disco.decide`, …) put the processors of this machine in its place; see `disco/__init__.py`.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+import numpy as np
+
+from disco.records.arrays import Floats
+from disco.records.errors import InputError
+from disco.records.ports import Engine
+
+Chunk = TypeVar("Chunk")
+Result = TypeVar("Result")
+
+CHUNK_ROWS = 65_536  # a chunk of 8 columns is 4 MB: it stays in the cache between one step and the next
+_MOST_PER_PROCESSOR = 4  # more threads than that only take memory and time from each other
+
+
+def spread(
+    function: Callable[[Chunk], Result], chunks: Iterable[Chunk], *, engine: Engine | None = None
+) -> Iterator[Result]:
+    """The results of a chunk function over the chunks, in their order.
+
+    >>> list(spread(lambda rows: rows.stop - rows.start, row_chunks(5, size=2)))
+    [2, 2, 1]
+    """
+    return map(function, chunks) if engine is None else engine.map(function, chunks)
+
+
+def row_chunks(rows: int, *, size: int | None = None) -> list[slice]:
+    """The numbers 0 to rows - 1 as consecutive slices of `size` (None: CHUNK_ROWS), the last one shorter."""
+    size = size or CHUNK_ROWS
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def stack_rows(function: Callable[[slice], Floats], rows: int, *, engine: Engine | None = None) -> Floats:
+    """One array (rows, columns) from a chunk function that gives its own rows of it, in the memory order of the parts.
+
+    >>> stack_rows(lambda rows: np.arange(rows.start, rows.stop)[:, None] * 10.0, 3).ravel().tolist()
+    [0.0, 10.0, 20.0]
+    """
+    chunks = row_chunks(rows)
+    if len(chunks) <= 1:
+        return function(slice(0, rows))
+    parts = spread(function, chunks, engine=engine)
+    first = next(parts)
+    out = np.empty((rows, *first.shape[1:]), first.dtype, order="C" if first.flags.c_contiguous else "F")
+    out[chunks[0]] = first
+    for chunk, part in zip(chunks[1:], parts, strict=True):
+        out[chunk] = part
+    return out
+
+
+def processors() -> int:
+    """How many processors this process may use."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def read_threads(threads: int | None) -> int:
+    """A number of threads: None is one per processor; refused unless this machine can use that many."""
+    if threads is None:
+        return processors()
+    most = _MOST_PER_PROCESSOR * processors()
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= most:
+        raise InputError(
+            "threads",
+            found=repr(threads),
+            expected=f"a whole number from 1 to {most}, {_MOST_PER_PROCESSOR} per processor of this machine",
+            fix="Leave it empty to use one thread per processor.",
+        )
+    return threads
