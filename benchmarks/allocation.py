@@ -16,7 +16,7 @@ from importlib.metadata import version
 import numpy as np
 from _allocation_peers import PEERS, run_peer
 
-import disco.allocation
+import disco
 
 PROFILES = ("equal", "below", "far below", "above", "scarce")
 
@@ -50,14 +50,14 @@ def money(customers: int, depths: int, *, dtype: type = np.float64, proportional
 
 def measure(values, caps, *, repeats: int, **arguments):
     """(solve seconds, spread, certificate seconds, one read, result), reads and solves taken in turn."""
-    disco.allocation.allocate(values, caps, **arguments)
+    disco.allocate(values, caps, **arguments)
     solves, checks, reads = [], [], []
     for _ in range(repeats):
         start = time.perf_counter()
         values.sum()
         reads.append(time.perf_counter() - start)
         start = time.perf_counter()
-        result = disco.allocation.allocate(values, caps, **arguments)
+        result = disco.allocate(values, caps, **arguments)
         whole = time.perf_counter() - start
         solves.append(whole - result.check_seconds)
         checks.append(result.check_seconds)
@@ -97,7 +97,7 @@ def profiles(customers: int, depths: int, dtype: type, *, repeats: int) -> None:
         caps = caps_of(profile, customers, depths)
         solve, spread, check, read, result = measure(values, caps, repeats=repeats)
         tracemalloc.start()
-        disco.allocation.allocate(values, caps)
+        disco.allocate(values, caps)
         extra = tracemalloc.get_traced_memory()[1] / values.nbytes
         tracemalloc.stop()
         ok = bool((result.counts <= caps).all())
@@ -122,7 +122,7 @@ def budgets(customers: int, *, repeats: int, proportional: bool) -> None:
     values, costs = money(customers, 8, proportional=proportional)
     for profile in PROFILES:
         caps = caps_of(profile, customers, 8)
-        free = disco.allocation.allocate(values, caps, costs=costs)
+        free = disco.allocate(values, caps, costs=costs)
         solve, spread, _, read, result = measure(values, caps, repeats=repeats, costs=costs, budget=0.6 * free.cost)
         print(f"{profile:>10}  {solve * 1e3:9.1f} ms ±{spread:4.0%}  {solve / read:7.0f} reads  gap {result.gap:.1e}  "
               f"unspent {1 - result.cost / (0.6 * free.cost):.1e}")  # fmt: skip

@@ -43,15 +43,19 @@ def with_constant(context: np.ndarray) -> np.ndarray:
 
 
 def disco(count: int, *, float32: bool = False) -> dict[str, Job]:
+    from disco.adapters.engines import LocalEngine
     from disco.belief import BasketModel, Evidence, RadialBasis
     from disco.policy import Thompson
 
     context, depth, price = rows(count)
     model = BasketModel(encoding=RadialBasis((0.25, 0.5, 0.75), gamma=20)).update(context, depth, price)
     ids, policy, dtype = np.arange(count), Thompson(), np.float32 if float32 else np.float64
+    engine = LocalEngine()
     return {
-        "draw": lambda: policy.full_prices(model, context, DEPTHS, ids=ids, seed=1, campaign="bench", dtype=dtype),
-        "update": lambda: Evidence.of(context, depth, price),
+        "draw": lambda: policy.full_prices(
+            model, context, DEPTHS, ids=ids, seed=1, campaign="bench", dtype=dtype, engine=engine
+        ),
+        "update": lambda: Evidence.of(context, depth, price, engine=engine),
     }
 
 

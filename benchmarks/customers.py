@@ -15,7 +15,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -69,12 +68,13 @@ def train(folder: Path, *, customers: int) -> Result:
 
 def embed(folder: Path, *, customers: int) -> Result:
     """ψ1 of `customers` rows (the table repeated, without a copy), and the bare products [76, 64, 16, 6] on as many."""
+    from disco.adapters.engines import LocalEngine
     from disco.features import ContextNetwork
 
-    network = ContextNetwork.load(folder / "network.safetensors")
+    network, engine = ContextNetwork.load(folder / "network.safetensors"), LocalEngine()
     part = pq.read_table(folder / "features.arrow")
     table = pa.concat_tables([part] * -(-customers // part.num_rows)).slice(0, customers)
-    ours = _timed(lambda: network.transform(table, check_scale=False))
+    ours = _timed(lambda: network.transform(table, check_scale=False, engine=engine))
     sizes = network.embedding_.sizes
     rng = np.random.default_rng(1)
     weights = [rng.standard_normal(pair) for pair in pairwise(sizes)]
@@ -87,8 +87,7 @@ def embed(folder: Path, *, customers: int) -> Result:
         return layer
 
     def bare() -> None:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(products, range(-(-customers // CHUNK_ROWS))))
+        list(engine.map(products, range(-(-customers // CHUNK_ROWS))))
 
     return {"seconds": ours, "rows_per_s": customers / ours, "bare_rows_per_s": customers / _timed(bare)}
 

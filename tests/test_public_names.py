@@ -1,11 +1,15 @@
 """The names users import exist, come from one place, and cost nothing until used."""
 
+import inspect
+import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import disco
+from disco.adapters.engines import LocalEngine
 
 
 def test_every_public_name_loads_and_nothing_else_is_promised():
@@ -24,3 +28,29 @@ def test_importing_disco_loads_no_heavy_library():
     heavy = ("numpy", "numba", "pyarrow", "duckdb", "torch", "scipy", "sqlalchemy")
     program = f"import sys, disco; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_public_functions_with_an_engine_use_this_machine_unless_told_and_no_others_do():
+    public = [getattr(disco, name) for name in disco.__all__]
+    spread = {f.__name__ for f in public if inspect.isfunction(f) and "engine" in inspect.signature(f).parameters}
+    assert spread == set(disco._SPREAD)
+    used = []
+
+    class Watched(LocalEngine):
+        def map(self, function, chunks):
+            used.append(self.threads)
+            return super().map(function, chunks)
+
+    values = np.random.default_rng(1).random((20_000, 2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("disco.adapters.engines.LocalEngine", Watched)
+        disco.allocate(values, [5000, 5000])
+        assert used == [LocalEngine().threads]
+        disco.allocate(values, [5000, 5000], engine=Watched(threads=1))
+        assert used[1:] == [1]
+
+
+def test_public_functions_keep_their_help_and_can_be_pickled():
+    assert pickle.loads(pickle.dumps(disco.allocate)) is disco.allocate
+    assert disco.allocate.__doc__ == disco.allocation.allocate.__doc__
+    assert inspect.signature(disco.allocate) == inspect.signature(disco.allocation.allocate)

@@ -1,11 +1,26 @@
 """Settings: file, then environment, then flags; unknown names refused with the nearest one."""
 
+import ast
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
+import disco
 from disco.entrypoints.config import Settings, load_settings
+from disco.entrypoints.shop import Shop
+from disco.records.chunks import processors
 from disco.records.errors import PlanError
+
+FIRST = """
+campaign: first
+customers: {table: customers, eligible: "country = 'GB'", as_of: 2025-09-01}
+depths: {0.10: {at_most: 30%}}
+objective: {revenue_weight: 3}
+valid: {from: 2025-09-01, days: 30}
+seed: 7
+"""
 
 
 def write(folder: Path, text: str) -> Path:
@@ -67,3 +82,90 @@ def test_an_unknown_key_of_a_section_is_named_with_its_neighbours(tmp_path: Path
     message = str(caught.value)
     assert "Did you mean forgetting?" in message
     assert "Did you mean gamma?" in message
+
+
+def fields_of(section: type[BaseModel]) -> list[str]:
+    """The names of all settings, also of those inside sections."""
+    names = []
+    for name, field in section.model_fields.items():
+        names.append(name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            names += fields_of(field.annotation)
+    return names
+
+
+def attributes_read() -> set[str]:
+    """Every name that some line of the package outside config.py reads after a dot."""
+    root = Path(disco.__file__).parent
+    files = [path for path in root.rglob("*.py") if path.name != "config.py"]
+    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
+
+
+def test_every_setting_is_read_somewhere() -> None:
+    # the encoding's own parameters are handed over together (`settings.model_dump`)
+    handed_over = {"centres", "gamma", "alpha", "reference", "depths"}
+    # these two are read where they belong, by methods of Settings that the shop calls
+    by_method = {"data": "data_place", "database_url": "database_place"}
+    read = attributes_read()
+    unread = [name for name in fields_of(Settings) if by_method.get(name, name) not in read | handed_over]
+    assert unread == []
+
+
+def test_every_setting_of_the_top_is_read_from_settings() -> None:
+    text = "".join(
+        path.read_text(encoding="utf-8")
+        for path in Path(disco.__file__).parent.rglob("*.py")
+        if path.name != "config.py"
+    )
+    places = {"data": "settings.data_place(", "database_url": "settings.database_place("}
+    unread = [name for name in Settings.model_fields if places.get(name, f"settings.{name}") not in text]
+    assert unread == []
+
+
+def test_threads_and_engine_reach_the_engine_of_the_shop(tmp_path: Path) -> None:
+    assert Shop.open(tmp_path).engine.threads == processors()
+    assert Shop.open(write(tmp_path, "threads: 1\n")).engine.threads == 1
+    assert Shop.open(tmp_path, threads=2, engine="local").engine.threads == 2
+
+
+@pytest.mark.parametrize("threads", ["0", "100000", "-3"])
+def test_threads_that_the_machine_cannot_use_are_refused(tmp_path: Path, threads: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        load_settings(write(tmp_path, f"threads: {threads}\n"), environment={})
+    message = str(caught.value)
+    assert f"found {threads}; expected a whole number from 1 to {4 * processors()}" in message
+    assert "Leave it empty" in message
+
+
+def test_spark_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="Spark is not supported yet"):
+        load_settings(write(tmp_path, "engine: spark\n"), environment={})
+    with pytest.raises(PlanError, match=r"--engine.*Spark is not supported yet"):
+        load_settings(tmp_path / "elsewhere", environment={}, flags={"engine": "spark"})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("features", "data", "--as-of", "2026-01-01", "-o", "features.parquet"),
+        ("train", "context", "--tables", "data", "--window-start", "2026-01-01"),
+        ("train", "basket", "--campaign", "first"),
+        ("plan", "plan.yaml"),
+        ("learn", "first"),
+        ("allocate", "values.parquet", "--caps", "caps.yaml", "-o", "codes.parquet"),
+    ],
+    ids=" ".join,
+)
+def test_every_heavy_command_takes_an_engine_and_refuses_spark(
+    disco: Callable[..., tuple[int, str, str]],
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.yaml").write_text(FIRST)
+    code, _, error = disco(*command, "--engine", "spark")
+    assert code == 1
+    assert "--engine, engine: found 'spark'" in error
+    assert "Spark is not supported yet" in error
