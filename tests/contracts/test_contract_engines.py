@@ -12,7 +12,7 @@ from numba import cloudpickle
 
 from disco.adapters.engines import LocalEngine, open_engine
 from disco.allocation import allocate, frontier, passes
-from disco.belief import BasketModel, Engagement, Evidence, RadialBasis
+from disco.belief import BasketModel, Engagement, Evidence, RadialBasis, evidence
 from disco.campaign import Belief, decide
 from disco.features import ContextNetwork
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
@@ -20,6 +20,7 @@ from disco.policy.propensity import propensities
 from disco.records import chunks
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import InputError
+from disco.records.identity import customer_keys
 
 
 class ElsewhereEngine:
@@ -140,6 +141,8 @@ WORK = {
     "expected at the choice": lambda engine: BASKET.expected_at_choice(
         CONTEXT, np.array(DEPTHS), np.arange(ROWS) % 4 - 1, engine=engine
     ),
+    "keys of numbers": lambda engine: customer_keys(PEOPLE.ids, engine=engine),
+    "keys of texts": lambda engine: customer_keys([f"c{n}" for n in range(ROWS)], engine=engine),
     "evidence": lambda engine: np.array(Evidence.of(CONTEXT, DEPTH, FULL_PRICE, engine=engine).exact(0.2), object),
     "model": lambda engine: BasketModel().update(CONTEXT, DEPTH, FULL_PRICE, engine=engine).posterior.precision,
     "context": lambda engine: NETWORK.transform(FEATURES, engine=engine),
@@ -169,13 +172,14 @@ def test_no_result_depends_on_the_engine_or_on_the_size_of_a_chunk(engine, work,
     for size in (977, 4096):
         monkeypatch.setattr(chunks, "CHUNK_ROWS", size)
         monkeypatch.setattr(passes, "_CHUNK", size)
+        monkeypatch.setattr(evidence, "_CHUNK_ROWS", size)
         found = work(engine)
         assert same_layout(found, whole)
         np.testing.assert_array_equal(found, whole)
 
 
 def test_a_wrong_row_is_named_by_its_number_in_the_whole_table(engine, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 100)
+    monkeypatch.setattr(evidence, "_CHUNK_ROWS", 100)
     wrong = FULL_PRICE.copy()
     wrong[[1234, 2000]] = -1.0
     with pytest.raises(InputError, match="full_price, row 1235"):

@@ -50,9 +50,9 @@ def stream_of(seed: int, campaign: str, purpose: str) -> int:
     return name_key(int(seed), str(campaign), purpose)
 
 
-def keys_of(ids: object, rows: int) -> Keys:
+def keys_of(ids: object, rows: int, *, engine: Engine | None = None) -> Keys:
     """One key per customer."""
-    keys = customer_keys(ids)
+    keys = customer_keys(ids, engine=engine)
     if keys.size != rows:
         raise InputError("ids", found=f"{keys.size} ids", expected=f"one for each of {rows} contexts")
     return keys

@@ -54,7 +54,7 @@ class EpsilonGreedy:
         engine: Engine | None = None,
     ) -> Floats:
         offer = Offer(model, context, depths)
-        keys = keys_of(ids, len(offer.context))
+        keys = keys_of(ids, len(offer.context), engine=engine)
         prices = offer.means(dtype=dtype, engine=engine)
         rows = np.flatnonzero(self._explores(keys, seed, campaign))
         stream = stream_of(seed, campaign, self.name)

@@ -41,6 +41,6 @@ class Random:
         engine: Engine | None = None,
     ) -> Floats:
         offer = Offer(model, context, depths)
-        keys = keys_of(ids, len(offer.context))
+        keys = keys_of(ids, len(offer.context), engine=engine)
         stream = stream_of(seed, campaign, self.name)
         return population_prices(model, offer, keys=keys, stream=stream, dtype=read_dtype(dtype), engine=engine)

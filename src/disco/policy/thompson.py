@@ -54,7 +54,7 @@ class Thompson:
         engine: Engine | None = None,
     ) -> Floats:
         offer = Offer(model, context, depths)
-        keys = keys_of(ids, len(offer.context))
+        keys = keys_of(ids, len(offer.context), engine=engine)
         stream = stream_of(seed, campaign, f"{self.name} {self.scope}")
         if self.scope == "round":
             law = offer.law

@@ -8,18 +8,18 @@ side by side or adds them up. So no result depends on the engine, on the number 
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from disco.records.arrays import Floats
 from disco.records.errors import InputError
 from disco.records.ports import Engine
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 CHUNK_ROWS = 65_536  # a chunk of 8 columns is 4 MB: it stays in the cache between one step and the next
 _MOST_PER_PROCESSOR = 4  # more threads than that only take memory and time from each other
@@ -42,8 +42,10 @@ def row_chunks(rows: int, *, size: int | None = None) -> list[slice]:
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 
-def stack_rows(function: Callable[[slice], Floats], rows: int, *, engine: Engine | None = None) -> Floats:
-    """One array (rows, columns) from a chunk function that gives its own rows of it, in the memory order of the parts.
+def stack_rows(
+    function: Callable[[slice], NDArray[Scalar]], rows: int, *, engine: Engine | None = None
+) -> NDArray[Scalar]:
+    """One array (rows, …) from a chunk function that gives its own rows of it, in the memory order of the parts.
 
     >>> stack_rows(lambda rows: np.arange(rows.start, rows.stop)[:, None] * 10.0, 3).ravel().tolist()
     [0.0, 10.0, 20.0]
@@ -62,9 +64,8 @@ def stack_rows(function: Callable[[slice], Floats], rows: int, *, engine: Engine
 
 def processors() -> int:
     """How many processors this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    allowed = getattr(os, "sched_getaffinity", None)  # Linux alone can say it of a process
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
 def read_threads(threads: int | None) -> int:

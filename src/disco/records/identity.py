@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.records.arrays import Ids, Integers, Keys, Vector
+from disco.records.chunks import stack_rows
 from disco.records.errors import InputError
+from disco.records.ports import Engine
 
 _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
@@ -71,23 +73,34 @@ def read_ids(ids: object, *, where: str = "customer_id") -> Ids:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def customer_keys(ids: object, *, where: str = "customer_id") -> Keys:
+def customer_keys(ids: object, *, where: str = "customer_id", engine: Engine | None = None) -> Keys:
     """One 64-bit key per id; Arrow columns never become Python objects on the way.
 
     >>> bool((customer_keys([17, -3]) == customer_keys(["17", "-3"])).all())
     True
     """
     column = _column(ids, where=where)
-    keys = np.empty(len(column), np.uint64)
-    if not keys.size:
-        return keys
+    if not len(column):
+        return np.empty(0, np.uint64)
     if pa.types.is_int64(column.type):
-        _keys_of_integers(np.ascontiguousarray(column.to_numpy(zero_copy_only=False)), keys)
-        return keys
+        integers = np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
+
+        def hashed(rows: slice) -> Keys:
+            keys = np.empty(rows.stop - rows.start, np.uint64)
+            _keys_of_integers(integers[rows], keys)
+            return keys
+
+        return stack_rows(hashed, len(column), engine=engine)
     _, offsets, data = column.buffers()
-    start = np.frombuffer(offsets, np.int64, keys.size + 1, column.offset * 8)
-    _keys_of_texts(start, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), keys)
-    return keys
+    start = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
+    text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+
+    def hashed_text(rows: slice) -> Keys:
+        keys = np.empty(rows.stop - rows.start, np.uint64)
+        _keys_of_texts(start[rows.start : rows.stop + 1], text, keys)
+        return keys
+
+    return stack_rows(hashed_text, len(column), engine=engine)
 
 
 def _column(ids: object, *, where: str) -> pa.Array:
