@@ -201,7 +201,7 @@ def test_respond_refuses_bad_input_without_a_trace(disco: Disco, shop: Path, tmp
         (tmp_path / "nowhere", good, out, "nowhere"),
         (shop, tmp_path / "absent.parquet", out, "absent.parquet"),
         (shop, tmp_path / "damaged.parquet", out, "damaged.parquet"),
-        (shop, tmp_path / "deep.parquet", out, "0.20 for 20 % off"),
+        (shop, tmp_path / "deep.parquet", out, "0.20 for 20% off"),
         (shop, good, tmp_path, "a folder"),
         (shop, good, good, "is an input of this command"),
         (shop, good, shop / "orders.parquet", "the folder of tables that this command reads"),

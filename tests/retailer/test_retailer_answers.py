@@ -190,7 +190,7 @@ def test_defaults_are_on_site_and_two_days(shop: Retailer, codes_for: CodesFor) 
 def test_answering_twice_is_refused(shop: Retailer, codes_for: CodesFor) -> None:
     codes = codes_for(shop.settings.campaign("A"), [1, 2])
     after = shop.respond(codes).shop
-    with pytest.raises(StateError, match="already lived"):
+    with pytest.raises(StateError, match="already simulated"):
         after.respond(codes)
 
 

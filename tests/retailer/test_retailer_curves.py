@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from disco.records.identity import customer_keys
-from disco.retailer.curves import response
 from disco.retailer.draws import salts, uniforms
+from disco.retailer.population import response
 from disco.retailer.season import busyness, first_day, month_of
 from disco.retailer.settings import Calendar, Curves, SaleEvent, Shape
 

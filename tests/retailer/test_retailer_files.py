@@ -11,8 +11,8 @@ import pytest
 
 from disco.records.errors import FileFormatError, InputError
 from disco.retailer import Response, Retailer, RetailerSettings
-from disco.retailer.files import is_simulated, move_on
-from disco.retailer.shop import Tables
+from disco.retailer.simulation import is_simulated
+from disco.retailer.tables import Tables
 
 CodesFor = Callable[..., pa.Table]
 _SETTINGS = RetailerSettings(customers=700, seed=5)
@@ -83,7 +83,7 @@ def test_moving_on_appends_and_survives_reading_and_writing(
     shop: Retailer, response: Response, tmp_path: Path, codes_for: CodesFor
 ) -> None:
     shop.write(tmp_path)
-    move_on(tmp_path, response)
+    response.append_to(tmp_path)
     later = Retailer.load(tmp_path)
     assert later.today == response.end
     assert _same(later.tables(), response.shop.tables())
@@ -98,17 +98,17 @@ def test_an_interrupted_step_can_be_taken_again(
 ) -> None:
     """The process dies when some tables are replaced and others, with retailer.json, are not."""
     shop.write(tmp_path / "calm")
-    move_on(tmp_path / "calm", response)
+    response.append_to(tmp_path / "calm")
     shop.write(tmp_path / "torn")
     with monkeypatch.context() as patch:
         _die_after(2, patch)
         with pytest.raises(KeyboardInterrupt):
-            move_on(tmp_path / "torn", response)
+            response.append_to(tmp_path / "torn")
     after, before = _bytes(tmp_path / "calm"), _bytes(tmp_path / "torn")
     replaced = [name for name in after if before[name] == after[name] and name != "customers.parquet"]
     assert len(replaced) == 2
     assert _same(Retailer.load(tmp_path / "torn").tables(), shop.tables())
-    move_on(tmp_path / "torn", response)
+    response.append_to(tmp_path / "torn")
     calm, torn = Retailer.load(tmp_path / "calm"), Retailer.load(tmp_path / "torn")
     assert _same(calm.tables(), torn.tables())
     assert sorted(_bytes(tmp_path / "torn")) == sorted(_bytes(tmp_path / "calm"))
@@ -136,7 +136,7 @@ def test_a_table_of_other_columns_is_refused_and_not_appended_to(
     orders = pq.read_table(tmp_path / "orders.parquet")
     pq.write_table(orders.append_column("till", pa.array(["1"] * orders.num_rows)), tmp_path / "orders.parquet")
     before = _bytes(tmp_path)
-    for step in (lambda: Retailer.load(tmp_path), lambda: move_on(tmp_path, response)):
+    for step in (lambda: Retailer.load(tmp_path), lambda: response.append_to(tmp_path)):
         with pytest.raises(FileFormatError, match=r"orders\.parquet"):
             step()
     assert _bytes(tmp_path) == before
@@ -156,10 +156,10 @@ def test_a_failure_while_writing_leaves_no_files(
 
 def test_a_step_of_another_day_is_refused(shop: Retailer, response: Response, tmp_path: Path) -> None:
     shop.write(tmp_path)
-    move_on(tmp_path, response)
+    response.append_to(tmp_path)
     before = _bytes(tmp_path)
     with pytest.raises(InputError, match="2025-09-12"):
-        move_on(tmp_path, response)
+        response.append_to(tmp_path)
     assert _bytes(tmp_path) == before
 
 

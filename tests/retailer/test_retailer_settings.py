@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from disco.records.errors import FileFormatError, InputError
 from disco.retailer import RetailerSettings
-from disco.retailer.settings import Baskets, Calendar, ChannelName, Curves, Engagement, Habits, OrdinaryCodes, Shape
+from disco.retailer.settings import (
+    Baskets,
+    Calendar,
+    ChannelName,
+    Curves,
+    OrdinaryCodes,
+    PurchaseChance,
+    Shape,
+    ShoppingHabits,
+)
 
 _BASE = RetailerSettings(customers=10)
 
@@ -43,15 +52,15 @@ def test_json_gives_back_equal_settings(
         ({"calendar": Calendar(history_start=date(2024, 1, 2))}, "calendar"),
         ({"calendar": Calendar(history_end=date(2023, 12, 1))}, "calendar"),
         ({"calendar": Calendar(history_end=date(2025, 10, 1))}, "campaign A"),
-        ({"habits": Habits(lapsed=1.5)}, "habits.lapsed"),
-        ({"habits": Habits(missions_per_month=float("nan"))}, "habits.missions_per_month"),
-        ({"habits": Habits(orders_per_mission=0.5)}, "habits.orders_per_mission"),
+        ({"habits": ShoppingHabits(lapsed=1.5)}, "habits.lapsed"),
+        ({"habits": ShoppingHabits(missions_per_month=float("nan"))}, "habits.missions_per_month"),
+        ({"habits": ShoppingHabits(orders_per_mission=0.5)}, "habits.orders_per_mission"),
         ({"baskets": Baskets(mean=float("inf"))}, "baskets.mean"),
         ({"baskets": Baskets(residual_sd=0.0)}, "baskets.residual_sd"),
         ({"baskets": Baskets(mission_sd=0.7)}, "baskets.mission_sd"),
         ({"curves": Curves(elasticity_spread=-0.1)}, "curves.elasticity_spread"),
         ({"curves": Curves(midpoint=0.95)}, "curves.midpoint"),
-        ({"engagement": Engagement(with_spend=-1.1)}, "engagement.with_spend"),
+        ({"engagement": PurchaseChance(with_spend=-1.1)}, "engagement.with_spend"),
         ({"ordinary_codes": OrdinaryCodes(depths=(0.1, 10))}, "ordinary_codes"),
         ({"countries": (("GB", 0.5),)}, "countries"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from disco.records.tables import SCHEMAS
 from disco.records.validation import TableSource, validate
 from disco.retailer import Retailer, RetailerSettings
-from disco.retailer.settings import Baskets, Calendar, Engagement, Habits, OrdinaryCodes
+from disco.retailer.settings import Baskets, Calendar, OrdinaryCodes, PurchaseChance, ShoppingHabits
 
 Tables = dict[str, pa.Table]
 
@@ -137,7 +137,7 @@ def test_residuals_have_the_sd_of_the_settings_and_share_their_mission() -> None
 def test_depth_of_ordinary_codes_follows_spend_as_much_as_asked(confounding: float) -> None:
     """The depth's normal score has this correlation with the baseline; nine steps cost it a little."""
     settings = RetailerSettings(
-        customers=10_000, seed=2, ordinary_codes=OrdinaryCodes(confounding=confounding), engagement=Engagement()
+        customers=10_000, seed=2, ordinary_codes=OrdinaryCodes(confounding=confounding), engagement=PurchaseChance()
     )
     shop = Retailer.simulate(settings)
     codes = shop.tables()["codes"]
@@ -148,7 +148,7 @@ def test_depth_of_ordinary_codes_follows_spend_as_much_as_asked(confounding: flo
 
 def test_nobody_lapses_when_nobody_should() -> None:
     """With no lapsing, and missions certain every month, every customer who had joined orders in the last month."""
-    habits = Habits(lapsed=0.0, missions_per_month=50.0, missions_spread=0.0, joined_during_history=0.0)
+    habits = ShoppingHabits(lapsed=0.0, missions_per_month=50.0, missions_spread=0.0, joined_during_history=0.0)
     orders = Retailer.simulate(RetailerSettings(customers=300, seed=5, habits=habits)).tables()["orders"]
     last = orders.filter(pc.greater_equal(orders["ordered_at"], pa.scalar(datetime(2025, 8, 1))))
     assert pc.count_distinct(last["customer_id"]).as_py() == 300

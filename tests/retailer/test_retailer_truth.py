@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from disco.records.errors import InputError
 from disco.retailer import Retailer, RetailerSettings
-from disco.retailer.settings import Baskets, Channel, Curves, Engagement, Habits, Shape
+from disco.retailer.settings import Baskets, Channel, Curves, PurchaseChance, Shape, ShoppingHabits
 
 _DEPTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.475, 0.6, 0.9)
 
@@ -23,12 +23,12 @@ def test_customers_without_differences_by_hand() -> None:
     """b = 3.4, s = 0.9, κ = 1.5, gain 1.2: both figures from the formulas of SYSTEM, at depth 0.3 of scale 0.6."""
     settings = RetailerSettings(
         customers=5,
-        habits=Habits(lapsed=0.0),
+        habits=ShoppingHabits(lapsed=0.0),
         baskets=Baskets(mean=3.4, linear_sd=0.0, nonlinear_sd=0.0, campaign_residual_sd=0.5),
         curves=Curves(
             depth_scale=0.6, elasticity=0.9, elasticity_spread=0.0, concave_rate=1.5, concave_rate_spread=0.0
         ),
-        engagement=Engagement(level=-1.1, spread=0.0, gain=1.2, gain_spread=0.0),
+        engagement=PurchaseChance(level=-1.1, spread=0.0, gain=1.2, gain_spread=0.0),
         email=Channel(logit=-0.7, valid_days=20, delay_days=5.0),
     )
     g = (1 - math.exp(-1.5 * 0.5)) / (1 - math.exp(-1.5))
@@ -89,8 +89,8 @@ def test_engagement_goes_with_spend_as_much_as_asked(with_spend: float) -> None:
     settings = RetailerSettings(
         customers=10_000,
         seed=6,
-        habits=Habits(lapsed=0.0),
-        engagement=Engagement(with_spend=with_spend, gain_spread=0.0),
+        habits=ShoppingHabits(lapsed=0.0),
+        engagement=PurchaseChance(with_spend=with_spend, gain_spread=0.0),
         curves=Curves(concave_rate_spread=0.0),
     )
     truth = Retailer.simulate(settings).truth(_ids(10_000), [0.2])

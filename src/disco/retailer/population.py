@@ -1,4 +1,7 @@
-"""Who the customers are: latent habits, and what follows from them. Nothing here is ever written to a file."""
+"""Who the customers are: latent habits, the response curve, and what follows from them. None of it reaches a file.
+
+Byte-critical: the order of draws and of floating-point operations decides every row of the simulated tables.
+"""
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -7,34 +10,36 @@ import numpy as np
 from scipy.special import expit
 
 from disco.records.arrays import Flags, Integers, Matrix, Vector
-from disco.retailer.curves import response
 from disco.retailer.draws import BLOCK, block_generator
 from disco.retailer.season import day_number
-from disco.retailer.settings import ChannelName, RetailerSettings
+from disco.retailer.settings import ChannelName, Curves, RetailerSettings, Shape
 
 HABITS = 8
-BEHAVIOURS = {  # and the habit that each shows first; the less a behaviour says, the more company its habit gets
+# Each behaviour with the habit it follows first. A habit that shows only weakly in its behaviour drives a second one.
+BEHAVIOURS = {
     "missions": 0, "item_price": 1, "views": 2, "browsing": 3, "bagging": 4, "saving": 5, "visits": 6, "returns": 7,
     "checkouts": 4, "codes": 6, "return_delay": 0,
 }  # fmt: skip
-NEVER = np.iinfo(np.int32).max  # a day no calendar reaches
+NEVER = np.iinfo(np.int32).max  # as a day: beyond every calendar
 _REFERENCE = 20_000  # customers of the sample on which scales are set; its size is part of the meaning of a seed
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """A raw score made standard: (raw − [1, regressors]·coefficients) / sd, hence uncorrelated with the regressors."""
+class ScoreScale:
+    """Standardises a raw score: (raw − [1, regressors]·coefficients) / sd, uncorrelated with the regressors."""
 
-    coefficients: Vector
-    sd: float
+    coefficients: Vector  # (1 + regressors,), the intercept first
+    sd: float  # of the residual
 
     @classmethod
-    def fit(cls, raw: Vector, regressors: Matrix) -> "Scale":
+    def fit(cls, raw: Vector, regressors: Matrix) -> "ScoreScale":
+        """Least squares of raw (n,) on [1, regressors] (n, 1 + k)."""
         design = np.column_stack([np.ones(raw.size), regressors])
         coefficients = np.linalg.lstsq(design, raw, rcond=None)[0]
         return cls(np.asarray(coefficients, np.float64), float((raw - design @ coefficients).std()))
 
     def apply(self, raw: Vector, regressors: Matrix) -> Vector:
+        """The standard score of each row, (n,)."""
         left = raw - self.coefficients[0]
         for column, coefficient in enumerate(self.coefficients[1:]):  # no BLAS: the same bits for any number of rows
             left = left - coefficient * regressors[:, column]
@@ -43,21 +48,23 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Directions:
-    """What the seed decides once for everybody: how habits mix, and the weights with which they drive behaviour."""
+    """What the seed decides once for all customers: how habits mix, and the weights with which they drive behaviour."""
 
     mixing: Matrix  # (8, 8), rows of length 1: habits = normals · mixingᵀ
     behaviour: Matrix  # (8, behaviours), columns of length 1
     baseline: Vector  # (8,)
-    elasticity: Vector
-    engagement: Vector
+    elasticity: Vector  # (8,), length 1
+    engagement: Vector  # (8,), length 1
 
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    baseline_linear: Scale
-    baseline_nonlinear: Scale
-    elasticity: Scale
-    engagement: Scale
+    """How raw scores become standard ones, fitted once on a reference sample."""
+
+    baseline_linear: ScoreScale
+    baseline_nonlinear: ScoreScale
+    elasticity: ScoreScale
+    engagement: ScoreScale
     behaviour: Vector  # sd of habits · behaviour, per behaviour
 
 
@@ -67,32 +74,34 @@ class Customers:
 
     index: Integers  # 17 for customer c0000017
     joined_on: Integers  # days since 1970-01-01
-    lapsed_on: Integers  # NEVER for most
+    lapsed_on: Integers  # days since 1970-01-01; NEVER for most
     spend: Vector  # standardised baseline
-    baseline: Vector  # b
-    elasticity: Vector  # s
-    bend: Vector
+    baseline: Vector  # b: mean ln of the full-price basket without a code
+    elasticity: Vector  # s: rise of that mean from u = 0 to u = 1
+    bend: Vector  # standard normal that shapes the customer's own response curve
     engagement: Vector  # logit of a purchase with a code of depth 0, before the channel's part
-    engagement_gain: Vector
-    lapsed: Flags
-    missions_per_month: Vector
-    item_price: Vector
-    return_share: Vector
-    return_days: Vector
-    browse_days_per_month: Vector
+    engagement_gain: Vector  # rise of that logit from u = 0 to u = 1
+    lapsed: Flags  # stops ordering at some day of the history
+    missions_per_month: Vector  # rate of months with orders without a code
+    item_price: Vector  # currency units
+    return_share: Vector  # chance that an order is returned
+    return_days: Vector  # mean days from order to return
+    browse_days_per_month: Vector  # days with a visit but no order
     views_per_visit: Vector
-    bag_share: Vector
-    save_share: Vector
-    checkout_share: Vector
-    extra_visits: Vector
-    code_share: Vector
+    bag_share: Vector  # of views: put into the bag
+    save_share: Vector  # of views: saved for later
+    checkout_share: Vector  # of articles in a bag: checkouts begun and abandoned
+    extra_visits: Vector  # mean visits beyond the first on a day with a visit
+    code_share: Vector  # chance of a monthly code
     country: Integers  # place in settings.countries
 
     def take(self, rows: Integers) -> "Customers":
+        """These rows, in this order."""
         return Customers(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     @classmethod
     def concatenate(cls, parts: "list[Customers]") -> "Customers":
+        """The customers of all parts, one after the other."""
         return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
 
@@ -109,7 +118,7 @@ def _unit_rows(matrix: Matrix) -> Matrix:
 
 
 def _bent(z: Matrix) -> Vector:
-    """The part of a customer's baseline that no line through its habits can follow."""
+    """The part of a customer's baseline that no linear function of their habits explains; z is (n, 8)."""
     return np.asarray(
         1.7 * np.tanh(1.2 * np.abs(z[:, 2]))
         + 1.3 * np.tanh(1.2 * np.abs(z[:, 5]))
@@ -129,16 +138,21 @@ def _raw_engagement(z: Matrix, directions: Directions) -> Vector:
     return np.asarray(line + 0.6 * np.tanh(z[:, 3] * z[:, 7]), np.float64)
 
 
-def _spend(z: Matrix, directions: Directions, settings: RetailerSettings, linear: Scale, nonlinear: Scale) -> Vector:
+def _spend(
+    z: Matrix, directions: Directions, settings: RetailerSettings, linear: ScoreScale, nonlinear: ScoreScale
+) -> Vector:
     """The customer's part of the baseline: linear_sd·lin + nonlinear_sd·nonlin."""
     baskets = settings.baskets
     line = linear.apply(_multiply(z, directions.baseline[:, None])[:, 0], z[:, :0])
     return np.asarray(baskets.linear_sd * line + baskets.nonlinear_sd * nonlinear.apply(_bent(z), z), np.float64)
 
 
-@lru_cache(maxsize=4)  # a pure function of the settings; a study visits few shops at a time
+@lru_cache(maxsize=4)  # a pure function of the settings; a study visits few retailers at a time
 def foundations(settings: RetailerSettings) -> tuple[Directions, Scales]:
-    """Directions from the seed, and scales from a reference sample, so that no figure depends on the shop's size."""
+    """Directions from the seed, and scales from a reference sample of fixed size.
+
+    So a customer is the same in a retailer of any number of customers.
+    """
     draw = block_generator(settings.seed, purpose="directions", block=0)
     behaviour = settings.habits.cross_loading * draw.standard_normal((HABITS, len(BEHAVIOURS)))
     behaviour[list(BEHAVIOURS.values()), range(len(BEHAVIOURS))] += 1.0
@@ -153,26 +167,26 @@ def foundations(settings: RetailerSettings) -> tuple[Directions, Scales]:
         block_generator(settings.seed, purpose="reference", block=0).standard_normal((_REFERENCE, HABITS)),
         directions.mixing.T,
     )
-    linear = Scale.fit(_multiply(z, directions.baseline[:, None])[:, 0], z[:, :0])
-    nonlinear = Scale.fit(_bent(z), z)
+    linear = ScoreScale.fit(_multiply(z, directions.baseline[:, None])[:, 0], z[:, :0])
+    nonlinear = ScoreScale.fit(_bent(z), z)
     spend = _spend(z, directions, settings, linear, nonlinear)[:, None]
     return directions, Scales(
         baseline_linear=linear,
         baseline_nonlinear=nonlinear,
-        elasticity=Scale.fit(_raw_elasticity(z, directions), spend),
-        engagement=Scale.fit(_raw_engagement(z, directions), spend),
+        elasticity=ScoreScale.fit(_raw_elasticity(z, directions), spend),
+        engagement=ScoreScale.fit(_raw_engagement(z, directions), spend),
         behaviour=_multiply(z, directions.behaviour).std(axis=0),
     )
 
 
 def _joint(spend: Vector, habit: Vector, own: Vector, *, with_spend: float, from_habits: float) -> Vector:
-    """A standard score with corr = with_spend; of the rest, habits explain the share from_habits."""
+    """A standard score whose correlation with spend is with_spend; habits explain the share from_habits of the rest."""
     rest = np.sqrt(from_habits) * habit + np.sqrt(1 - from_habits) * own
     return np.asarray(with_spend * spend + np.sqrt(1 - with_spend**2) * rest, np.float64)
 
 
 def block_of_customers(settings: RetailerSettings, *, block: int) -> Customers:
-    """The customers of one block. A whole block is always drawn: the first customers of a larger shop are the same."""
+    """The customers of one block. Always draws the whole block: a larger retailer begins with the same customers."""
     directions, scales = foundations(settings)
     habits, curves, engagement, baskets = settings.habits, settings.curves, settings.engagement, settings.baskets
     draw = block_generator(settings.seed, purpose="customers", block=block)
@@ -228,7 +242,7 @@ def block_of_customers(settings: RetailerSettings, *, block: int) -> Customers:
 
 
 def _membership(draw: np.random.Generator, settings: RetailerSettings) -> tuple[Integers, Integers]:
-    """The days on which customers joined, and on which some of them stopped ordering."""
+    """(joined_on, lapsed_on) of a block, in days since 1970-01-01; NEVER where a customer does not stop ordering."""
     start, end = day_number(settings.calendar.history_start), day_number(settings.calendar.history_end)
     late = draw.random(BLOCK) < settings.habits.joined_during_history
     place = draw.random(BLOCK)
@@ -240,7 +254,7 @@ def _membership(draw: np.random.Generator, settings: RetailerSettings) -> tuple[
 
 
 def customers_at(settings: RetailerSettings, *, index: Integers) -> Customers:
-    """The customers at these positions, in the order asked for; whole blocks are drawn and the rest dropped."""
+    """The customers at these positions, in this order. Draws whole blocks and drops the rest."""
     if index.size == 0:
         return block_of_customers(settings, block=0).take(index)
     blocks, inverse = np.unique(index // BLOCK, return_inverse=True)
@@ -257,19 +271,43 @@ def customers_at(settings: RetailerSettings, *, index: Integers) -> Customers:
     return Customers.concatenate(parts).take(back)
 
 
+def response(bend: Vector, u: Vector, *, curves: Curves) -> Vector:
+    """g(u): the share of a customer's elasticity that a depth brings out; ≥ 0, non-decreasing, g(0) = 0, g(1) = 1.
+
+    `bend` is the customer's own standard normal: it moves the rate of the concave curve
+    g = (1 − e^{−κu}) / (1 − e^{−κ}), κ = rate·exp(spread·bend), or the midpoint of the S and of the threshold.
+    Arrays broadcast: (n, 1) with (K,) gives (n, K).
+
+    >>> response(np.zeros(1), np.array([0.0, 0.5, 1.0]), curves=Curves(concave_rate=2.0)).round(3).tolist()
+    [0.0, 0.731, 1.0]
+    """
+    if curves.shape is Shape.CONCAVE:
+        rate = curves.concave_rate * np.exp(curves.concave_rate_spread * bend)
+        concave: Vector = np.expm1(-rate * u) / np.expm1(-rate)
+        return concave
+    # tanh keeps every customer's midpoint inside (0, 1), however large the bend
+    midpoint = curves.midpoint + curves.midpoint_spread * np.tanh(bend)
+    if curves.shape is Shape.S_SHAPED:
+        low, high = expit(-curves.steepness * midpoint), expit(curves.steepness * (1 - midpoint))
+        s_shaped: Vector = (expit(curves.steepness * (u - midpoint)) - low) / (high - low)
+        return s_shaped
+    ramp: Vector = np.clip((u - midpoint) / curves.ramp + 0.5, 0.0, 1.0)
+    return ramp
+
+
 def rise(customers: Customers, depth: Vector, *, settings: RetailerSettings) -> Vector:
-    """g(depth / depth_scale); (n,) depths give (n,), (K,) against columns [:, None] is the caller's business."""
+    """g(depth / depth_scale) for one depth per customer, (n,)."""
     return response(customers.bend, depth / settings.curves.depth_scale, curves=settings.curves)
 
 
 def log_basket(customers: Customers, g: Vector) -> Vector:
-    """E[ln F] = b + s·g."""
+    """E[ln full price] = b + s·g, (n,)."""
     return np.asarray(customers.baseline + customers.elasticity * g, np.float64)
 
 
 def purchase_probability(
     customers: Customers, g: Vector, *, settings: RetailerSettings, channel: ChannelName, lapsed: Flags
 ) -> Vector:
-    """P(purchase | code) = expit(level + channel + gain·g), lower for customers who have lapsed."""
+    """P(purchase | code) = expit(engagement + gain·g + channel + lapsed_logit·lapsed), (n,)."""
     logit = customers.engagement + customers.engagement_gain * g + settings.channel(channel).logit
     return np.asarray(expit(logit + settings.habits.lapsed_logit * lapsed), np.float64)

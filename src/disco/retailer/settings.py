@@ -1,10 +1,15 @@
-"""Every parameter of the simulated retailer, in one place. Two shops with equal settings are equal, byte for byte.
+"""Every parameter of the simulated retailer. Two retailers with equal settings have equal tables, byte for byte.
 
-Symbols: u = depth / `depth_scale` is the depth as the response curve sees it; b is a customer's baseline (mean ln of
-the full-price basket without a code), s the elasticity (rise of that mean from u = 0 to u = 1), g(u) the curve between.
+Symbols: u = depth / `depth_scale` is the depth on the scale of the response curve; b is a customer's baseline (mean ln
+of the full-price basket without a code), s the elasticity (rise of that mean from u = 0 to u = 1), g(u) the curve
+between. A field that ends in `_spread` or `_sd` is a standard deviation over customers unless its comment says
+otherwise.
+
+Field names and their order are part of retailer.json, which older simulations have on disk: do not rename or move them.
 """
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, fields
 from datetime import date
 from enum import StrEnum
 
@@ -12,14 +17,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from disco.records.depths import read_depths
 from disco.records.errors import FileFormatError, InputError
-from disco.retailer.ranges import check_ranges
 
 MOST_CUSTOMERS = 10_000_000  # ids have seven digits
-FORMAT = 1
+FORMAT = 1  # of retailer.json
 
 
 class Shape(StrEnum):
-    """How a customer's basket and readiness to buy rise with depth; all are non-decreasing."""
+    """How a customer's basket and chance to buy rise with depth; all three are non-decreasing."""
 
     CONCAVE = "concave"
     S_SHAPED = "s-shaped"
@@ -27,18 +31,20 @@ class Shape(StrEnum):
 
 
 class ChannelName(StrEnum):
+    """How a code reaches its customer."""
+
     ON_SITE = "on-site"
     EMAIL = "e-mail"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaleEvent:
-    """Days of every year on which orders are `lift` times as frequent."""
+    """Days of every year on which orders are more or less frequent."""
 
     month: int
-    day: int
-    days: int
-    lift: float
+    day: int  # of the month, the first day of the event
+    days: int  # how long it lasts
+    lift: float  # factor on the frequency of orders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +55,7 @@ class Calendar:
     history_end: date = date(2025, 9, 1)
     year_amplitude: float = 0.12  # ln of the yearly wave in order frequency
     year_peak: int = 335  # day of the year on which the wave is highest
-    weekend_lift: float = 1.2
+    weekend_lift: float = 1.2  # factor on the frequency of orders
     events: tuple[SaleEvent, ...] = (
         SaleEvent(month=11, day=21, days=11, lift=1.6),
         SaleEvent(month=12, day=5, days=14, lift=1.25),
@@ -60,46 +66,46 @@ class Calendar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class ShoppingHabits:
     """Eight latent habits per customer and the behaviours they drive.
 
-    A behaviour is a direction in habit space plus own noise; `habit_noise` is the variance share of the noise, so it
-    sets how well aggregates of the tables can reveal the habits, and with them baseline and elasticity.
+    A behaviour is a direction in habit space plus noise of its own. Medians are those of the typical customer; spreads
+    are standard deviations of the logarithm (of the logit for `return_spread`).
     """
 
-    mixing: float = 0.35  # how strongly habits hang together
+    mixing: float = 0.35  # how strongly habits correlate
     cross_loading: float = 0.1  # how strongly a behaviour follows habits other than its first
-    habit_noise: float = 0.03
-    missions_per_month: float = 0.18  # median customer; a mission is a month with at least one order without a code
-    missions_spread: float = 0.3  # sd of its ln
-    orders_per_mission: float = 3.05
-    item_price: float = 21.0
+    habit_noise: float = 0.03  # a behaviour's own variance share: how well the tables can reveal the habits
+    missions_per_month: float = 0.18  # median; a mission is a month with at least one order without a code
+    missions_spread: float = 0.3
+    orders_per_mission: float = 3.05  # mean
+    item_price: float = 21.0  # median, currency units
     item_price_spread: float = 0.30
-    return_logit: float = -1.3
+    return_logit: float = -1.3  # logit of the share of orders that are returned
     return_spread: float = 0.9
-    return_days: float = 9.0
+    return_days: float = 9.0  # median days from order to return
     return_days_spread: float = 0.35
-    most_return_days: int = 45
-    browse_days_per_month: float = 1.15
+    most_return_days: int = 45  # no return comes later
+    browse_days_per_month: float = 1.15  # median days with a visit but no order
     browse_spread: float = 0.65
-    views_per_visit: float = 10.0
+    views_per_visit: float = 10.0  # median
     views_spread: float = 0.45
     joined_during_history: float = 0.3  # share of customers; the rest joined in the five years before
     lapsed: float = 0.1  # share of customers who stop ordering at some day of the history
-    lapsed_logit: float = -1.5  # what that does to their readiness to use a code
+    lapsed_logit: float = -1.5  # added to the logit of their chance to use a code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baskets:
-    """ln(full price) = b + s·g(u) + residual; b = mean + linear·lin(habits) + nonlinear·nonlin(habits)."""
+    """ln(full price) = b + s·g(u) + residual; b = mean + linear_sd·lin(habits) + nonlinear_sd·nonlin(habits)."""
 
-    mean: float = 3.8
-    linear_sd: float = 0.06
-    nonlinear_sd: float = 0.39
+    mean: float = 3.8  # of b over customers
+    linear_sd: float = 0.06  # the part of b that a line through the habits explains
+    nonlinear_sd: float = 0.39  # the part that no line explains
     residual_sd: float = 0.685  # ordinary orders
-    campaign_residual_sd: float = 0.72
+    campaign_residual_sd: float = 0.72  # orders with a campaign's code
     # The part of residual_sd that all ordinary orders of one mission share. With few missions a year, it decides how
-    # much a customer's past average basket gives the baseline away.
+    # much a customer's past average basket reveals about the baseline.
     mission_sd: float = 0.67
 
 
@@ -108,45 +114,45 @@ class Curves:
     """s = elasticity·exp(spread·ζ − spread²/2) with corr(ζ, b) = with_baseline; g runs from g(0) = 0 to g(1) = 1."""
 
     shape: Shape = Shape.CONCAVE
-    depth_scale: float = 0.5
-    elasticity: float = 0.7
-    elasticity_spread: float = 0.35
-    elasticity_with_baseline: float = 0.35
+    depth_scale: float = 0.5  # the depth at which u = 1
+    elasticity: float = 0.7  # mean of s
+    elasticity_spread: float = 0.35  # sd of ln s
+    elasticity_with_baseline: float = 0.35  # corr(ζ, b)
     elasticity_from_habits: float = 0.8  # variance share of the rest of ζ that habits explain
-    concave_rate: float = 2.0
-    concave_rate_spread: float = 0.25  # sd of its ln over customers
+    concave_rate: float = 2.0  # median κ of g = (1 − e^{−κu}) / (1 − e^{−κ})
+    concave_rate_spread: float = 0.25  # sd of ln κ
     steepness: float = 9.0  # of the S, in units of 1/u
-    midpoint: float = 0.55  # of the S and of the threshold's ramp
+    midpoint: float = 0.55  # of the S and of the threshold's ramp, in u
     midpoint_spread: float = 0.12
-    ramp: float = 0.1  # width of the threshold's rise
+    ramp: float = 0.1  # width of the threshold's rise, in u
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engagement:
+class PurchaseChance:
     """logit P(purchase | code) = level + channel + spread·η + gain·g(u); corr(η, b) = with_spend."""
 
     level: float = -2.5
     spread: float = 0.6
     with_spend: float = 0.2
     from_habits: float = 0.8  # variance share of the rest of η that habits explain
-    gain: float = 1.5
-    gain_spread: float = 0.3  # sd of its ln over customers
+    gain: float = 1.5  # mean over customers
+    gain_spread: float = 0.3  # sd of its ln
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel:
-    """A way to hand out codes: its effect on readiness to buy, default validity, and mean delay of redemptions."""
+    """A way to hand out codes."""
 
-    logit: float
-    valid_days: int
-    delay_days: float
+    logit: float  # added to the logit of the chance to purchase
+    valid_days: int  # validity of a code that comes without its own
+    delay_days: float  # mean delay from code to order, before the validity cuts it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrdinaryCodes:
     """Monthly codes of the history. They give the training orders their variation of depth."""
 
-    sent_logit: float = 0.2  # of a customer's chance to get one in a month
+    sent_logit: float = 0.2  # logit of the median customer's chance to get one in a month
     sent_spread: float = 0.8
     depths: tuple[float, ...] = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45)
     confounding: float = 0.2  # correlation of the depth's rank with baseline spend: 0 = random, 1 = spend alone
@@ -154,11 +160,11 @@ class OrdinaryCodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """One of the paper's campaigns, as money depths."""
+    """One of the paper's campaigns."""
 
     name: str
     starts_on: date
-    depths: tuple[float, ...]
+    depths: tuple[float, ...]  # shares of the price
     channel: ChannelName
     valid_days: int
 
@@ -185,26 +191,26 @@ PAPER_CAMPAIGNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetailerSettings:
-    """A whole shop.
+    """All parameters of one simulated retailer.
 
     >>> settings = RetailerSettings(customers=1000, seed=7)
     >>> RetailerSettings.from_json(settings.to_json()) == settings
     True
     """
 
-    customers: int
-    seed: int = 0
-    countries: tuple[tuple[str, float], ...] = (
+    customers: int  # how many
+    seed: int = 0  # 0 to 2⁶³ − 1
+    countries: tuple[tuple[str, float], ...] = (  # with their shares of customers, which add up to 1
         ("GB", 0.6),
         ("US", 0.2),
         ("DE", 0.12),
         ("FR", 0.08),
-    )  # with their shares
+    )
     calendar: Calendar = field(default_factory=Calendar)
-    habits: Habits = field(default_factory=Habits)
+    habits: ShoppingHabits = field(default_factory=ShoppingHabits)
     baskets: Baskets = field(default_factory=Baskets)
     curves: Curves = field(default_factory=Curves)
-    engagement: Engagement = field(default_factory=Engagement)
+    engagement: PurchaseChance = field(default_factory=PurchaseChance)
     on_site: Channel = field(default_factory=lambda: Channel(logit=0.0, valid_days=2, delay_days=0.5))
     email: Channel = field(default_factory=lambda: Channel(logit=-0.3, valid_days=30, delay_days=8.0))
     ordinary_codes: OrdinaryCodes = field(default_factory=OrdinaryCodes)
@@ -229,22 +235,26 @@ class RetailerSettings:
                     f"campaign {campaign.name}", found=f"a start on {campaign.starts_on}", expected=f"{end} or later"
                 )
         read_depths(self.ordinary_codes.depths, where="ordinary_codes")
-        check_ranges(self)
+        _check_ranges(self)
 
     def channel(self, name: ChannelName) -> Channel:
+        """The settings of a channel by its name."""
         return self.on_site if name is ChannelName.ON_SITE else self.email
 
     def campaign(self, name: str) -> Campaign:
+        """One of the paper's campaigns by its letter."""
         for campaign in self.campaigns:
             if campaign.name == name:
                 return campaign
         raise InputError("campaign", found=repr(name), expected=f"one of {', '.join(c.name for c in self.campaigns)}")
 
     def to_json(self) -> str:
+        """Every field, indented, as retailer.json holds it."""
         return _ADAPTER.dump_json(self, indent=2).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "RetailerSettings":
+        """The inverse of `to_json`; an unknown field or a wrong type is refused by name."""
         try:
             return _ADAPTER.validate_json(text, extra="forbid")
         except ValidationError as error:
@@ -258,3 +268,57 @@ class RetailerSettings:
 
 
 _ADAPTER = TypeAdapter(RetailerSettings)
+
+_SHARES = {  # by group: values that are shares in [0, 1]
+    "habits": ("habit_noise", "joined_during_history", "lapsed"),
+    "curves": ("elasticity_from_habits",),
+    "engagement": ("from_habits",),
+}
+_CORRELATIONS = {  # values in [−1, 1]
+    "curves": ("elasticity_with_baseline",),
+    "engagement": ("with_spend",),
+    "ordinary_codes": ("confounding",),
+}
+_POSITIVE = {
+    "calendar": ("weekend_lift",),
+    "habits": ("missions_per_month", "item_price", "return_days", "most_return_days", "browse_days_per_month"),
+    "baskets": ("residual_sd", "campaign_residual_sd"),
+    "curves": ("depth_scale", "concave_rate", "steepness", "ramp"),
+    "on_site": ("valid_days", "delay_days"),
+    "email": ("valid_days", "delay_days"),
+}
+
+
+def _check_ranges(settings: RetailerSettings) -> None:
+    """Every number finite, and inside the range its meaning allows."""
+    for group in ("calendar", "habits", "baskets", "curves", "engagement", "on_site", "email", "ordinary_codes"):
+        part = getattr(settings, group)
+        for each in fields(part):
+            value, where = getattr(part, each.name), f"{group}.{each.name}"
+            if not isinstance(value, int | float):
+                continue
+            if not math.isfinite(value):
+                raise InputError(where, found=value, expected="a finite number")
+            low = -1.0 if each.name in _CORRELATIONS.get(group, ()) else 0.0
+            if each.name in _SHARES.get(group, ()) + _CORRELATIONS.get(group, ()) and not low <= value <= 1:
+                raise InputError(where, found=value, expected=f"a number from {low:g} to 1")
+            if each.name in _POSITIVE.get(group, ()) and value <= 0:
+                raise InputError(where, found=value, expected="a positive number")
+            if each.name.endswith(("_sd", "spread")) and value < 0:
+                raise InputError(where, found=value, expected="a spread of 0 or more")
+    curves = settings.curves
+    reach = curves.midpoint_spread + curves.ramp / 2
+    if not reach <= curves.midpoint <= 1 - reach:
+        raise InputError(
+            "curves.midpoint",
+            found=curves.midpoint,
+            expected="every rise inside [0, 1]: midpoint ± (midpoint_spread + ramp / 2)",
+        )
+    if abs(sum(share for _, share in settings.countries) - 1) > 1e-9:
+        raise InputError("countries", found=settings.countries, expected="shares that add up to 1")
+    if not settings.habits.orders_per_mission >= 1:
+        raise InputError("habits.orders_per_mission", found=settings.habits.orders_per_mission, expected="at least 1")
+    if settings.baskets.mission_sd > settings.baskets.residual_sd:
+        raise InputError(
+            "baskets.mission_sd", found=settings.baskets.mission_sd, expected="at most residual_sd, which it is part of"
+        )

@@ -1,4 +1,4 @@
-"""The retailer's raw tables as Arrow: schemas, and the way from columns of numbers to them."""
+"""The retailer's raw tables as Arrow: schemas, and the ordinary rows of a block of customers over a stretch of time."""
 
 from dataclasses import fields
 from datetime import date, timedelta
@@ -11,16 +11,18 @@ import pyarrow.compute as pc
 from disco.records import tables
 from disco.records.arrays import Integers
 from disco.records.tables import Kind
-from disco.retailer.life import DAY, BlockMonth, Codes, Orders, Returns, live_month
+from disco.retailer.life import DAY, BlockMonth, Codes, Orders, Returns, SiteDays, browse_month, simulate_month
 from disco.retailer.population import Customers
 from disco.retailer.season import day_number, month_of
 from disco.retailer.settings import RetailerSettings
-from disco.retailer.site import Site, browse_month
 
 Tables = dict[str, pa.Table]
 
 INSTANT = pa.timestamp("us")
-_RAW = {Kind.MONEY: pa.float64(), Kind.MOMENT: INSTANT}  # as a retailer would bring them; the rest as we keep them
+_RAW = {
+    Kind.MONEY: pa.float64(),
+    Kind.MOMENT: INSTANT,
+}  # as a retailer brings them; the rest is canonical
 SCHEMAS = {
     name: pa.schema([(column.name, _RAW.get(column.kind, column.kind.canonical)) for column in table.columns])
     for name, table in tables.SCHEMAS.items()
@@ -28,7 +30,7 @@ SCHEMAS = {
 SCHEMAS["customers"] = SCHEMAS["customers"].append(pa.field("country", pa.string()))
 DATED_BY = {"orders": "ordered_at", "returns": "returned_at", "codes": "sent_at", "site": "day"}
 
-Columns = TypeVar("Columns", Orders, Returns, Codes, Site)
+Columns = TypeVar("Columns", Orders, Returns, Codes, SiteDays)
 
 
 def customer_ids(index: Integers) -> pa.Array:
@@ -46,11 +48,12 @@ def _numbered(prefix: str, numbers: Integers, *, digits: int = 1) -> pa.Array:
 
 
 def instants(microseconds: Integers) -> pa.Array:
-    """Timestamps; negative = null, which no date of the simulated shop is."""
+    """Timestamps of microseconds since 1970-01-01, (n,); negative = null."""
     return pa.array(microseconds, pa.int64(), mask=microseconds < 0).cast(INSTANT)
 
 
 def customers_table(customers: Customers, *, settings: RetailerSettings) -> pa.Table:
+    """What the retailer knows about customers: id, day of joining, country."""
     names = pa.array([name for name, _ in settings.countries])
     columns = [customer_ids(customers.index), _days(customers.joined_on), names.take(pa.array(customers.country))]
     return pa.table(columns, schema=SCHEMAS["customers"])
@@ -92,30 +95,31 @@ def _codes_table(codes: Codes, ids: pa.Array) -> pa.Table:
     return pa.table(columns, schema=SCHEMAS["codes"])
 
 
-def site_table(site: Site, ids: pa.Array) -> pa.Table:
+def site_table(site: SiteDays, ids: pa.Array) -> pa.Table:
+    """One row per customer and day with a visit; `ids` by the rows of the block."""
     counts = [pa.array(each) for each in (site.visits, site.views, site.add_to_bag, site.saves, site.checkouts)]
     return pa.table([ids.take(pa.array(site.who)), _days(site.day), *counts], schema=SCHEMAS["site"])
 
 
-def tell(customers: Customers, *, settings: RetailerSettings, block: int, start: date, end: date) -> Tables:
+def ordinary_rows(customers: Customers, *, settings: RetailerSettings, block: int, start: date, end: date) -> Tables:
     """All ordinary rows of a block that are dated in [start, end): orders, returns, codes, site.
 
-    A return may belong to an order of an earlier month, so months are lived from as far back as returns reach.
+    A return may belong to an order of an earlier month, so simulation starts as far back as returns reach.
     """
     earliest = max(start - timedelta(days=settings.habits.most_return_days), settings.calendar.history_start)
     latest = end - timedelta(days=1)
     months = [BlockMonth(settings, block, month) for month in range(month_of(earliest), month_of(latest) + 1)]
-    lived = [live_month(customers, at) for at in months]
+    simulated = [simulate_month(customers, at) for at in months]
     visits = [
         browse_month(customers, orders, at)
-        for at, (orders, _, _) in zip(months, lived, strict=True)
+        for at, (orders, _, _) in zip(months, simulated, strict=True)
         if at.month >= month_of(start)
     ]
     ids = customer_ids(customers.index)
     first, last = day_number(start), day_number(end)
-    orders = _join([orders for orders, _, _ in lived])
-    returns = _join([returns for _, returns, _ in lived])
-    codes = _join([codes for _, _, codes in lived])
+    orders = _join([orders for orders, _, _ in simulated])
+    returns = _join([returns for _, returns, _ in simulated])
+    codes = _join([codes for _, _, codes in simulated])
     site = _join(visits)
     return {
         "orders": _orders_table(_cut(orders, orders.ordered_at, start=first * DAY, end=last * DAY), ids),

@@ -32,14 +32,14 @@ def respond(
     """
     import pyarrow.parquet as pq
 
-    from disco.retailer.files import load, move_on
+    from disco.retailer import Retailer
 
     check_outputs(out, inputs=(folder, codes))
-    response = load(folder).respond(_read(codes))
+    response = Retailer.load(folder).respond(_read(codes))
     # outcomes first: if the rest is interrupted, the same command gives the same outcomes again
     with written_whole(out) as unfinished:
         pq.write_table(response.outcomes, unfinished)
-    move_on(folder, response)
+    response.append_to(folder)
     rows = {name: table.num_rows for name, table in response.tables().items()}
     result = {
         "outcomes": str(out),

@@ -36,7 +36,7 @@ def simulate(
     TABLE/), nothing is written, with --overwrite neither.
     """
     from disco.retailer import Retailer
-    from disco.retailer.files import STATE, TABLES, is_simulated, write
+    from disco.retailer.simulation import STATE, TABLES, is_simulated
 
     chosen = _settings(settings, customers=customers, seed=seed)
     if out.exists() and not out.is_dir():
@@ -55,7 +55,7 @@ def simulate(
     shop = Retailer.simulate(chosen)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("simulating blocks of customers", total=shop.blocks)
-        write(shop, out, after_block=lambda: bar.advance(task))
+        shop.write(out, after_block=lambda: bar.advance(task))
     for path in examples:
         path.unlink()
     result = {"folder": str(out), "customers": chosen.customers, "seed": chosen.seed, "today": str(shop.today)}

@@ -34,7 +34,6 @@ from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Arm, Audience, Purchases
 from disco.records.plan import Plan, read_plan
 from disco.retailer import Retailer, RetailerSettings
-from disco.retailer.files import move_on
 from disco.retailer.settings import Campaign
 from disco.studies.demo.results import CampaignResult, campaign_result, judge_by_truth
 
@@ -106,7 +105,7 @@ def run_demo(
             pq.write_table(launched.decisions, folder / f"{campaign.name}.parquet")
         if campaign.name == "C":
             before, audience_c, decided_c = belief, audience, planned
-        move_on(tables_folder, response)
+        response.append_to(tables_folder)
         shop = response.shop
         as_of = plan.valid.end + timedelta(days=3)
         learned = learn_campaigns(store, [plan.campaign], prior=prior, as_of=as_of, clock=clock)

@@ -1,0 +1,333 @@
+"""The simulated retailer: its tables so far, its customers' answers to codes, and, for evaluation only, its truth.
+
+In a folder it is one TABLE.parquet each and retailer.json, which holds the settings and the day reached and is always
+replaced last. Rows dated on or after that day are what an interrupted step left behind: every reader here drops them,
+so running the same step again gives the same folder.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
+
+from disco.records.arrays import Matrix, Vector
+from disco.records.depths import read_depths
+from disco.records.errors import FileFormatError, InputError
+from disco.records.files import written_whole
+from disco.retailer.answers import answer_tables, positions, read_codes, returns_of
+from disco.retailer.draws import BLOCK
+from disco.retailer.life import DAY
+from disco.retailer.population import block_of_customers, customers_at, log_basket, purchase_probability, response
+from disco.retailer.season import day_number
+from disco.retailer.settings import FORMAT, ChannelName, RetailerSettings
+from disco.retailer.tables import DATED_BY, INSTANT, SCHEMAS, Tables, customers_table, ordinary_rows
+
+STATE = "retailer.json"
+TABLES = ("customers", *DATED_BY)
+_UNFINISHED = "unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What evaluation may know and no decision may."""
+
+    depths: tuple[float, ...]
+    expected_full_price: Matrix  # (customers, depths): E[F | purchase] = exp(b + s·g + σ²/2), unrounded
+    purchase_probability: Matrix  # (customers, depths)
+    baseline: Vector  # (customers,): b
+    elasticity: Vector  # (customers,): s
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What happened from `start` up to, not including, `end`: rows of all customers, and the outcomes of the codes."""
+
+    start: date
+    end: date
+    outcomes: pa.Table  # purchases with the codes
+    orders: pa.Table
+    returns: pa.Table
+    codes: pa.Table
+    site: pa.Table
+    shop: "Retailer"  # on the morning of `end`; hand it the next campaign's codes
+
+    def tables(self) -> Tables:
+        """The rows to append to the raw tables."""
+        return {"orders": self.orders, "returns": self.returns, "codes": self.codes, "site": self.site}
+
+    def append_to(self, folder: str | Path) -> None:
+        """Append these rows to the tables of the retailer's folder, and set its day to `end`."""
+        folder = Path(folder)
+        settings, today = _read_state(folder)
+        if (settings, today) != (self.shop.settings, self.start):
+            raise InputError(
+                str(folder),
+                found=f"a simulated retailer on {today}",
+                expected=f"the one that answered, on {self.start}",
+            )
+        with _replacing(folder, tuple(DATED_BY)) as writers:
+            for name, rows in self.tables().items():
+                column = DATED_BY[name]
+                with _whole(folder, name) as path, pq.ParquetFile(path) as old:
+                    for place in range(old.num_row_groups):
+                        group = old.read_row_group(place)
+                        writers[name].write_table(group.filter(pc.less(group[column], _moment(column, today))))
+                writers[name].write_table(rows)
+        _write_state(self.shop, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Retailer:
+    """A simulated retailer on the morning of `today`. It never changes: `respond` returns the one of a later day.
+
+    >>> shop = Retailer.simulate(RetailerSettings(customers=50, seed=7))
+    >>> sorted(shop.tables())
+    ['codes', 'customers', 'orders', 'returns', 'site']
+    >>> codes = pa.table({"code_id": ["x1"], "customer_id": ["c0000017"], "campaign_id": ["A"], "depth": [0.3],
+    ...                   "sent_at": pa.array(["2025-09-09T08:00:00"]).cast(pa.timestamp("us"))})
+    >>> later = shop.respond(codes).shop
+    >>> print(shop.today, later.today)
+    2025-09-01 2025-09-12
+    """
+
+    settings: RetailerSettings
+    today: date
+    since_history: Tables = field(repr=False)  # rows dated from the end of the history to today, without customers
+
+    @classmethod
+    def simulate(cls, settings: RetailerSettings) -> "Retailer":
+        """The retailer at the end of its history. Rows are computed when `tables` or `history` asks for them."""
+        none = {name: SCHEMAS[name].empty_table() for name in DATED_BY}
+        return cls(settings, settings.calendar.history_end, none)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks of customers `history` yields."""
+        return -(-self.settings.customers // BLOCK)
+
+    def history(self) -> Iterator[Tables]:
+        """The tables up to the end of the history, block by block: bounded memory for any number of customers."""
+        calendar = self.settings.calendar
+        for block in range(self.blocks):
+            customers = block_of_customers(self.settings, block=block)
+            yield {
+                "customers": customers_table(customers, settings=self.settings),
+                **ordinary_rows(
+                    customers,
+                    settings=self.settings,
+                    block=block,
+                    start=calendar.history_start,
+                    end=calendar.history_end,
+                ),
+            }
+
+    def tables(self) -> Tables:
+        """All tables up to today, in memory."""
+        parts = list(self.history())
+        return {
+            name: pa.concat_tables(
+                [*(part[name] for part in parts), *([self.since_history[name]] if name in self.since_history else [])]
+            ).combine_chunks()
+            for name in parts[0]
+        }
+
+    def respond(self, codes: pa.Table) -> Response:
+        """Customers answer codes (code_id, customer_id, campaign_id, depth, sent_at, optional expires_at, channel).
+
+        Simulates from today to the day after the last code expires. Customers without a code go on shopping; returns
+        come when they are due, also of earlier orders. Codes sent before today are refused, so none is answered twice.
+        """
+        sent = read_codes(codes, settings=self.settings, today=self.today)
+        end = date(1970, 1, 1) + timedelta(days=-(-int(sent.expires_at.max()) // DAY))
+        ordinary = [
+            ordinary_rows(
+                block_of_customers(self.settings, block=block),
+                settings=self.settings,
+                block=block,
+                start=self.today,
+                end=end,
+            )
+            for block in range(self.blocks)
+        ]
+        answered = answer_tables(sent, settings=self.settings)
+        rows = {
+            name: pa.concat_tables([*(part[name] for part in ordinary), answered[name]]) for name in ("orders", "site")
+        }
+        due = self._returns_due(answered["orders"], end=end)
+        rows["returns"] = pa.concat_tables([*(part["returns"] for part in ordinary), due])
+        rows["codes"] = answered["codes"]
+        rows["site"] = _one_row_per_day(rows["site"])
+        # row order follows from the rows alone, never from the order of the codes handed in
+        keys = {"orders": "order_id", "returns": "order_id", "codes": "code_id", "site": "customer_id"}
+        rows = {name: rows[name].sort_by([(DATED_BY[name], "ascending"), (keys[name], "ascending")]) for name in keys}
+        since_history = {name: pa.concat_tables([self.since_history[name], rows[name]]) for name in DATED_BY}
+        return Response(
+            start=self.today,
+            end=end,
+            outcomes=answered["outcomes"].sort_by([("ordered_at", "ascending"), ("event_id", "ascending")]),
+            **rows,
+            shop=replace(self, today=end, since_history=since_history),
+        )
+
+    def _returns_due(self, orders: pa.Table, *, end: date) -> pa.Table:
+        """Returns, dated in [today, end), of orders with a campaign code: these and those of earlier periods."""
+        past = self.since_history["orders"]
+        coded = pa.concat_tables([past.filter(pc.is_valid(past["code"])), orders]).combine_chunks()
+        returns = returns_of(coded, settings=self.settings)
+        start, stop = (pa.scalar(day_number(day) * DAY, pa.int64()).cast(INSTANT) for day in (self.today, end))
+        when = returns["returned_at"]
+        return returns.filter(pc.and_(pc.greater_equal(when, start), pc.less(when, stop)))
+
+    def write(self, folder: str | Path, *, after_block: Callable[[], None] = lambda: None) -> None:
+        """All tables up to today and retailer.json. A table appears whole or not at all.
+
+        after_block: called once per block of customers written; rows are streamed, so memory stays bounded.
+        """
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(str(folder), found=error.strerror, expected="a folder that can be written") from None
+        with _replacing(folder, TABLES) as writers:
+            for block in self.history():
+                for name, rows in block.items():
+                    writers[name].write_table(rows)
+                after_block()
+            for name, rows in self.since_history.items():
+                if rows.num_rows:
+                    writers[name].write_table(rows)
+            # if the replacing is interrupted, this is no retailer, rather than half of two; and it is known to be ours
+            _write_json(folder / STATE, {"format": FORMAT, _UNFINISHED: True})
+        _write_state(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Retailer":
+        """The retailer that a folder holds, on the day it has reached."""
+        folder = Path(folder)
+        settings, today = _read_state(folder)
+        since_history = {}
+        for name, column in DATED_BY.items():
+            since = pc.field(column) >= _moment(column, settings.calendar.history_end)
+            until = pc.field(column) < _moment(column, today)
+            with _whole(folder, name) as path:
+                if not pq.read_schema(path).equals(SCHEMAS[name]):
+                    raise ValueError("columns or types of another table")
+                since_history[name] = pq.read_table(path, schema=SCHEMAS[name], filters=since & until)
+        return cls(settings, today, since_history)
+
+    def truth(
+        self, customer_ids: ArrayLike, depths: Sequence[float], *, channel: str = ChannelName.ON_SITE.value
+    ) -> Truth:
+        """The distribution from which answers are drawn, for these customers (rows) and depths (columns)."""
+        if channel not in list(ChannelName):
+            raise InputError("channel", found=repr(channel), expected=" or ".join(ChannelName))
+        settings = self.settings
+        offered = read_depths(depths)
+        customers = customers_at(settings, index=positions(customer_ids, settings=settings))
+        full_price = np.empty((customers.index.size, len(offered)))
+        probability = np.empty_like(full_price)
+        variance = settings.baskets.campaign_residual_sd**2
+        for column, depth in enumerate(offered):
+            g = response(customers.bend, np.array(depth / settings.curves.depth_scale), curves=settings.curves)
+            full_price[:, column] = np.exp(log_basket(customers, g) + variance / 2)
+            probability[:, column] = purchase_probability(
+                customers, g, settings=settings, channel=ChannelName(channel), lapsed=customers.lapsed
+            )
+        return Truth(offered, full_price, probability, customers.baseline, customers.elasticity)
+
+
+def _one_row_per_day(site: pa.Table) -> pa.Table:
+    """Visits caused by a code and ordinary ones on the same day become one row."""
+    counts = [name for name in site.column_names if name not in ("customer_id", "day")]
+    summed = site.group_by(["customer_id", "day"], use_threads=False).aggregate([(name, "sum") for name in counts])
+    return summed.rename_columns({f"{name}_sum": name for name in counts}).select(site.column_names)
+
+
+def is_simulated(folder: Path) -> bool:
+    """Whether the folder's tables were written here, finished or not."""
+    state = _read_json(folder / STATE)
+    return "format" in state and ("settings" in state or _UNFINISHED in state)
+
+
+@contextmanager
+def _replacing(folder: Path, names: tuple[str, ...]) -> Iterator[dict[str, pq.ParquetWriter]]:
+    """Writers to temporary files, which replace their tables once all of them are complete."""
+    writers: dict[str, pq.ParquetWriter] = {}
+    with ExitStack() as files:
+        for name in names:
+            path = files.enter_context(written_whole(folder / f"{name}.parquet"))
+            writers[name] = files.enter_context(pq.ParquetWriter(path, SCHEMAS[name]))
+        yield writers
+        for writer in writers.values():
+            writer.close()
+
+
+def _write_state(shop: Retailer, folder: Path) -> None:
+    state = {"format": FORMAT, "today": shop.today.isoformat(), "settings": json.loads(shop.settings.to_json())}
+    _write_json(folder / STATE, state)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file; nothing where there is none, or something else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    with written_whole(path) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _read_state(folder: Path) -> tuple[RetailerSettings, date]:
+    path = folder / STATE
+    if not path.is_file():
+        raise InputError(
+            str(path), found="no such file", expected="a folder made by disco simulate", fix="Run disco simulate first."
+        )
+    if _UNFINISHED in _read_json(path):
+        what = f"The simulation in {folder} was interrupted before all its tables were written"
+        raise InputError(what, fix="Run disco simulate again, with --overwrite.")
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        found, today, settings = state["format"], date.fromisoformat(state["today"]), json.dumps(state["settings"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileFormatError(
+            str(path), found=f"{type(error).__name__}: {error}", expected="format, today and settings"
+        ) from None
+    if found != FORMAT:
+        raise FileFormatError(
+            str(path), found=f"format {found}", expected=f"format {FORMAT}", fix="Run `disco simulate` again."
+        )
+    return RetailerSettings.from_json(settings), today
+
+
+@contextmanager
+def _whole(folder: Path, name: str) -> Iterator[Path]:
+    """The file of a table; one that is absent, damaged or of other columns is refused by name."""
+    path = folder / f"{name}.parquet"
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="the tables beside retailer.json")
+    try:
+        yield path
+    except (pa.ArrowException, ValueError) as error:
+        found = str(error).splitlines()[0]
+        raise FileFormatError(str(path), found=found, expected="the table as disco simulate wrote it") from None
+
+
+def _moment(column: str, day: date) -> pa.Scalar:
+    """Midnight of a day, or the day itself, as the column's type has it."""
+    if column == DATED_BY["site"]:
+        return pa.scalar(day, pa.date32())
+    return pa.scalar(day_number(day) * DAY, pa.int64()).cast(INSTANT)
