@@ -20,6 +20,7 @@ from loan_tables import (
 )
 
 from disco.reports import Report, Section
+from disco.reports.formats import estimate_text
 
 _REAL = (
     "If this is the file of Karlan and Zinman's lender: D. Karlan and J. Zinman (2008), Credit Elasticities in "
@@ -88,7 +89,11 @@ def _lead(found: Findings) -> str:
     told = sum(clear(step) for _, step in neighbours)
     points = [f"{100 * value:+.1f}".replace("-", "−") for value in (ends.value, ends.lower, ends.upper)]
     unit, gains = CHANGES[OBJECTIVE], {name: found.judged[name, OBJECTIVE].gain for name in POLICIES}
-    above = [f"{named(found, name)}, {estimate(gain).text(unit)}" for name, gain in gains.items() if gain.lower > 0]
+    above = [
+        f"{named(found, name)}, {estimate_text(estimate(gain), unit=unit)}"
+        for name, gain in gains.items()
+        if gain.lower > 0
+    ]
     policies = (
         f"of {len(gains)} policies that send the same letters to other customers, {len(above) or 'none'} "
         f"{'has' if len(above) < 2 else 'have'} a gain in the objective whose interval lies above 0"

@@ -7,7 +7,7 @@ from learning import RANDOM
 
 from disco import evaluation
 from disco.reports import Column, Count, Estimate, Fact, Facts, Money, Number, Percent, Table
-from disco.reports.formats import Unit
+from disco.reports.formats import Unit, estimate_text
 from disco.reports.table import Cell
 
 RAND = Money(currency="R", decimals=0)
@@ -57,7 +57,7 @@ def slope_table(found: Findings) -> Table:
         caption="Rise per unit of depth (from 0 to 100 % off), least squares",
         columns=("Figure per letter", "Within strata", "Pooled"),
         rows=[
-            [figure, *(estimate(value).text(units[figure]) for value in (row.within, row.pooled))]
+            [figure, *(estimate_text(estimate(value), unit=units[figure]) for value in (row.within, row.pooled))]
             for figure, row in found.slopes.items()
         ],
         note="Robust 95 % intervals. Take-up as a share of letters, money in rand.",

@@ -47,7 +47,7 @@ def blocks(page: str) -> list[tuple[str, str]]:
 def words(text: str) -> list[str]:
     """What a text says, without its figures, hashes and how columns are spaced."""
     text = re.sub(r"\b[0-9a-f]{12,}\b", "HASH", text)
-    return re.sub(r"[−+-]?£?[0-9][0-9.,]*(e-?[0-9]+)?( [km]\b| %)?", "#", text).split()
+    return re.sub(r"[−+-]?£?[0-9][0-9.,]*(e-?[0-9]+)?( ?[km]\b| ?%)?", "#", text).split()
 
 
 @pytest.fixture

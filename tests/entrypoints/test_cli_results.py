@@ -52,7 +52,7 @@ def test_results_as_text_and_page_and_before_the_end(disco: Run, answered: Path)
     page = answered / "second.html"
     code, out, _ = disco("results", "second", "--as-of", "2025-10-20", "--html", page, "--shop", answered)
     assert code == 0
-    assert "Decided against control" in out
+    assert "Decided group against control" in out
     assert "to date" in out
     assert "Campaign second" in page.read_text()
     assert not done(disco, "results", "second", "--as-of", "2025-10-20", "--shop", answered)["final"]
@@ -181,5 +181,5 @@ def test_belief_narrows_with_what_is_learned(disco: Run, answered: Path) -> None
     assert done(disco, "belief", 1, "--shop", answered) == first
     code, out, _ = disco("belief", "--shop", answered)
     assert code == 0
-    assert "10 % off" in out
+    assert "10% off" in out
     assert disco("belief", 9, "--shop", answered)[0] == 1

@@ -135,7 +135,7 @@ def test_floors_are_kept_in_both_arms(shop):
 @pytest.mark.parametrize(
     ("limits", "more", "words"),
     [
-        ({"at_most": 10, "at_least": 20}, {}, "10 % off: at least 20 codes, and at most 10"),
+        ({"at_most": 10, "at_least": 20}, {}, "10% off: at least 20 codes, and at most 10"),
         ({"at_most": 100, "at_least": 100}, {"reserve": {"share": "2%"}}, "at most 100, of which 2 stay in reserve"),
         ({"at_least": 500}, {}, "at least 500 codes, for 1.. customers outside the holdout"),
     ],
@@ -192,7 +192,7 @@ def test_a_handful_of_the_same_customers_is_no_other_population(shop):
 
 def test_depths_never_played_and_other_customers_are_warned_of(shop):
     deep = shop.planned(shop.plan(depths={0.3: {}, 0.9: {}}))
-    assert any("extrapolate" in warning and "90 % off" in warning for warning in deep.warnings)
+    assert any("extrapolate" in warning and "90% off" in warning for warning in deep.warnings)
     shop.launch()
     moved = shop.people(seed=3)
     moved = replace(moved, context=np.clip(moved.context + 1.5, -4, 4))

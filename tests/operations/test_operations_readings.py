@@ -118,7 +118,7 @@ def test_an_explanation_makes_the_figures_of_the_decision_again(shop, launched):
         chosen = next((figure for figure in said.figures if figure.depth == row["depth"]), None)
         if chosen is not None:
             assert chosen.value == pytest.approx(row["value"], rel=1e-12)
-            assert f"{row['depth']:.0%}".replace("%", " % off") in said.words[0]
+            assert f"{row['depth']:.0%}" + " off" in said.words[0]
             assert any("runner-up" in word or "more than" in word for word in said.words)
         else:
             assert said.runner_up.surplus <= 1e-9

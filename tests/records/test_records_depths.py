@@ -49,7 +49,7 @@ def test_advice_for_every_whole_percentage_is_a_depth(percent: int) -> None:
 
 def test_negative_zero_is_zero() -> None:
     assert depth_label(read_depth(-0.0)) == "0"
-    assert depth_percent(0.3) == "30 % off"
+    assert depth_percent(0.3) == "30% off"
 
 
 def test_depths_are_distinct_and_keep_their_order() -> None:

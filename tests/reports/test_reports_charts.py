@@ -9,10 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gallery import (
+    basket_curve,
+    codes_bars,
+    forecast_points,
+    gallery,
+    loss_bars,
+    policy_curves,
+    revenue_bars,
+    uplift_forest,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from disco.records.errors import InputError
+from disco.records.estimate import Estimate
 from disco.reports import (
     Axis,
     BarChart,
@@ -26,21 +37,9 @@ from disco.reports import (
     Percent,
     Points,
 )
-from disco.reports.charts.parts import depth_colour, nice_extent, spread
-from disco.reports.formats import Estimate
-from disco.reports.gallery import (
-    basket_curve,
-    codes_bars,
-    gallery,
-    loss_bars,
-    policy_curves,
-    revenue_bars,
-    uplift_forest,
-)
-from disco.reports.page import Facts
-from disco.reports.table import Table
+from disco.reports.charts.parts import CHART, depth_colour, nice_extent, spread
 
-ALL = [item for section in gallery().sections for item in section.items if not isinstance(item, Table | Facts)]
+ALL = [item for section in gallery().sections for item in section.items if item.template == CHART]
 
 
 def drawn(option: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -90,7 +89,7 @@ def test_a_band_goes_from_lower_to_upper() -> None:
         subtitle="",
         x=Axis("x", Count()),
         y=Axis("y", Count()),
-        interval="90 % interval",
+        interval="90% interval",
         lines=[Line("a", [0, 1, 2], [1, 0, 3], [-2, -3, 1], [2, 4, 7])],
     ).option()
     floor, width = [series for series in option["series"] if series.get("stack")]
@@ -106,7 +105,7 @@ def test_the_line_is_dashed_exactly_where_no_data_stand_behind_it() -> None:
     assert list(replace(line, known=(1.5, 1.7)).runs()) == [(False, 0, 5)]
     kinds = [series["lineStyle"]["type"] for series in drawn(basket_curve().option(), "line")]
     assert kinds == ["dashed", "solid", "dashed"]
-    assert [entry.label for entry in basket_curve().key()] == ["Predicted", "Observed", "90 % interval", "extrapolated"]
+    assert [entry.label for entry in basket_curve().key()] == ["Predicted", "Observed", "90% interval", "extrapolated"]
 
 
 def test_bars_start_at_zero_and_draw_their_table() -> None:
@@ -146,13 +145,35 @@ def test_a_forest_draws_each_row_with_its_figures() -> None:
     assert option["xAxis"]["min"] <= 0 <= option["xAxis"]["max"]  # the line of no difference is always in view
 
 
+def test_a_whisker_without_limit_ends_at_the_edge_of_the_plot() -> None:
+    chart = replace(uplift_forest(), rows=[IntervalRow("C", Estimate(0.01, -math.inf, 0.03, 0.95))])
+    option = chart.option()
+    (series,) = [series for series in option["series"] if series.get("symbol") == "rect"]
+    assert [x for x, _ in series["data"]] == [option["xAxis"]["min"], 3.0]
+    assert option["xAxis"]["max"] >= 3.0
+    assert option["yAxis"][1]["data"] == ["+1.0% (+3.0% or less)"]
+
+
+def test_several_sets_of_points_without_a_line_have_a_colour_each() -> None:
+    chart = forecast_points()
+    dots = drawn(chart.option(), "scatter")
+    assert [series["itemStyle"]["color"] for series in dots] == ["var(--series-1)", "var(--series-2)"]
+    assert [(entry.label, entry.shape) for entry in chart.key()] == [
+        ("Forecast", "dot"),
+        ("Actual", "dot"),
+        ("90% interval", "whisker"),
+    ]
+    assert not drawn(chart.option(), "line")  # campaigns are not joined
+    assert chart.table().text()[0][0] == "2026-01"
+
+
 def test_deeper_is_darker_and_the_same_for_every_chart() -> None:
     steps = [int(depth_colour(depth / 100).removeprefix("var(--depth-").rstrip(")")) for depth in range(100)]
     assert steps == sorted(steps)
     assert (min(steps), max(steps)) == (1, 10)
     campaign_a = {depth_colour(depth) for depth in (0.325, 0.375, 0.425, 0.475)}
     assert len(campaign_a) == 4
-    one = Bars("30 % off", [1.0, 2.0], depth=0.3).colours("unused")
+    one = Bars("30% off", [1.0, 2.0], depth=0.3).colours("unused")
     assert one == (depth_colour(0.3),) * 2
 
 
@@ -219,7 +240,8 @@ def test_arrays_are_welcome() -> None:
         (lambda: replace(codes_bars(), categories=["one"]), "one per category"),
         (lambda: replace(codes_bars(), bars=[Bars("a", [-1, 1, 1, 1])]), "negative part of a stack"),
         (lambda: replace(uplift_forest(), rows=[]), "no rows"),
-        (lambda: IntervalRow("C", Estimate(math.nan)), "estimate: found nan"),
+        (lambda: IntervalRow("C", Estimate(math.nan)), "estimate: found NaN"),
+        (lambda: IntervalRow("C", Estimate(math.inf)), "row 'C': found inf"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_by_name(build, says: str) -> None:
@@ -233,7 +255,7 @@ def test_one_row_one_bar_one_point_are_enough() -> None:
             title="One",
             subtitle="",
             x=Axis("x", Percent()),
-            interval="95 % interval",
+            interval="95% interval",
             rows=[IntervalRow("only", Estimate(0.5))],
             reference=None,
         ),

@@ -9,7 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disco.records.errors import InputError
-from disco.reports.formats import Count, Estimate, Money, Number, Percent, count, date, interval, money, number, percent
+from disco.records.estimate import Estimate
+from disco.reports.formats import (
+    Count,
+    Money,
+    Names,
+    Number,
+    Percent,
+    count,
+    date,
+    estimate_text,
+    money,
+    number,
+    p_value,
+    percent,
+)
 
 AMOUNTS = st.floats(min_value=-1e15, max_value=1e15, allow_nan=False)
 
@@ -24,15 +38,15 @@ AMOUNTS = st.floats(min_value=-1e15, max_value=1e15, allow_nan=False)
         (0.004, "£0.00", "£0.00"),
         (-0.004, "£0.00", "£0.00"),
         (999.99, "£999.99", "£999.99"),
-        (999.996, "£1.00 k", "£1,000"),
-        (12_345, "£12.3 k", "£12,345"),
-        (181_600, "£182 k", "£181,600"),
-        (999_499, "£999 k", "£999,499"),
-        (999_999, "£1.00 m", "£999,999"),
-        (1_234_567, "£1.23 m", "£1,234,567"),
-        (-1_234_567, "−£1.23 m", "−£1,234,567"),
-        (5.678e9, "£5.68 bn", "£5,678,000,000"),
-        (1e13, "£10,000 bn", "£10,000,000,000,000"),
+        (999.996, "£1.00k", "£1,000"),
+        (12_345, "£12.3k", "£12,345"),
+        (181_600, "£182k", "£181,600"),
+        (999_499, "£999k", "£999,499"),
+        (999_999, "£1.00m", "£999,999"),
+        (1_234_567, "£1.23m", "£1,234,567"),
+        (-1_234_567, "−£1.23m", "−£1,234,567"),
+        (5.678e9, "£5.68bn", "£5,678,000,000"),
+        (1e13, "£10,000bn", "£10,000,000,000,000"),
     ],
 )
 def test_money_reads_as_people_write_it(value: float, short: str, full: str) -> None:
@@ -41,7 +55,7 @@ def test_money_reads_as_people_write_it(value: float, short: str, full: str) -> 
 
 
 def test_money_in_another_currency_with_a_sign_and_fixed_pennies() -> None:
-    assert money(1500, currency="€", signed=True) == "+€1.50 k"
+    assert money(1500, currency="€", signed=True) == "+€1.50k"
     assert money(1500, currency="€", full=True, decimals=2) == "€1,500.00"
     assert money(0, decimals=2) == "£0.00"
 
@@ -49,7 +63,7 @@ def test_money_in_another_currency_with_a_sign_and_fixed_pennies() -> None:
 @given(AMOUNTS)
 def test_short_money_is_within_half_a_percent_or_half_a_penny(value: float) -> None:
     text = money(value)
-    digits, magnitude = re.fullmatch(r"−?£([\d,.]+)(?: (k|m|bn))?", text).groups()
+    digits, magnitude = re.fullmatch(r"−?£([\d,.]+)(k|m|bn)?", text).groups()
     size = float(digits.replace(",", "")) * {None: 1, "k": 1e3, "m": 1e6, "bn": 1e9}[magnitude]
     assert abs(size - abs(value)) <= max(0.0051 * abs(value), 0.0051)
     assert text.startswith("−") == (value < 0 and size > 0)
@@ -63,11 +77,11 @@ def test_full_money_keeps_every_pound(value: float) -> None:
 
 
 def test_percent_says_its_sign_only_when_asked_and_zero_has_none() -> None:
-    assert percent(0.0123) == "1.2 %"
-    assert percent(0.0123, signed=True) == "+1.2 %"
-    assert percent(-0.0123) == "−1.2 %"
-    assert percent(0.0, signed=True) == percent(-0.0001, signed=True) == "0.0 %"
-    assert percent(25, decimals=0) == "2,500 %"
+    assert percent(0.0123) == "1.2%"
+    assert percent(0.0123, signed=True) == "+1.2%"
+    assert percent(-0.0123) == "−1.2%"
+    assert percent(0.0, signed=True) == percent(-0.0001, signed=True) == "0.0%"
+    assert percent(25, decimals=0) == "2,500%"
 
 
 def test_counts_and_plain_numbers() -> None:
@@ -77,9 +91,36 @@ def test_counts_and_plain_numbers() -> None:
     assert number(1.5, signed=True) == "+1.50"
 
 
-def test_interval_reads_x_a_to_b() -> None:
-    assert interval(2.1, -1, 5, unit=Money()) == "£2.10 (−£1.00 to £5.00)"
-    assert Estimate(0.2).text(Percent()) == "20.0 %"
+def test_an_estimate_reads_x_a_to_b() -> None:
+    assert estimate_text(Estimate(2.1, -1, 5, 0.95), unit=Money()) == "£2.10 (−£1.00 to £5.00)"
+    assert estimate_text(Estimate(0.2), unit=Percent()) == "20.0%"
+
+
+def test_an_interval_without_limit_says_so() -> None:
+    assert estimate_text(Estimate(2.1, -math.inf, 5), unit=Count()) == "2 (5 or less)"
+    assert estimate_text(Estimate(2.1, 1, math.inf), unit=Count()) == "2 (1 or more)"
+    assert estimate_text(Estimate(2.1, -math.inf, math.inf), unit=Count()) == "2 (no limits)"
+
+
+def test_p_values_have_one_format_and_are_never_zero() -> None:
+    assert [p_value(value) for value in (1.0, 0.9, 0.1, 0.0996, 0.043, 0.001, 0.0009, 0.0)] == [
+        "1.00",
+        "0.90",
+        "0.10",
+        "0.100",
+        "0.043",
+        "0.001",
+        "<0.001",
+        "<0.001",
+    ]
+
+
+def test_names_are_counted_from_one() -> None:
+    unit = Names(["2025-10", "2025-11"])
+    assert [unit.text(place) for place in (1, 2)] == ["2025-10", "2025-11"]
+    scale = unit.scale(lowest=1, highest=2)
+    assert scale.extent == (0, 3, 1)
+    assert [scale.ticks["names"][place] for place in range(4)] == ["", "2025-10", "2025-11", ""]
 
 
 def test_dates_do_not_follow_the_locale() -> None:
@@ -94,20 +135,12 @@ def test_what_is_not_a_number_is_never_written(write, value: float) -> None:
         write(value)
 
 
-def test_an_estimate_needs_both_ends_in_order() -> None:
-    with pytest.raises(InputError, match="both ends"):
-        Estimate(1, lower=0)
-    with pytest.raises(InputError, match="lower not above upper"):
-        Estimate(1, 2, 0)
-    with pytest.raises(InputError, match="upper end"):
-        Estimate(1, 0, math.nan)
-
-
-def test_axes_carry_the_unit_on_their_ticks_or_in_their_name() -> None:
+def test_axes_carry_the_unit_on_their_ticks() -> None:
     gains = Money().scale(lowest=0, highest=1.3e6)
-    assert (gains.prefix, gains.suffix, gains.drawn(1.24e6)) == ("£", " m", 1.24)
+    assert (gains.ticks["prefix"], gains.ticks["magnitude"], gains.drawn(1.24e6)) == ("£", "m", 1.24)
     losses = Money().scale(lowest=-5e3, highest=1e3)
-    assert (losses.prefix, losses.suffix, losses.in_name, losses.drawn(-5e3)) == ("", "", "£ k", -5.0)
+    assert (losses.ticks["prefix"], losses.ticks["magnitude"], losses.drawn(-5e3)) == ("£", "k", -5.0)
     assert Percent().scale(lowest=0, highest=1).drawn(0.1) == 10.0  # exactly: no 10.000000000000002 in the page
-    assert Count().scale(lowest=0, highest=3e5).suffix == " k"
-    assert Number().scale(lowest=0, highest=3e5).suffix == ""
+    assert Count().scale(lowest=0, highest=3e5).ticks["magnitude"] == "k"
+    assert Count().scale(lowest=0, highest=1e5).ticks["magnitude"] == ""
+    assert Number().scale(lowest=0, highest=3e5).drawn(3e5) == 3e5

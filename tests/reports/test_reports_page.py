@@ -12,10 +12,26 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from gallery import gallery
 
 from disco.records.errors import InputError
-from disco.reports import Axis, BarChart, Bars, Column, Count, Estimate, Fact, Facts, Money, Report, Section, Table
-from disco.reports.gallery import gallery
+from disco.records.estimate import Estimate
+from disco.reports import (
+    Axis,
+    BarChart,
+    Bars,
+    Column,
+    Count,
+    Fact,
+    Facts,
+    FigureCell,
+    Money,
+    Percent,
+    Report,
+    Section,
+    Table,
+)
+from disco.reports.charts.parts import CHART, NARROW_PX
 from disco.reports.page import paragraphs
 
 HOSTILE = "</script><script>alert(1)</script> & \"quotes\" 'single' <b>\u2028{c}"
@@ -108,7 +124,7 @@ def test_no_label_can_break_out_of_its_place() -> None:
 def test_every_chart_has_its_table_and_its_file() -> None:
     report = gallery()
     page = Page(report.html())
-    charts = [item for section in report.sections for item in section.items if not isinstance(item, Table | Facts)]
+    charts = [item for section in report.sections for item in section.items if item.template == CHART]
     assert len(page.json) == len(charts)
     shown = [[[cell.replace("\u00a0", " ") for cell in row] for row in table] for table in page.tables]
     files = [a["href"] for tag, a in page.tags if tag == "a" and "download" in a]
@@ -144,9 +160,33 @@ def test_tables_refuse_by_name() -> None:
         Table(caption="t", columns=["a"], rows=[[1.5]])
 
 
-def test_figures_do_not_part_from_their_unit() -> None:
-    page = Report(title="t", lead="£1.24 m of 20 % by 8 Mar", sections=[]).html()
-    assert "£1.24\u00a0m of 20\u00a0% by 8\u00a0Mar" in page
+def test_dates_and_signed_money_are_not_broken_apart() -> None:
+    page = Report(title="t", lead="+£1.24m of 20% by 8 Mar, a − b", sections=[]).html()
+    assert "+\u2060£1.24m of 20% by 8\u00a0Mar, a − b" in page
+
+
+def test_an_interval_in_a_table_stays_on_one_line() -> None:
+    column = Column("<b>", Money(signed=True))
+    table = Table(caption="t", columns=["a", column], rows=[["x", Estimate(2.1, -0.5, 4.7, 0.95)]])
+    page = Report(title="t", lead="l", sections=[Section("h", "", [table])]).html()
+    assert '<td class="figure">+£2.10 <span>(−£0.50 to +£4.70)</span></td>' in page
+
+
+def test_a_column_may_hold_figures_of_several_units() -> None:
+    rows = [["Revenue", FigureCell(12.4, Money())], ["Engagement", FigureCell(Estimate(0.08, 0.07, 0.09), Percent())]]
+    table = Table(caption="t", columns=["Figure", "Decided"], rows=rows)
+    assert table.text() == (("Revenue", "£12.40"), ("Engagement", "8.0% (7.0% to 9.0%)"))
+    assert table.holds_figures() == (False, True)
+    assert (
+        table.csv() == 'Figure,Decided,"Decided, lower","Decided, upper"\nRevenue,12.4,,\nEngagement,0.08,0.07,0.09\n'
+    )
+    with pytest.raises(InputError, match="column 'Decided': found inf"):
+        Table(caption="t", columns=["Decided"], rows=[[FigureCell(float("inf"), Money())]])
+
+
+def test_a_table_that_scrolls_shows_that_it_does() -> None:
+    style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
+    assert re.search(r"\.scroll \{[^}]*background:[^}]*local[^}]*scroll", style)
 
 
 def test_blank_lines_part_paragraphs() -> None:
@@ -211,8 +251,6 @@ def test_deeper_is_darker_in_both_themes(theme: str) -> None:
 
 
 def test_the_page_and_the_charts_agree_on_what_is_narrow() -> None:
-    from disco.reports.charts.parts import NARROW_PX
-
     style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
     assert f"@container (min-width: {NARROW_PX + 1}px)" in style
 

@@ -1,4 +1,4 @@
-"""Discount depths: 0.2 means "20 % off". Reading, naming and refusing them happens here, once."""
+"""Discount depths: 0.2 means "20% off". Reading, naming and refusing them happens here, once."""
 
 import math
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from numbers import Real
 
 from disco.records.errors import InputError
 
-_EXPECTED = "a share of the price in [0, 1), such as 0.20 for 20 % off"
+_EXPECTED = "a share of the price in [0, 1), such as 0.20 for 20% off"
 
 
 def read_depth(value: object, *, where: str = "depth") -> float:
@@ -19,7 +19,7 @@ def read_depth(value: object, *, where: str = "depth") -> float:
     Traceback (most recent call last):
     ...
     disco.records.errors.InputError: depth: found 20; expected a share of the price in [0, 1), such as 0.20 for
-    20 % off. Did you mean 0.20?
+    20% off. Did you mean 0.20?
     """
     if isinstance(value, bool) or not isinstance(value, str | Real | Decimal):
         raise InputError(where, found=repr(value), expected=_EXPECTED)
@@ -62,9 +62,9 @@ def depth_percent(depth: float) -> str:
     """How people read a depth.
 
     >>> depth_percent(0.2), depth_percent(0.125)
-    ('20 % off', '12.5 % off')
+    ('20% off', '12.5% off')
     """
-    return f"{round(depth * 100, 6):g} % off"
+    return f"{round(depth * 100, 6):g}% off"
 
 
 def read_depths(values: Iterable[object], *, where: str = "depths") -> tuple[float, ...]:

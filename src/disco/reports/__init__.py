@@ -1,9 +1,10 @@
 """Charts and reports: values in, one self-contained HTML file out."""
 
+from disco.records.estimate import Estimate
 from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
-from disco.reports.formats import Count, Estimate, Money, Number, Percent
+from disco.reports.formats import Count, Money, Names, Number, Percent
 from disco.reports.page import Fact, Facts, Report, Section
-from disco.reports.table import Column, Table
+from disco.reports.table import Column, FigureCell, Table
 
 __all__ = [
     "Axis",
@@ -15,10 +16,12 @@ __all__ = [
     "Estimate",
     "Fact",
     "Facts",
+    "FigureCell",
     "IntervalChart",
     "IntervalRow",
     "Line",
     "Money",
+    "Names",
     "Number",
     "Percent",
     "Points",

@@ -1,103 +1,138 @@
-"""What came of a campaign, for people: the same tables on a terminal and on a page."""
+"""The results of campaigns for people: the same tables on a terminal and on a page, for one campaign or for several."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
-from disco.evaluation import Comparison, Finding, Verdict
-from disco.evaluation import Estimate as Estimated
-from disco.operations.forecast import Money as Foreseen
+from disco.evaluation import AbTest, Finding, Verdict
+from disco.evaluation import Estimate as Measured
+from disco.operations.forecast import Money as Forecast
 from disco.operations.results import ArmResult, CampaignResults
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
-from disco.reports.charts import Axis, IntervalChart, IntervalRow
-from disco.reports.formats import Count, Estimate, Money, Number, Percent, Unit, date, percent
-from disco.reports.page import Report, Section
-from disco.reports.table import Cell, Column, Table
+from disco.records.estimate import Estimate
+from disco.records.life import State
+from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Points
+from disco.reports.formats import (
+    Count,
+    Money,
+    Names,
+    Number,
+    Percent,
+    PercentagePoints,
+    PValue,
+    Unit,
+    date,
+    estimate_text,
+    money,
+    p_value,
+    percent,
+)
+from disco.reports.page import PageItem, Report, Section
+from disco.reports.table import Cell, Column, FigureCell, Table
 
-_ARMS = {
-    Arm.TEST: "decided",
-    Arm.CONTROL: "control, at random",
-    Arm.HOLDOUT: "holdout, no code",
+_GROUPS = {
+    Arm.TEST: "Decided",
+    Arm.CONTROL: "Control, random codes",
+    Arm.HOLDOUT: "Holdout, no code",
 }
 _UNITS: dict[str, tuple[Unit, Unit]] = {  # of a figure, and of a difference
     "revenue": (Money(), Money(signed=True)),
     "reward": (Money(), Money(signed=True)),
     "objective": (Number(), Number(signed=True)),
-    "engagement": (Percent(), Percent(signed=True)),
+    "engagement": (Percent(), PercentagePoints(signed=True)),
 }
+_UPLIFT = Percent(signed=True)
+_P = Column("p", PValue())
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A campaign's read-out beside what its plan expected of each arm and of all codes; None before any belief."""
+class ReadOut:
+    """The results of a campaign beside what its plan expected."""
 
     results: CampaignResults
-    arms: Mapping[Arm, Foreseen | None]
-    foreseen: Foreseen | None
+    forecasts: Mapping[Arm, Forecast | None]  # by group; None before any belief
+    forecast: Forecast | None  # of all codes; None before any belief
 
 
-def arms_table(told: Told) -> Table:
-    """Each arm in sums, beside what was expected of it."""
-    results, random = told.results, told.results.record.plan.policy.name == "random"
-    groups: list[tuple[str, ArmResult, Foreseen | None]] = [
-        ("at random" if random and arm is Arm.TEST else _ARMS[arm], found, told.arms.get(arm))
+# One campaign
+
+
+def arms_table(read_out: ReadOut) -> Table:
+    """Each group in sums, beside what was expected of it."""
+    results, random = read_out.results, read_out.results.record.plan.policy.name == "random"
+    groups: list[tuple[str, ArmResult, Forecast | None]] = [
+        ("Random codes" if random and arm is Arm.TEST else _GROUPS[arm], found, read_out.forecasts.get(arm))
         for arm, found in results.arms.items()
     ]
     if results.late is not None:
-        groups.append(("late arrivals", results.late, None))
-    money = Money(full=True)
-    rows: list[list[Cell]] = [
-        [
-            name,
-            found.summary.customers,
-            found.summary.recipients,
-            found.summary.purchasers,
-            found.summary.revenue,
-            found.summary.markdown,
-            found.summary.revenue - found.summary.markdown,
-            None if foreseen is None else foreseen_revenue(foreseen),
-        ]
-        for name, found, foreseen in groups
-    ]
+        groups.append(("Late arrivals", results.late, None))
+    rows: list[list[Cell]] = []
+    for name, found, forecast in groups:
+        summary, bought = found.summary, found.summary.recipients > 0  # a holdout's purchases are not with codes
+        rows.append(
+            [
+                name,
+                summary.customers,
+                summary.recipients,
+                summary.purchasers if bought else None,
+                summary.revenue if bought else None,
+                summary.markdown if bought else None,
+                summary.revenue - summary.markdown if bought else None,
+                None if forecast is None else expected_revenue(forecast),
+            ]
+        )
     counts = (Column(name, Count()) for name in ("Customers", "Codes", "Purchases"))
-    sums = (Column(name, money) for name in ("Revenue", "Markdown", "Reward"))
-    columns: list[Column | str] = ["Arm", *counts, *sums, Column("Expected revenue (90 %)", Money())]
-    return Table(caption="What each arm bought with its codes", columns=columns, rows=rows)
+    sums = (Column(name, Money(full=True)) for name in ("Revenue", "Markdown", "Reward"))
+    columns: list[Column | str] = ["Group", *counts, *sums, Column("Expected revenue (90%)", Money())]
+    return Table(caption="Purchases with codes, by group", columns=columns, rows=rows)
 
 
 def findings_table(results: CampaignResults) -> Table | None:
-    """Test against control, per customer; None where there is nothing to compare."""
+    """Decided group against control, per customer; None where there is nothing to compare."""
     if results.ab is None:
         return None
-    rows = [_finding(found) for found in results.ab.findings if found.per == "customer"]
-    columns = ["Per customer", "Decided", "Control", "Difference (95 % interval)", "Relative (95 % interval)", "p"]
+    rows = [_finding_row(found) for found in results.ab.findings if found.per == "customer"]
     note = "Adjusted for spend in the year before." if results.ab.findings[0].adjusted is not None else ""
-    return Table(caption="Decided against control", columns=columns, rows=rows, note=note)
+    return Table(
+        caption="Decided group against control, per customer",
+        columns=["Figure", "Decided", "Control", "Difference (95%)", Column("Relative (95%)", _UPLIFT), _P],
+        rows=rows,
+        note=note,
+    )
 
 
-def _finding(found: Finding) -> list[Cell]:
+def _finding_row(found: Finding) -> list[Cell]:
     (unit, signed), used = _UNITS[found.metric], found.decisive
     return [
-        found.metric,
-        unit.text(used.test),
-        unit.text(used.control),
-        _estimate(used.difference).text(signed),
-        "–" if used.relative is None else _estimate(used.relative).text(Percent(signed=True)),
-        f"{used.p_value:.2g}",
+        found.metric.capitalize(),
+        FigureCell(used.test, unit),
+        FigureCell(used.control, unit),
+        FigureCell(_estimate(used.difference), signed),
+        None if used.relative is None else _estimate(used.relative),
+        used.p_value,
     ]
 
 
 def undifferentiated_table(results: CampaignResults) -> Table | None:
-    """The objective against one depth for everybody, as the control customers who got that depth show it."""
+    """The primary metric against one depth for everybody, as the control customers who got that depth show it."""
     if results.ab is None or not results.ab.undifferentiated:
         return None
     rows: list[list[Cell]] = []
     for depth, findings in results.ab.undifferentiated.items():
         found = next(entry for entry in findings if entry.metric == results.ab.primary).decisive
-        difference = _estimate(found.difference).text(Number(signed=True))
-        rows.append([f"everybody {depth_percent(depth)}", difference, f"{results.ab.holm[depth]:.2g}"])
-    columns = ["Against", f"{results.ab.primary.capitalize()} per customer", "p (Holm)"]
-    return Table(caption="Decided against one code for everybody", columns=columns, rows=rows)
+        rows.append([f"everybody {depth_percent(depth)}", _estimate(found.difference), results.ab.holm[depth]])
+    return Table(
+        caption="Decided group against one code for everybody",
+        columns=[
+            "Against",
+            Column(f"{results.ab.primary.capitalize()} per customer (95%)", Number(signed=True)),
+            Column("p (Holm)", PValue()),
+        ],
+        rows=rows,
+        note="One code for everybody would exceed the plan's limits. Control customers were assigned their depth at "
+        "random, so those with one depth show what that code for everybody would bring.",
+    )
 
 
 def incremental_table(results: CampaignResults) -> Table | None:
@@ -105,11 +140,13 @@ def incremental_table(results: CampaignResults) -> Table | None:
     if results.ab is None or not results.ab.incremental:
         return None
     rows: list[list[Cell]] = [
-        [_ARMS[arm], _estimate(found.difference).text(Money(signed=True)), f"{found.p_value:.2g}"]
-        for arm, found in results.ab.incremental.items()
+        [_GROUPS[arm], _estimate(found.difference), found.p_value] for arm, found in results.ab.incremental.items()
     ]
-    caption = "All revenue per customer against the holdout: what would not have happened anyway"
-    return Table(caption=caption, columns=["Arm", "Difference (95 % interval)", "p"], rows=rows)
+    return Table(
+        caption="Incremental revenue per customer, compared with the holdout",
+        columns=["Group", Column("Difference (95%)", Money(signed=True)), _P],
+        rows=rows,
+    )
 
 
 def words(results: CampaignResults) -> list[str]:
@@ -117,58 +154,91 @@ def words(results: CampaignResults) -> list[str]:
     counts = results.counts
     ledger = (
         f"{counts.received:,} outcomes received: {counts.applied:,} applied, {counts.duplicate:,} duplicate, "
-        f"{counts.late:,} late, {counts.unmatched:,} unmatched, {counts.rejected:,} rejected."
+        f"{counts.late:,} expired, {counts.unmatched:,} unmatched, {counts.rejected:,} rejected."
     )
-    state = "All codes have run out." if results.final else f"Codes still count: figures are those of {results.as_of}."
-    said = [f"{results.record.campaign} is {results.record.state}. {state} {ledger}"]
+    said = [f"{_state(results)} {ledger}"]
     if results.ab is None:
         return [*said, results.why_not or ""]
     ratio = results.ab.sample_ratio
     if ratio is not None:
         fine = "as planned" if ratio.ok else "NOT as planned"
-        said.append(f"The arms' sizes are {fine} (p = {ratio.p_value:.2g}).")
-    said.append(f"Verdict: {results.ab.verdict}. {results.ab.reason}")
+        said.append(f"Group sizes are {fine} ({_p(ratio.p_value)}).")
+    said.append(f"Verdict: {results.ab.verdict}. {_reason(results.ab)}")
     if results.detectable is not None:
         least = percent(results.detectable)
-        said.append(f"Groups of this size show a change of revenue from {least} on, four times out of five.")
+        said.append(
+            f"With groups of this size, a change in revenue of {least} would be detected four times out of five."
+        )
     return said
 
 
-def campaign_report(told: Told) -> Report:
+def _reason(ab: AbTest) -> str:
+    """The figure on which the verdict rests; before the planned end it is the one that is valid at every look."""
+    if ab.verdict is Verdict.BLOCKED:
+        return ab.reason
+    found = ab.finding(ab.primary)
+    used = found.decisive if ab.final or found.to_date is None else found.to_date
+    name = f"{ab.primary.capitalize()} per customer{'' if ab.final else ' to date'}"
+    difference = estimate_text(_estimate(used.difference), unit=_UNITS[ab.primary][1])
+    return f"{name}: {difference} against control ({percent(ab.level, decimals=0)} interval, {_p(used.p_value)})."
+
+
+def _p(value: float) -> str:
+    text = p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def _state(results: CampaignResults) -> str:
+    name = f"Campaign {results.record.campaign}"
+    if results.record.state is State.CLOSED:
+        return f"{name} is closed."
+    if results.final:
+        return f"{name} has ended: all codes have expired."
+    running = "paused" if results.record.state is State.PAUSED else "still running"
+    return f"{name} is {running}; figures as of {date(results.as_of)}."
+
+
+def campaign_report(read_out: ReadOut) -> Report:
     """One campaign on one page."""
-    results, plan = told.results, told.results.record.plan
-    figures = [table for table in (arms_table(told), findings_table(results)) if table is not None]
-    sections = [Section("What each arm bought", "\n\n".join(words(results)), figures)]
-    if (chart := _findings_chart(results)) is not None:
-        sections.append(Section("Decided against control", "", [chart]))
+    results, plan = read_out.results, read_out.results.record.plan
+    sections = [Section("What each group bought", "\n\n".join(words(results)), [arms_table(read_out)])]
+    chart, table = _findings_chart(results), findings_table(results)
+    if table is not None:
+        sections.append(Section("Did deciding help?", "", [table] if chart is None else [chart, table]))
     others = [table for table in (undifferentiated_table(results), incremental_table(results)) if table is not None]
     if others:
-        text = (
-            "A control customer's depth was dealt at random, so each depth of control shows what that code for "
-            "everybody would do; the limits of the plan would not allow it."
-        )
-        sections.append(Section("Against simpler campaigns", text, others))
+        sections.append(Section("Compared with simpler campaigns", "", others))
+    last = plan.valid.end - timedelta(days=1)
     return Report(
         title=f"Campaign {plan.campaign}",
         lead=_lead(results),
         sections=sections,
-        footer=f"Codes valid from {date(plan.valid.start)} to before {date(plan.valid.end)}; read on {results.as_of}.",
+        footer=f"Codes valid from {date(plan.valid.start)} to {date(last)}; read on {date(results.as_of)}.",
     )
 
 
 def _lead(results: CampaignResults) -> str:
-    if results.ab is None:
-        return results.why_not or ""
-    if results.ab.verdict is Verdict.BLOCKED:
-        return results.ab.reason
-    said = {
-        Verdict.BETTER: "did better than",
-        Verdict.WORSE: "did worse than",
-        Verdict.UNDECIDED: "cannot be told from",
-    }
-    uplift = objective_uplift(results)
-    figure = "" if uplift is None else f": {uplift.text(Percent(signed=True))} {results.ab.primary} per customer"
-    return f"Decided codes {said[results.ab.verdict]} random ones{figure}."
+    """One figure, one comparison, then money."""
+    ab = results.ab
+    if ab is None:
+        purchases = sum(arm.summary.purchasers for arm in results.arms.values())
+        return (
+            f"{money(actual_revenue(results))} of revenue from {purchases:,} purchases. {results.why_not or ''}".strip()
+        )
+    if ab.verdict is Verdict.BLOCKED:
+        return ab.reason
+    uplift = primary_uplift(results)
+    revenue = ab.finding("revenue").decisive.difference.value * results.arms[Arm.TEST].summary.customers
+    if ab.verdict is Verdict.UNDECIDED:
+        figure = (
+            "" if uplift is None else f"{ab.primary} {estimate_text(uplift, unit=Percent(decimals=0, signed=True))}, "
+        )
+        change = money(revenue, decimals=0, signed=True)
+        return f"No clear difference from random codes{'' if results.final else ' yet'}: {figure}revenue {change}."
+    side = "more" if ab.verdict is Verdict.BETTER else "less"
+    size = "" if uplift is None else f" {percent(abs(uplift.value), decimals=0)}"
+    in_money = f"{money(abs(revenue), decimals=0)} {'more' if revenue >= 0 else 'less'} revenue"
+    return f"Decided codes earned{size} {side} than random codes ({ab.primary} per customer), with {in_money}."
 
 
 def _findings_chart(results: CampaignResults) -> IntervalChart | None:
@@ -178,27 +248,142 @@ def _findings_chart(results: CampaignResults) -> IntervalChart | None:
         for one in found
         if one.decisive.relative is not None
     ]
-    if not rows:
+    if results.ab is None or not rows:
         return None
+    titles = {
+        Verdict.BETTER: "The decided group did better than control",
+        Verdict.WORSE: "The decided group did worse than control",
+        Verdict.UNDECIDED: "No clear difference between the decided group and control",
+        Verdict.BLOCKED: "Group sizes are not as planned: these figures cannot be trusted",
+    }
     return IntervalChart(
-        title="Decided codes against random ones",
-        subtitle="Per customer assigned, relative to control; the objective is w·revenue − markdown",
-        x=Axis("Against control", Percent(signed=True)),
-        interval="95 % interval",
+        title=titles[results.ab.verdict],
+        subtitle="Per customer, relative to control; the objective is w × revenue − markdown",
+        x=Axis("Against control", _UPLIFT),
+        interval="95% interval",
         rows=rows,
     )
 
 
-def objective_uplift(results: CampaignResults) -> Estimate | None:
+def primary_uplift(results: CampaignResults) -> Estimate | None:
+    """The primary metric relative to control; None where there is none."""
     if results.ab is None:
         return None
-    found: Comparison = results.ab.finding(results.ab.primary).decisive
-    return None if found.relative is None else _estimate(found.relative)
+    relative = results.ab.finding(results.ab.primary).decisive.relative
+    return None if relative is None else _estimate(relative)
 
 
-def foreseen_revenue(money: Foreseen) -> Estimate:
-    return Estimate(money.revenue.mean, money.revenue.lower, money.revenue.upper)
+def expected_revenue(forecast: Forecast) -> Estimate:
+    """The forecast's revenue with its 90% interval."""
+    return Estimate(forecast.revenue.mean, forecast.revenue.lower, forecast.revenue.upper, 0.9)
 
 
-def _estimate(found: Estimated) -> Estimate:
-    return Estimate(found.value, found.lower, found.upper)
+def actual_revenue(results: CampaignResults) -> float:
+    """Revenue of all codes of the launch."""
+    return sum(arm.summary.revenue for arm in results.arms.values())
+
+
+def _estimate(measured: Measured) -> Estimate:
+    return Estimate(measured.value, measured.lower, measured.upper, measured.level)
+
+
+# Several campaigns
+
+
+def campaigns_table(read_outs: Sequence[ReadOut]) -> Table:
+    """One line per campaign: expected and actual revenue, and the result against its control."""
+    rows: list[list[Cell]] = []
+    for one in read_outs:
+        plan, arms = one.results.record.plan, one.results.arms.values()
+        rows.append(
+            [
+                plan.campaign,
+                plan.policy.name,
+                sum(arm.summary.recipients for arm in arms),
+                sum(arm.summary.purchasers for arm in arms),
+                None if one.forecast is None else expected_revenue(one.forecast),
+                actual_revenue(one.results),
+                primary_uplift(one.results),
+            ]
+        )
+    return Table(
+        caption="Campaign by campaign",
+        columns=[
+            "Campaign",
+            "Policy",
+            Column("Codes", Count()),
+            Column("Purchases", Count()),
+            Column("Expected revenue (90%)", Money()),
+            Column("Actual revenue", Money()),
+            Column("Objective against control (95%)", _UPLIFT),
+        ],
+        rows=rows,
+    )
+
+
+def campaigns_report(read_outs: Sequence[ReadOut]) -> Report:
+    """Several campaigns on one page."""
+    forecasts = {
+        one.results.record.campaign: (expected_revenue(one.forecast), actual_revenue(one.results))
+        for one in read_outs
+        if one.forecast is not None
+    }
+    items: list[PageItem] = []
+    if len(forecasts) > 1:
+        items.append(_forecast_chart(forecasts))
+    if (chart := _uplift_chart([one.results for one in read_outs])) is not None:
+        items.append(chart)
+    total = sum(actual_revenue(one.results) for one in read_outs)
+    how_many = "1 campaign" if len(read_outs) == 1 else f"{len(read_outs)} campaigns"
+    lead = f"{money(total)} of revenue from {how_many}; no forecast yet."
+    if forecasts:
+        expected = sum(estimate.value for estimate, _ in forecasts.values())
+        actual = sum(revenue for _, revenue in forecasts.values())
+        lead = f"{_inside(forecasts)}: {money(actual)} actual, {money(expected)} expected."
+    return Report(
+        title=how_many,
+        lead=lead,
+        sections=[Section("Forecasts and results", "", [*items, campaigns_table(read_outs)])],
+    )
+
+
+def _inside(forecasts: Mapping[str, tuple[Estimate, float]]) -> str:
+    inside, among = sum(expected.covers(actual) for expected, actual in forecasts.values()), len(forecasts)
+    share = "the campaign" if among == 1 else f"all {among} campaigns"
+    if inside < among:
+        share = f"{inside} of {among} campaigns"
+    return f"Revenue was inside its forecast range in {share}"
+
+
+def _forecast_chart(forecasts: Mapping[str, tuple[Estimate, float]]) -> CurveChart:
+    places = range(1, len(forecasts) + 1)
+    expected, actual = zip(*forecasts.values(), strict=True)
+    ends = [one.ends or (one.value, one.value) for one in expected]
+    lower, upper = zip(*ends, strict=True)
+    return CurveChart(
+        title=_inside(forecasts),
+        subtitle="Revenue of each campaign's codes, forecast and actual",
+        x=Axis("Campaign", Names(list(forecasts))),
+        y=Axis("Revenue", Money()),
+        interval="90% interval",
+        lines=[],
+        points=[
+            Points("forecast", places, [one.value for one in expected], lower, upper),
+            Points("actual", places, actual),
+        ],
+        from_zero=True,
+    )
+
+
+def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
+    rows = [IntervalRow(one.record.campaign, uplift) for one in results if (uplift := primary_uplift(one)) is not None]
+    if not rows:
+        return None
+    clear = sum(row.estimate.lower is not None and row.estimate.lower > 0 for row in rows)
+    return IntervalChart(
+        title=f"Decided codes clearly beat random ones in {clear} of {len(rows)} campaigns",
+        subtitle="Objective (w × revenue − markdown) per customer, relative to control",
+        x=Axis("Against control", _UPLIFT),
+        interval="95% interval",
+        rows=rows,
+    )

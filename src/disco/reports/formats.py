@@ -1,20 +1,22 @@
 """How money, shares, counts and dates read, in one place, so that a figure looks the same on every page.
 
-A unit (`Money`, `Percent`, `Count`, `Number`) writes one value as text, and says how an axis of that unit is scaled.
+A unit (`Money`, `Percent`, `Count`, …) writes one value as text, and says how an axis of that unit is drawn.
 The minus sign is U+2212: it is as wide as a digit, so columns of figures stay aligned.
 """
 
 import datetime
 import math
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from disco.records.errors import InputError
+from disco.records.estimate import Estimate
 
 MISSING = "–"
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_MAGNITUDES = ((1e9, " bn"), (1e6, " m"), (1e3, " k"))
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MAGNITUDES = ((1e9, "bn"), (1e6, "m"), (1e3, "k"))
+_LEAST_P_VALUE = 0.001
 
 
 def finite(value: float, *, where: str) -> float:
@@ -32,7 +34,7 @@ def finite(value: float, *, where: str) -> float:
 
 
 def _with_sign(value: float, digits: str, *, prefix: str = "", suffix: str = "", signed: bool = False) -> str:
-    """Sign, prefix, digits, suffix; what rounds to zero carries no sign."""
+    """Sign, prefix, digits, suffix; what rounds to zero has no sign."""
     is_zero = not any(character in "123456789" for character in digits)
     sign = "" if is_zero else "−" if value < 0 else "+" if signed else ""
     return f"{sign}{prefix}{digits}{suffix}"
@@ -41,12 +43,17 @@ def _with_sign(value: float, digits: str, *, prefix: str = "", suffix: str = "",
 def money(
     value: float, *, currency: str = "£", full: bool = False, decimals: int | None = None, signed: bool = False
 ) -> str:
-    """Three significant figures from a thousand on; `full` writes every pound, and pennies below a thousand.
+    """An amount in currency units, with three significant figures from a thousand on.
+
+    currency: the symbol in front of the amount.
+    full: write every pound, and pennies below a thousand.
+    decimals: how many, where the amount is written in full or is below a thousand.
+    signed: write a plus sign, too.
 
     >>> money(1234567), money(1234567, full=True), money(-181_600), money(2.1), money(0)
-    ('£1.23 m', '£1,234,567', '−£182 k', '£2.10', '£0')
-    >>> money(999_999), money(1234.5, full=True, decimals=2), money(34.5, signed=True)
-    ('£1.00 m', '£1,234.50', '+£34.50')
+    ('£1.23m', '£1,234,567', '−£182k', '£2.10', '£0')
+    >>> money(999_999), money(1234.5, full=True, decimals=2), money(34.5, signed=True), money(1500, currency="€")
+    ('£1.00m', '£1,234.50', '+£34.50', '€1.50k')
     """
     amount = finite(value, where="money")
     size = abs(amount)
@@ -56,7 +63,7 @@ def money(
         return _with_sign(amount, f"{size:,.{decimals}f}", prefix=currency, signed=signed)
     if full or size < 999.995:
         return _with_sign(amount, f"{size:,.{2 if size < 999.995 else 0}f}", prefix=currency, signed=signed)
-    size = float(f"{size:.3g}")  # first round, then choose the magnitude: 999,999 is £1.00 m, not £1000 k
+    size = float(f"{size:.3g}")  # first round, then choose the magnitude: 999,999 is £1.00m, not £1000k
     divisor, suffix = next((pair for pair in _MAGNITUDES if size >= pair[0]), _MAGNITUDES[-1])
     scaled = size / divisor
     digits = f"{scaled:,.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f}"
@@ -64,17 +71,18 @@ def money(
 
 
 def percent(share: float, *, decimals: int = 1, signed: bool = False) -> str:
-    """A share as a percentage; say in the words around it of what.
+    """A share as a percentage; the words around it say of what.
 
     >>> percent(0.0123, signed=True), percent(-0.5, decimals=0), percent(-0.0001), percent(12.5)
-    ('+1.2 %', '−50 %', '0.0 %', '1,250.0 %')
+    ('+1.2%', '−50%', '0.0%', '1,250.0%')
     """
     value = finite(share, where="share")
-    return _with_sign(value, f"{abs(value) * 100:,.{decimals}f}", suffix=" %", signed=signed)
+    return _with_sign(value, f"{abs(value) * 100:,.{decimals}f}", suffix="%", signed=signed)
 
 
 def count(value: float, *, signed: bool = False) -> str:
-    """
+    """A whole number.
+
     >>> count(1234567), count(-1200), count(0)
     ('1,234,567', '−1,200', '0')
     """
@@ -83,7 +91,8 @@ def count(value: float, *, signed: bool = False) -> str:
 
 
 def number(value: float, *, decimals: int = 2, signed: bool = False) -> str:
-    """
+    """A figure without a unit.
+
     >>> number(0.4137, decimals=3), number(-1234.5)
     ('0.414', '−1,234.50')
     """
@@ -91,35 +100,34 @@ def number(value: float, *, decimals: int = 2, signed: bool = False) -> str:
     return _with_sign(figure, f"{abs(figure):,.{decimals}f}", signed=signed)
 
 
+def p_value(value: float) -> str:
+    """Two decimals, three below 0.1, and never zero.
+
+    >>> p_value(0.9), p_value(0.0432), p_value(0.00002)
+    ('0.90', '0.043', '<0.001')
+    """
+    chance = finite(value, where="p-value")
+    if chance < _LEAST_P_VALUE:
+        return f"<{_LEAST_P_VALUE:g}"
+    return f"{chance:.3f}" if chance < 0.1 else f"{chance:.2f}"
+
+
 def date(day: datetime.date) -> str:
-    """The same in every locale.
+    """A day, the same in every locale.
 
     >>> date(datetime.date(2027, 3, 8))
     '8 Mar 2027'
     """
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
-
-
-def keep_figures_together(text: str) -> str:
-    """No line break between a figure and its unit: "£1.24 m", "20 %", "8 Mar".
-
-    >>> keep_figures_together("20 % off by 8 Mar")
-    '20\\xa0% off by 8\\xa0Mar'
-    """
-    return re.sub(rf"(?<=\d) (?=%|(?:k|m|bn|{'|'.join(_MONTHS)})\b)", "\u00a0", text)
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """How a unit is drawn on an axis: values are multiplied by `factor`, ticks read prefix + number + suffix.
-
-    `in_name` is the unit where ticks cannot carry it: it goes into the axis's name.
-    """
+class AxisScale:
+    """How a unit is drawn on an axis: values are multiplied by `factor`, ticks are written by charts.js."""
 
     factor: float
-    prefix: str = ""
-    suffix: str = ""
-    in_name: str = ""
+    ticks: dict[str, Any]  # prefix, magnitude (left off at zero), suffix, signed; or names, by position
+    extent: tuple[float, float, float] | None = None  # lowest, highest, step, where the unit fixes them
 
     def drawn(self, value: float) -> float:
         """The value as plotted; ten figures, so that 0.1 · 100 is 10 and not 10.000000000000002."""
@@ -129,17 +137,19 @@ class Scale:
 class Unit(Protocol):
     """What a figure is measured in."""
 
-    def text(self, value: float) -> str: ...
+    def text(self, value: float) -> str:
+        """The figure as people read it."""
 
-    def scale(self, *, lowest: float, highest: float) -> Scale: ...
+    def scale(self, *, lowest: float, highest: float) -> AxisScale:
+        """How an axis from lowest to highest is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """Currency units. `full` and `decimals` as in `money`.
+    """Currency units. The fields are those of `money`.
 
     >>> Money().text(1234567), Money(full=True).text(1234567), Money(signed=True).text(-12)
-    ('£1.23 m', '£1,234,567', '−£12.00')
+    ('£1.23m', '£1,234,567', '−£12.00')
     """
 
     currency: str = "£"
@@ -150,20 +160,17 @@ class Money:
     def text(self, value: float) -> str:
         return money(value, currency=self.currency, full=self.full, decimals=self.decimals, signed=self.signed)
 
-    def scale(self, *, lowest: float, highest: float) -> Scale:
-        scale = _scale_by_size(max(abs(lowest), abs(highest)), from_size=2e3)
-        # a tick template cannot put the sign before the currency: with losses on the axis it moves to the axis's name
-        if lowest < 0:
-            return Scale(scale.factor, in_name=f"{self.currency}{scale.suffix}")
-        return Scale(scale.factor, prefix=self.currency, suffix=scale.suffix)
+    def scale(self, *, lowest: float, highest: float) -> AxisScale:
+        factor, magnitude = _magnitude(max(abs(lowest), abs(highest)), from_size=2e3)
+        return AxisScale(factor, {"prefix": self.currency, "magnitude": magnitude, "signed": self.signed})
 
 
 @dataclass(frozen=True, slots=True)
 class Percent:
-    """Shares: 0.2 reads 20 %.
+    """Shares: 0.2 reads 20%.
 
     >>> Percent().text(0.2), Percent(decimals=2, signed=True).text(0.0112)
-    ('20.0 %', '+1.12 %')
+    ('20.0%', '+1.12%')
     """
 
     decimals: int = 1
@@ -172,8 +179,26 @@ class Percent:
     def text(self, value: float) -> str:
         return percent(value, decimals=self.decimals, signed=self.signed)
 
-    def scale(self, *, lowest: float, highest: float) -> Scale:
-        return Scale(100, suffix=" %")
+    def scale(self, *, lowest: float, highest: float) -> AxisScale:
+        return AxisScale(100, {"suffix": "%", "signed": self.signed})
+
+
+@dataclass(frozen=True, slots=True)
+class PercentagePoints:
+    """Differences of shares: 0.02 between 10% and 12% is 2 points.
+
+    >>> PercentagePoints(signed=True).text(0.02)
+    '+2.0 pts'
+    """
+
+    decimals: int = 1
+    signed: bool = False
+
+    def text(self, value: float) -> str:
+        return percent(value, decimals=self.decimals, signed=self.signed).replace("%", " pts")
+
+    def scale(self, *, lowest: float, highest: float) -> AxisScale:
+        return AxisScale(100, {"suffix": " pts", "signed": self.signed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +214,9 @@ class Count:
     def text(self, value: float) -> str:
         return count(value, signed=self.signed)
 
-    def scale(self, *, lowest: float, highest: float) -> Scale:
-        return _scale_by_size(max(abs(lowest), abs(highest)), from_size=2e5)
+    def scale(self, *, lowest: float, highest: float) -> AxisScale:
+        factor, magnitude = _magnitude(max(abs(lowest), abs(highest)), from_size=2e5)
+        return AxisScale(factor, {"magnitude": magnitude, "signed": self.signed})
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,53 +233,65 @@ class Number:
     def text(self, value: float) -> str:
         return number(value, decimals=self.decimals, signed=self.signed)
 
-    def scale(self, *, lowest: float, highest: float) -> Scale:
-        return Scale(1)
-
-
-def _scale_by_size(size: float, *, from_size: float) -> Scale:
-    if size < from_size:
-        return Scale(1)
-    divisor, suffix = next((pair for pair in _MAGNITUDES if size >= pair[0]), _MAGNITUDES[-1])
-    return Scale(1 / divisor, suffix=suffix)
+    def scale(self, *, lowest: float, highest: float) -> AxisScale:
+        return AxisScale(1, {"signed": self.signed})
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its interval; without one where none is known. NaN is refused.
+class PValue:
+    """Probabilities under the hypothesis of no difference.
 
-    >>> Estimate(1.24e6, 1.19e6, 1.3e6).text(Money())
-    '£1.24 m (£1.19 m to £1.30 m)'
+    >>> PValue().text(0.0432)
+    '0.043'
     """
 
-    value: float
-    lower: float | None = None
-    upper: float | None = None
+    def text(self, value: float) -> str:
+        return p_value(value)
+
+    def scale(self, *, lowest: float, highest: float) -> AxisScale:
+        return AxisScale(1, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Things in a row, such as campaigns: 1 is the first name.
+
+    >>> Names(["2025-10", "2025-11"]).text(2)
+    '2025-11'
+    """
+
+    names: Sequence[str]
 
     def __post_init__(self) -> None:
-        finite(self.value, where="estimate")
-        if (self.lower is None) != (self.upper is None):
-            raise InputError("estimate", found="one end of an interval", expected="both ends, or none")
-        if self.lower is not None and self.upper is not None:
-            lower, upper = finite(self.lower, where="lower end"), finite(self.upper, where="upper end")
-            if lower > upper:
-                raise InputError("estimate", found=f"interval {lower} to {upper}", expected="lower not above upper")
+        object.__setattr__(self, "names", tuple(self.names))
 
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """Lower and upper end, where known."""
-        return None if self.lower is None or self.upper is None else (self.lower, self.upper)
+    def text(self, value: float) -> str:
+        return self.names[round(value) - 1]
 
-    def text(self, unit: Unit) -> str:
-        if self.lower is None or self.upper is None:
-            return unit.text(self.value)
-        return interval(self.value, self.lower, self.upper, unit=unit)
+    def scale(self, *, lowest: float, highest: float) -> AxisScale:
+        return AxisScale(1, {"names": ["", *self.names, ""]}, extent=(0.0, len(self.names) + 1.0, 1.0))
 
 
-def interval(value: float, lower: float, upper: float, *, unit: Unit) -> str:
-    """x (a to b).
+def _magnitude(size: float, *, from_size: float) -> tuple[float, str]:
+    """Factor and letter for figures of this size; none below `from_size`."""
+    if size < from_size:
+        return 1.0, ""
+    divisor, letter = next((pair for pair in _MAGNITUDES if size >= pair[0]), _MAGNITUDES[-1])
+    return 1 / divisor, letter
 
-    >>> interval(0.012, 0.004, 0.02, unit=Percent(signed=True))
-    '+1.2 % (+0.4 % to +2.0 %)'
+
+def estimate_text(estimate: Estimate, *, unit: Unit) -> str:
+    """x (a to b), or x alone where no interval is known.
+
+    >>> estimate_text(Estimate(0.012, 0.004, 0.02, 0.95), unit=Percent(signed=True))
+    '+1.2% (+0.4% to +2.0%)'
+    >>> estimate_text(Estimate(1.24e6, 1.19e6, math.inf), unit=Money()), estimate_text(Estimate(3.0), unit=Count())
+    ('£1.24m (£1.19m or more)', '3')
     """
-    return f"{unit.text(value)} ({unit.text(lower)} to {unit.text(upper)})"
+    value = unit.text(estimate.value)
+    if estimate.ends is None:
+        return value
+    lower, upper = (unit.text(end) if math.isfinite(end) else "" for end in estimate.ends)
+    if lower and upper:
+        return f"{value} ({lower} to {upper})"
+    return f"{value} ({lower} or more)" if lower else f"{value} ({upper} or less)" if upper else f"{value} (no limits)"

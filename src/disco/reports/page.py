@@ -3,57 +3,61 @@
 import base64
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from disco.records.files import written_whole
-from disco.reports.charts import BarChart, CurveChart, IntervalChart
-from disco.reports.formats import keep_figures_together
+from disco.reports.charts.parts import CHART
+from disco.reports.formats import MONTHS
 from disco.reports.table import Table
+
+
+class PageItem(Protocol):
+    """What a section shows: a chart, a table, a row of facts."""
+
+    @property
+    def template(self) -> str:
+        """The macro of items.html that shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One figure worth reading first, as text ("£1.24 m"), with its interval or what it is a share of as the note."""
+    """One figure worth reading first."""
 
     label: str
-    value: str
-    note: str = ""
+    value: str  # as text, such as "£1.24m"
+    note: str = ""  # its interval, or what it is a share of
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """A row of figures."""
 
+    template: ClassVar[str] = "facts"
+
     facts: Sequence[Fact]
-
-
-Item: TypeAlias = CurveChart | BarChart | IntervalChart | Table | Facts
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading, what it means in words (blank lines part paragraphs), and the pictures and tables that show it.
-
-    `side_by_side` puts charts in two columns where the page is wide enough; give them the same `extent`.
-    """
+    """A heading, what it means in words, and the pictures and tables that show it."""
 
     heading: str
-    text: str = ""
-    items: Sequence[Item] = ()
-    side_by_side: bool = False
+    text: str = ""  # blank lines part paragraphs
+    items: Sequence[PageItem] = ()
+    side_by_side: bool = False  # charts in two columns where the page is wide enough; give them the same `extent`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """`lead` is the answer in one sentence; everything below it is why.
+    """One page.
 
     >>> page = Report(title="Campaign C", lead="It paid.", sections=[Section("Money", "Revenue rose.")]).html()
     >>> "<h1>Campaign C</h1>" in page
@@ -61,17 +65,17 @@ class Report:
     """
 
     title: str
-    lead: str
+    lead: str  # the answer in one sentence; everything below it is why
     sections: Sequence[Section]
     footer: str = ""
 
     def html(self) -> str:
         """The whole file as text; the same report always gives the same bytes."""
-        draws = any(not isinstance(item, Table | Facts) for section in self.sections for item in section.items)
+        draws = any(item.template == CHART for section in self.sections for item in section.items)
         return render("report.html", draws=draws, report=self)
 
     def save(self, path: Path) -> Path:
-        """Written whole or not at all; folders on the way are made."""
+        """Written whole or not at all; missing folders are made."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as unfinished:
             unfinished.write_text(self.html(), encoding="utf-8", newline="\n")
@@ -92,8 +96,19 @@ def render(template: str, *, draws: bool, **values: object) -> str:
     )
 
 
+_FILTERS: dict[str, Callable[..., object]] = {}
+_Filter = TypeVar("_Filter", bound=Callable[..., object])
+
+
+def _filter(function: _Filter) -> _Filter:
+    """Make a function a filter of the templates, under its own name."""
+    _FILTERS[function.__name__] = function
+    return function
+
+
+@_filter
 def json_for_script(value: Any) -> Markup:
-    """JSON that cannot end the <script> it stands in, whatever a label says. NaN never gets this far.
+    """JSON that cannot end the <script> it stands in, whatever a label says. NaN is refused.
 
     >>> print(json_for_script({"name": "</script>"}))
     {"name":"\\u003c/script\\u003e"}
@@ -104,23 +119,41 @@ def json_for_script(value: Any) -> Markup:
     return Markup(text)
 
 
-def figures(text: str) -> str:
+@_filter
+def words(text: str) -> str:
+    """No line break inside a date ("8 Mar") or between a sign and its currency ("+£2.73").
+
+    >>> words("until 8 Mar")
+    'until 8\\xa0Mar'
+    """
+    text = re.sub(rf"(?<=\d) (?=(?:{'|'.join(MONTHS)})\b)", "\u00a0", text)
+    return re.sub(r"(?<=[+−])(?=[^\w\s.,;:!?()/+−-]\d)", "\u2060", text)
+
+
+@_filter
+def figures(text: str) -> Markup:
     """A figure in a table breaks at most before its interval, where the column is narrow.
 
-    >>> figures("+1.4 % (+0.6 % to +2.2 %)")
-    '+1.4\\xa0% (+0.6\\xa0%\\xa0to\\xa0+2.2\\xa0%)'
+    >>> print(figures("+1.4% (+0.6% to +2.2%)"))
+    +1.4% <span>(+0.6% to +2.2%)</span>
     """
-    return text.replace(" ", "\u00a0").replace("\u00a0(", " (")
+    value, bracket, interval = text.partition(" (")
+    if not bracket:
+        return escape(text)
+    return Markup("{} <span>({}</span>").format(value, interval)
 
 
+@_filter
 def paragraphs(text: str) -> list[str]:
-    """
+    """Parts between blank lines.
+
     >>> paragraphs("One.\\n\\nTwo,\\nstill two.")
     ['One.', 'Two,\\nstill two.']
     """
     return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
+@_filter
 def csv_address(table: Table) -> str:
     """The table's figures in full as an address the browser saves as a file, without any server."""
     encoded = base64.b64encode(table.csv().encode("utf-8")).decode("ascii")
@@ -141,15 +174,5 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(
-        json_for_script=json_for_script,
-        words=keep_figures_together,
-        figures=figures,
-        paragraphs=paragraphs,
-        csv_address=csv_address,
-    )
-    environment.tests.update(
-        table=lambda item: isinstance(item, Table),
-        facts=lambda item: isinstance(item, Facts),
-    )
+    environment.filters.update(_FILTERS)
     return environment

@@ -36,7 +36,7 @@ def find_browser() -> str:
 
 
 def browse(page: Path, *flags: str, dark: bool = False) -> subprocess.CompletedProcess[str]:
-    """Open a local page headless, with an empty profile and no word to the network; console messages go to stderr."""
+    """Open a local page headless, with an empty profile and no network use; console messages go to stderr."""
     with tempfile.TemporaryDirectory(prefix="disco-browser-", ignore_cleanup_errors=True) as profile:
         command = [
             find_browser(),
@@ -50,7 +50,7 @@ def browse(page: Path, *flags: str, dark: bool = False) -> subprocess.CompletedP
             "--enable-logging=stderr",
             f"--blink-settings=preferredColorScheme={0 if dark else 1}",
             f"--user-data-dir={profile}",
-            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # root has no sandbox to step into
+            *(["--no-sandbox"] if os.geteuid() == 0 else []),  # Chromium refuses its sandbox to root
             *flags,
             page.resolve().as_uri(),
         ]
@@ -63,7 +63,9 @@ def browse(page: Path, *flags: str, dark: bool = False) -> subprocess.CompletedP
 def save_png(chart: Chart, path: Path, *, width_px: int = 900, dark: bool = False) -> Path:
     """The chart with its title and key, twice as fine as a screen, as high as it needs."""
     if width_px < _NARROWEST_PX:
-        raise InputError("width_px", found=width_px, expected=f"{_NARROWEST_PX} or more", fix="Chromium opens no less.")
+        raise InputError(
+            "width_px", found=width_px, expected=f"{_NARROWEST_PX} or more", fix="Chromium opens no narrower window."
+        )
     with tempfile.TemporaryDirectory(prefix="disco-picture-") as folder:
         page, shot = Path(folder, "picture.html"), Path(folder, "picture.png")
         page.write_text(render("picture.html", draws=True, chart=chart), encoding="utf-8")

@@ -4,12 +4,22 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from disco.records.errors import InputError
-from disco.reports.formats import MISSING, Estimate, Unit, finite
+from disco.records.estimate import Estimate
+from disco.reports.formats import MISSING, Unit, estimate_text, finite
 
-Cell: TypeAlias = str | float | Estimate | None
+
+@dataclass(frozen=True, slots=True)
+class FigureCell:
+    """A figure with a unit of its own, for columns whose rows are measured in different units."""
+
+    value: float | Estimate
+    unit: Unit
+
+
+Cell: TypeAlias = str | float | Estimate | FigureCell | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +38,13 @@ class Table:
     >>> table = Table(caption="Revenue", columns=("Campaign", Column("Revenue", Money())),
     ...               rows=[("C", 1.24e6), ("D", None)])
     >>> table.text()
-    (('C', '£1.24 m'), ('D', '–'))
+    (('C', '£1.24m'), ('D', '–'))
     """
 
+    template: ClassVar[str] = "table"
+
     caption: str
-    columns: Sequence[Column | str]
+    columns: Sequence[Column | str]  # a plain heading is a column of text
     rows: Sequence[Sequence[Cell]]
     note: str = ""
 
@@ -49,7 +61,15 @@ class Table:
         object.__setattr__(self, "rows", rows)
 
     def headings(self) -> tuple[Column, ...]:
+        """The columns, all as `Column`."""
         return tuple(column for column in self.columns if isinstance(column, Column))
+
+    def holds_figures(self) -> tuple[bool, ...]:
+        """Per column, whether its cells are figures, which stand to the right."""
+        return tuple(
+            column.unit is not None or any(isinstance(row[place], FigureCell) for row in self.rows)
+            for place, column in enumerate(self.headings())
+        )
 
     def text(self) -> tuple[tuple[str, ...], ...]:
         """Every cell as the reader sees it."""
@@ -59,7 +79,8 @@ class Table:
     def csv(self) -> str:
         """Every cell in full; an estimate takes three columns: value, lower, upper."""
         columns = self.headings()
-        cells_by_column = tuple(zip(*self.rows, strict=True)) or ((),) * len(columns)
+        rows = [[cell.value if isinstance(cell, FigureCell) else cell for cell in row] for row in self.rows]
+        cells_by_column = tuple(zip(*rows, strict=True)) or ((),) * len(columns)
         split = tuple(
             any(isinstance(cell, Estimate) and cell.ends is not None for cell in cells) for cells in cells_by_column
         )
@@ -69,7 +90,7 @@ class Table:
         for column, wide in zip(columns, split, strict=True):
             header += [column.heading] + ([f"{column.heading}, lower", f"{column.heading}, upper"] if wide else [])
         writer.writerow(header)
-        for row in self.rows:
+        for row in rows:
             cells: list[object] = []
             for cell, wide in zip(row, split, strict=True):
                 values = (cell.value, cell.lower, cell.upper) if isinstance(cell, Estimate) else (cell, None, None)
@@ -79,17 +100,20 @@ class Table:
 
 
 def _check(cell: Cell, column: Column, *, where: str) -> None:
+    """Figures are finite and have a unit."""
     if cell is None or isinstance(cell, str):
         return
-    if column.unit is None:
+    if column.unit is None and not isinstance(cell, FigureCell):
         raise InputError(where, found=f"the figure {cell}", expected="text", fix="Give the column a unit.")
-    if not isinstance(cell, Estimate):
-        finite(cell, where=where)
+    value = cell.value if isinstance(cell, FigureCell) else cell
+    finite(value.value if isinstance(value, Estimate) else value, where=where)
 
 
 def _text(cell: Cell, column: Column) -> str:
     if cell is None:
         return MISSING
-    if isinstance(cell, str) or column.unit is None:
-        return str(cell)
-    return cell.text(column.unit) if isinstance(cell, Estimate) else column.unit.text(cell)
+    if isinstance(cell, str):
+        return cell
+    value, unit = (cell.value, cell.unit) if isinstance(cell, FigureCell) else (cell, column.unit)
+    assert unit is not None  # checked when the table was made
+    return estimate_text(value, unit=unit) if isinstance(value, Estimate) else unit.text(value)

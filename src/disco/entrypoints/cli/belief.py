@@ -70,9 +70,9 @@ def _text(record: "VersionRecord", curve: "tuple[LearnedCurve, ...]") -> str:
     columns: list[Column | str] = [
         "Depth",
         Column("Purchases", Count()),
-        Column("Basket before the discount (90 %)", Money()),
+        Column("Basket before the discount (90%)", Money()),
         Column("Codes", Count()),
-        Column("Receivers who buy (90 %)", Percent()),
+        Column("Receivers who buy (90%)", Percent()),
     ]
     count = len(record.campaigns)
     head = f"Version {record.number}, from {count} campaign{'s'[: count != 1]}: {', '.join(record.campaigns)}."

@@ -58,14 +58,13 @@ def warn(notes: Iterable[str]) -> None:
 
 def figures_text(table: "Figures") -> str:
     """A report's table for a terminal of any width: text to the left, figures to the right, two blanks between."""
-    headings = table.headings()
-    rows = [tuple(column.heading for column in headings), *table.text()]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(headings))]
+    rows = [tuple(column.heading for column in table.headings()), *table.text()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         cells = [
-            cell.ljust(width) if column.unit is None else cell.rjust(width)
-            for cell, width, column in zip(row, widths, headings, strict=True)
+            cell.rjust(width) if is_figure else cell.ljust(width)
+            for cell, width, is_figure in zip(row, widths, table.holds_figures(), strict=True)
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)

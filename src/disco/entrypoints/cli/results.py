@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from disco.adapters.store import CampaignStore
     from disco.entrypoints.shop import Shop
     from disco.operations.results import CampaignResults
-    from disco.reports.campaign_results import Told
+    from disco.reports.campaign_results import ReadOut
 
 _ORDERS = ["customer_id", "ordered_at", "paid", "code"]
 
@@ -43,31 +43,30 @@ def results(
     their planned sizes. Before the last code has run out, the verdict uses intervals that stay valid at every look.
     """
     from disco.entrypoints.shop import Shop
-    from disco.reports.campaign_results import campaign_report
-    from disco.reports.campaign_series import campaigns_report, campaigns_table
+    from disco.reports.campaign_results import campaign_report, campaigns_report, campaigns_table
 
     check_outputs(html, shop=shop)
     here, day = Shop.open(shop), (as_of or datetime.now()).date()
     with here.store() as store:
-        told = _read_out(here, store, campaign, day)
+        read_outs = _read_out(here, store, campaign, day)
     if campaign is None:
-        text = figures_text(campaigns_table(told))
-        result: dict[str, Any] = {"campaigns": [_short(one) for one in told]}
+        text = figures_text(campaigns_table(read_outs))
+        result: dict[str, Any] = {"campaigns": [_short(one) for one in read_outs]}
     else:
-        text, result = _text(told[0]), _short(told[0])
+        text, result = _text(read_outs[0]), _short(read_outs[0])
     if html is not None:
-        report = campaigns_report(told) if campaign is None else campaign_report(told[0])
+        report = campaigns_report(read_outs) if campaign is None else campaign_report(read_outs[0])
         report.save(html)
     show({**result, "html": None if html is None else str(html)}, text, as_json=as_json, quiet=quiet)
 
 
-def _read_out(shop: "Shop", store: "CampaignStore", campaign: str | None, day: date) -> "list[Told]":
+def _read_out(shop: "Shop", store: "CampaignStore", campaign: str | None, day: date) -> "list[ReadOut]":
     import json
 
     from disco.operations.planned import money_from_summary
     from disco.operations.results import read_out
     from disco.records.decisions import Arm
-    from disco.reports.campaign_results import Told
+    from disco.reports.campaign_results import ReadOut
 
     with store.reading() as shelves:
         records = shelves.campaigns() if campaign is None else (shelves.campaign(campaign),)
@@ -76,7 +75,7 @@ def _read_out(shop: "Shop", store: "CampaignStore", campaign: str | None, day: d
         raise StateError("results", found="no campaign yet", expected="a launched one", fix="`disco launch` makes it.")
     orders = _orders(shop)
     return [
-        Told(
+        ReadOut(
             read_out(store, record.campaign, as_of=day, orders=orders),
             {Arm(arm): money_from_summary(planned["money"]) for arm, planned in summary["arms"].items()},
             money_from_summary(summary["total"]),
@@ -96,20 +95,24 @@ def _orders(shop: "Shop") -> "pa.Table | None":
         return orders.select(_ORDERS) if isinstance(orders, pa.Table) else orders.to_table(columns=_ORDERS)
 
 
-def _text(one: "Told") -> str:
-    from disco.reports import campaign_results as told
+def _text(one: "ReadOut") -> str:
+    from disco.reports import campaign_results as pages
 
     found = one.results
-    tables = [told.arms_table(one), told.findings_table(found)]
-    tables += [told.undifferentiated_table(found), told.incremental_table(found)]
-    parts = [f"{table.caption}\n{figures_text(table)}" for table in tables if table is not None]
-    return "\n\n".join([*parts, "\n".join(told.words(found))])
+    tables = [pages.arms_table(one), pages.findings_table(found)]
+    tables += [pages.undifferentiated_table(found), pages.incremental_table(found)]
+    parts = [
+        "\n".join(filter(None, (table.caption, figures_text(table), table.note)))
+        for table in tables
+        if table is not None
+    ]
+    return "\n\n".join([*parts, "\n".join(pages.words(found))])
 
 
-def _short(one: "Told") -> dict[str, Any]:
+def _short(one: "ReadOut") -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {**_result(one.results), "expected": None if one.foreseen is None else asdict(one.foreseen)}
+    return {**_result(one.results), "expected": None if one.forecast is None else asdict(one.forecast)}
 
 
 def _result(found: "CampaignResults") -> dict[str, Any]:

@@ -5,14 +5,13 @@
     IntervalChart  an estimate and its interval per row (forest plot)
 
 Colours are names of the stylesheet (`var(--depth-4)`), so light, dark and print
-follow the page without a second option.
+follow the page without a second option. `charts.js` draws them.
 """
 
 from disco.reports.charts.bars import BarChart, Bars
-from disco.reports.charts.curve import CurveChart
+from disco.reports.charts.curves import CurveChart, Line, Points
 from disco.reports.charts.intervals import IntervalChart, IntervalRow
 from disco.reports.charts.parts import Axis, Chart, KeyEntry, depth_colour
-from disco.reports.charts.traces import Line, Points
 
 __all__ = [
     "Axis",

@@ -1,10 +1,13 @@
 """Bars from zero: one group per category, side by side or stacked."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from disco.records.errors import InputError
+from disco.records.estimate import Estimate
 from disco.reports.charts.parts import (
+    CHART,
     FONT_PX,
     INK,
     MUTED,
@@ -14,15 +17,15 @@ from disco.reports.charts.parts import (
     Option,
     PlacedAxis,
     depth_colour,
+    estimates,
     frame,
+    grid,
     interval_ends,
     numbers,
     require_interval_name,
     series_colour,
-    text_px,
     whiskers,
 )
-from disco.reports.formats import Estimate, keep_figures_together
 from disco.reports.table import Column, Table
 
 _LEFT_PX = 64
@@ -31,14 +34,14 @@ _LINE_PX = 15
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """One bar per category. `depth` colours all of them as that depth, a sequence of depths each bar by its own."""
+    """One bar per category."""
 
     label: str
     values: Figures
     lower: Figures | None = None
     upper: Figures | None = None
-    depth: float | Sequence[float] | None = None
-    muted: bool = False
+    depth: float | Sequence[float] | None = None  # colours all bars as that depth; a sequence, each bar by its own
+    muted: bool = False  # takes the grey of a control group or a baseline
 
     def __post_init__(self) -> None:
         where = f"bars '{self.label}'"
@@ -52,12 +55,9 @@ class Bars:
                 raise InputError(where, found=f"{len(self.depth)} depths", expected=f"{len(values)}, one per bar")
             object.__setattr__(self, "depth", tuple(self.depth))
 
-    def estimates(self) -> Iterator[Estimate]:
-        for place, value in enumerate(self.values):
-            if self.lower is None or self.upper is None:
-                yield Estimate(value)
-            else:
-                yield Estimate(value, self.lower[place], self.upper[place])
+    def estimates(self) -> tuple[Estimate, ...]:
+        """One per category."""
+        return estimates(self.values, self.lower, self.upper)
 
     def colours(self, free: str) -> tuple[str, ...]:
         """One per bar; `free` where neither depth nor muted decides."""
@@ -73,20 +73,22 @@ class BarChart:
 
     >>> from disco.reports.formats import Count
     >>> chart = BarChart(title="Most codes are shallow", subtitle="Codes, campaign C",
-    ...                  categories=["10 % off", "20 % off"], y=Axis("Codes", Count()),
+    ...                  categories=["10% off", "20% off"], y=Axis("Codes", Count()),
     ...                  bars=[Bars("Codes", [12000, 8000], depth=[0.1, 0.2])])
     >>> chart.table().text()
-    (('10 % off', '12,000'), ('20 % off', '8,000'))
+    (('10% off', '12,000'), ('20% off', '8,000'))
     """
 
-    title: str
-    subtitle: str
+    template: ClassVar[str] = CHART
+
+    title: str  # the finding
+    subtitle: str  # unit and period
     categories: Sequence[str]
     y: Axis
     bars: Sequence[Bars]
     x_label: str = ""
-    stacked: bool = False
-    interval: str = ""
+    stacked: bool = False  # else side by side
+    interval: str = ""  # what whiskers are, such as "95% interval"
     height_px: int = 320
 
     def __post_init__(self) -> None:
@@ -115,6 +117,7 @@ class BarChart:
         return tuple(bars.colours(series_colour(place)) for place, bars in enumerate(self.bars))
 
     def key(self) -> tuple[KeyEntry, ...]:
+        """The entries above the chart."""
         entries: list[KeyEntry] = []
         if len(self.bars) > 1:
             entries = [
@@ -126,11 +129,12 @@ class BarChart:
         return tuple(entries)
 
     def table(self) -> Table:
-        estimates = [tuple(bars.estimates()) for bars in self.bars]
+        """One row per category, one column per set of bars."""
+        by_bars = [bars.estimates() for bars in self.bars]
         return Table(
             caption=self.title,
             columns=[Column(self.x_label or "Group"), *(Column(bars.label, self.y.unit) for bars in self.bars)],
-            rows=[[category, *(row[place] for row in estimates)] for place, category in enumerate(self.categories)],
+            rows=[[category, *(column[place] for column in by_bars)] for place, category in enumerate(self.categories)],
         )
 
     def _tops(self) -> list[float]:
@@ -140,6 +144,7 @@ class BarChart:
         return [*ends, *(value for bars in self.bars for value in bars.values)]
 
     def option(self) -> Option:
+        """The ECharts option."""
         y = self.y.placed(self._tops(), from_zero=True)
         category_gap = self._category_gap()
         series = [
@@ -166,7 +171,7 @@ class BarChart:
                 series += whiskers(ends, colour=INK, x_axis=1, cap_px=9 if many <= 12 else 5, halo=many <= 12)
         return {
             **frame(tooltip="axis"),
-            "grid": {"left": _LEFT_PX, "right": 12, "top": 34, "outerBoundsMode": "none"},
+            "grid": grid(left=_LEFT_PX, right=12, top=34),
             "xAxis": [self._categories(), _places(len(self.categories))],
             "yAxis": y.as_y(left_px=_LEFT_PX),
             "series": series,
@@ -185,12 +190,7 @@ class BarChart:
 
     def _labels_within(self, plot_px: int) -> Option:
         """Names of categories on as many lines as they need in a plot of this width."""
-        names = [_wrapped(name, width_px=plot_px // len(self.categories) - 6) for name in self.categories]
-        below = _LINE_PX * max(name.count("\n") + 1 for name in names) + 16
-        return {
-            "grid": {"bottom": below + (20 if self.x_label else 0)},
-            "xAxis": [{"data": names, "nameGap": below}, {}],
-        }
+        return {"xAxis": [{"axisLabel": {"width": plot_px // len(self.categories) - 6, "overflow": "break"}}, {}]}
 
     def _tips(self) -> list[str]:
         table = self.table()
@@ -224,7 +224,7 @@ class BarChart:
             "data": list(self.categories),
             "name": self.x_label,
             "nameLocation": "middle",
-            "nameMoveOverlap": False,
+            "nameGap": 18,
             "nameTextStyle": {"color": MUTED, "fontSize": FONT_PX},
             "axisTick": {"show": False},
             "axisLine": {"onZero": False, "lineStyle": {"color": "var(--line)"}},
@@ -236,21 +236,6 @@ class BarChart:
             },
             "axisPointer": {"type": "none"},
         }
-
-
-def _wrapped(name: str, *, width_px: int) -> str:
-    """The name broken between words, never between a figure and its unit; ECharts would break anywhere.
-
-    >>> _wrapped("20 % off", width_px=40), _wrapped("20 % off", width_px=90)
-    ('20\\xa0%\\noff', '20\\xa0% off')
-    """
-    lines: list[str] = []
-    for word in keep_figures_together(name).split(" "):
-        if lines and text_px(f"{lines[-1]} {word}") <= width_px:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return "\n".join(lines)
 
 
 def _places(categories: int) -> Option:

@@ -1,11 +1,14 @@
 """A forest plot: one estimate and its interval per row, against a line of no difference."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from disco.records.errors import InputError
+from disco.records.estimate import Estimate
 from disco.reports.charts.parts import (
+    CHART,
     FONT_PX,
     INK,
     MUTED,
@@ -13,12 +16,13 @@ from disco.reports.charts.parts import (
     KeyEntry,
     Option,
     frame,
+    grid,
     require_interval_name,
     series_colour,
     text_px,
     whiskers,
 )
-from disco.reports.formats import Estimate
+from disco.reports.formats import estimate_text, finite
 from disco.reports.table import Column, Table
 
 _ROW_PX = 54
@@ -29,31 +33,36 @@ _NARROW_PLOT_PX = 310
 
 @dataclass(frozen=True, slots=True)
 class IntervalRow:
-    """One row; `muted` for a reference that is not itself a finding."""
+    """One row."""
 
     label: str
     estimate: Estimate
-    muted: bool = False
+    muted: bool = False  # a reference that is not itself a finding
+
+    def __post_init__(self) -> None:
+        finite(self.estimate.value, where=f"row '{self.label}'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalChart:
-    """Estimates with intervals, one below the other; `reference` is where the line of no difference stands.
+    """Estimates with intervals, one below the other.
 
     >>> from disco.reports.formats import Percent
     >>> chart = IntervalChart(title="C beat its control", subtitle="Revenue per customer, 8 Mar to 21 Mar 2027",
-    ...     x=Axis("Uplift against control", Percent(signed=True)), interval="95 % interval",
+    ...     x=Axis("Uplift against control", Percent(signed=True)), interval="95% interval",
     ...     rows=[IntervalRow("Campaign C", Estimate(0.014, 0.006, 0.022))])
     >>> chart.table().text()
-    (('Campaign C', '+1.4 % (+0.6 % to +2.2 %)'),)
+    (('Campaign C', '+1.4% (+0.6% to +2.2%)'),)
     """
 
-    title: str
-    subtitle: str
+    template: ClassVar[str] = CHART
+
+    title: str  # the finding
+    subtitle: str  # unit and period
     x: Axis
     rows: Sequence[IntervalRow]
-    interval: str
-    reference: float | None = 0.0
+    interval: str  # what whiskers are, such as "95% interval"
+    reference: float | None = 0.0  # where the line of no difference stands
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", tuple(self.rows))
@@ -64,12 +73,15 @@ class IntervalChart:
 
     @property
     def height_px(self) -> int:
+        """As many rows as there are."""
         return _ROW_PX * len(self.rows) + 70
 
     def key(self) -> tuple[KeyEntry, ...]:
+        """The entries above the chart."""
         return (KeyEntry("estimate", "dot", series_colour(0)), KeyEntry(self.interval, "whisker", series_colour(0)))
 
     def table(self) -> Table:
+        """One row per estimate."""
         return Table(
             caption=self.title,
             columns=[Column("Row"), Column(self.x.label, self.x.unit)],
@@ -77,11 +89,12 @@ class IntervalChart:
         )
 
     def option(self) -> Option:
-        ends = [end for row in self.rows for end in row.estimate.ends or ()]
+        """The ECharts option; a whisker without limit ends at the edge of the plot."""
+        ends = [end for row in self.rows for end in row.estimate.ends or () if math.isfinite(end)]
         values = [*ends, *(row.estimate.value for row in self.rows)]
         x = self.x.placed([*values, *(() if self.reference is None else (self.reference,))])
         names = [row.label for row in self.rows]
-        texts = [row.estimate.text(self.x.unit) for row in self.rows]
+        texts = [estimate_text(row.estimate, unit=self.x.unit) for row in self.rows]
         left = min(_WIDEST_NAME_PX, max(text_px(name, font_px=FONT_PX + 1) for name in names)) + 16
         right = max(map(text_px, texts)) + 20
         series: list[Option] = []
@@ -89,7 +102,7 @@ class IntervalChart:
             colour = MUTED if muted else series_colour(0)
             chosen = [(place, row) for place, row in enumerate(self.rows) if row.muted is muted]
             spans = [
-                (float(place), x.drawn(row.estimate.ends[0]), x.drawn(row.estimate.ends[1]))
+                (float(place), max(x.drawn(row.estimate.ends[0]), x.low), min(x.drawn(row.estimate.ends[1]), x.high))
                 for place, row in chosen
                 if row.estimate.ends is not None
             ]
@@ -121,14 +134,14 @@ class IntervalChart:
         x_axis = {**x.as_x(), "splitLine": {"show": True, "lineStyle": {"color": "var(--rule)"}}}
         return {
             **frame(tooltip="item"),
-            "grid": {"left": left, "right": right, "top": 10, "bottom": 52, "outerBoundsMode": "none"},
+            "grid": grid(left=left, right=right, top=10, bottom=52),
             "xAxis": x_axis,
             "yAxis": [_rows(names, at="left"), _rows(texts, at="right")],
             "series": series,
             "media": [
                 {
                     "query": {"maxWidth": left + right + _LEAST_PLOT_PX},
-                    "option": _narrow(names, texts, right=x.half_last_tick_px() + 4),
+                    "option": _narrow(names, texts),
                 },
                 {"option": _wide(names, left=left, right=right)},
             ],
@@ -162,7 +175,8 @@ def _wide(names: Sequence[str], *, left: int, right: int) -> Option:
         "align": "left",
         "verticalAlign": "middle",
         "padding": 0,
-        "width": left - 14,
+        "backgroundColor": "transparent",
+        "width": _WIDEST_NAME_PX,
         "overflow": "break",
     }
     return {
@@ -172,7 +186,7 @@ def _wide(names: Sequence[str], *, left: int, right: int) -> Option:
     }
 
 
-def _narrow(names: Sequence[str], texts: Sequence[str], *, right: int) -> Option:
+def _narrow(names: Sequence[str], texts: Sequence[str]) -> Option:
     """Name and figures stand above their row instead of beside it."""
     both = [f"{name}  {text}" for name, text in zip(names, texts, strict=True)]
     if max(map(text_px, both)) > _NARROW_PLOT_PX:
@@ -182,12 +196,13 @@ def _narrow(names: Sequence[str], texts: Sequence[str], *, right: int) -> Option
         "margin": 0,
         "align": "left",
         "verticalAlign": "bottom",
-        "padding": [0, 0, 8, 0],
+        "padding": [0, 4, 8, 0],
+        "backgroundColor": "var(--page)",  # the line of no difference does not run through the words
         "width": None,
         "overflow": "none",
     }
     return {
-        "grid": {"left": 20, "right": right, "top": 24},
+        "grid": {"left": 20, "right": 4, "top": 24},
         "xAxis": {"splitLine": {"show": False}},
         "yAxis": [{"data": both, "axisLabel": label}, {"axisLabel": {"show": False}}],
     }

@@ -1,4 +1,4 @@
-"""What every chart shares: axes with nice ticks, colours, whiskers, the frame of an option."""
+"""What every chart shares: axes with round ticks, colours, whiskers, the frame of an option."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,12 +8,14 @@ from typing import Any, Literal, Protocol, TypeAlias
 from disco.records.arrays import Floats
 from disco.records.depths import read_depth
 from disco.records.errors import InputError
-from disco.reports.formats import Scale, Unit, finite
+from disco.records.estimate import Estimate
+from disco.reports.formats import AxisScale, Unit, finite
 from disco.reports.table import Table
 
 Option: TypeAlias = dict[str, Any]
 Figures: TypeAlias = Sequence[float] | Floats  # what a caller has at hand; kept as a tuple
 
+CHART = "figure"  # the macro of items.html that shows a chart
 NARROW_PX = 560  # below this width labels at line ends give way to the key; report.css says the same
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 FONT_PX = 12
@@ -25,6 +27,9 @@ _DEPTH_STEP = 0.05
 
 class Chart(Protocol):
     """What a page needs to know about a chart."""
+
+    @property
+    def template(self) -> str: ...
 
     @property
     def title(self) -> str: ...
@@ -44,17 +49,17 @@ class Chart(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """One entry of the key above a chart. `narrow_only`: on a wide page a label in the chart says it already."""
+    """One entry of the key above a chart."""
 
     label: str
     shape: Literal["line", "dashes", "band", "dot", "bar", "whisker"]
     colour: str = MUTED
-    narrow_only: bool = False
+    narrow_only: bool = False  # on a wide page a label in the chart already says it
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A name and a unit; `extent` fixes the ends, for charts that are compared side by side.
+    """What an axis shows.
 
     >>> from disco.reports.formats import Money
     >>> Axis("Revenue per customer", Money()).label
@@ -63,18 +68,17 @@ class Axis:
 
     label: str
     unit: Unit
-    extent: tuple[float, float] | None = None
+    extent: tuple[float, float] | None = None  # fixes the ends, for charts that are compared side by side
 
     def placed(self, values: Iterable[float], *, from_zero: bool = False) -> "PlacedAxis":
         """Scale and ticks for these values."""
         known = sorted({*values, *(self.extent or ()), *((0.0,) if from_zero else ())})
         lowest, highest = (known[0], known[-1]) if known else (0.0, 1.0)
         scale = self.unit.scale(lowest=lowest, highest=highest)
-        low, high, step = nice_extent(scale.drawn(lowest), scale.drawn(highest))
+        low, high, step = scale.extent or nice_extent(scale.drawn(lowest), scale.drawn(highest))
         if self.extent is not None:
             low, high = scale.drawn(self.extent[0]), scale.drawn(self.extent[1])
-        name = f"{self.label}, {scale.in_name}" if scale.in_name else self.label
-        return PlacedAxis(name=name, scale=scale, low=low, high=high, step=step)
+        return PlacedAxis(name=self.label, scale=scale, low=low, high=high, step=step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +86,17 @@ class PlacedAxis:
     """An axis whose ends and ticks are decided, in drawn units."""
 
     name: str
-    scale: Scale
+    scale: AxisScale
     low: float
     high: float
     step: float
 
     def drawn(self, value: float) -> float:
+        """The value as plotted."""
         return self.scale.drawn(value)
 
     def option(self) -> Option:
+        """What x and y axes share. charts.js turns the formatter's parts into a function."""
         return {
             "type": "value",
             "min": self.low,
@@ -98,18 +104,15 @@ class PlacedAxis:
             "interval": self.step,
             "axisTick": {"show": False},
             "axisLabel": {
-                "formatter": f"{self.scale.prefix}{{value}}{self.scale.suffix}",
+                "formatter": self.scale.ticks,
                 "color": MUTED,
                 "fontSize": FONT_PX,
                 "hideOverlap": True,
             },
         }
 
-    def half_last_tick_px(self) -> int:
-        """What the last tick's label needs beyond the end of the axis."""
-        return math.ceil(text_px(f"{self.scale.prefix}{self.high:g}{self.scale.suffix}") / 2)
-
     def as_x(self) -> Option:
+        """Its name stands below the axis."""
         return {
             **self.option(),
             "name": self.name,
@@ -121,7 +124,7 @@ class PlacedAxis:
         }
 
     def as_y(self, *, left_px: int) -> Option:
-        """The name stands above the axis, at the left edge of the chart, so that nobody has to tilt their head."""
+        """Its name stands above the axis, at the left edge of the chart, so that it can be read horizontally."""
         return {
             **self.option(),
             "name": self.name,
@@ -152,7 +155,7 @@ def nice_extent(lowest: float, highest: float) -> tuple[float, float, float]:
 
 
 def depth_colour(depth: float) -> str:
-    """The colour of a depth, the same on every page: steps of five points, deeper is darker, from 50 % on the darkest.
+    """The colour of a depth, the same on every page: steps of five points, deeper is darker, from 50% on the darkest.
 
     >>> depth_colour(0.05), depth_colour(0.2), depth_colour(0.9)
     ('var(--depth-1)', 'var(--depth-4)', 'var(--depth-10)')
@@ -187,14 +190,27 @@ def interval_ends(
     return ends
 
 
+def estimates(values: Figures, lower: Figures | None, upper: Figures | None) -> tuple[Estimate, ...]:
+    """Values with their intervals, where there are any."""
+    if lower is None or upper is None:
+        return tuple(Estimate(value) for value in values)
+    return tuple(Estimate(*figures) for figures in zip(values, lower, upper, strict=True))
+
+
 def require_interval_name(name: str, *, used: bool, where: str) -> None:
-    """A band nobody can name is decoration."""
+    """Intervals are shown only with their level."""
     if used and not name:
-        raise InputError(where, found="intervals without a name", expected="interval='95 % interval' or the like")
+        raise InputError(where, found="intervals without a name", expected="interval='95% interval' or the like")
+
+
+def grid(*, left: int, right: int, top: int, bottom: int = 12) -> Option:
+    """The plot's margins in px; ECharts widens them where labels of the axes need more."""
+    around = {"left": 0, "right": 0, "top": 0, "bottom": 10}
+    return {"left": left, "right": right, "top": top, "bottom": bottom, "outerBounds": around}
 
 
 def frame(*, tooltip: Literal["axis", "item"]) -> Option:
-    """What every option starts with. Tooltips are texts made in Python (`{b}`, escaped by ECharts): no functions."""
+    """What every option starts with. Tooltips are texts made in Python (`{b}`), which ECharts escapes."""
     return {
         "animation": False,
         "textStyle": {"fontFamily": FONT, "color": INK},
@@ -215,7 +231,7 @@ def frame(*, tooltip: Literal["axis", "item"]) -> Option:
 
 
 def quiet(series: Option) -> Option:
-    """A series that is drawn and never asked: no tooltip, no hover."""
+    """A series without tooltip and hover."""
     return {**series, "silent": True, "tooltip": {"show": False}, "emphasis": {"disabled": True}}
 
 
@@ -230,7 +246,7 @@ def whiskers(
 ) -> list[Option]:
     """A line series with gaps that draws every interval (place, lower, upper), capped at both ends.
 
-    With a halo the same stands below it, wider, in the colour of the page: a dark whisker stays visible on a dark bar.
+    With a halo a wider copy in the colour of the page lies below it: a dark whisker stays visible on a dark bar.
     """
     data: list[list[float | str]] = []
     for place, lower, upper in ends:
@@ -257,7 +273,7 @@ def whiskers(
 
 
 def text_px(text: str, *, font_px: int = FONT_PX) -> int:
-    """A generous estimate of a label's width; the browser has the last word, the margin only has to be enough."""
+    """A generous estimate of a label's width, for margins: the browser's fonts are not known here."""
     return math.ceil(0.6 * font_px * len(text))
 
 

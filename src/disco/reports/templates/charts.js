@@ -1,9 +1,20 @@
 // Draws every chart of the page from the JSON beside it, and again whenever its width changes.
 "use strict";
 (() => {
+  // An axis's formatter comes as parts: "−£5k", "£0", "+10%". A template of ECharts could neither put the sign before
+  // the currency nor leave the magnitude off a zero.
+  const tick = ({ names, prefix = "", magnitude = "", suffix = "", signed = false }) => (value) => {
+    if (names) return names[value] ?? "";
+    const sign = value < 0 ? "−" : value > 0 && signed ? "+" : "";
+    const digits = Math.abs(value).toLocaleString("en-GB", { maximumFractionDigits: 10 });
+    return sign + prefix + digits + (value === 0 ? "" : magnitude) + suffix;
+  };
   const drawn = [];
   for (const box of document.querySelectorAll(".chart")) {
     const option = JSON.parse(box.querySelector('script[type="application/json"]').textContent);
+    for (const axis of [option.xAxis, option.yAxis].flat()) {
+      if (axis.axisLabel?.formatter) axis.axisLabel.formatter = tick(axis.axisLabel.formatter);
+    }
     const canvas = document.createElement("div");
     canvas.className = "canvas";
     box.append(canvas);

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import norm
 
 from disco.reports import Axis, Column, Count, Estimate, IntervalChart, IntervalRow, Number, Percent, Table
-from disco.reports.formats import count, percent
+from disco.reports.formats import count, estimate_text, percent
 from disco.studies.customers.figures import Cell
 from disco.studies.paper.cache import Arrays
 from disco.studies.paper.item import MAIN_READING, Check, Item, Row, above, estimate_of, near
@@ -60,9 +60,9 @@ def told(measured: list[Arrays], *, warm: Cell | None, key: str) -> Item:
         "markdown. By the truth, without the luck of one campaign, the decided half earns "
         f"{_words(main[OBJECTIVE])} of that objective, {_words(main[REVENUE])} of revenue and {_words(main[REWARD])} "
         f"of reward; told to seek revenue alone, {_words(alone)} of revenue. As answered, the environments together "
-        f"show {pooled.estimate.text(_UPLIFT)} of revenue (p = {pooled.p_value:.2g}): an uplift of +1.12 % has "
-        f"p < 0.001 in eight tests of ten only with {count(needed)} customers in both arms together, as baskets differ "
-        "so much and most customers buy nothing. "
+        f"show {estimate_text(pooled.estimate, unit=_UPLIFT)} of revenue (p = {pooled.p_value:.2g}): an uplift of "
+        f"+1.12% has p < 0.001 in eight tests of ten only with {count(needed)} customers in both arms together, as "
+        "baskets differ so much and most customers buy nothing. "
         "What there is to gain depends on how far customers differ in their answer to depth and how much of it six "
         "numbers tell. Which weight, caps and depths the paper's campaign had is not said, nor which depth its "
         "undifferentiated campaign; ours is the middle one, the mean of the caps. The paper's online R² of 0.113 is "
@@ -118,7 +118,7 @@ def _accuracy(measured: list[Arrays], reading: str, place: int) -> Cell:
 
 
 def _words(cell: Cell) -> str:
-    return estimate_of(cell).text(_UPLIFT)
+    return estimate_text(estimate_of(cell), unit=_UPLIFT)
 
 
 def _checks(measured: list[Arrays], reading: str) -> tuple[Check, ...]:

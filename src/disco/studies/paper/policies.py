@@ -7,6 +7,7 @@ import numpy as np
 
 from disco.records.arrays import Vector
 from disco.reports import Axis, Column, Count, CurveChart, Estimate, IntervalChart, IntervalRow, Line, Percent, Table
+from disco.reports.formats import estimate_text
 from disco.studies.bandits import figures
 from disco.studies.bandits.figures import Runs, over_repeats
 from disco.studies.bandits.recipes import (
@@ -184,4 +185,4 @@ def _estimate(values: Vector) -> Estimate:
 
 def words(cell: Cell) -> str:
     """A share with its interval, for a sentence."""
-    return estimate_of(cell).text(SHARE)
+    return estimate_text(estimate_of(cell), unit=SHARE)

@@ -1,21 +1,28 @@
-"""Lines over x: demand curves over depth, series over rounds, frontiers."""
+"""Lines and points over x: demand curves over depth, series over rounds, frontiers, forecasts beside actual figures."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from disco.records.errors import InputError
+from disco.records.estimate import Estimate
 from disco.reports.charts.parts import (
+    CHART,
     FONT_PX,
     INK,
     MUTED,
     NARROW_PX,
     Axis,
+    Figures,
     KeyEntry,
     Option,
     PlacedAxis,
     depth_colour,
+    estimates,
     frame,
+    grid,
+    interval_ends,
+    numbers,
     quiet,
     require_interval_name,
     series_colour,
@@ -23,7 +30,6 @@ from disco.reports.charts.parts import (
     text_px,
     whiskers,
 )
-from disco.reports.charts.traces import Line, Points
 from disco.reports.table import Column, Table
 
 _LEFT_PX, _TOP_PX, _BOTTOM_PX = 64, 34, 52
@@ -31,27 +37,110 @@ _LABEL_PX = 15  # from one label at a line's end to the next
 _WIDEST_LABEL_PX = 230
 
 
+class _Trace:
+    """Checks shared by lines and points: same length, finite, intervals in order."""
+
+    __slots__ = ()
+
+    label: str
+    x: Figures
+    y: Figures
+    lower: Figures | None
+    upper: Figures | None
+
+    def _freeze(self, *, kind: str) -> None:
+        where = f"{kind} '{self.label}'"
+        x, y = numbers(self.x, where=f"{where}, x"), numbers(self.y, where=f"{where}, y")
+        if len(x) != len(y) or not x:
+            raise InputError(where, found=f"{len(x)} x and {len(y)} y", expected="as many of each, at least one")
+        ends = interval_ends(self.lower, self.upper, rows=len(x), where=where)
+        object.__setattr__(self, "x", x)
+        object.__setattr__(self, "y", y)
+        object.__setattr__(self, "lower", None if ends is None else ends[0])
+        object.__setattr__(self, "upper", None if ends is None else ends[1])
+
+    def ends(self) -> Iterator[tuple[float, float, float]]:
+        """(x, lower, upper) where there are intervals."""
+        if self.lower is not None and self.upper is not None:
+            yield from zip(self.x, self.lower, self.upper, strict=True)
+
+    def estimates(self) -> Iterator[tuple[float, Estimate]]:
+        """(x, estimate) of every point."""
+        return zip(self.x, estimates(self.y, self.lower, self.upper), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Line(_Trace):
+    """One line with its band, where there are intervals."""
+
+    label: str
+    x: Figures
+    y: Figures
+    lower: Figures | None = None
+    upper: Figures | None = None
+    known: tuple[float, float] | None = None  # range of x with data; outside it the line is dashed as extrapolated
+    depth: float | None = None  # takes the colour of this depth
+    muted: bool = False  # takes the grey of a control group or a baseline
+
+    def __post_init__(self) -> None:
+        self._freeze(kind="line")
+        if len(self.x) < 2:
+            raise InputError(
+                f"line '{self.label}'", found="one point", expected="two or more", fix="Use Points for one."
+            )
+        if any(after <= before for before, after in zip(self.x, self.x[1:], strict=False)):
+            raise InputError(f"line '{self.label}'", found="x that does not grow", expected="strictly increasing x")
+
+    def runs(self) -> Iterator[tuple[bool, int, int]]:
+        """(solid, first index, last index) of each stretch; neighbours share a point, so that the line has no gap."""
+        solid = [
+            self.known is None or (self.known[0] <= before and after <= self.known[1])
+            for before, after in zip(self.x, self.x[1:], strict=False)
+        ]
+        first = 0
+        for place in range(1, len(solid) + 1):
+            if place == len(solid) or solid[place] != solid[first]:
+                yield solid[first], first, place
+                first = place
+
+
+@dataclass(frozen=True, slots=True)
+class Points(_Trace):
+    """Points that no line joins, with whiskers where there are intervals."""
+
+    label: str
+    x: Figures
+    y: Figures
+    lower: Figures | None = None
+    upper: Figures | None = None
+
+    def __post_init__(self) -> None:
+        self._freeze(kind="points")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveChart:
-    """One or several lines. The title says the finding, the subtitle the unit and the period.
+    """One or several lines, points over them, or points alone.
 
     >>> from disco.reports.formats import Money, Percent
     >>> chart = CurveChart(
     ...     title="Baskets grow with depth", subtitle="£ per purchase, campaign C",
-    ...     x=Axis("Depth", Percent(decimals=0)), y=Axis("Basket", Money()), interval="90 % interval",
+    ...     x=Axis("Depth", Percent(decimals=0)), y=Axis("Basket", Money()), interval="90% interval",
     ...     lines=[Line("Predicted", [0.1, 0.2], [40, 44], [38, 41], [42, 47])])
     >>> chart.table().text()
-    (('10 %', '£40.00 (£38.00 to £42.00)'), ('20 %', '£44.00 (£41.00 to £47.00)'))
+    (('10%', '£40.00 (£38.00 to £42.00)'), ('20%', '£44.00 (£41.00 to £47.00)'))
     """
 
-    title: str
-    subtitle: str
+    template: ClassVar[str] = CHART
+
+    title: str  # the finding
+    subtitle: str  # unit and period
     x: Axis
     y: Axis
     lines: Sequence[Line]
-    points: Sequence[Points] = ()
-    interval: str = ""
-    from_zero: bool = False
+    points: Sequence[Points] = ()  # in ink over lines; several sets without a line have a colour each
+    interval: str = ""  # what bands and whiskers are, such as "90% interval"
+    from_zero: bool = False  # the y axis begins at 0
     height_px: int = 340
 
     def __post_init__(self) -> None:
@@ -73,17 +162,25 @@ class CurveChart:
             for line in self.lines
         )
 
+    def _points_colours(self) -> tuple[str, ...]:
+        alone = not self.lines and len(self.points) > 1
+        return tuple(series_colour(position) if alone else INK for position in range(len(self.points)))
+
     def key(self) -> tuple[KeyEntry, ...]:
+        """The entries above the chart."""
         # one line needs no name beside its title on a narrow screen; several do
         entries = [
             KeyEntry(line.label, "line", colour, narrow_only=True)
             for line, colour in zip(self.lines, self._colours(), strict=True)
         ]
-        entries += [KeyEntry(points.label, "dot", INK) for points in self.points]
+        dots = list(zip(self.points, self._points_colours(), strict=True))
+        entries += [KeyEntry(points.label, "dot", colour) for points, colour in dots]
         if any(line.lower is not None for line in self.lines):
             entries.append(KeyEntry(self.interval, "band", self._colours()[0] if len(self.lines) == 1 else MUTED))
-        elif any(points.lower is not None for points in self.points):
-            entries.append(KeyEntry(self.interval, "whisker", INK))
+        else:
+            entries += [
+                KeyEntry(self.interval, "whisker", colour) for points, colour in dots if points.lower is not None
+            ]
         if any(not solid for line in self.lines for solid, _, _ in line.runs()):
             entries.append(KeyEntry("extrapolated", "dashes"))
         return tuple(entries)
@@ -99,6 +196,7 @@ class CurveChart:
         )
 
     def option(self) -> Option:
+        """The ECharts option."""
         traces = self._traces()
         x = self.x.placed(value for trace in traces for value in trace.x)
         heights = [value for trace in traces for value in trace.y]
@@ -110,26 +208,24 @@ class CurveChart:
         for place, (line, colour) in enumerate(zip(self.lines, colours, strict=True)):
             series += _band(line, x, y, colour=colour, stack=f"band-{place}")
             series += [_run(line, run, x, y, colour=colour, tips=tips) for run in line.runs()]
-        for points in self.points:
+        for points, colour in zip(self.points, self._points_colours(), strict=True):
             if points.lower is not None:
                 ends = [(x.drawn(at), y.drawn(low), y.drawn(high)) for at, low, high in points.ends()]
-                series += whiskers(ends, colour=INK)
-            series.append(_dots(points, x, y, tips=tips))
+                series += whiskers(ends, colour=colour)
+            series.append(_dots(points, x, y, colour=colour, tips=tips))
         series.append(self._labels(x, y))
-        least = x.half_last_tick_px() + 2
-        right = max(least, min(_WIDEST_LABEL_PX, max((text_px(line.label) for line in self.lines), default=0)) + 16)
-        grid = {"left": _LEFT_PX, "top": _TOP_PX, "bottom": _BOTTOM_PX, "right": right, "outerBoundsMode": "none"}
+        right = min(_WIDEST_LABEL_PX, max((text_px(line.label) for line in self.lines), default=0)) + 16
         labels: Any = {"id": "labels", "label": {"show": True}}
         return {
             **frame(tooltip="axis"),
-            "grid": grid,
+            "grid": grid(left=_LEFT_PX, right=right, top=_TOP_PX, bottom=_BOTTOM_PX),
             "xAxis": x.as_x(),
             "yAxis": y.as_y(left_px=_LEFT_PX),
             "series": series,
             "media": [
                 {
                     "query": {"maxWidth": NARROW_PX},
-                    "option": {"grid": {"right": least}, "series": [{**labels, "label": {"show": False}}]},
+                    "option": {"grid": {"right": 2}, "series": [{**labels, "label": {"show": False}}]},
                 },
                 {"option": {"grid": {"right": right}, "series": [labels]}},
             ],
@@ -138,12 +234,12 @@ class CurveChart:
     def _tips(self) -> Iterator[str]:
         table = self.table()
         for row, text in zip(table.rows, table.text(), strict=True):
-            told = [
+            lines = [
                 f"{column.heading}: {cell}"
                 for column, cell, value in zip(table.headings(), text, row, strict=True)
                 if value is not None
             ]
-            yield "\n".join(told)
+            yield "\n".join(lines)
 
     def _labels(self, x: PlacedAxis, y: PlacedAxis) -> Option:
         """Each line's name at its end, in its colour; the pale depths are too light for text and take the ink."""
@@ -222,7 +318,7 @@ def _run(
     }
 
 
-def _dots(points: Points, x: PlacedAxis, y: PlacedAxis, *, tips: dict[Any, str]) -> Option:
+def _dots(points: Points, x: PlacedAxis, y: PlacedAxis, *, colour: str, tips: dict[Any, str]) -> Option:
     return {
         "type": "scatter",
         "name": points.label,
@@ -231,7 +327,7 @@ def _dots(points: Points, x: PlacedAxis, y: PlacedAxis, *, tips: dict[Any, str])
             for at, height in zip(points.x, points.y, strict=True)
         ],
         "symbolSize": 8,
-        "itemStyle": {"color": INK, "opacity": 1},
+        "itemStyle": {"color": colour, "opacity": 1},
         "emphasis": {"disabled": True},
         "z": 6,
     }

@@ -1,8 +1,8 @@
-"""Every kind of item on one page, with invented figures: what charts look like, and what tests and browsers look at.
+"""Every kind of item on one page, with invented figures, for tests and for looking at charts in a browser.
 
-It has the awkward cases of a real report: extrapolation, losses, crowded line ends, long names, markup in a label.
+It has the awkward cases of a real report: extrapolation, losses, crowded line ends, long names, an open interval.
 
-    python -m disco.reports.gallery gallery.html
+    python tests/support/gallery.py gallery.html
 """
 
 import math
@@ -19,10 +19,13 @@ from disco.reports import (
     Estimate,
     Fact,
     Facts,
+    FigureCell,
     IntervalChart,
     IntervalRow,
     Line,
     Money,
+    Names,
+    Number,
     Percent,
     Points,
     Report,
@@ -41,7 +44,7 @@ def basket_curve() -> CurveChart:
         subtitle="Basket before the discount, £ per purchase, campaigns A and B, 1 Feb to 14 Mar 2027",
         x=Axis("Depth of the code", Percent()),
         y=Axis("Basket before the discount", Money()),
-        interval="90 % interval",
+        interval="90% interval",
         lines=[
             Line(
                 "Predicted",
@@ -83,7 +86,7 @@ def depth_curves() -> CurveChart:
         y=Axis("Basket", Money()),
         lines=[
             Line(
-                f"{depth:.0%} off".replace("%", " %"),
+                f"{depth:.0%} off",
                 rounds,
                 [40 + 20 * depth + math.sin(place + 9 * depth) / 2 for place in rounds],
                 depth=depth,
@@ -101,9 +104,9 @@ def codes_bars() -> BarChart:
         y=Axis("Customers with a code", Count()),
         stacked=True,
         bars=[
-            Bars("10 % off", [9000, 8000, 12000, 14000], depth=0.1),
-            Bars("20 % off", [9000, 8000, 6000, 4200], depth=0.2),
-            Bars("30 % off", [9000, 8000, 3000, 900], depth=0.3),
+            Bars("10% off", [9000, 8000, 12000, 14000], depth=0.1),
+            Bars("20% off", [9000, 8000, 6000, 4200], depth=0.2),
+            Bars("30% off", [9000, 8000, 3000, 900], depth=0.3),
         ],
     )
 
@@ -114,7 +117,7 @@ def revenue_bars() -> BarChart:
         subtitle="Revenue, £, 8 to 21 Mar 2027",
         categories=["Campaign C", "Campaign D"],
         y=Axis("Revenue", Money()),
-        interval="95 % interval",
+        interval="95% interval",
         bars=[
             Bars("Predicted", [1.24e6, 0.98e6], [1.19e6, 0.93e6], [1.30e6, 1.04e6]),
             Bars("Realised", [1.22e6, 1.01e6]),
@@ -133,10 +136,10 @@ def loss_bars() -> BarChart:
     return BarChart(
         title="The deepest code loses money",
         subtitle="Reward (revenue less markdown) against no code, £ per customer",
-        categories=["10 % off", "20 % off", "30 % off", "40 % off"],
+        categories=["10% off", "20% off", "30% off", "40% off"],
         x_label="Depth of the code",
         y=Axis("Reward against no code", Money(signed=True)),
-        interval="95 % interval",
+        interval="95% interval",
         bars=[
             Bars(
                 "Reward",
@@ -155,10 +158,10 @@ def crowded_bars() -> BarChart:
     return BarChart(
         title="Revenue rises with depth under every policy",
         subtitle="Revenue, £, one campaign of eight depths",
-        categories=[f"{depth} % off" for depth in range(5, 45, 5)],
+        categories=[f"{depth}% off" for depth in range(5, 45, 5)],
         x_label="Depth of the code",
         y=Axis("Revenue", Money()),
-        interval="95 % interval",
+        interval="95% interval",
         bars=[
             Bars(
                 name,
@@ -183,16 +186,58 @@ def frontier() -> CurveChart:
     )
 
 
+def forecast_points() -> CurveChart:
+    months = [f"2026-{month:02d}" for month in range(1, 13)]
+    places = range(1, 13)
+    expected = [8e4 + 2e3 * place for place in places]
+    return CurveChart(
+        title="Revenue was inside its forecast in 11 of 12 campaigns",
+        subtitle="Revenue of a campaign's codes",
+        x=Axis("Campaign", Names(months)),
+        y=Axis("Revenue", Money()),
+        lines=[],
+        points=[
+            Points(
+                "Forecast", places, expected, [0.8 * value for value in expected], [1.2 * value for value in expected]
+            ),
+            Points(
+                "Actual",
+                places,
+                [value * (1 + 0.25 * math.sin(place)) for place, value in zip(places, expected, strict=True)],
+            ),
+        ],
+        interval="90% interval",
+        from_zero=True,
+    )
+
+
+def units_table() -> Table:
+    return Table(
+        caption="Per customer, each figure in its own unit",
+        columns=("Figure", "Decided", "Difference (95% interval)"),
+        rows=[
+            ("Revenue", FigureCell(12.4, Money()), FigureCell(Estimate(2.1, -0.4, 4.6, 0.95), Money(signed=True))),
+            (
+                "Engagement",
+                FigureCell(0.081, Percent()),
+                FigureCell(Estimate(0.004, 0.001, 0.007, 0.95), Percent(signed=True)),
+            ),
+            ("Objective", FigureCell(31.2, Number()), None),
+        ],
+    )
+
+
 def reward_forest() -> IntervalChart:
     return IntervalChart(
         title="Reward per customer hardly differs",
         subtitle="Reward against control, £ per customer",
         x=Axis("Reward against control", Money(signed=True)),
-        interval="95 % interval",
+        interval="95% interval",
         rows=[
             IntervalRow("C", Estimate(0.31, 0.1, 0.52)),
             IntervalRow("D", Estimate(-0.02, -0.3, 0.26)),
             IntervalRow("E, one customer per arm", Estimate(0.2)),
+            IntervalRow("Engagement", Estimate(0.1, -math.inf, 0.4, 0.95)),
         ],
     )
 
@@ -202,7 +247,7 @@ def uplift_forest() -> IntervalChart:
         title="Both decided campaigns beat their control; only C does so clearly",
         subtitle="Uplift of revenue per customer against control with the same caps, % of control's revenue",
         x=Axis("Uplift against control", Percent(signed=True)),
-        interval="95 % interval",
+        interval="95% interval",
         rows=[
             IntervalRow("Campaign C", Estimate(0.014, 0.006, 0.022)),
             IntervalRow("Campaign D", Estimate(0.009, -0.004, 0.022)),
@@ -216,26 +261,26 @@ def gallery() -> Report:
     """The page of all charts."""
     return Report(
         title="Gallery: four invented campaigns",
-        lead="Choosing who gets which code earned £24.1 k more than the same codes at random (£8.90 k to £39.3 k), "
-        "for £182 k of markdown out of a £200 k budget; the 30 % cap is what holds it back.",
+        lead="Choosing who gets which code earned £24.1k more than the same codes at random (£8.90k to £39.3k), "
+        "for £182k of markdown out of a £200k budget; the 30% cap is what holds it back.",
         sections=[
             Section(
                 "What it earned",
                 "Campaigns A and B gave codes at random to learn from. C and D were decided by the system.\n\n"
-                "The control group got the same codes in the same numbers, drawn by lot.",
+                "The control group got the same codes in the same numbers, drawn at random.",
                 [
                     Facts(
                         [
-                            Fact("Revenue, C and D", "£2.23 m", "£2.12 m to £2.34 m predicted"),
-                            Fact("Markdown", "£182 k", "of £200 k budget"),
-                            Fact("Uplift against control", "+1.2 %", "+0.5 % to +1.9 %"),
-                            Fact("One more 30 % code", "£2.10", "of revenue"),
+                            Fact("Revenue, C and D", "£2.23m", "£2.12m to £2.34m predicted"),
+                            Fact("Markdown", "£182k", "of £200k budget"),
+                            Fact("Uplift against control", "+1.2%", "+0.5% to +1.9%"),
+                            Fact("One more 30% code", "£2.10", "of revenue"),
                         ]
                     ),
                     uplift_forest(),
                     Table(
                         caption="Campaign by campaign",
-                        note="Uplift against control with 95 % interval; A and B have no control",
+                        note="Uplift against control with 95% interval; A and B have no control",
                         columns=(
                             "Campaign",
                             Column("Customers", Count()),
@@ -255,10 +300,11 @@ def gallery() -> Report:
             Section("What it gave", "", [codes_bars(), revenue_bars()], side_by_side=True),
             Section(
                 "What it learned",
-                "Below 20 % and above 35 % nothing was ever offered: there the curve is an extrapolation.",
+                "Below 20% and above 35% nothing was ever offered: there the curve is an extrapolation.",
                 [basket_curve(), policy_curves(), depth_curves(), loss_bars(), crowded_bars()],
             ),
             Section("What more would bring", "", [frontier(), reward_forest()], side_by_side=True),
+            Section("What was forecast", "", [forecast_points(), units_table()]),
         ],
         footer="Invented figures, to show what a page looks like.",
     )

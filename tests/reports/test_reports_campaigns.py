@@ -1,0 +1,178 @@
+"""A reader knows after one sentence how a campaign did; the tables below say the same on page and terminal."""
+
+import re
+from dataclasses import replace
+from datetime import date
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from disco.evaluation import ab_test
+from disco.evaluation.arms import ArmOutcomes, ArmSummary
+from disco.operations.forecast import Interval
+from disco.operations.forecast import Money as Forecast
+from disco.operations.results import ArmResult, CampaignResults
+from disco.records.decisions import Arm, IngestCounts
+from disco.records.life import State
+from disco.reports.campaign_results import (
+    ReadOut,
+    arms_table,
+    campaign_report,
+    campaigns_report,
+    campaigns_table,
+    words,
+)
+
+
+def record(name: str, *, state: State = State.LAUNCHED, policy: str = "thompson") -> Any:
+    plan = SimpleNamespace(
+        campaign=name,
+        policy=SimpleNamespace(name=policy),
+        valid=SimpleNamespace(start=date(2027, 3, 8), end=date(2027, 3, 22)),
+    )
+    return SimpleNamespace(campaign=name, plan=plan, state=state)
+
+
+def arm_result(full_price: np.ndarray, depth: float) -> ArmResult:
+    outcomes = ArmOutcomes(
+        depth=np.full(full_price.size, depth), full_price=np.nan_to_num(full_price), before=None, other_revenue=None
+    )
+    return ArmResult(summary=ArmSummary.of(outcomes), codes={depth: 1}, expected_revenue=None, expected_markdown=None)
+
+
+def results(
+    name: str = "spring", *, gain: float = 0.0, control: bool = True, final: bool = True, state: State = State.LAUNCHED
+) -> CampaignResults:
+    """2,000 decided and 2,000 control customers; one in two buys for 40, a decided one for `gain` more."""
+    base = np.where(np.arange(2000) % 2 == 0, 40.0 + np.arange(2000) % 7, np.nan)
+    decided = base + gain
+    ab = None
+    if control:
+        arms = ["test"] * 2000 + ["control"] * 2000
+        ab = ab_test(
+            arms,
+            np.full(4000, 0.2),
+            np.concatenate([decided, base]),
+            revenue_weight=3.0,
+            shares={"test": 0.5, "control": 0.5},
+            final=final,
+            planned_purchasers=None if final else 4000,
+        )
+    arms_found = {Arm.TEST: arm_result(decided, 0.2)} | ({Arm.CONTROL: arm_result(base, 0.2)} if control else {})
+    return CampaignResults(
+        record=record(name, state=state),
+        as_of=date(2027, 4, 1),
+        final=final,
+        counts=IngestCounts(received=2001, applied=2000, late=1),
+        arms=arms_found,
+        late=None,
+        ab=ab,
+        why_not=None if control else "There is no control group to compare with.",
+        detectable=0.05 if control else None,
+    )
+
+
+def forecast(mean: float, half: float) -> Forecast:
+    interval = Interval(mean=mean, lower=mean - half, upper=mean + half)
+    return Forecast(revenue=interval, markdown=interval, reward=interval)
+
+
+def test_the_lead_says_how_much_better_and_what_it_means_in_money() -> None:
+    lead = campaign_report(ReadOut(results(gain=8.0), {}, None)).lead
+    # 1,000 buyers paid 0.8 · 8 more each; the objective of one code is (3 · 0.8 − 0.2) times the full price
+    found = re.fullmatch(
+        r"Decided codes earned (\d+)% more than random codes \(objective per customer\), with £6\.40k more revenue\.",
+        lead,
+    )
+    assert found is not None, lead
+    assert int(found[1]) == round(100 * 8.0 / np.mean(40.0 + np.arange(0, 2000, 2) % 7))
+
+
+def test_the_lead_of_a_worse_or_undecided_campaign_says_so() -> None:
+    assert "less than random codes (objective per customer), with £6.40k less revenue" in (
+        campaign_report(ReadOut(results(gain=-8.0), {}, None)).lead
+    )
+    undecided = campaign_report(ReadOut(results(gain=0.0), {}, None)).lead
+    assert re.fullmatch(
+        r"No clear difference from random codes: objective 0% \(−\d% to \+\d%\), revenue £0\.", undecided
+    )
+    running = campaign_report(ReadOut(results(gain=0.0, final=False), {}, None)).lead
+    assert running.startswith("No clear difference from random codes yet")
+
+
+def test_without_a_control_group_the_lead_is_money() -> None:
+    lead = campaign_report(ReadOut(results(control=False), {}, None)).lead
+    assert re.fullmatch(
+        r"£34\.\dk of revenue from 1,000 purchases\. There is no control group to compare with\.", lead
+    ), lead
+
+
+@pytest.mark.parametrize(
+    ("state", "final", "says"),
+    [
+        (State.LAUNCHED, True, "Campaign spring has ended: all codes have expired."),
+        (State.LAUNCHED, False, "Campaign spring is still running; figures as of 1 Apr 2027."),
+        (State.PAUSED, False, "Campaign spring is paused; figures as of 1 Apr 2027."),
+        (State.CLOSED, False, "Campaign spring is closed."),
+    ],
+)
+def test_the_state_is_said_as_people_say_it(state: State, final: bool, says: str) -> None:
+    said = words(results(state=state, final=final))
+    assert said[0].startswith(says)
+    assert "2,000 applied, 0 duplicate, 1 expired" in said[0]
+
+
+def test_a_page_has_each_heading_once_and_states_findings() -> None:
+    page = campaign_report(ReadOut(results(gain=8.0), {Arm.TEST: forecast(4e4, 1e4)}, None))
+    titles = [
+        getattr(item, "title", getattr(item, "caption", "")) for section in page.sections for item in section.items
+    ]
+    headings = [section.heading for section in page.sections]
+    assert len({*titles, *headings}) == len(titles) + len(headings)
+    assert "The decided group did better than control" in titles
+    assert page.footer == "Codes valid from 8 Mar 2027 to 21 Mar 2027; read on 1 Apr 2027."
+
+
+def test_every_row_of_the_findings_has_its_own_unit() -> None:
+    page = campaign_report(ReadOut(results(gain=8.0), {}, None))
+    table = next(
+        item for section in page.sections for item in section.items if "per customer" in getattr(item, "caption", "")
+    )
+    by_name = {row[0]: row[1:] for row in table.text()}
+    assert by_name["Revenue"][0].startswith("£")
+    assert by_name["Engagement"][0] == "50.0%"
+    assert by_name["Engagement"][2].startswith("0.0 pts (−")
+    assert by_name["Revenue"][-1] == "<0.001"
+
+
+def test_a_holdout_buys_nothing_with_codes_rather_than_nothing() -> None:
+    found = results(gain=8.0)
+    holdout = arm_result(np.full(50, np.nan), 0.0)
+    holdout = replace(holdout, summary=replace(holdout.summary, recipients=0))
+    table = arms_table(ReadOut(replace(found, arms={**found.arms, Arm.HOLDOUT: holdout}), {}, None))
+    assert table.text()[-1] == ("Holdout, no code", "50", "0", "–", "–", "–", "–", "–")
+
+
+def test_the_year_says_how_forecasts_did_in_one_sentence() -> None:
+    several = [
+        ReadOut(results("2027-01", gain=8.0), {}, forecast(40_000.0, 3_000.0)),
+        ReadOut(results("2027-02"), {}, forecast(68_000.0, 4_000.0)),
+        ReadOut(results("2027-03", control=False), {}, None),
+    ]
+    page = campaigns_report(several)
+    revenue = [sum(arm.summary.revenue for arm in one.results.arms.values()) for one in several[:2]]
+    assert page.lead == (
+        f"Revenue was inside its forecast range in 1 of 2 campaigns: £{sum(revenue) / 1e3:.0f}k actual, £108k expected."
+    )
+    chart = page.sections[0].items[0]
+    assert [entry.label for entry in chart.key()] == ["forecast", "actual", "90% interval"]
+    assert [row[0] for row in chart.table().text()] == ["2027-01", "2027-02"]
+    assert chart.lines == ()  # independent campaigns are not joined
+    assert [column.heading for column in campaigns_table(several).headings()][5] == "Actual revenue"
+
+
+def test_a_year_without_forecasts_is_money() -> None:
+    page = campaigns_report([ReadOut(results("2027-01", control=False), {}, None)])
+    assert re.fullmatch(r"£34\.\dk of revenue from 1 campaign; no forecast yet\.", page.lead), page.lead
