@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -168,11 +169,16 @@ def test_several_sets_of_points_without_a_line_have_a_colour_each() -> None:
 
 
 def test_deeper_is_darker_and_the_same_for_every_chart() -> None:
-    steps = [int(depth_colour(depth / 100).removeprefix("var(--depth-").rstrip(")")) for depth in range(100)]
+    def step(depth: float) -> float:
+        """The mean of the colours mixed: 6.5 between the sixth and the seventh."""
+        parts = [int(part) for part in re.findall(r"--depth-(\d+)", depth_colour(depth))]
+        return sum(parts) / len(parts)
+
+    steps = [step(depth / 1000) for depth in range(1000)]
     assert steps == sorted(steps)
     assert (min(steps), max(steps)) == (1, 10)
-    campaign_a = {depth_colour(depth) for depth in (0.325, 0.375, 0.425, 0.475)}
-    assert len(campaign_a) == 4
+    demo = [0.15, 0.2, 0.25, 0.325, 0.35, 0.375, 0.4, 0.425, 0.45, 0.475]  # two depths, two colours
+    assert [step(depth) for depth in demo] == pytest.approx([depth / 0.05 for depth in demo])
     one = Bars("30% off", [1.0, 2.0], depth=0.3).colours("unused")
     assert one == (depth_colour(0.3),) * 2
 

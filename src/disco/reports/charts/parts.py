@@ -155,13 +155,18 @@ def nice_extent(lowest: float, highest: float) -> tuple[float, float, float]:
 
 
 def depth_colour(depth: float) -> str:
-    """The colour of a depth, the same on every page: steps of five points, deeper is darker, from 50% on the darkest.
+    """The colour of a depth, the same on every page: deeper is darker, from 50% on the darkest.
+
+    The stylesheet has a colour for every five points; halfway between two of them both are mixed.
 
     >>> depth_colour(0.05), depth_colour(0.2), depth_colour(0.9)
     ('var(--depth-1)', 'var(--depth-4)', 'var(--depth-10)')
+    >>> depth_colour(0.325)
+    'color-mix(in oklab, var(--depth-6), var(--depth-7))'
     """
-    step = math.floor(read_depth(depth) / _DEPTH_STEP + 0.5 + 1e-9)
-    return f"var(--depth-{min(max(step, 1), _DEPTH_STEPS)})"
+    halves = math.floor(2 * read_depth(depth) / _DEPTH_STEP + 0.5 + 1e-9)
+    step, half = divmod(min(max(halves, 2), 2 * _DEPTH_STEPS), 2)
+    return f"color-mix(in oklab, var(--depth-{step}), var(--depth-{step + 1}))" if half else f"var(--depth-{step})"
 
 
 def series_colour(position: int) -> str:
