@@ -236,7 +236,7 @@ def test_each_row_of_a_bad_file_has_its_fate_and_its_reason(disco: Run, shop: Pa
         ("cut.parquet", None, "cut.parquet"),
         ("ragged.csv", b"event_id,campaign_id\n1,2,3\n", "3 cells"),
         ("latin.csv", b"event_id,campaign_id\nn\xe9,first\n", "UTF-8"),
-        ("columns.csv", b"event_id,campaign_id\n1,first\n", "no column"),
+        ("columns.csv", b"event_id,campaign_id\n1,first\n", "no such column"),
         ("empty.csv", b"", "empty"),
         ("absent.csv", ..., "no such file"),
     ],

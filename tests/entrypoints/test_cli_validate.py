@@ -76,7 +76,7 @@ def test_every_one_of_many_faults_is_named_at_once_with_its_row(disco: Run, data
     )
     (data / "site.csv").unlink()
     counts = pa.table({name: [1, 1] for name in ("visits", "views", "add_to_bag", "saves")})
-    site = counts.add_column(0, "customer_id", [["1", "2"]]).add_column(1, "day", [["2025-02-01", "2025-02-02"]])
+    site = counts.add_column(0, "customer_id", [["1", "2"]]).add_column(1, "day", [[20250201, 20250202]])
     pq.write_table(site, data / "site.parquet")
     code, out, _ = disco("validate", data, "--json")
     result = json.loads(out)

@@ -249,9 +249,20 @@ def test_a_dropped_or_retyped_column_is_named(one_customer, memory_tables):
             memory_tables({**one_customer, "site": one_customer["site"].drop_columns(["add_to_bag"])}), as_of=AS_OF
         )
     orders = one_customer["orders"]
-    as_text = orders.set_column(2, "ordered_at", orders["ordered_at"].cast(pa.string()))
+    as_number = orders.set_column(2, "ordered_at", orders["ordered_at"].cast(pa.int64()))
     with pytest.raises(InputError, match="orders, column ordered_at"):
-        build_features(memory_tables({**one_customer, "orders": as_text}), as_of=AS_OF)
+        build_features(memory_tables({**one_customer, "orders": as_number}), as_of=AS_OF)
+
+
+def test_a_column_of_text_is_read_as_from_csv(one_customer, memory_tables):
+    plain = build_features(memory_tables(one_customer), as_of=AS_OF)
+    orders = one_customer["orders"]
+    for place, name in ((2, "ordered_at"), (3, "full_price")):
+        orders = orders.set_column(place, name, orders[name].cast(pa.string()))
+    assert same_bytes(plain, build_features(memory_tables({**one_customer, "orders": orders}), as_of=AS_OF))
+    never = orders.set_column(2, "ordered_at", pa.array(["never"] * len(orders)))
+    with pytest.raises(InputError, match="orders, column ordered_at, row 1"):
+        build_features(memory_tables({**one_customer, "orders": never}), as_of=AS_OF)
 
 
 def test_a_customer_listed_twice_is_refused(one_customer, memory_tables):

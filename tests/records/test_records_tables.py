@@ -1,4 +1,4 @@
-"""Schemas, their reference page, and the door where raw tables become canonical."""
+"""Schemas, their reference page, and rows that become canonical."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from disco.records.errors import TableError
-from disco.records.normalise import normalise
 from disco.records.tables import SCHEMAS, Kind
 from disco.records.tables_page import tables_page
+from disco.records.validation import check_columns, check_rows
 
 Shop = dict[str, pa.Table]
 PROMISED = {
@@ -44,19 +44,21 @@ def test_the_reference_page_is_what_the_schemas_say() -> None:
 
 
 @pytest.mark.parametrize("decimals", [False, True])
-def test_every_clean_table_becomes_canonical(shop: Callable[..., Shop], as_of: date, decimals: bool) -> None:
+def test_every_clean_table_becomes_canonical(shop: Callable[..., Shop], decimals: bool) -> None:
     for name, raw in shop(text_ids=False, decimals=decimals).items():
-        table = normalise(name, raw, as_of=as_of)
-        assert table.schema == SCHEMAS[name].canonical
-        assert table.num_rows == raw.num_rows
+        rows = check_rows(name, raw)
+        assert (rows.fault == -1).all()
+        assert rows.table.schema.names == SCHEMAS[name].canonical.names
+        assert rows.table.schema.types == SCHEMAS[name].canonical.types
+        assert rows.table.num_rows == raw.num_rows
         for column in SCHEMAS[name].columns:
             if column.kind is Kind.MONEY:
-                assert table[column.canonical_name].to_pylist() == [
+                assert rows.table[column.canonical_name].to_pylist() == [
                     round(Decimal(str(amount)) * 100) for amount in raw[column.name].to_pylist()
                 ]
 
 
-def test_zones_dates_narrow_floats_and_further_columns(as_of: date) -> None:
+def test_zones_dates_and_narrow_floats() -> None:
     berlin = pa.array([datetime(2025, 7, 1, 10, tzinfo=UTC)], pa.timestamp("ns", "Europe/Berlin"))
     codes = pa.table(
         {
@@ -69,7 +71,7 @@ def test_zones_dates_narrow_floats_and_further_columns(as_of: date) -> None:
             "channel": ["e-mail"],
         }
     )
-    (row,) = normalise("codes", codes, as_of=as_of).to_pylist()
+    (row,) = check_rows("codes", codes).table.to_pylist()
     assert row == {
         "code_id": "1",
         "customer_id": "c",
@@ -77,17 +79,28 @@ def test_zones_dates_narrow_floats_and_further_columns(as_of: date) -> None:
         "depth": 0.2,
         "sent_at": datetime(2025, 7, 1, 10, tzinfo=UTC),
         "redeemed_at": None,
-        "channel": "e-mail",
     }
 
 
-def test_a_timestamp_of_a_day_becomes_the_day(as_of: date) -> None:
+def test_a_timestamp_of_a_day_becomes_the_day() -> None:
     customers = pa.table({"customer_id": ["c"], "joined_on": pa.array([datetime(2025, 7, 1, 23, 59)])})
-    assert normalise("customers", customers, as_of=as_of)["joined_on"].to_pylist() == [date(2025, 7, 1)]
+    assert check_rows("customers", customers).table["joined_on"].to_pylist() == [date(2025, 7, 1)]
 
 
-def test_the_door_is_shut_to_bad_cells_all_of_them_named(as_of: date) -> None:
+def test_the_first_fault_of_a_row_is_its_reason_and_bad_cells_are_empty() -> None:
     returns = pa.table({"order_id": ["o", None], "returned_at": [date(2025, 7, 1)] * 2, "value": [float("nan"), -1.0]})
+    rows = check_rows("returns", returns)
+    assert [rows.rules[place].reason for place in rows.fault] == [
+        "value: expected a finite number",
+        "order_id: expected a value in every row",
+    ]
+    assert rows.table.select(["order_id", "value_minor"]).to_pylist() == [
+        {"order_id": "o", "value_minor": None},
+        {"order_id": None, "value_minor": None},
+    ]
+
+
+def test_columns_that_cannot_be_used_are_all_named() -> None:
     with pytest.raises(TableError) as caught:
-        normalise("returns", returns, as_of=as_of, file="returns.parquet")
-    assert {problem.kind for problem in caught.value.problems} == {"null", "not_finite", "negative_money"}
+        check_columns(pa.schema([("order_id", pa.float64())]), "returns", file="returns.parquet")
+    assert {problem.kind for problem in caught.value.problems} == {"wrong_type", "missing_column"}

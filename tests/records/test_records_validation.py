@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disco.records.errors import TableError
-from disco.records.validation import Report, TableSource, validate
+from disco.records.validation import TableSource, TablesReport, validate
 
 Shop = dict[str, pa.Table]
 
 
-def check(tables: Shop, as_of: date, **options: Any) -> Report:
+def check(tables: Shop, as_of: date, **options: Any) -> TablesReport:
     return validate([TableSource(name, table, name) for name, table in tables.items()], as_of=as_of, **options)
 
 
@@ -77,7 +77,14 @@ FAULTS = [
     Fault("unknown_choice", "outcomes", "kind", "gift"),
     Fault("missing_refers_to", "outcomes", "refers_to", None, is_refund),
     Fault("unknown_event", "outcomes", "refers_to", "e999", is_refund),
-    Fault("purchase_of_nothing", "outcomes", "full_price", 0.0, is_purchase),
+    Fault("zero_amount", "outcomes", "full_price", 0.0),
+    Fault("zero_amount", "outcomes", "full_price", 0.004),
+    Fault("too_large", "outcomes", "full_price", 1.1e13),
+    Fault("too_large", "site", "visits", 2**31 + 1),
+    Fault("unusable_id", "codes", "campaign_id", "a\0b"),
+    Fault("unusable_id", "outcomes", "campaign_id", "ü" * 501),
+    Fault("date_range", "customers", "joined_on", date(1899, 12, 31)),
+    Fault("date_range", "outcomes", "ordered_at", np.datetime64("1899-12-31T23:59:59", "us").item()),
 ]
 
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from disco.records.errors import Problem
-from disco.records.validation import Report, TableSource, validate
+from disco.records.validation import TableSource, TablesReport, validate
 
 Shop = dict[str, pa.Table]
 
 
-def check(tables: Shop, as_of: date, **options: Any) -> Report:
+def check(tables: Shop, as_of: date, **options: Any) -> TablesReport:
     return validate([TableSource(name, table, name) for name, table in tables.items()], as_of=as_of, **options)
 
 
@@ -29,7 +29,7 @@ def test_columns_that_are_absent_misnamed_or_of_another_type(shop: Callable[...,
     )
     site = tables["site"].drop_columns(["saves"])
     codes = tables["codes"]
-    codes = codes.set_column(3, "depth", codes["depth"].cast(pa.string()))
+    codes = codes.set_column(3, "depth", pa.array([True] * len(codes)))
     customers = tables["customers"]
     customers = customers.append_column("customer_id", customers["customer_id"])
     problems = check(tables | {"orders": orders, "site": site, "codes": codes, "customers": customers}, as_of).problems
@@ -40,25 +40,44 @@ def test_columns_that_are_absent_misnamed_or_of_another_type(shop: Callable[...,
         ("missing_column", "site", "saves"),
     ]
     assert "Did you mean 'Full Price'?" in problems[1].fix
-    assert "string" in problems[2].found
+    assert "bool" in problems[2].found
 
 
 @pytest.mark.parametrize(
     ("column", "values"),
     [
-        ("full_price", pa.array(["12.50"] * 12)),
+        ("full_price", pa.array(["12,50"] * 12)),
         ("full_price", pa.array([True] * 12)),
-        ("ordered_at", pa.array(["2025-06-01"] * 12)),
-        ("items", pa.array(["3"] * 12)),
+        ("ordered_at", pa.array(["01.06.2025"] * 12)),
+        ("ordered_at", pa.array([20250601] * 12)),
+        ("items", pa.array(["three"] * 12)),
         ("customer_id", pa.array([1.0] * 12)),
+        ("customer_id", pa.array([b"1"] * 12)),
     ],
 )
-def test_a_typed_column_of_text_floats_or_truths_is_a_wrong_type(
+def test_floats_truths_and_text_of_another_kind_are_a_wrong_type(
     shop: Callable[..., Shop], as_of: date, column: str, values: pa.Array
 ) -> None:
     orders = shop()["orders"]
     orders = orders.set_column(orders.schema.get_field_index(column), column, values)
     assert ("wrong_type", "orders", column) in kinds(check({"orders": orders}, as_of).problems)
+
+
+def test_a_column_of_text_is_read_as_from_csv(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    orders = tables["orders"]
+    for name in ("ordered_at", "full_price", "paid", "items"):
+        orders = orders.set_column(orders.schema.get_field_index(name), name, orders[name].cast(pa.string()))
+    assert check(tables | {"orders": orders}, as_of).problems == ()
+
+
+def test_only_columns_declared_so_may_be_absent_and_are_then_empty(shop: Callable[..., Shop], as_of: date) -> None:
+    outcomes = shop()["outcomes"].drop_columns(["refers_to"])
+    purchases = outcomes.filter(pa.compute.equal(outcomes["kind"], "purchase"))
+    assert check({"outcomes": purchases}, as_of).problems == ()
+    (problem,) = check({"outcomes": outcomes}, as_of).problems
+    assert (problem.kind, problem.row, problem.found) == ("missing_refers_to", 4, "nothing, in a refund")
+    assert check({"outcomes": outcomes.slice(0, 0)}, as_of).problems == (), "a day without a purchase"
 
 
 def test_an_empty_table_and_a_missing_one(shop: Callable[..., Shop], as_of: date) -> None:

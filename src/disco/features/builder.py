@@ -11,10 +11,11 @@ from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_h
 from disco.features.cautions import MissingTableWarning
 from disco.features.measures import MEASURES
 from disco.features.selection import FEATURES_KEY, to_text
-from disco.features.sources import Sources
+from disco.features.sources import REFUSED, Sources
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError
 from disco.records.ports import Tables
+from disco.records.validation import TableSource, readable, validate
 
 SCHEMA_KEY = b"disco.schema"  # metadata of a feature table: which catalogue its columns come from
 AS_OF_KEY = b"disco.as_of"
@@ -59,11 +60,11 @@ def feature_batches(
         if "customers" not in present:
             raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
         warn_of_missing(chosen, present)
-        sources = Sources.describe(connection, present, as_of)
-        with duckdb_errors():
+        with reading(tables):
+            sources = Sources.describe(connection, present, as_of)
             reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(65536)
         schema = reader.schema.with_metadata(metadata_of(chosen, as_of))
-        yield schema, _checked(reader, schema)
+        yield schema, _checked(reader, schema, tables)
 
 
 def metadata_of(features: Sequence[Feature], as_of: date) -> dict[bytes, bytes]:
@@ -78,8 +79,8 @@ def day_after_last_order(tables: Tables) -> date:
     with connected(tables, threads=1, memory_limit=None) as (connection, present):
         if "orders" not in present:
             raise InputError("tables", found=", ".join(present) or "none", expected="a table orders")
-        Sources.describe(connection, ("orders",), date.max)
-        with duckdb_errors():
+        with reading(tables):
+            Sources.describe(connection, ("orders",), date.max)
             ((last,),) = connection.sql("SELECT max(CAST(ordered_at AS DATE)) FROM raw_orders").fetchall()
     if last is None:
         raise InputError("table orders", found="no order", expected="at least one", fix="Name a date with --as-of.")
@@ -109,22 +110,26 @@ def connected(
             there = tables.names()
             present = tuple(name for name in TABLES if name in there)
             for name in present:
-                connection.register(f"raw_{name}", tables.scan(name))
+                connection.register(f"raw_{name}", readable(name, tables.scan(name)))
             yield connection, present
         finally:
             connection.close()
 
 
 @contextmanager
-def duckdb_errors() -> Iterator[None]:
-    """What DuckDB refuses (a value that is no number, a setting it does not know) becomes an InputError."""
+def reading(tables: Tables) -> Iterator[None]:
+    """What DuckDB refuses becomes an InputError: rows that break a rule of their table, formulas that are no SQL."""
     import duckdb
 
     try:
         yield
     except duckdb.Error as error:
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        said = (lines[0] if lines else type(error).__name__).removeprefix("Invalid Input Error: ")
+        said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        said = said.removeprefix("Invalid Input Error: ")
+        if said.startswith(REFUSED):
+            name = said.removeprefix(REFUSED)
+            found = validate([TableSource(name, tables.scan(name), f"table {name}")], as_of=None, relations=False)
+            found.raise_if_any(f"table {name} cannot be used:")
         formula = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
         fix = "Check the formulas of your own features." if formula else "`disco validate` shows the rows."
         raise InputError(said, fix=fix) from error
@@ -165,9 +170,10 @@ def feature_sql(features: Sequence[Feature], sources: Sources) -> str:
         for source in by_source
     )
     formulas = ",\n       ".join(f"{_value(feature)} AS {feature.name}" for feature in features)
+    customer_id = sources.cell("customers", "customer_id", "c")
     parts.append(
-        f"""measured AS (SELECT c.customer_id, {", ".join(values)} FROM raw_customers c {joins}
-         WHERE c.joined_on IS NULL OR {sources.within("joined_on", days=None, alias="c")})"""
+        f"""measured AS (SELECT {customer_id} AS customer_id, {", ".join(values)} FROM raw_customers c {joins}
+         WHERE {sources.within("joined_on", days=None, alias="c")})"""
     )
     return f"WITH {', '.join(parts)}\nSELECT customer_id, {formulas} FROM measured ORDER BY customer_id"
 
@@ -178,13 +184,13 @@ def _value(feature: Feature) -> str:
     return value if feature in FEATURES else f"CASE WHEN isfinite({value}) THEN {value} END"
 
 
-def _checked(reader: Any, schema: Any) -> Iterator[Any]:
+def _checked(reader: Any, schema: Any, tables: Tables) -> Iterator[Any]:
     """The batches, after making sure that every customer has an id and appears once."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     last = None
-    with duckdb_errors():
+    with reading(tables):
         for batch in reader:
             ids = pa.chunked_array([*([] if last is None else [last]), batch.column(0)], batch.column(0).type)
             if ids.null_count:

@@ -1,4 +1,7 @@
-"""The retailer's tables as SQL sources: columns checked, money and dates made exact, the year cut out."""
+"""The retailer's tables as SQL sources: every cell checked by its table's rules, money made exact, the year cut out.
+
+A query that meets a row which breaks a rule stops with `REFUSED` and the table; `builder.reading` then says which rows.
+"""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -6,21 +9,14 @@ from typing import Any
 
 from disco.features.measures import LOG_GRID, YEAR_DAYS
 from disco.records.errors import InputError
-from disco.records.tables import SCHEMAS, Kind
+from disco.records.money import minor_units_sql
+from disco.records.tables import FIRST_DAY, SCHEMAS, Kind
+from disco.records.validation.rules import rules_of
 
-_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT")
-_WITHIN_BIGINT = tuple(kind for kind in _INTEGERS if kind not in ("UBIGINT", "HUGEINT"))
-_NUMBERS = (*_INTEGERS, "FLOAT", "DOUBLE", "DECIMAL")
-_FITTING = {
-    Kind.ID: (*_INTEGERS, "VARCHAR"),
-    Kind.MOMENT: ("DATE", "TIMESTAMP"),
-    Kind.DAY: ("DATE", "TIMESTAMP"),
-    Kind.MONEY: _NUMBERS,
-    Kind.DEPTH: _NUMBERS,
-    Kind.COUNT: _NUMBERS,
-}
-FIRST_YEAR = 1900  # earlier dates are mistakes
+REFUSED = "disco refuses table "  # begins the message of a query that met a bad row; the table's name follows
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _UNTYPED = '"NULL"'  # a column without a single value
+_RULES = {name: rules_of(schema) for name, schema in SCHEMAS.items()}
 _KEYS = {
     "customer": (
         ("customers", "customer_id"),
@@ -45,24 +41,54 @@ class Sources:
 
     @classmethod
     def describe(cls, connection: Any, present: tuple[str, ...], as_of: date) -> "Sources":
-        """Read the columns of the registered tables `raw_<name>`; refuse absent or unusable ones by name."""
-        if not isinstance(as_of, date) or isinstance(as_of, datetime) or as_of.year < FIRST_YEAR:
-            raise InputError("as-of date", found=repr(as_of), expected=f"a date (midnight, UTC) from {FIRST_YEAR} on")
+        """Read the types of the registered tables `raw_<name>`, and make sure that every row has its dates."""
+        if not isinstance(as_of, date) or isinstance(as_of, datetime) or as_of < FIRST_DAY:
+            expected = f"a date (midnight, UTC) from {FIRST_DAY.year} on"
+            raise InputError("as-of date", found=repr(as_of), expected=expected)
         types = {}
         for table in present:
-            found = {row[0]: row[1] for row in connection.execute(f"DESCRIBE raw_{table}").fetchall()}
-            for column in SCHEMAS[table].columns:
-                if column.name not in found:
-                    raise InputError(
-                        f"table {table}",
-                        found=f"the columns {', '.join(found)}",
-                        expected=f"a column {column.name} ({column.kind})",
-                    )
-                kind = found[column.name]
-                if kind != _UNTYPED and not kind.startswith(_FITTING[column.kind]):
-                    raise InputError(f"table {table}, column {column.name}", found=kind, expected=column.kind)
-            types[table] = found
-        return cls(types, as_of)
+            types[table] = {row[0]: row[1] for row in connection.execute(f"DESCRIBE raw_{table}").fetchall()}
+        sources = cls(types, as_of)
+        for table in present:  # windows of time leave out rows without a date: these are looked for by themselves
+            dates = [column.name for column in SCHEMAS[table].columns if column.before_as_of]
+            bad = " OR ".join(sources._broken(table, name, "t", with_row=False) for name in dates)
+            connection.execute(f"SELECT {_refuse(table)} FROM raw_{table} t WHERE {bad} LIMIT 1").fetchall()
+        return sources
+
+    def cell(self, table: str, column: str, alias: str = "t", *, beside: tuple[str, ...] = ()) -> str:
+        """A column as its canonical value (money in minor units, depths in 1/10000); a bad cell ends the query.
+
+        `beside` names columns that no measure uses and whose bad cells end the query too.
+        """
+        x, declared = self._raw(table, column, alias), SCHEMAS[table].column(column)
+        value = {
+            Kind.MONEY: f"CAST({self._minor(table, column, alias)} AS BIGINT)",
+            Kind.DEPTH: f"CAST(round_even(CAST({x} AS DOUBLE) * 10000, 0) AS BIGINT)",
+            Kind.COUNT: f"CAST({x} AS BIGINT)",
+        }.get(declared.kind, x)
+        broken = " OR ".join(self._broken(table, name, alias) for name in (column, *beside))
+        return f"(CASE WHEN {broken} THEN {_refuse(table)} ELSE {value} END)"
+
+    def _broken(self, table: str, column: str, alias: str, *, with_row: bool = True) -> str:
+        """A condition that holds where a cell, or its row, breaks a rule of the column."""
+        names: dict[str, str] = {}
+        for name in (declared.name for declared in SCHEMAS[table].columns):
+            x, whole = self._raw(table, name, alias), self.types[table].get(name) in ("UBIGINT", "HUGEINT")
+            text = f"CAST({x} AS VARCHAR)" if self.types[table].get(name) == "VARCHAR" else "''"
+            names |= {name: x, f"{name}_text": text, f"{name}_integer": x if whole else "0"}
+            names[f"{name}_minor"] = self._minor(table, name, alias)
+        rules = [
+            rule.sql for rule in _RULES[table] if rule.column == column and rule.sql and (with_row or not rule.needs)
+        ]
+        return " OR ".join(f"({sql.format_map(names)})" for sql in rules) or "FALSE"
+
+    def _raw(self, table: str, column: str, alias: str) -> str:
+        is_text = self.types[table].get(column) == "VARCHAR"
+        return f"nullif({alias}.{column}, '')" if is_text else f"{alias}.{column}"
+
+    def _minor(self, table: str, column: str, alias: str) -> str:
+        is_decimal = self.types[table].get(column, "").startswith("DECIMAL")
+        return minor_units_sql(f"{alias}.{column}", is_decimal=is_decimal)
 
     def rows(self, source: str) -> str:
         """SELECT of a source's rows: `customer`, `age` in days before the as-of date, and what measures aggregate."""
@@ -72,8 +98,8 @@ class Sources:
         """The id column of a table as a join key: integers when they are so everywhere, else text (17 equals "17")."""
         column = next(column for name, column in _KEYS[kind] if name == table)
         kinds = [self.types[name][column] for name, column in _KEYS[kind] if name in self.types]
-        whole = all(kind in _WITHIN_BIGINT or kind == _UNTYPED for kind in kinds)
-        return f"CAST({alias}.{column} AS {'BIGINT' if whole else 'VARCHAR'})"
+        whole = all(kind in _INTEGERS or kind == _UNTYPED for kind in kinds)
+        return f"CAST({self.cell(table, column, alias)} AS {'BIGINT' if whole else 'VARCHAR'})"
 
     def within(self, column: str, *, days: int | None = YEAR_DAYS, alias: str = "t") -> str:
         """The rows dated before the as-of date and, unless `days` is None, at most so many days before it."""
@@ -91,35 +117,36 @@ class Sources:
             returned = "coalesce(back.value_minor, 0)"
             joins += f"""
               LEFT JOIN (SELECT {self.key("order", "returns")} AS order_key,
-                                CAST(sum({minor_units("t", "returns", "value")}) AS BIGINT) AS value_minor
+                                CAST(sum({self.cell("returns", "value")}) AS BIGINT) AS value_minor
                          FROM raw_returns t WHERE {self.within("returned_at", days=None)} GROUP BY 1) back
                 ON back.order_key = {self.key("order", "orders")}"""
         if "codes" in self.types:
-            depth = "CASE WHEN t.code IS NULL THEN 0 ELSE used.depth_bp END"
+            depth = f"CASE WHEN {self.cell('orders', 'code')} IS NULL THEN 0 ELSE used.depth_bp END"
             joins += f"""
               LEFT JOIN ({self.used_depths()}) used ON used.code_key = {self.key("code", "orders")}"""
         return f"""
           SELECT *, CASE WHEN full_minor > 0 THEN CAST(round_even(ln(full_minor / 100) * {LOG_GRID}, 0) AS BIGINT) END
                       AS log_full
           FROM (SELECT {self.key("customer", "orders")} AS customer, {self.age("ordered_at")} AS age,
-                       {minor_units("t", "orders", "full_price")} AS full_minor,
-                       {minor_units("t", "orders", "paid")} AS paid_minor, CAST(t.items AS BIGINT) AS items,
+                       {self.cell("orders", "full_price")} AS full_minor,
+                       {self.cell("orders", "paid")} AS paid_minor, {self.cell("orders", "items")} AS items,
                        epoch_us(CAST(t.ordered_at AS TIMESTAMP)) AS instant_us,
                        isodow(CAST(t.ordered_at AS DATE)) >= 6 AS weekend,
                        hour(CAST(t.ordered_at AS TIMESTAMP)) >= 18 AS evening,
-                       t.code IS NOT NULL AS coded, {returned} AS returned_minor, {depth} AS depth_bp
+                       {self.cell("orders", "code")} IS NOT NULL AS coded, {returned} AS returned_minor,
+                       {depth} AS depth_bp
                 FROM raw_orders t {joins} WHERE {self.within("ordered_at")})"""
 
     def used_depths(self) -> str:
         """One row per code sent before the as-of date: `code_key`, `depth_bp`, `campaign`; none twice."""
-        return f"""SELECT {self.key("code", "codes")} AS code_key, max({basis_points("t")}) AS depth_bp,
-                          max(CAST(t.campaign_id AS VARCHAR)) AS campaign
+        return f"""SELECT {self.key("code", "codes")} AS code_key, max({self.cell("codes", "depth")}) AS depth_bp,
+                          max(CAST({self.cell("codes", "campaign_id")} AS VARCHAR)) AS campaign
                    FROM raw_codes t WHERE {self.within("sent_at", days=None)} GROUP BY 1"""
 
     def _returns(self) -> str:
         return f"""
           SELECT {self.key("customer", "orders", "o")} AS customer, {self.age("returned_at")} AS age,
-                 {minor_units("t", "returns", "value")} AS value_minor,
+                 {self.cell("returns", "value")} AS value_minor,
                  greatest({self.age("ordered_at", "o")} - {self.age("returned_at")}, 0) AS delay_days
           FROM raw_returns t JOIN raw_orders o ON {self.key("order", "orders", "o")} = {self.key("order", "returns")}
           WHERE {self.within("returned_at")} AND {self.within("ordered_at", days=None, alias="o")}"""
@@ -127,27 +154,17 @@ class Sources:
     def _codes(self) -> str:
         return f"""
           SELECT {self.key("customer", "codes")} AS customer, {self.age("sent_at")} AS age,
-                 {basis_points("t")} AS depth_bp,
-                 CASE WHEN {self.within("redeemed_at", days=None)} THEN {self.age("redeemed_at")} END AS redeemed_age
+                 {self.cell("codes", "depth", beside=("campaign_id",))} AS depth_bp,
+                 CASE WHEN {self._broken("codes", "redeemed_at", "t")} THEN {_refuse("codes")}
+                      WHEN {self.within("redeemed_at", days=None)} THEN {self.age("redeemed_at")} END AS redeemed_age
           FROM raw_codes t WHERE {self.within("sent_at")}"""
 
     def _site(self) -> str:
-        counts = ", ".join(f"CAST(t.{name} AS BIGINT) AS {name}" for name in _COUNTS)
+        counts = ", ".join(f"{self.cell('site', name)} AS {name}" for name in _COUNTS)
         return f"""
           SELECT {self.key("customer", "site")} AS customer, {self.age("day")} AS age, {counts}
           FROM raw_site t WHERE {self.within("day")}"""
 
 
-def minor_units(alias: str, table: str, column: str) -> str:
-    """Money as an exact integer of minor units, half to even; what is no amount of money stops the program by name."""
-    value = f"CAST({alias}.{column} AS DOUBLE)"
-    refuse = f"error('table {table}, column {column}: found a value that is missing, not finite or beyond 10^13')"
-    return f"(CASE WHEN abs({value}) < 1e13 THEN CAST(round_even({value} * 100, 0) AS BIGINT) ELSE {refuse} END)"
-
-
-def basis_points(alias: str) -> str:
-    """A depth as an integer of 1/10000; outside [0, 1) stops the program by name."""
-    value = f"CAST({alias}.depth AS DOUBLE)"
-    refuse = "error('table codes, column depth: found a value outside [0, 1)')"
-    inside = f"{value} >= 0 AND {value} < 1"
-    return f"(CASE WHEN {inside} THEN CAST(round_even({value} * 10000, 0) AS BIGINT) ELSE {refuse} END)"
+def _refuse(table: str) -> str:
+    return f"error('{REFUSED}{table}')"

@@ -17,13 +17,13 @@ from disco.features.builder import (
     AS_OF_KEY,
     SCHEMA_KEY,
     connected,
-    duckdb_errors,
     feature_sql,
     metadata_of,
+    reading,
     warn_of_missing,
 )
 from disco.features.catalogue import FEATURES, HISTORY_FEATURE, Feature, choose, schema_hash
-from disco.features.sources import Sources, minor_units
+from disco.features.sources import Sources
 from disco.records.arrays import Flags, Ids, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.identity import read_ids
@@ -128,8 +128,9 @@ def training_batches(
         for table in ("customers", "orders", *(["codes"] if campaign is not None else [])):
             if table not in present:
                 raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {table}")
-        before = Sources.describe(connection, present, window_start)
-        within = Sources.describe(connection, present, window_end)
+        with reading(tables):
+            before = Sources.describe(connection, present, window_start)
+            within = Sources(before.types, window_end)
         if built is None:
             warn_of_missing(chosen, present)
             feature_rows = feature_sql(_with_history(chosen), before)
@@ -138,10 +139,10 @@ def training_batches(
             connection.register("built", built)
             feature_rows = "SELECT * FROM built"
         query = _training_sql(feature_rows, chosen, before, within, campaign)
-        with duckdb_errors():
+        with reading(tables):
             reader = connection.sql(query).to_arrow_reader(65536)
         schema = reader.schema.with_metadata(metadata_of(chosen, window_start))
-        yield schema, _batches(reader, schema)
+        yield schema, _batches(reader, schema, tables)
 
 
 def _with_history(chosen: tuple[Feature, ...]) -> tuple[Feature, ...]:
@@ -186,8 +187,8 @@ def _training_sql(
              {derived} AS depth_derived, {names}
       FROM (SELECT {within.key("customer", "orders")} AS customer, {within.key("order", "orders")} AS order_key,
                    {within.key("code", "orders")} AS code_key, CAST(t.ordered_at AS TIMESTAMP) AS ordered_at,
-                   {minor_units("t", "orders", "full_price")} AS full_minor,
-                   {minor_units("t", "orders", "paid")} AS paid_minor
+                   {within.cell("orders", "full_price")} AS full_minor,
+                   {within.cell("orders", "paid")} AS paid_minor
             FROM raw_orders t WHERE {in_window}) o
       JOIN ({feature_rows}) f ON {customer} = o.customer
       {join}
@@ -195,8 +196,8 @@ def _training_sql(
       ORDER BY o.ordered_at, o.order_key"""
 
 
-def _batches(reader: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with duckdb_errors():
+def _batches(reader: Any, schema: pa.Schema, tables: Tables) -> Iterator[pa.RecordBatch]:
+    with reading(tables):
         for batch in reader:
             yield batch.cast(schema)
 

@@ -69,7 +69,7 @@ def ingest(
 
     The result is that of all rows received so far, whatever their order and however they were cut into batches.
     """
-    outcomes = known_columns(outcomes)
+    outcomes = known_columns(outcomes, file=source)
     content = content_hash(outcomes)
     with transaction(store, campaign, dry_run=dry_run) as shelves:
         record = shelves.campaign(campaign)

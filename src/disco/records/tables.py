@@ -1,10 +1,12 @@
-"""The tables a retailer brings, declared once: validation, normalisation and the reference page all read this file.
+"""The tables a retailer brings, declared once: columns, which of them may be absent or empty, ranges, keys, references.
 
-Raw tables keep the retailer's own types (money as float or decimal, ids as integers or text). `TableSchema.canonical`
-is what `normalise` makes of them: ids as text, money as int64 minor units, times as UTC microseconds.
+`records.validation` runs these rules for every command. Raw tables keep the retailer's own types (money as float or
+decimal, ids as integers or text); `TableSchema.canonical` is what a checked table holds: ids as text, money as int64
+minor units, times as UTC microseconds.
 """
 
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 
 import pyarrow as pa
@@ -37,6 +39,12 @@ _CANONICAL = {
 }
 
 
+# What a cell may hold at most. The largest amount of money is in `records.money`.
+LONGEST_ID_BYTES = 1000  # of UTF-8: PostgreSQL indexes at most 2,704, and both databases take the same ids
+LARGEST_COUNT = 2**31
+FIRST_DAY, END_DAY = date(1900, 1, 1), date(9000, 1, 1)  # dates before the first, or from the end on, are mistakes
+
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """Every value of the column must be among `table.column`; `optional`: only checked when that table is there."""
@@ -53,7 +61,9 @@ class Column:
     name: str
     kind: Kind
     meaning: str
-    nullable: bool = False
+    nullable: bool = False  # a cell may be empty
+    optional: bool = False  # the whole column may be absent; its cells are then empty
+    positive: bool = False  # money of at least one minor unit
     refers_to: Reference | None = None
     choices: tuple[str, ...] = ()
 
@@ -68,13 +78,50 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class AtMost:
+    """The amount in `column` is at most the one in `other`, in the same row."""
+
+    column: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotBefore:
+    """The time in `column` is not before the one in `other`, in the same row."""
+
+    column: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeededUnless:
+    """The cell in `column` may be empty only where `other` is `value`."""
+
+    column: str
+    other: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """How a row compares with the row of the other table that its `reference` column names."""
+
+    reference: str
+    not_before: tuple[str, str]  # a time here, and the one there that it does not precede
+    adds_to_at_most: tuple[str, str]  # an amount here; all that name one row add to at most the amount there
+
+
+@dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table by name, its columns in order, and the columns that together name a row (none: rows have no name)."""
+    """A table by name, with its columns in order and what holds between them."""
 
     name: str
     meaning: str
     columns: tuple[Column, ...]
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()  # the columns that together name a row; none: rows have no name
+    rows: tuple[AtMost | NotBefore | NeededUnless, ...] = ()  # what holds within a row
+    within: Within | None = None
+    may_be_empty: bool = False  # a table without rows is no mistake
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
@@ -117,29 +164,20 @@ _TABLES = (
             Column("full_price", Kind.MONEY, "value of the basket before the code's discount"),
             Column("paid", Kind.MONEY, "what the customer paid, at most full_price"),
             Column("items", Kind.COUNT, "articles in the basket"),
-            Column(
-                "code",
-                Kind.ID,
-                "the code used; empty without one",
-                nullable=True,
-                refers_to=_CODE,
-            ),
+            Column("code", Kind.ID, "the code used; empty without one", nullable=True, refers_to=_CODE),
         ),
         key=("order_id",),
+        rows=(AtMost("paid", "full_price"),),
     ),
     TableSchema(
         "returns",
         "One row per refund; an order may have several.",
         (
-            Column(
-                "order_id",
-                Kind.ID,
-                "the order sent back, in whole or in part",
-                refers_to=_ORDER,
-            ),
+            Column("order_id", Kind.ID, "the order sent back, in whole or in part", refers_to=_ORDER),
             Column("returned_at", Kind.MOMENT, "when, not before the order"),
             Column("value", Kind.MONEY, "money given back; an order's refunds add to at most what was paid"),
         ),
+        within=Within("order_id", not_before=("returned_at", "ordered_at"), adds_to_at_most=("value", "paid")),
     ),
     TableSchema(
         "codes",
@@ -148,11 +186,12 @@ _TABLES = (
             Column("code_id", Kind.ID, "names the code"),
             Column("customer_id", Kind.ID, "who got it", refers_to=_CUSTOMER),
             Column("campaign_id", Kind.ID, "the campaign it belongs to"),
-            Column("depth", Kind.DEPTH, "0.2 means 20 % off"),
+            Column("depth", Kind.DEPTH, "0.2 means 20% off"),
             Column("sent_at", Kind.MOMENT, "when it was sent"),
             Column("redeemed_at", Kind.MOMENT, "when it was used, not before sent_at; empty if unused", nullable=True),
         ),
         key=("code_id",),
+        rows=(NotBefore("redeemed_at", "sent_at"),),
     ),
     TableSchema(
         "site",
@@ -175,25 +214,27 @@ _TABLES = (
             Column("event_id", Kind.ID, "names the event"),
             Column("campaign_id", Kind.ID, "the campaign"),
             Column("customer_id", Kind.ID, "who", refers_to=Reference("customers", "customer_id", optional=True)),
-            Column(
-                "code",
-                Kind.ID,
-                "the code used; empty without one",
-                nullable=True,
-                refers_to=_CODE,
-            ),
+            Column("code", Kind.ID, "the code used; empty without one", nullable=True, refers_to=_CODE),
             Column("ordered_at", Kind.MOMENT, "when"),
-            Column("full_price", Kind.MONEY, "basket before the discount; for a refund the part given back"),
+            Column(
+                "full_price",
+                Kind.MONEY,
+                "basket before the discount, at least 0.01; for a refund the part given back",
+                positive=True,
+            ),
             Column("kind", Kind.CHOICE, "what happened", choices=("purchase", "refund", "correction")),
             Column(
                 "refers_to",
                 Kind.ID,
                 "the event that a refund or correction changes; empty for a purchase",
                 nullable=True,
+                optional=True,
                 refers_to=Reference("outcomes", "event_id"),
             ),
         ),
         key=("event_id",),
+        rows=(NeededUnless("refers_to", "kind", "purchase"),),
+        may_be_empty=True,  # a day without a purchase
     ),
 )
 

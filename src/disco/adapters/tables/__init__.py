@@ -6,7 +6,7 @@ from pathlib import Path
 
 from disco.adapters.tables.folder import FolderTables
 from disco.adapters.tables.sql import SqlTables
-from disco.records.validation import Report, validate
+from disco.records.validation import TablesReport, validate
 
 __all__ = ["FolderTables", "SqlTables", "open_tables", "validate_tables"]
 
@@ -18,7 +18,7 @@ def open_tables(place: str | Path, *, queries: Mapping[str, str] | None = None) 
     return FolderTables(Path(place))
 
 
-def validate_tables(tables: FolderTables | SqlTables, *, as_of: date) -> Report:
+def validate_tables(tables: FolderTables | SqlTables, *, as_of: date) -> TablesReport:
     """Every problem of the tables and of how their files are named."""
     report = validate([tables.source(name) for name in tables.names()], as_of=as_of)
-    return Report(report.rows, (*tables.problems(), *report.problems))
+    return TablesReport(report.rows, (*tables.problems(), *report.problems))

@@ -23,8 +23,6 @@ _BLOCK_BYTES = 1 << 23  # also the longest row that can be read
 class CsvSource:
     """Rows with too many or too few cells are set aside, counted and reported."""
 
-    is_text = True
-
     def __init__(self, name: str, *, file: str, path: Path) -> None:
         self.name, self.file = name, file
         self._path = path

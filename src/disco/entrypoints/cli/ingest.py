@@ -72,7 +72,11 @@ def read_outcomes(path: Path) -> "pa.Table":
 def _text_rows(source: Any) -> "pa.Table":
     import pyarrow as pa
 
-    names = source.schema().names
+    from disco.records.tables import SCHEMAS
+    from disco.records.validation import validate
+
+    declared = {column.name for column in SCHEMAS["outcomes"].columns}
+    names = [name for name in source.schema().names if name in declared] or source.schema().names
     batches = list(source.batches(names))
     if problems := source.problems():  # rows with too many or too few cells: which cell is the price?
         raise TableError(f"{source.file} cannot be read as the table outcomes:", problems)
@@ -80,9 +84,9 @@ def _text_rows(source: Any) -> "pa.Table":
     try:
         return bytes_.cast(pa.schema([(name, pa.string()) for name in names]))
     except pa.ArrowInvalid:
-        raise InputError(
-            source.file, found="bytes that are no UTF-8", expected="a CSV file in UTF-8", fix="Export it again."
-        ) from None
+        found = validate([source], as_of=None, relations=False).problems
+        problems = [problem for problem in found if problem.kind == "encoding"]
+        raise TableError(f"{source.file} cannot be read as the table outcomes:", problems) from None
 
 
 def _write_quarantine(store: "CampaignStore", done: "Ingested", path: Path) -> None:

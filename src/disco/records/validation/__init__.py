@@ -1,7 +1,15 @@
-"""Finds every problem of a retailer's tables at once: nothing is dropped, nothing is mended silently."""
+"""Finds every problem of a retailer's tables at once: nothing is dropped, nothing is corrected silently."""
 
-from disco.records.validation.source import Source, TableSource
-from disco.records.validation.typed import typed_table
-from disco.records.validation.validate import Report, validate
+from disco.records.validation.checker import Source, TableSource, check_columns, check_rows, readable, typed_table
+from disco.records.validation.validate import TablesReport, validate
 
-__all__ = ["Report", "Source", "TableSource", "typed_table", "validate"]
+__all__ = [
+    "Source",
+    "TableSource",
+    "TablesReport",
+    "check_columns",
+    "check_rows",
+    "readable",
+    "typed_table",
+    "validate",
+]

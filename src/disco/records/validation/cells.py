@@ -1,4 +1,7 @@
-"""One column of one batch as plain numbers: ids as 64-bit keys, amounts as floats, times as UTC microseconds."""
+"""One column of one batch, read: text is parsed, typed columns are taken as they are; what cannot be read is flagged.
+
+A column of text is read alike wherever it comes from: cells of a CSV file (bytes), of a database, of a Parquet file.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,21 +13,22 @@ from numpy.typing import NDArray
 
 from disco.records.arrays import Flags, Integers
 from disco.records.identity import customer_keys
+from disco.records.money import minor_units
 from disco.records.tables import Column, Kind
-from disco.records.validation.text import parse_text
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """`values` mean something where `valid`; `raw` is what the retailer wrote, for the message."""
+    """A column of a batch. `typed` and `values` mean something where `valid`."""
 
     column: Column
-    raw: pa.Array
-    values: NDArray[Any]  # uint64 keys | float64 | int64 µs | int64 place among the choices (-1: none of them)
+    raw: pa.Array  # what the retailer wrote, for the message
+    typed: pa.Array  # ids: text or integers; money, depths, counts: numbers; times: UTC
+    values: NDArray[Any]  # float64 | int64 µs | int64 place among the choices (-1: none of them); nothing for ids
     valid: Flags
     not_unicode: Flags
     unreadable: Flags
-    zoned: Flags
+    zoned: Flags  # times that name their zone
 
     @property
     def missing(self) -> Flags:
@@ -33,6 +37,31 @@ class Cells:
 
     def show(self, row: int) -> str:
         return shown(self.raw[row])
+
+    def comparable(self) -> NDArray[Any]:
+        """What keys and references compare: 64-bit keys of ids, minor units of money, else `values`."""
+        if self.column.kind is Kind.ID:
+            empty = "" if is_text(self.typed.type) else 0
+            typed = self.typed.cast(pa.int64(), safe=False) if pa.types.is_uint64(self.typed.type) else self.typed
+            return customer_keys(typed.fill_null(empty), where=self.column.name)
+        if self.column.kind is Kind.MONEY:
+            return np.asarray(minor_units(self.typed).fill_null(0).to_numpy(zero_copy_only=False))
+        return self.values
+
+    def canonical(self, good: Flags) -> pa.Array:
+        """As `Kind.canonical`, null where not good."""
+        kind = self.column.kind
+        if kind is Kind.MONEY:
+            values = minor_units(self.typed)
+        elif kind in (Kind.MOMENT, Kind.DAY):
+            values = pa.array(self.values).cast(pa.timestamp("us", "UTC")).cast(kind.canonical, safe=False)
+        elif kind is Kind.DEPTH:
+            values = pc.round(pa.array(self.values), ndigits=6)  # a 32-bit 0.2 is 0.2, not 0.20000000298
+        elif kind is Kind.COUNT:
+            values = pa.array(np.where(good, self.values, 0.0).astype(np.int64))
+        else:
+            values = self.typed.cast(kind.canonical)
+        return values if good.all() else pc.if_else(pa.array(good), values, pa.scalar(None, values.type))
 
 
 def shown(cell: pa.Scalar) -> str:
@@ -47,56 +76,51 @@ def shown(cell: pa.Scalar) -> str:
 
 
 def is_accepted(kind: Kind, of: pa.DataType) -> bool:
-    """Whether a typed column of this Arrow type can hold the kind; a column of nulls alone holds any."""
-    if pa.types.is_dictionary(of):
-        of = of.value_type
-    if pa.types.is_null(of):
+    """Whether a column of this Arrow type can hold the kind: its own types, or text of it; nulls alone hold any."""
+    of = of.value_type if pa.types.is_dictionary(of) else of
+    if pa.types.is_null(of) or is_text(of):
         return True
     if kind is Kind.ID:
-        return bool(pa.types.is_integer(of)) or _is_text(of)
+        return bool(pa.types.is_integer(of))
     if kind is Kind.CHOICE:
-        return _is_text(of)
+        return False
     if kind in (Kind.MOMENT, Kind.DAY):
         return bool(pa.types.is_timestamp(of) or pa.types.is_date(of))
     return bool(pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of))
 
 
-def _is_text(of: pa.DataType) -> bool:
+def is_text(of: pa.DataType) -> bool:
     return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
 
 
-def read_cells(raw: pa.Array, column: Column, *, is_text: bool) -> Cells:
-    """A column whose type `is_accepted`, or text."""
+def read_cells(raw: pa.Array, column: Column) -> Cells:
+    """A column whose type `is_accepted`; text may come as its bytes."""
     nowhere = np.zeros(len(raw), np.bool_)
-    if is_text:
-        parsed = parse_text(raw, column.kind)
-        values, valid = _numbers(parsed.values, column)
-        return Cells(column, raw, values, valid, parsed.not_unicode, parsed.unreadable, parsed.zoned)
     typed = raw.cast(raw.type.value_type) if pa.types.is_dictionary(raw.type) else raw
-    zone = pa.types.is_timestamp(typed.type) and typed.type.tz is not None
-    values, valid = _numbers(typed, column)
-    return Cells(column, raw, values, valid, nowhere, nowhere, ~nowhere if zone else nowhere)
-
-
-def _numbers(typed: pa.Array, column: Column) -> tuple[NDArray[Any], Flags]:
-    kind = column.kind
+    if is_text(typed.type) or pa.types.is_binary(typed.type):
+        parsed = parse_text(typed, column.kind)
+        typed, not_unicode, unreadable, zoned = parsed.values, parsed.not_unicode, parsed.unreadable, parsed.zoned
+    else:
+        not_unicode = unreadable = nowhere
+        zoned = ~nowhere if pa.types.is_timestamp(typed.type) and typed.type.tz is not None else nowhere
     if pa.types.is_null(typed.type):
-        return _values_of_nothing(len(typed), kind), np.zeros(len(typed), np.bool_)
-    if _is_text(typed.type):
-        typed = typed.cast(pa.large_string())
-        typed = pc.if_else(pc.equal(pc.binary_length(typed), 0), pa.scalar(None, typed.type), typed)
-    elif pa.types.is_date(typed.type):
-        typed = typed.cast(pa.timestamp("us"))
-    valid = np.asarray(typed.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        typed = typed.cast(TYPED[column.kind])
+    valid = flags(typed.is_valid())
+    return Cells(column, raw, typed, _values(typed, column), valid, not_unicode, unreadable, zoned)
+
+
+def _values(typed: pa.Array, column: Column) -> NDArray[Any]:
+    kind = column.kind
     if kind is Kind.ID:
-        return customer_keys(typed.fill_null("" if _is_text(typed.type) else 0), where=column.name), valid
+        return np.empty(0)
     if kind is Kind.CHOICE:
-        number = pc.index_in(typed, value_set=pa.array(column.choices, typed.type)).fill_null(-1)
+        number = pc.index_in(typed, value_set=pa.array(column.choices, typed.type)).fill_null(-1).cast(pa.int64())
     elif kind in (Kind.MOMENT, Kind.DAY):
-        return _microseconds(typed.cast(pa.int64()).fill_null(0), unit=typed.type.unit), valid
+        typed = typed.cast(pa.timestamp("us")) if pa.types.is_date(typed.type) else typed
+        return _microseconds(typed.cast(pa.int64()).fill_null(0), unit=typed.type.unit)
     else:
         number = typed.cast(pa.float64(), safe=False).fill_null(0.0)
-    return np.asarray(number.to_numpy(zero_copy_only=False)), valid
+    return np.asarray(number.to_numpy(zero_copy_only=False))
 
 
 def _microseconds(ticks: pa.Array, *, unit: str) -> Integers:
@@ -108,7 +132,122 @@ def _microseconds(ticks: pa.Array, *, unit: str) -> Integers:
     return np.asarray(np.clip(count, -(2**62) // factor, 2**62 // factor) * factor)
 
 
-def _values_of_nothing(rows: int, kind: Kind) -> NDArray[Any]:
-    if kind is Kind.ID:
-        return np.zeros(rows, np.uint64)
-    return np.zeros(rows, np.float64 if kind in (Kind.MONEY, Kind.DEPTH, Kind.COUNT) else np.int64)
+# the types that text is read into; times are UTC, whether or not the text said so
+TYPED = {
+    Kind.ID: pa.string(),
+    Kind.MONEY: pa.float64(),
+    Kind.DEPTH: pa.float64(),
+    Kind.COUNT: pa.float64(),
+    Kind.MOMENT: pa.timestamp("us"),
+    Kind.DAY: pa.timestamp("us"),
+    Kind.CHOICE: pa.string(),
+}
+
+READABLE = {
+    Kind.MONEY: "a number such as 12.50",
+    Kind.DEPTH: "a number such as 0.20",
+    Kind.COUNT: "a whole number",
+    Kind.MOMENT: "a time such as 2026-03-01T14:05:00",
+    Kind.DAY: "a date such as 2026-03-01",
+}
+
+_SHAPE = {
+    Kind.MONEY: r"^-?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[nN][aA][nN]|[iI][nN][fF])$",
+    Kind.MOMENT: r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+    r"([ T][0-2]\d(:?[0-5]\d){0,2}(\.\d{1,6})?(Z|[+-]\d{2}(:?\d{2})?)?)?$",
+}
+_SHAPE |= {Kind.DEPTH: _SHAPE[Kind.MONEY], Kind.COUNT: _SHAPE[Kind.MONEY], Kind.DAY: _SHAPE[Kind.MOMENT]}
+_ZONE = r"[ T]\d{2}(:?\d{2})*(\.\d+)?(Z|[+-]\d{2}(:?\d{2})?)$"
+_LONG_WAY = (  # ways to write a time that databases use and Arrow does not read
+    (r"(\.\d{6})\d+", r"\1"),
+    (r"(\d) +(Z|UTC|[+-]\d{2})", r"\1\2"),
+    (r"(\d)UTC$", r"\1Z"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedText:
+    """A column of text, read: null where a cell was empty or could not be read."""
+
+    values: pa.Array
+    not_unicode: Flags
+    unreadable: Flags
+    zoned: Flags  # times that name their zone
+
+
+def parse_text(cells: pa.Array, kind: Kind) -> ParsedText:
+    """Text (or its bytes) to the type of `kind`; empty cells are null.
+
+    >>> parsed = parse_text(pa.array(["12.5", "a lot", ""]), Kind.MONEY)
+    >>> parsed.values.to_pylist(), parsed.unreadable.tolist()
+    ([12.5, None, None], [False, True, False])
+    """
+    text, not_unicode = _decoded(cells)
+    if kind is not Kind.ID:
+        text = pc.utf8_trim_whitespace(text)
+    empty = pc.equal(pc.binary_length(text), 0)
+    if pc.any(empty).as_py():
+        text = pc.if_else(empty, pa.scalar(None, text.type), text)
+    nowhere = np.zeros(len(text), np.bool_)
+    if kind in (Kind.ID, Kind.CHOICE):
+        return ParsedText(text, not_unicode, nowhere, nowhere)
+    if kind in (Kind.MOMENT, Kind.DAY):
+        values, zoned = _moments(text, kind)
+    else:
+        values, zoned = _cast_where_possible(text, TYPED[kind], _SHAPE[kind]), nowhere
+    return ParsedText(values, not_unicode, flags(pc.and_(text.is_valid(), values.is_null())), zoned)
+
+
+def _moments(text: pa.Array, kind: Kind) -> tuple[pa.Array, Flags]:
+    try:
+        return text.cast(TYPED[kind]), np.zeros(len(text), np.bool_)  # succeeds only if no cell names a zone
+    except pa.ArrowInvalid:
+        pass  # the long way round: some cell names a zone, or is written otherwise, or is no time at all
+    for pattern, replacement in _LONG_WAY:
+        text = pc.replace_substring_regex(text, pattern, replacement)
+    named = pc.fill_null(pc.match_substring_regex(text, _ZONE), False)
+    none = pa.scalar(None, text.type)
+    local = _cast_where_possible(pc.if_else(named, none, text), TYPED[kind], _SHAPE[kind])
+    zoned = _cast_where_possible(pc.if_else(named, text, none), pa.timestamp("us", "UTC"), _SHAPE[kind])
+    return pc.coalesce(local, zoned.cast(TYPED[kind])), flags(named)
+
+
+def _cast_where_possible(text: pa.Array, target: pa.DataType, shape: str) -> pa.Array:
+    """Null where the cast fails. The shape sorts out most failures at once; the rest is found by halving."""
+    try:
+        return text.cast(target)
+    except pa.ArrowInvalid:
+        fitting = pc.match_substring_regex(text, shape)
+        return _halved(pc.if_else(fitting, text, pa.scalar(None, text.type)), target)
+
+
+def _halved(text: pa.Array, target: pa.DataType) -> pa.Array:
+    try:
+        return text.cast(target)
+    except pa.ArrowInvalid:
+        if len(text) == 1:
+            return pa.nulls(1, target)
+        middle = len(text) // 2
+        return pa.concat_arrays([_halved(text[:middle], target), _halved(text[middle:], target)])
+
+
+def _decoded(cells: pa.Array) -> tuple[pa.Array, Flags]:
+    nowhere = np.zeros(len(cells), np.bool_)
+    try:
+        return cells.cast(pa.string()), nowhere
+    except pa.ArrowInvalid:  # some bytes are no UTF-8: look at this batch cell by cell
+        broken = np.array([not _is_unicode(cell) for cell in cells.to_pylist()], np.bool_)
+        kept = pc.if_else(pa.array(broken), pa.scalar(None, cells.type), cells)
+        return kept.cast(pa.string()), broken
+
+
+def _is_unicode(cell: bytes | None) -> bool:
+    try:
+        return cell is None or cell.decode() is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def flags(mask: Any) -> Flags:
+    """An Arrow column of truths as NumPy; null is false."""
+    return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,28 +1,157 @@
-"""The whole check: each table's batches pass once, then keys and references are compared."""
+"""All tables of a shop together: each by itself, then keys used twice, unknown references, refunds above their order,
+ids and times of two sorts.
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+Ids are compared by their 64-bit keys, so 17 and "17" are one customer and ten million ids take 80 MB.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import date
-from difflib import get_close_matches
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from disco.records.arrays import Flags, Integers, Keys
 from disco.records.errors import InputError, Problem, TableError
-from disco.records.tables import SCHEMAS, TableSchema
-from disco.records.validation.cells import Cells, is_accepted, read_cells
-from disco.records.validation.columns import Habits, check_cells
-from disco.records.validation.findings import Findings
-from disco.records.validation.gathered import Gathered, Gathering, related_columns
-from disco.records.validation.relations import check_relations
-from disco.records.validation.rows import check_rows
-from disco.records.validation.source import Source
+from disco.records.money import from_minor_units
+from disco.records.tables import SCHEMAS, Column, Kind, Reference, TableSchema, Within
+from disco.records.validation.cells import Cells, flags, shown
+from disco.records.validation.checker import CheckedBatch, Finding, Findings, Source, check_batch, usable_columns
+from disco.records.validation.rules import DAY_MICROSECONDS, is_before, rules_of
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many cells are written in one way, and the first of them."""
+
+    rows: int = 0
+    row: int = 0
+    shown: str = ""
+
+    def add(self, rows: Flags, cells: Cells, *, offset: int) -> None:
+        if not self.rows and rows.any():
+            place = int(np.argmax(rows))
+            self.row, self.shown = offset + place, cells.show(place)
+        self.rows += int(np.count_nonzero(rows))
+
+
+@dataclass(slots=True)
+class ColumnProfile:
+    """How a column is written, over all its batches: do times name their zone, do ids look like integers?
+
+    A time at midnight without a zone may be a mere date: it counts neither as zoned nor as local.
+    """
+
+    zoned: Tally = field(default_factory=Tally)
+    local: Tally = field(default_factory=Tally)
+    integers: Tally = field(default_factory=Tally)
+    words: Tally = field(default_factory=Tally)
+
+    def add(self, cells: Cells, *, offset: int) -> None:
+        if cells.column.kind is Kind.MOMENT:
+            clock = cells.values % DAY_MICROSECONDS != 0
+            self.zoned.add(cells.valid & cells.zoned, cells, offset=offset)
+            self.local.add(cells.valid & ~cells.zoned & clock, cells, offset=offset)
+        elif cells.column.kind is Kind.ID and not pa.types.is_integer(cells.typed.type):
+            digits = flags(pc.match_substring_regex(cells.typed, r"^-?[0-9]+$"))
+            self.integers.add(cells.valid & digits, cells, offset=offset)
+            self.words.add(cells.valid & ~digits, cells, offset=offset)
+
+    @property
+    def is_pure(self) -> bool:
+        """Times of one sort only."""
+        return bool(self.zoned.rows) != bool(self.local.rows)
+
+    def note(self, name: str, findings: Findings) -> None:
+        """Mixed zones; and ids of which most, but not all, are integers (of random hexadecimal ids few are)."""
+        if self.zoned.rows and self.local.rows:
+            fewer, how = min((self.local, "without"), (self.zoned, "with"), key=lambda pair: pair[0].rows)
+            found = f"{fewer.shown} {how} a time zone, among times of the other sort"
+            findings[name, "mixed_time_zones"] = Finding(found, *_ONE_ZONE, fewer.row, fewer.rows)
+        if 0 < self.words.rows <= self.integers.rows:
+            found, fix = (
+                f"{self.words.shown} among ids that are mostly integers",
+                "Correct the id, or give all ids one form.",
+            )
+            expected = "all ids integers, or all of another form"
+            findings[name, "mixed_ids"] = Finding(found, expected, fix, self.words.row, self.words.rows)
+
+
+_ONE_ZONE = ("all times with a zone, or none", "Write every time in UTC.")
+_ONE_FORM = ("all ids integers, or all of another form", "Correct the id, or give all ids one form.")
+
+
+@dataclass(slots=True)
+class KeptColumns:
+    """What is kept of a table while its batches pass: the few columns that relations need, as numbers."""
+
+    source: Source
+    findings: Findings = field(default_factory=Findings)
+    profiles: dict[str, ColumnProfile] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)  # column → one number per row (batches, until `close`)
+    good: dict[str, Any] = field(default_factory=dict)  # column → where the number means something
+
+    @property
+    def schema(self) -> TableSchema:
+        return SCHEMAS[self.source.name]
+
+    def add(self, batch: CheckedBatch, *, offset: int) -> None:
+        related = related_columns(self.schema)
+        for name, cells in batch.cells.items():
+            if name in related:
+                self.values.setdefault(name, []).append(cells.comparable())
+                self.good.setdefault(name, []).append(batch.good[name])
+            if cells.column.before_as_of or name in self.schema.key:
+                self.profiles.setdefault(name, ColumnProfile()).add(cells, offset=offset)
+
+    def close(self) -> None:
+        """All batches have passed."""
+        for columns in (self.values, self.good):
+            columns.update({name: np.concatenate(parts) for name, parts in columns.items()})
+        for name, profile in self.profiles.items():
+            profile.note(name, self.findings)
+
+    def id_type(self, name: str) -> str:
+        return "integers" if pa.types.is_integer(self.source.schema().field(name).type) else "text"
+
+    def show(self, name: str, row: int) -> str:
+        """What the retailer wrote in that cell: one column read once more, up to the row."""
+        for batch in self.source.batches([name]):
+            if row < batch.num_rows:
+                return shown(batch.column(0)[row])
+            row -= batch.num_rows
+        raise IndexError(f"{self.source.file} has become shorter while it was read")
+
+
+def related_columns(schema: TableSchema) -> frozenset[str]:
+    """The columns of a table that relations look at.
+
+    >>> sorted(related_columns(SCHEMAS["site"]))
+    ['customer_id', 'day']
+    """
+    names = {column.name for column in schema.columns if column.refers_to}.union(schema.key)
+    if schema.within:
+        names |= {schema.within.not_before[0], schema.within.adds_to_at_most[0]}
+    for other in SCHEMAS.values():
+        if other.within and _target(other, other.within.reference).table == schema.name:
+            names |= {other.within.not_before[1], other.within.adds_to_at_most[1]}
+    return frozenset(names)
+
+
+def _target(schema: TableSchema, name: str) -> Reference:
+    reference = schema.column(name).refers_to
+    assert reference is not None, f"{schema.name}.{name} refers to nothing"
+    return reference
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Rows read per table, and every problem found."""
+class TablesReport:
+    """What `validate` found."""
 
-    rows: dict[str, int]
+    rows: dict[str, int]  # read, per table
     problems: tuple[Problem, ...]
 
     def raise_if_any(self, what: str) -> None:
@@ -30,12 +159,12 @@ class Report:
             raise TableError(what, self.problems)
 
 
-def validate(sources: Iterable[Source], *, as_of: date, relations: bool = True) -> Report:
-    """Every problem of the tables, as known at the end of the day `as_of`.
+def validate(sources: Iterable[Source], *, as_of: date | None, relations: bool = True) -> TablesReport:
+    """Every problem of the tables, as known at the end of the day `as_of`; None: dates may name any day.
 
     `relations=False` leaves out keys and references, for a part of a table whose other part is elsewhere.
 
-    >>> from disco.records.validation.source import TableSource
+    >>> from disco.records.validation import TableSource
     >>> customers = pa.table({"customer_id": [7, 7], "joined_on": pa.array([date(2026, 1, 1), None])})
     >>> report = validate([TableSource("customers", customers, "customers.parquet")], as_of=date(2026, 3, 1))
     >>> for problem in report.problems:
@@ -47,97 +176,187 @@ def validate(sources: Iterable[Source], *, as_of: date, relations: bool = True) 
     """
     sources = sorted(sources, key=lambda source: list(SCHEMAS).index(source.name))
     rows: dict[str, int] = {}
-    findings: dict[str, Findings] = {}
     unreadable: dict[str, Problem] = {}
-    tables: dict[str, Gathered] = {}
-    for source in sources:
-        findings[source.name] = Findings(SCHEMAS[source.name])
+    tables = {source.name: KeptColumns(source) for source in sources}
+    for name, table in tables.items():
         try:
-            rows[source.name], tables[source.name] = _read_table(source, findings[source.name], as_of=as_of)
+            rows[name] = _read_table(table, as_of=as_of)
         except InputError as error:
-            unreadable[source.name] = _unreadable(source, error)
+            unreadable[name] = _unreadable(table.source, error)
     if relations:
-        check_relations(tables, present=frozenset(findings))
+        whole = {name: table for name, table in tables.items() if name not in unreadable}
+        check_relations(whole, present=frozenset(tables))
     problems: list[Problem] = []
-    for source in sources:
-        problems += [unreadable[source.name]] if source.name in unreadable else []
-        problems += [*source.problems(), *findings[source.name].problems(source)]
-    return Report(rows, tuple(problems))
+    for name, table in tables.items():
+        problems += [unreadable[name]] if name in unreadable else []
+        problems += [*table.source.problems(), *table.findings.problems(table.source)]
+    return TablesReport(rows, tuple(problems))
 
 
 def _unreadable(source: Source, error: InputError) -> Problem:
     found = str(error.found) if error.found is not None else str(error)
     expected = str(error.expected) if error.expected is not None else "a table that can be read"
-    column = error.what if error.what in {column.name for column in SCHEMAS[source.name].columns} else ""
-    return Problem("unreadable_file", source.file, column, found, expected, error.fix or "Write the file again.")
+    return Problem("unreadable_file", source.file, "", found, expected, error.fix or "Write the file again.")
 
 
-def _read_table(source: Source, findings: Findings, *, as_of: date) -> tuple[int, Gathered]:
-    schema = SCHEMAS[source.name]
-    columns = [schema.column(name) for name in _usable_columns(source, schema, findings)]
-    gathering = Gathering(related_columns(schema))
-    habits = {column.name: Habits(column) for column in columns}
+def _read_table(table: KeptColumns, *, as_of: date | None) -> int:
+    schema, source, findings = table.schema, table.source, table.findings
+    given = source.schema()
+    columns = usable_columns(given, schema, findings)
+    rules = rules_of(schema, as_of=as_of)
     rows = 0
-    for batch in source.batches([column.name for column in columns]):
-        cells: dict[str, Cells] = {}
-        good = {}
-        for column, raw in zip(columns, batch.columns, strict=True):
-            cells[column.name] = read_cells(raw, column, is_text=source.is_text)
-            good[column.name] = check_cells(cells[column.name], findings, offset=rows, as_of=as_of)
-            gathering.add(cells[column.name], good[column.name])
-            if column.before_as_of or column.name in schema.key:
-                habits[column.name].watch(cells[column.name], offset=rows)
-        check_rows(source.name, cells, good, findings, offset=rows)
+    for batch in source.batches([column.name for column in columns if column.name in given.names]):
+        checked = check_batch(batch, columns, rules)
+        for rule, broken in checked.faults:
+            findings.note_batch(rule, checked.cells, broken, offset=rows)
+        table.add(checked, offset=rows)
         rows += batch.num_rows
-    if columns and not rows:
-        findings.of_table(
-            "empty_table",
-            found="no rows",
-            expected="at least one row",
-            fix="Fill the table, or leave the file out if the shop has none.",
+    if columns and not rows and not schema.may_be_empty:
+        fix = "Fill the table, or leave the file out if the shop has none."
+        findings.note("empty_table", "", "no rows", "at least one row", fix)
+    table.close()
+    return rows
+
+
+def check_relations(tables: Mapping[str, KeptColumns], *, present: frozenset[str]) -> None:
+    """All checks across rows and tables; `present` names also the tables that could not be read to the end."""
+    for table in tables.values():
+        _check_key(table)
+        for column in table.schema.columns:
+            if column.refers_to is not None and column.name in table.values:
+                _check_reference(table, column.name, column.refers_to, tables, present=present)
+        if table.schema.within is not None:
+            other = tables.get(_target(table.schema, table.schema.within.reference).table)
+            if other is not None:
+                _check_within(table, other, table.schema.within)
+    _check_zones(tables)
+
+
+def first_rows(keys: Keys, among: Keys) -> Integers:
+    """For each key the first row among `among` that holds it; -1 where none does.
+
+    >>> first_rows(np.array([7, 5, 9], np.uint64), np.array([5, 7, 5], np.uint64)).tolist()
+    [1, 0, -1]
+    """
+    found = pc.index_in(pa.array(keys), value_set=pa.array(among))
+    return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _check_key(table: KeptColumns) -> None:
+    names = table.schema.key
+    if not names or any(name not in table.values for name in names):
+        return
+    rows = np.flatnonzero(np.logical_and.reduce([table.good[name] for name in names]))
+    parts = [_as_key(table.values[name][rows], table.schema.column(name)) for name in names]
+    combined = parts[0]
+    for part in parts[1:]:
+        combined = combined ^ (part * np.uint64(0x9E3779B97F4A7C15))
+    ordered = np.sort(combined)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return
+    first = first_rows(combined, combined)
+    again = first != np.arange(rows.size)
+    for part in parts:
+        again &= part == part[first]
+    twice = np.zeros(table.values[names[0]].size, np.bool_)
+    twice[rows[again]] = True
+    twin = {int(rows[row]): int(rows[first[row]]) for row in np.flatnonzero(again)[:1]}
+
+    def found(row: int) -> str:
+        file, number = table.source.place(twin[row])
+        value = ", ".join(table.show(name, row) for name in names)
+        return f"{value} again, first in row {number}" + (f" of {file}" if file != table.source.file else "")
+
+    fix = "Remove the copy, or give the row its own id."
+    table.findings.note_rows("duplicate_key", " + ".join(names), twice, found, "each once", fix)
+
+
+def _as_key(values: NDArray[Any], column: Column) -> Keys:
+    return (values // DAY_MICROSECONDS).astype(np.uint64) if column.kind is Kind.DAY else values
+
+
+def _check_reference(
+    table: KeptColumns, name: str, reference: Reference, tables: Mapping[str, KeptColumns], *, present: frozenset[str]
+) -> None:
+    where = f"{reference.table}.{reference.column}"
+    if reference.table not in present:
+        if not reference.optional:
+            fix = f"Add {reference.table}.parquet or {reference.table}.csv."
+            expected = f"{where}, which this column refers to"
+            table.findings.note("missing_table", name, f"no table {reference.table}", expected, fix)
+        return
+    target = tables.get(reference.table)
+    if target is None or reference.column not in target.values or not table.good[name].any():
+        return  # nothing to look up, or that table's own problem, reported there
+    here, there = table.id_type(name), target.id_type(reference.column)
+    if here != there:
+        fix = "Store them as text everywhere, or as integers everywhere."
+        table.findings.note("mixed_ids", name, f"{here} here, {there} in {where}", "ids of one type in all tables", fix)
+    known = target.values[reference.column][target.good[reference.column]]
+    table.findings.note_rows(
+        f"unknown_{reference.column.removesuffix('_id')}",
+        name,
+        table.good[name] & (first_rows(table.values[name], known) < 0),
+        lambda row: f"{table.show(name, row)}, which is not in {where}",
+        f"a value of {where}",
+        f"Add it to {reference.table}, or leave the row out.",
+    )
+
+
+def _check_within(table: KeptColumns, other: KeptColumns, within: Within) -> None:
+    """Times and sums of rows against the row of the other table that they name."""
+    name, key = within.reference, _target(table.schema, within.reference).column
+    if name not in table.values or key not in other.values:
+        return
+    place = first_rows(table.values[name], other.values[key])
+    known = table.good[name] & (place >= 0)
+    if not known.any():
+        return
+    time, since = within.not_before
+    if time in table.values and since in other.values:
+        both = known & table.good[time] & other.good[since][place]
+        table.findings.note_rows(
+            "returned_before_ordered",
+            time,
+            both & is_before(table.values[time], other.values[since][place]),
+            lambda row: f"{table.show(time, row)}, before {other.show(since, int(place[row]))}",
+            f"a time at or after {since} of its order",
+            "Check the order_id and the two times.",
         )
-    for habit in habits.values():
-        habit.note(findings)
-    return rows, Gathered.of(source, findings, habits, gathering)
+    part, whole = within.adds_to_at_most
+    if part in table.values and whole in other.values:
+        rows = np.flatnonzero(known & table.good[part] & other.good[whole][place])
+        limit = other.values[whole]
+        total = np.bincount(place[rows], table.values[part][rows], minlength=limit.size)
+        last = np.full(limit.size, -1)
+        last[place[rows]] = rows  # of an order's refunds, the last one is the one to look at
+        above = np.zeros(place.size, np.bool_)
+        above[last[(last >= 0) & (total > limit)]] = True
+
+        def found(row: int) -> str:
+            refunds, paid = (from_minor_units(amounts[place[row]]) for amounts in (total, limit))
+            return f"refunds of {refunds:.2f} for order {table.show(name, row)}, for which {paid:.2f} was paid"
+
+        expected = "refunds that add to at most what was paid"
+        table.findings.note_rows(
+            "refund_above_order", part, above, found, expected, "Check the order_id and the amounts."
+        )
 
 
-def _usable_columns(source: Source, schema: TableSchema, findings: Findings) -> list[str]:
-    there: pa.Schema = source.schema()
-    unknown = [name for name in there.names if name not in {column.name for column in schema.columns}]
-    usable = []
-    for column in schema.columns:
-        count = there.names.count(column.name)
-        if count == 0:
-            near = _nearest(column.name, unknown)
-            findings.of_table(
-                "missing_column",
-                column=column.name,
-                found=f"no such column among {', '.join(there.names[:12])}" + ("…" if len(there.names) > 12 else ""),
-                expected=f"{column.kind}: {column.meaning}",
-                fix=f"Did you mean {near!r}? Rename it." if near else "Add the column.",
-            )
-        elif count > 1:
-            findings.of_table(
-                "duplicate_column",
-                column=column.name,
-                found=f"{count} columns of this name",
-                expected="one",
-                fix="Remove or rename the others.",
-            )
-        elif not source.is_text and not is_accepted(column.kind, there.field(column.name).type):
-            findings.of_table(
-                "wrong_type",
-                column=column.name,
-                found=f"type {there.field(column.name).type}",
-                expected=str(column.kind),
-                fix="Convert the column before you write the file.",
-            )
-        else:
-            usable.append(column.name)
-    return usable
-
-
-def _nearest(name: str, others: list[str]) -> str | None:
-    plain = {other.strip().lower().replace(" ", "_").replace("-", "_"): other for other in others}
-    near = get_close_matches(name, plain, n=1, cutoff=0.75)
-    return plain[near[0]] if near else None
+def _check_zones(tables: Mapping[str, KeptColumns]) -> None:
+    pure = [
+        (table, name, profile)
+        for table in tables.values()
+        for name, profile in table.profiles.items()
+        if profile.is_pure
+    ]
+    zoned = [entry for entry in pure if entry[2].zoned.rows]
+    local = [entry for entry in pure if entry[2].local.rows]
+    if not zoned or not local:
+        return
+    fewer, most = (local, zoned) if len(local) <= len(zoned) else (zoned, local)
+    here, there = ("without", "with") if fewer is local else ("with", "without")
+    other = f"{most[0][0].schema.name}.{most[0][1]}"
+    for table, name, _ in fewer:
+        found = f"times {here} a time zone, but {there} one in {other}"
+        table.findings.note("mixed_time_zones", name, found, *_ONE_ZONE)

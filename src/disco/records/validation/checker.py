@@ -1,0 +1,263 @@
+"""The one checker of a table: its columns, then each batch by the rules of the declaration; every fault with its row.
+
+`disco validate` lists what it finds, `disco ingest` sets the rows aside, the feature builder refuses the table.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+
+from disco.records.arrays import Flags, Integers
+from disco.records.errors import Problem, TableError
+from disco.records.tables import SCHEMAS, Column, Kind, TableSchema
+from disco.records.validation.cells import TYPED, Cells, is_accepted, is_text, read_cells
+from disco.records.validation.rules import Rule, cell_rules, rules_of
+
+
+class Source(Protocol):
+    """One table. CSV and SQL say that all their columns are text."""
+
+    @property
+    def name(self) -> str:
+        """The table: customers, orders, …"""
+
+    @property
+    def file(self) -> str:
+        """What problems call it."""
+
+    def schema(self) -> pa.Schema: ...
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Those columns, in row order; may be asked for more than once. Text may come as its bytes."""
+
+    def place(self, row: int) -> tuple[str, int]:
+        """(file, row from 1) of the row that came as number `row`, counted from 0, out of `batches`."""
+
+    def problems(self) -> tuple[Problem, ...]:
+        """What the reader itself found on the way, such as ragged rows; complete once `batches` has been read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A table in memory, or a dataset."""
+
+    name: str
+    table: pa.Table | pads.Dataset
+    file: str
+
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if isinstance(self.table, pa.Table):
+            return iter(self.table.select(list(columns)).to_batches(max_chunksize=1 << 17))
+        return iter(self.table.to_batches(columns=list(columns), batch_size=1 << 17))
+
+    def place(self, row: int) -> tuple[str, int]:
+        return self.file, row + 1
+
+    def problems(self) -> tuple[Problem, ...]:
+        return ()
+
+
+@dataclass(slots=True)
+class Finding:
+    """A problem in the making: what was found in the first of its rows."""
+
+    found: str
+    expected: str
+    fix: str
+    row: int | None = None  # counted from 0, as `Source.batches` gives them; None: the whole table or column
+    rows: int = 1
+
+
+class Findings(dict[tuple[str, str], Finding]):
+    """The problems of one table while its batches pass by: (column, kind) → the first row and how many."""
+
+    def note(self, kind: str, column: str, found: str, expected: str, fix: str) -> None:
+        """A problem of the table or of a whole column."""
+        self[column, kind] = Finding(found, expected, fix)
+
+    def note_rows(
+        self, kind: str, column: str, rows: Flags, found: Callable[[int], str], expected: str, fix: str
+    ) -> None:
+        """A problem of the rows flagged, of all rows of the table; `found` is asked about the first of them only."""
+        if rows.any():
+            row = int(np.argmax(rows))
+            self[column, kind] = Finding(found(row), expected, fix, row, int(np.count_nonzero(rows)))
+
+    def note_batch(self, rule: Rule, row: Mapping[str, Cells], broken: Flags, *, offset: int) -> None:
+        """Rows of a batch that break a rule."""
+        count = int(np.count_nonzero(broken))
+        if known := self.get((rule.column, rule.kind)):
+            known.rows += count
+        else:
+            place = int(np.argmax(broken))
+            found, fix = rule.show(row, place), rule.advice(row, place)
+            self[rule.column, rule.kind] = Finding(found, rule.expected, fix, offset + place, count)
+
+    def problems(self, source: Source) -> tuple[Problem, ...]:
+        """Sorted by column, then row."""
+        names = [column.name for column in SCHEMAS[source.name].columns]
+        problems = []
+        for (column, kind), finding in self.items():
+            file, row = (source.file, None) if finding.row is None else source.place(finding.row)
+            problem = Problem(kind, file, column, finding.found, finding.expected, finding.fix, row, finding.rows)
+            order = names.index(column) if column in names else -1
+            problems.append((order, -1 if finding.row is None else finding.row, problem))
+        return tuple(problem for *_, problem in sorted(problems, key=lambda entry: entry[:2]))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBatch:
+    """The cells of a batch, where they are good, and the rules that rows break."""
+
+    cells: dict[str, Cells]
+    good: dict[str, Flags]
+    faults: list[tuple[Rule, Flags]]
+
+
+def check_batch(batch: pa.RecordBatch, columns: Sequence[Column], rules: Sequence[Rule]) -> CheckedBatch:
+    """A batch of these columns; an optional column that it lacks is read as empty."""
+    cells, good = {}, {}
+    for column in columns:
+        there = column.name in batch.schema.names
+        raw = batch.column(column.name) if there else pa.nulls(batch.num_rows, TYPED[column.kind])
+        cells[column.name] = read_cells(raw, column)
+        good[column.name] = cells[column.name].valid
+    faults = []
+    for rule in rules:
+        if rule.column not in cells or any(name not in cells for name in rule.needs):
+            continue  # the whole column is missing or of a wrong type, and reported as such
+        broken = rule.broken(cells)
+        for name in rule.needs:
+            broken = broken & good[name]
+        if broken.any():
+            faults.append((rule, broken))
+            if not rule.needs:  # a row rule blames two cells of which either may be right
+                good[rule.column] = good[rule.column] & ~broken
+    return CheckedBatch(cells, good, faults)
+
+
+def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) -> tuple[Column, ...]:
+    """The declared columns that can be read; what is wrong with the others goes to `findings`."""
+    unknown = [name for name in given.names if name not in {column.name for column in schema.columns}]
+    usable = []
+    for column in schema.columns:
+        name, count = column.name, given.names.count(column.name)
+        if count == 0 and not column.optional:
+            near = _nearest(name, unknown)
+            found = f"no such column among {', '.join(given.names[:12])}" + ("…" if len(given.names) > 12 else "")
+            fix = f"Did you mean {near!r}? Rename it." if near else "Add the column."
+            findings.note("missing_column", name, found, f"{column.kind}: {column.meaning}", fix)
+        elif count > 1:
+            findings.note(
+                "duplicate_column", name, f"{count} columns of this name", "one", "Remove or rename the others."
+            )
+        elif count and not is_accepted(column.kind, given.field(name).type):
+            found, fix = f"type {given.field(name).type}", "Convert the column before you write the file."
+            findings.note("wrong_type", name, found, str(column.kind), fix)
+        else:
+            usable.append(column)
+    return tuple(usable)
+
+
+def _nearest(name: str, others: list[str]) -> str | None:
+    plain = {other.strip().lower().replace(" ", "_").replace("-", "_"): other for other in others}
+    near = get_close_matches(name, plain, n=1, cutoff=0.75)
+    return plain[near[0]] if near else None
+
+
+def check_columns(given: pa.Schema, name: str, *, file: str) -> tuple[Column, ...]:
+    """The declared columns of a table that is to be used as `name`; TableError with every column that it cannot be."""
+    findings = Findings()
+    usable = usable_columns(given, SCHEMAS[name], findings)
+    if problems := findings.problems(TableSource(name, given.empty_table(), file)):
+        raise TableError(f"{file} cannot be used as the table {name}:", problems)
+    return usable
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRows:
+    """A table as the declaration wants it, and what is wrong with its rows."""
+
+    table: pa.Table  # `TableSchema.canonical`: null where a cell is empty or not good
+    fault: Integers  # per row the first rule that it breaks, as a place in `rules`; -1: none
+    rules: tuple[Rule, ...]
+
+
+def check_rows(name: str, table: pa.Table) -> CheckedRows:
+    """Every row by itself, for a reader that sets bad rows aside; the columns were checked before.
+
+    >>> rows = check_rows("returns", pa.table({"order_id": [17], "returned_at": ["2026-02-03"], "value": [-12.34]}))
+    >>> [rows.rules[place].reason for place in rows.fault]
+    ['value: expected an amount of 0 or more']
+    """
+    schema = SCHEMAS[name]
+    rules = rules_of(schema)
+    known = [column.name for column in schema.columns if column.name in table.column_names]
+    (batch,) = table.select(known).combine_chunks().to_batches() or [_nothing(table.select(known).schema)]
+    checked = check_batch(batch, schema.columns, rules)
+    fault = np.full(table.num_rows, -1)
+    for rule, broken in reversed(checked.faults):  # the first rule has the last word
+        fault[broken] = rules.index(rule)
+    columns = {
+        column.canonical_name: checked.cells[column.name].canonical(checked.good[column.name])
+        for column in schema.columns
+    }
+    return CheckedRows(pa.table(columns), fault, rules)
+
+
+def _nothing(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def typed_table(source: Source) -> pa.Table:
+    """All columns in memory, text as the types of the declaration (ids stay text, times are UTC); further columns of
+    bytes are text.
+
+    Raises TableError with every cell that cannot be read; whether the values make sense is for the other rules.
+    """
+    names = source.schema().names
+    known = {column.name: column for column in SCHEMAS[source.name].columns}
+    columns = [known.get(name, Column(name, Kind.CHOICE, "")) for name in names]
+    rules = [rule for column in columns for rule in tuple(cell_rules(column))[:2]]
+    findings = Findings()
+    batches: list[list[pa.Array]] = []
+    rows = 0
+    for batch in source.batches(names):
+        cells = {
+            column.name: read_cells(raw, column)
+            for column, raw in zip(columns, batch.columns, strict=True)
+            if column.name in known or is_text(raw.type) or pa.types.is_binary(raw.type)
+        }
+        for rule in rules:
+            if rule.column in cells and (broken := rule.broken(cells)).any():
+                findings.note_batch(rule, cells, broken, offset=rows)
+        batches.append([cells[name].typed if name in cells else batch.column(name) for name in names])
+        rows += batch.num_rows
+    if problems := (*source.problems(), *findings.problems(source)):
+        raise TableError(f"{source.file} cannot be read as the table {source.name}:", problems)
+    if not batches:
+        return pa.schema([(column.name, TYPED[column.kind]) for column in columns]).empty_table()
+    return pa.table([pa.chunked_array(parts) for parts in zip(*batches, strict=True)], names=names)
+
+
+def readable(name: str, scan: pa.Table | pads.Dataset) -> pa.Table | pads.Dataset:
+    """A scan with the types of the declaration: itself, or a table in memory where a column is text of another kind.
+
+    The columns are checked first; TableError.
+    """
+    file = f"table {name}"
+    columns = check_columns(scan.schema, name, file=file)
+    for column in columns:
+        if column.name in scan.schema.names and column.kind not in (Kind.ID, Kind.CHOICE):
+            of = scan.schema.field(column.name).type
+            if is_text(of.value_type if pa.types.is_dictionary(of) else of):
+                return typed_table(TableSource(name, scan, file))
+    return scan
