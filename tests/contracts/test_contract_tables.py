@@ -111,7 +111,7 @@ def test_clean_tables_pass_every_reader(name: str) -> None:
         assert features_of(name, table).num_rows > 0
 
 
-@pytest.mark.parametrize("fault", cell_faults(), ids=lambda fault: f"{fault.table}-{fault.column}-{fault.kind}")
+@pytest.mark.parametrize("fault", list(cell_faults()), ids=lambda fault: f"{fault.table}-{fault.column}-{fault.kind}")
 def test_a_bad_row_has_one_verdict(fault: Fault) -> None:
     table = fault.planted()
     (problem,) = validated(fault.table, table)
