@@ -1,0 +1,111 @@
+"""What a use case returns: a frozen value with one JSON form, which `--json` prints and a service can send.
+
+A result is a frozen dataclass that inherits from `Result`. What a field means stands as a docstring below the field:
+docs/json.md is made from it, and so is the schema of a service. Money is in currency units, shares are numbers from 0
+to 1, days and instants are ISO 8601, a depth is a number as a value (0.1) and a label as a key ("0.1"). What is unknown
+is null: JSON has no NaN.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import date
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+
+from pydantic import ConfigDict, Field, PlainSerializer
+
+from disco.records.depths import depth_label
+from disco.records.errors import MissingPartError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pydantic import TypeAdapter
+
+Value = TypeVar("Value")
+
+DepthKey = Annotated[float, PlainSerializer(depth_label, return_type=str, when_used="json")]
+"""A depth as the key of a mapping: "0.1" in JSON."""
+
+
+class _Opaque:
+    """A type that is not looked into."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.any_schema()
+
+
+NotInJson = Annotated[Value, _Opaque(), Field(exclude=True)]
+"""A field for callers in Python alone, such as a table of all customers."""
+
+_MOST_SHOWN = 60  # characters of a value in a repr
+
+
+class Result:
+    """The base of every use case's result."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=True, arbitrary_types_allowed=True)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The JSON form, as docs/json.md describes it."""
+        return json.dumps(self.as_dict(), indent=indent, allow_nan=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON form as a dictionary: text, numbers, booleans, None, lists and dictionaries only."""
+        kind: object = type(self)
+        read: dict[str, Any] = json.loads(adapter(kind).dump_json(self, by_alias=True))
+        return read
+
+    def __repr__(self) -> str:
+        shown = (f"{field.name}={_short(getattr(self, field.name))}" for field in fields(self))  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class TableResult(Result):
+    """A result that is also a table."""
+
+    __slots__ = ()
+
+    def to_arrow(self) -> "pa.Table":
+        """The rows as an Arrow table."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """The rows as a pandas data frame."""
+        try:
+            return self.to_arrow().to_pandas()
+        except ModuleNotFoundError:
+            raise MissingPartError(
+                "to_pandas()",
+                found="no pandas",
+                expected="pandas",
+                fix="Run `pip install pandas`, or use `to_arrow()`.",
+            ) from None
+
+
+@cache
+def adapter(kind: Any) -> "TypeAdapter[Any]":
+    """Reads a result type's fields once; also gives its JSON schema."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def _short(value: object) -> str:
+    """A value in a few characters: numbers and names as they are, collections by their size."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= _MOST_SHOWN else repr(value[:_MOST_SHOWN] + "…")
+    if value is None or isinstance(value, bool | int | float | date):
+        return str(value)
+    if isinstance(value, Mapping):
+        names = ", ".join(map(str, value))
+        return f"{{{names}}}" if len(names) <= _MOST_SHOWN else f"<{len(value)} entries>"
+    if isinstance(value, tuple | list):
+        return f"<{len(value)} entries>" if value else "()"
+    if hasattr(value, "num_rows"):
+        return f"<{value.num_rows:,} rows>"
+    return f"<{type(value).__name__}>"
