@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import typer
+from json_page import json_page
 
 from disco.entrypoints.cli.app import app
 from disco.features.documentation import features_page
@@ -59,7 +60,7 @@ def _described(command):
         yield f"    {command.epilog.removeprefix('Example: ')}"
 
 
-PAGES = {"cli.md": cli_page, "features.md": features_page, "tables.md": tables_page}
+PAGES = {"cli.md": cli_page, "json.md": json_page, "features.md": features_page, "tables.md": tables_page}
 
 
 def take_pictures() -> None:

@@ -11,105 +11,75 @@ from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from disco.adapters.engines import LocalEngine
-    from disco.allocation import Allocation, Segments, Status, allocate, decide_late, frontier
-    from disco.belief import (
-        BasketModel,
-        DistanceToDepth,
-        Engagement,
-        EngagementCounts,
-        Evidence,
-        LinearDepth,
-        OneHotDepth,
-        Prior,
-        RadialBasis,
-        SmoothSpline,
-        demand_curve,
-    )
-    from disco.campaign import Belief, Lesson, decide, learn
-    from disco.evaluation.ab_test import ab_test
-    from disco.evaluation.log import random_log
-    from disco.evaluation.replay import replay
-    from disco.evaluation.replay_pass import UnconstrainedLearner
-    from disco.features import ContextNetwork, build_features, has_history, training_set
-    from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
-    from disco.records.decisions import Audience, Decisions, Offer, Purchases
+if TYPE_CHECKING:  # the one list of public names, for type checkers; `_public_names` reads it at run time
+    from disco import errors as errors
+    from disco.adapters.engines import LocalEngine as LocalEngine
+    from disco.adapters.tables import open_tables as open_tables
+    from disco.allocation import Allocation as Allocation
+    from disco.allocation import Segments as Segments
+    from disco.allocation import Status as Status
+    from disco.allocation import allocate as allocate
+    from disco.allocation import decide_late as decide_late
+    from disco.allocation import frontier as frontier
+    from disco.belief import BasketModel as BasketModel
+    from disco.belief import DistanceToDepth as DistanceToDepth
+    from disco.belief import Engagement as Engagement
+    from disco.belief import EngagementCounts as EngagementCounts
+    from disco.belief import Evidence as Evidence
+    from disco.belief import LinearDepth as LinearDepth
+    from disco.belief import OneHotDepth as OneHotDepth
+    from disco.belief import Prior as Prior
+    from disco.belief import RadialBasis as RadialBasis
+    from disco.belief import SmoothSpline as SmoothSpline
+    from disco.belief import demand_curve as demand_curve
+    from disco.campaign import Belief as Belief
+    from disco.campaign import Lesson as Lesson
+    from disco.campaign import decide as decide
+    from disco.campaign import learn as learn
+    from disco.entrypoints.python import Shop as Shop
+    from disco.evaluation.ab_test import ab_test as ab_test
+    from disco.evaluation.log import random_log as random_log
+    from disco.evaluation.replay import replay as replay
+    from disco.evaluation.replay_pass import UnconstrainedLearner as UnconstrainedLearner
+    from disco.features import ContextNetwork as ContextNetwork
+    from disco.features import build_features as build_features
+    from disco.features import has_history as has_history
+    from disco.features import training_set as training_set
+    from disco.policy import EpsilonGreedy as EpsilonGreedy
+    from disco.policy import Greedy as Greedy
+    from disco.policy import Policy as Policy
+    from disco.policy import Random as Random
+    from disco.policy import Thompson as Thompson
+    from disco.policy import UpperConfidence as UpperConfidence
+    from disco.records.decisions import Audience as Audience
+    from disco.records.decisions import Decisions as Decisions
+    from disco.records.decisions import Offer as Offer
+    from disco.records.decisions import Purchases as Purchases
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "disco.adapters.engines": ("LocalEngine",),
-    "disco.allocation": ("Allocation", "Segments", "Status", "allocate", "decide_late", "frontier"),
-    "disco.belief": (
-        "BasketModel",
-        "DistanceToDepth",
-        "Engagement",
-        "EngagementCounts",
-        "Evidence",
-        "LinearDepth",
-        "OneHotDepth",
-        "Prior",
-        "RadialBasis",
-        "SmoothSpline",
-        "demand_curve",
-    ),
-    "disco.campaign": ("Belief", "Lesson", "decide", "learn"),
-    "disco.evaluation": ("UnconstrainedLearner", "ab_test", "random_log", "replay"),
-    "disco.features": ("ContextNetwork", "build_features", "has_history", "training_set"),
-    "disco.policy": ("EpsilonGreedy", "Greedy", "Random", "Thompson", "UpperConfidence"),
-    "disco.records.decisions": ("Audience", "Decisions", "Offer", "Purchases"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_SPREAD = ("allocate", "decide", "frontier", "replay")  # the functions with an argument `engine`
 
-__all__ = [
-    "Allocation",
-    "Audience",
-    "BasketModel",
-    "Belief",
-    "ContextNetwork",
-    "Decisions",
-    "DistanceToDepth",
-    "Engagement",
-    "EngagementCounts",
-    "EpsilonGreedy",
-    "Evidence",
-    "Greedy",
-    "Lesson",
-    "LinearDepth",
-    "LocalEngine",
-    "Offer",
-    "OneHotDepth",
-    "Prior",
-    "Purchases",
-    "RadialBasis",
-    "Random",
-    "Segments",
-    "SmoothSpline",
-    "Status",
-    "Thompson",
-    "UnconstrainedLearner",
-    "UpperConfidence",
-    "__version__",
-    "ab_test",
-    "allocate",
-    "build_features",
-    "decide",
-    "decide_late",
-    "demand_curve",
-    "frontier",
-    "has_history",
-    "learn",
-    "random_log",
-    "replay",
-    "training_set",
-]
+def _public_names() -> dict[str, str]:
+    """Public name → the module it comes from, read from the imports above."""
+    import ast
+    from pathlib import Path
+
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    (block,) = (part for part in tree.body if isinstance(part, ast.If))
+    imports = (part for part in block.body if isinstance(part, ast.ImportFrom))
+    return {name.name: str(one.module) for one in imports for name in one.names}
+
+
+_HOME_OF = _public_names()
+_SPREAD = ("allocate", "decide", "frontier", "replay")  # the functions with an argument `engine`
+__all__ = sorted(["__version__", *_HOME_OF])
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'disco' has no attribute {name!r}; it has {', '.join(__all__)}")
+    if _HOME_OF[name] == "disco":  # a module of its own
+        return import_module(f"disco.{name}")
     found = getattr(import_module(_HOME_OF[name]), name)
     if name in _SPREAD:
         found = globals()[name] = _on_this_machine(found)  # one object per name, so that it can be pickled

@@ -16,9 +16,9 @@ def url_of(path: Path) -> str:
 
 def test_a_sound_database(tmp_path: Path) -> None:
     found = vitals(url_of(tmp_path / "disco.db"))
-    assert [vital.check for vital in found] == ["database", "journal", "integrity"]
+    assert [vital.where for vital in found] == ["connection", "journal", "integrity"]
     assert all(vital.ok for vital in found)
-    assert "delete" in found[1].words
+    assert "delete" in found[1].found
 
 
 def test_a_reference_to_nothing_is_found(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_reference_to_nothing_is_found(tmp_path: Path) -> None:
     engine.dispose()
     integrity = vitals(url)[2]
     assert not integrity.ok
-    assert "1 orphans" in integrity.words
+    assert "1 orphans" in integrity.found
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def changed_plan(shop: Path, **sections: object) -> Path:
 def test_a_plan_says_who_gets_what_with_intervals_and_prices(disco: Run, shop: Path) -> None:
     result = done(disco, "plan", shop / "second.yaml", "--shop", shop)
     assert result["version"] == 1
-    assert set(result["arms"]) == {"test", "control", "holdout"}
+    assert set(result["arms"]) == {"decided", "control", "holdout"}
     assert sum(arm["customers"] for arm in result["arms"].values()) == result["customers"]
     for figure in ("revenue", "markdown", "reward"):
         interval = result["total"][figure]

@@ -95,7 +95,7 @@ def test_what_cannot_be_checked_is_refused_by_name(disco, shop, tmp_path):
         (("--shop", tmp_path), 1, "context.safetensors: found no such file"),
         ((*network, "--features", tmp_path / "none.parquet"), 1, "no such file"),
         ((*network, "--features", shop / "context.safetensors"), 1, "a complete Parquet file"),
-        ((*network, "--features", tmp_path / "x", "--as-of", "2026-06-01"), 2, "one of them"),
+        ((*network, "--features", tmp_path / "x", "--as-of", "2026-06-01"), 2, "cannot be combined"),
         ((*network, "--as-of", "June"), 2, "--as-of"),
         (("--network", shop / "data" / "orders.parquet", "--shop", shop), 1, "undamaged file"),
     ):

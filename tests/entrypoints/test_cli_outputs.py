@@ -151,11 +151,14 @@ def test_databases_settings_and_networks_are_recognised_wherever_they_lie(
     assert _contents(away) == before
 
 
-def test_the_shop_around_an_output_is_protected_though_its_settings_are_wrong(disco: Disco, here: Path) -> None:
+def test_the_shop_around_an_output_is_protected_though_its_settings_are_wrong(
+    disco: Disco, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (here / "disco.yaml").write_text("colour: red\n")
-    allocate = "allocate values.parquet --caps caps.yaml -o OUT"
-    _refused(disco, allocate, "data/orders.parquet", "is the table orders")
-    assert disco("allocate", "values.parquet", "--caps", "caps.yaml", "-o", "new.parquet")[0] == 0
+    monkeypatch.chdir(here.parent)  # another folder, whose settings are read
+    allocate = f"allocate {here.name}/values.parquet --caps {here.name}/caps.yaml -o OUT"
+    _refused(disco, allocate, f"{here.name}/data/orders.parquet", "is the table orders")
+    assert disco(*allocate.replace("OUT", f"{here.name}/new.parquet").split())[0] == 0
 
 
 def test_two_outputs_of_one_name_are_refused(disco: Disco, here: Path) -> None:

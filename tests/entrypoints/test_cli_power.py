@@ -11,7 +11,7 @@ def test_how_many_customers(disco):
     code, out, _ = disco(*FIGURES, "--uplift", "1%", "--json")
     found = json.loads(out)
     assert code == 0
-    assert found["customers"] == found["control"] + found["test"]
+    assert found["customers"] == found["control"] + found["decided"]
     # 2·(1.96 + 0.84)²·(30/0.4)² per arm
     assert found["customers"] == pytest.approx(4 * 7.849 * 75**2, rel=0.02)
 
@@ -37,7 +37,7 @@ def test_options_move_the_count_the_right_way(disco):
 
 def test_words_for_people(disco):
     assert "in control" in disco(*FIGURES, "--uplift", "1%")[1]
-    assert "chance of 80%" in disco(*FIGURES, "--customers", "10000")[1]
+    assert "80% chance" in disco(*FIGURES, "--customers", "10000")[1]
     assert "buy" in disco(*FIGURES, "--customers", "10000", "--uplift", "5%", "--engagement", "8%")[1]
     assert disco(*FIGURES, "--uplift", "1%", "--quiet")[1] == ""
 

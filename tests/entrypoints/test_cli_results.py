@@ -43,7 +43,7 @@ def test_results_agree_with_the_outcomes_file(disco: Run, answered: Path) -> Non
     arms = result["arms"].values()
     assert sum(arm["summary"]["purchasers"] for arm in arms) == outcomes.num_rows == result["counts"]["applied"]
     assert sum(arm["summary"]["revenue"] for arm in arms) == pytest.approx(revenue)
-    assert set(result["incremental"]) == {"test", "control"}
+    assert set(result["incremental"]) == {"decided", "control"}
     assert result["sample_ratio"]["p_value"] > 0
     assert result["final"]
 
@@ -112,8 +112,9 @@ def test_explain_gives_the_chosen_depth_the_largest_surplus_and_a_chance(disco: 
 def test_the_doctor_finds_a_sound_shop_sound(disco: Run, answered: Path) -> None:
     result = done(disco, "doctor", "--shop", answered)
     assert result["ok"]
-    looked_at = {check["check"].split(",")[0] for check in result["checks"]}
-    assert {"disco", "disk", "journal", "integrity", "evidence", "counts", "version"} <= looked_at
+    looked_at = {name for check in result["checks"] for name in (check["check"], check["where"])}
+    assert {"program", "disk", "journal", "integrity", "evidence", "counts", "version"} <= looked_at
+    assert {check["outcome"] for check in result["checks"]} == {"ok"}
 
 
 def test_the_doctor_names_what_is_wrong(disco: Run, answered: Path) -> None:
@@ -124,7 +125,7 @@ def test_the_doctor_names_what_is_wrong(disco: Run, answered: Path) -> None:
     code, out, _ = disco("doctor", "--shop", answered)
     assert code == 1
     failed = {line.split(": ")[0] for line in out.splitlines() if line.startswith("FAIL")}
-    assert "FAIL  context network" in failed
+    assert "FAIL  network, context network" in failed
     assert any("evidence, campaign second" in line for line in failed)
 
 
@@ -138,7 +139,7 @@ def test_the_doctor_of_an_empty_folder(disco: Run, tmp_path: Path) -> None:
 def test_a_shop_that_has_planned_nothing_yet_misses_no_database(disco: Run, tmp_path: Path) -> None:
     assert disco("init", tmp_path / "new")[0] == 0
     _, out, _ = disco("doctor", "--shop", tmp_path / "new")
-    assert "ok    database: none yet" in out
+    assert "ok    database, campaigns: none yet" in out
     (tmp_path / "new" / "plans" / "3f9a1c").mkdir(parents=True)
     (tmp_path / "new" / "plans" / "3f9a1c" / "plan.json").touch()  # so there was one: where is it?
     _, out, _ = disco("doctor", "--shop", tmp_path / "new")
@@ -156,10 +157,10 @@ def test_a_forecast_is_corrected_by_what_earlier_ones_brought(disco: Run, answer
         return {name: arm["correction"] for name, arm in arms.items() if arm["correction"]}
 
     before = corrections()
-    assert {name: found["campaigns"] for name, found in before.items()} == {"test": 0, "control": 0}
+    assert {name: found["campaigns"] for name, found in before.items()} == {"decided": 0, "control": 0}
     done(disco, "learn", "second", "--as-of", "2025-11-04", "--shop", answered)
     after = corrections()
-    assert {name: found["campaigns"] for name, found in after.items()} == {"test": 1, "control": 1}
+    assert {name: found["campaigns"] for name, found in after.items()} == {"decided": 1, "control": 1}
     arms = done(disco, "results", "second", "--as-of", "2025-11-04", "--shop", answered)["arms"]
     for name, found in after.items():
         came, expected = arms[name]["summary"]["revenue"], arms[name]["expected_revenue"]

@@ -9,10 +9,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
-from disco.entrypoints.cli import init
+from disco.entrypoints.new_shop import TEMPLATES
 
 Run = Callable[..., tuple[int, str, str]]
-TEMPLATES = Path(init.__file__).parent / "templates"
 
 
 @pytest.fixture

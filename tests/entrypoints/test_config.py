@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 import disco
 from disco.entrypoints.config import Settings, load_settings
-from disco.entrypoints.shop import Shop
+from disco.entrypoints.python import Shop
 from disco.records.chunks import processors
 from disco.records.errors import PlanError
 

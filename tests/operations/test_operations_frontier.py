@@ -19,37 +19,39 @@ OFFER = Offer(depths=(0.1, 0.2, 0.4), caps=(100, 80, None), revenue_weight=1.0)
 
 
 def test_markdown_and_revenue_rise_with_the_weight_and_with_the_budget() -> None:
-    found = frontier(AUDIENCE, belief=BELIEF, offer=OFFER)
+    found = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=OFFER)
     for path in (found.by_weight, found.by_budget):
         assert len(path) > 3
-        assert all(np.diff([reach.markdown for reach in path]) >= -1e-9)
-        assert all(np.diff([reach.revenue for reach in path]) >= -1e-9)
+        assert all(np.diff([point.markdown for point in path]) >= -1e-9)
+        assert all(np.diff([point.revenue for point in path]) >= -1e-9)
     assert found.by_weight[0].markdown < found.by_weight[-1].markdown
     assert found.by_budget[0].revenue < found.by_budget[-1].revenue
-    for reach in found.by_budget:
-        assert reach.budget is not None
-        assert reach.markdown <= reach.budget * (1 + 1e-12)
+    for point in found.by_budget:
+        assert point.budget is not None
+        assert point.markdown <= point.budget * (1 + 1e-12)
 
 
 def test_one_point_by_hand() -> None:
     """One depth, one code: the customer with the largest expected basket gets it."""
     offer = Offer(depths=(0.2,), caps=(1,), revenue_weight=3.0)
-    (reach,) = frontier(AUDIENCE, belief=BELIEF, offer=offer, revenue_weights=[3.0], budgets=[1e9]).by_weight
+    found = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=offer, revenue_weights=[3.0], budgets=[1e9])
+    (point,) = found.by_weight
     best = BELIEF.basket.expected_full_price(CONTEXT, [0.2]).max() * BELIEF.engagement.rates([0.2])[0]
-    assert (reach.codes, reach.revenue, reach.markdown) == (1, pytest.approx(0.8 * best), pytest.approx(0.2 * best))
+    assert (point.codes, point.revenue, point.markdown) == (1, pytest.approx(0.8 * best), pytest.approx(0.2 * best))
 
 
 def test_a_budget_that_floors_contradict_is_marked() -> None:
     offer = Offer(depths=(0.2,), caps=(50,), floors=(50,), revenue_weight=3.0)
-    found = frontier(AUDIENCE, belief=BELIEF, offer=offer, budgets=[0.01, 1e9])
-    assert [reach.feasible for reach in found.by_budget] == [False, True]
+    found = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=offer, budgets=[0.01, 1e9])
+    assert [point.feasible for point in found.by_budget] == [False, True]
 
 
 def test_the_plans_own_budget_is_on_the_path() -> None:
     offer = Offer(depths=(0.1, 0.2), caps=(100, 80), revenue_weight=3.0, budget=12.5)
-    assert 12.5 in [reach.budget for reach in frontier(AUDIENCE, belief=BELIEF, offer=offer).by_budget]
+    found = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=offer)
+    assert 12.5 in [point.budget for point in found.by_budget]
 
 
 def test_without_evidence_there_is_none() -> None:
     with pytest.raises(StateError, match="random campaign"):
-        frontier(AUDIENCE, belief=Belief(basket=BasketModel(), engagement=Engagement()), offer=OFFER)
+        frontier(AUDIENCE, campaign="spring", belief=Belief(basket=BasketModel(), engagement=Engagement()), offer=OFFER)

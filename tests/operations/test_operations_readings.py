@@ -148,7 +148,7 @@ def test_an_explanation_says_when_the_belief_is_no_longer_the_one_that_decided(s
 
 
 def test_propensities_are_the_chances_of_what_was_played(shop, launched):
-    assert add_propensities(shop.store, "spring", draws=50, **belief_of(shop)) == 200
+    assert add_propensities(shop.store, "spring", draws=50, **belief_of(shop)).decisions == 200
     with shop.store.reading() as shelves:
         rows = shelves.decisions("spring").to_pylist()
     control = [row for row in rows if row["arm"] == "control"]

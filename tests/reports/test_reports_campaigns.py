@@ -16,20 +16,13 @@ from disco.operations.forecast import Money as Forecast
 from disco.operations.results import ArmResult, CampaignResults
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.life import State
-from disco.reports.campaign_results import (
-    ReadOut,
-    arms_table,
-    campaign_report,
-    campaigns_report,
-    campaigns_table,
-    words,
-)
+from disco.reports.campaign_results import arms_table, campaign_report, campaigns_report, campaigns_table
 
 
 def record(name: str, *, state: State = State.LAUNCHED, policy: str = "thompson") -> Any:
     plan = SimpleNamespace(
         campaign=name,
-        policy=SimpleNamespace(name=policy),
+        policy=SimpleNamespace(name=policy, assigns_at_random=policy == "random"),
         valid=SimpleNamespace(start=date(2027, 3, 8), end=date(2027, 3, 22)),
     )
     return SimpleNamespace(campaign=name, plan=plan, state=state)
@@ -43,7 +36,13 @@ def arm_result(full_price: np.ndarray, depth: float) -> ArmResult:
 
 
 def results(
-    name: str = "spring", *, gain: float = 0.0, control: bool = True, final: bool = True, state: State = State.LAUNCHED
+    name: str = "spring",
+    *,
+    gain: float = 0.0,
+    control: bool = True,
+    final: bool = True,
+    state: State = State.LAUNCHED,
+    expected: Forecast | None = None,
 ) -> CampaignResults:
     """2,000 decided and 2,000 control customers; one in two buys for 40, a decided one for `gain` more."""
     base = np.where(np.arange(2000) % 2 == 0, 40.0 + np.arange(2000) % 7, np.nan)
@@ -61,8 +60,8 @@ def results(
             planned_purchasers=None if final else 4000,
         )
     arms_found = {Arm.TEST: arm_result(decided, 0.2)} | ({Arm.CONTROL: arm_result(base, 0.2)} if control else {})
-    return CampaignResults(
-        record=record(name, state=state),
+    return CampaignResults.of(
+        record(name, state=state),
         as_of=date(2027, 4, 1),
         final=final,
         counts=IngestCounts(received=2001, applied=2000, late=1),
@@ -71,6 +70,7 @@ def results(
         ab=ab,
         why_not=None if control else "There is no control group to compare with.",
         detectable=0.05 if control else None,
+        expected=expected,
     )
 
 
@@ -80,7 +80,7 @@ def forecast(mean: float, half: float) -> Forecast:
 
 
 def test_the_lead_says_how_much_better_and_what_it_means_in_money() -> None:
-    lead = campaign_report(ReadOut(results(gain=8.0), {}, None)).lead
+    lead = campaign_report(results(gain=8.0)).lead
     # 1,000 buyers paid 0.8 · 8 more each; the objective of one code is (3 · 0.8 − 0.2) times the full price
     found = re.fullmatch(
         r"Decided codes earned (\d+)% more than random codes \(objective per customer\), with £6\.40k more revenue\.",
@@ -92,18 +92,18 @@ def test_the_lead_says_how_much_better_and_what_it_means_in_money() -> None:
 
 def test_the_lead_of_a_worse_or_undecided_campaign_says_so() -> None:
     assert "less than random codes (objective per customer), with £6.40k less revenue" in (
-        campaign_report(ReadOut(results(gain=-8.0), {}, None)).lead
+        campaign_report(results(gain=-8.0)).lead
     )
-    undecided = campaign_report(ReadOut(results(gain=0.0), {}, None)).lead
+    undecided = campaign_report(results(gain=0.0)).lead
     assert re.fullmatch(
         r"No clear difference from random codes: objective 0% \(−\d% to \+\d%\), revenue £0\.", undecided
     )
-    running = campaign_report(ReadOut(results(gain=0.0, final=False), {}, None)).lead
+    running = campaign_report(results(gain=0.0, final=False)).lead
     assert running.startswith("No clear difference from random codes yet")
 
 
 def test_without_a_control_group_the_lead_is_money() -> None:
-    lead = campaign_report(ReadOut(results(control=False), {}, None)).lead
+    lead = campaign_report(results(control=False)).lead
     assert re.fullmatch(
         r"£34\.\dk of revenue from 1,000 purchases\. There is no control group to compare with\.", lead
     ), lead
@@ -119,13 +119,13 @@ def test_without_a_control_group_the_lead_is_money() -> None:
     ],
 )
 def test_the_state_is_said_as_people_say_it(state: State, final: bool, says: str) -> None:
-    said = words(results(state=state, final=final))
+    said = results(state=state, final=final).words
     assert said[0].startswith(says)
     assert "2,000 applied, 0 duplicate, 1 expired" in said[0]
 
 
 def test_a_page_has_each_heading_once_and_states_findings() -> None:
-    page = campaign_report(ReadOut(results(gain=8.0), {Arm.TEST: forecast(4e4, 1e4)}, None))
+    page = campaign_report(results(gain=8.0))
     titles = [
         getattr(item, "title", getattr(item, "caption", "")) for section in page.sections for item in section.items
     ]
@@ -136,7 +136,7 @@ def test_a_page_has_each_heading_once_and_states_findings() -> None:
 
 
 def test_every_row_of_the_findings_has_its_own_unit() -> None:
-    page = campaign_report(ReadOut(results(gain=8.0), {}, None))
+    page = campaign_report(results(gain=8.0))
     table = next(
         item for section in page.sections for item in section.items if "per customer" in getattr(item, "caption", "")
     )
@@ -151,18 +151,18 @@ def test_a_holdout_buys_nothing_with_codes_rather_than_nothing() -> None:
     found = results(gain=8.0)
     holdout = arm_result(np.full(50, np.nan), 0.0)
     holdout = replace(holdout, summary=replace(holdout.summary, recipients=0))
-    table = arms_table(ReadOut(replace(found, arms={**found.arms, Arm.HOLDOUT: holdout}), {}, None))
+    table = arms_table(replace(found, arms={**found.arms, Arm.HOLDOUT: holdout}))
     assert table.text()[-1] == ("Holdout, no code", "50", "0", "–", "–", "–", "–", "–")
 
 
 def test_the_year_says_how_forecasts_did_in_one_sentence() -> None:
     several = [
-        ReadOut(results("2027-01", gain=8.0), {}, forecast(40_000.0, 3_000.0)),
-        ReadOut(results("2027-02"), {}, forecast(68_000.0, 4_000.0)),
-        ReadOut(results("2027-03", control=False), {}, None),
+        results("2027-01", gain=8.0, expected=forecast(40_000.0, 3_000.0)),
+        results("2027-02", expected=forecast(68_000.0, 4_000.0)),
+        results("2027-03", control=False),
     ]
     page = campaigns_report(several)
-    revenue = [sum(arm.summary.revenue for arm in one.results.arms.values()) for one in several[:2]]
+    revenue = [sum(arm.summary.revenue for arm in one.arms.values()) for one in several[:2]]
     assert page.lead == (
         f"Revenue was inside its forecast range in 1 of 2 campaigns: £{sum(revenue) / 1e3:.0f}k actual, £108k expected."
     )
@@ -174,5 +174,5 @@ def test_the_year_says_how_forecasts_did_in_one_sentence() -> None:
 
 
 def test_a_year_without_forecasts_is_money() -> None:
-    page = campaigns_report([ReadOut(results("2027-01", control=False), {}, None)])
+    page = campaigns_report([results("2027-01", control=False)])
     assert re.fullmatch(r"£34\.\dk of revenue from 1 campaign; no forecast yet\.", page.lead), page.lead

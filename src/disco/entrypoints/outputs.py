@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from disco.records.files import Protected, check_place
 
 if TYPE_CHECKING:
-    from disco.entrypoints.shop import Shop
+    from disco.entrypoints.python import Shop
 
 Replaces = Literal["network", "tables"]
 _SETTINGS = "disco.yaml"
@@ -59,7 +59,7 @@ def _inputs(output: Path, inputs: Iterable[Path | str | None], replaces: Replace
 def _shops(output: Path, given: Path | None) -> "Iterator[Shop]":
     """The shop that was named, and the one in whose folder the output lies."""
     from disco.entrypoints.config import Settings, load_settings
-    from disco.entrypoints.shop import Shop
+    from disco.entrypoints.python import Shop
     from disco.records.errors import PlanError
 
     if given is not None:

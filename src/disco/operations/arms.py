@@ -2,13 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
+from pydantic import PlainSerializer
 
 from disco.records.arrays import Flags, Ids, Integers, Vector
 from disco.records.decisions import Arm, Offer
 from disco.records.errors import InfeasibleError
 from disco.records.identity import customer_keys, uniforms
+
+
+def arm_name(arm: Arm) -> str:
+    """What people read: the arm that the policy decided is the decided group."""
+    return "decided" if arm is Arm.TEST else str(arm)
+
+
+def group_name(arm: Arm, *, at_random: bool) -> str:
+    """The same for a campaign: where all depths were assigned at random, nobody was decided."""
+    return "at random" if at_random and arm is Arm.TEST else arm_name(arm)
+
+
+ArmName = Annotated[Arm, PlainSerializer(arm_name, return_type=str, when_used="json")]
 
 
 def split(ids: Ids, *, control: float, holdout: float, seed: int, campaign: str) -> dict[Arm, Flags]:

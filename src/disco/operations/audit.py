@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,23 +16,16 @@ from disco.operations.related import admitted_rows
 from disco.operations.standing import settle
 from disco.operations.versions import belief_of, engagement_text
 from disco.records.depths import depth_percent
+from disco.records.diagnosis import Diagnosis
 from disco.records.life import CampaignRecord, Disposition, VersionRecord
 from disco.records.ports import Shelves, Store
 
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at."""
-
-    check: str
-    subject: str
-    ok: bool
-    words: str
+_FIX = "Stop; restore a copy of the database, or report a defect."
 
 
-def audit(store: Store, *, model: str = "main", campaign: str | None = None) -> tuple[Finding, ...]:
+def audit(store: Store, *, model: str = "main", campaign: str | None = None) -> tuple[Diagnosis, ...]:
     """Look at every campaign, or at one, and at the active version; changes nothing."""
-    findings: list[Finding] = []
+    findings: list[Diagnosis] = []
     with store.reading() as shelves:
         records = shelves.campaigns() if campaign is None else (shelves.campaign(campaign),)
         names = [record.campaign for record in records]
@@ -47,12 +40,12 @@ def audit(store: Store, *, model: str = "main", campaign: str | None = None) -> 
     return tuple(findings)
 
 
-def _decisions(shelves: Shelves, record: CampaignRecord) -> Iterator[Finding]:
+def _decisions(shelves: Shelves, record: CampaignRecord) -> Iterator[Diagnosis]:
     subject = f"campaign {record.campaign}"
     decisions = shelves.decisions(record.campaign)
     codes = pc.drop_null(decisions["code"])
     unique = len(pc.unique(codes)) == len(codes)
-    yield Finding("codes", subject, unique, f"{len(codes):,} codes, {'each once' if unique else 'some of them twice'}")
+    yield _found("codes", subject, unique, f"{len(codes):,} codes, {'each once' if unique else 'some of them twice'}")
     on_time = int(pc.sum(pc.invert(decisions["late"])).as_py() or 0)
     given = Counter(pc.drop_null(decisions["depth"]).to_pylist())
     over = [
@@ -60,10 +53,10 @@ def _decisions(shelves: Shelves, record: CampaignRecord) -> Iterator[Finding]:
         for depth, cap in zip(record.plan.offered, record.plan.caps(on_time), strict=True)
         if cap is not None and given[depth] > cap
     ]
-    yield Finding("caps", subject, not over, "; ".join(over) or "no depth was given more often than its cap")
+    yield _found("caps", subject, not over, "; ".join(over) or "no depth was given more often than its cap")
 
 
-def _ledger(shelves: Shelves, record: CampaignRecord) -> Iterator[Finding]:
+def _ledger(shelves: Shelves, record: CampaignRecord) -> Iterator[Diagnosis]:
     """Dispositions as the rules give them for all rows in force; counts as the rows say."""
     subject = f"campaign {record.campaign}"
     rows = shelves.outcomes(record.campaign)
@@ -75,7 +68,7 @@ def _ledger(shelves: Shelves, record: CampaignRecord) -> Iterator[Finding]:
     )
     wrong = admitted.num_rows - int(pc.sum(same).as_py() or 0)
     words = f"{rows.num_rows:,} rows in force, {wrong:,} of them with another disposition than the rules give"
-    yield Finding("ledger", subject, not wrong, words)
+    yield _found("ledger", subject, not wrong, words)
     counted = shelves.counts(record.campaign)
     found = Counter(rows["disposition"].to_pylist())
     said: Counter[str] = Counter()
@@ -85,18 +78,18 @@ def _ledger(shelves: Shelves, record: CampaignRecord) -> Iterator[Finding]:
     words = (
         ", ".join(f"{disposition} {number:,}" for disposition, number in sorted(found.items())) or "nothing received"
     )
-    yield Finding("counts", subject, agree, words if agree else f"the ledger has {words}; counted {dict(said)}")
+    yield _found("counts", subject, agree, words if agree else f"the ledger has {words}; counted {dict(said)}")
 
 
-def _evidence(shelves: Shelves, record: CampaignRecord) -> Iterator[Finding]:
+def _evidence(shelves: Shelves, record: CampaignRecord) -> Iterator[Diagnosis]:
     for network in shelves.networks(record.campaign):
         again = campaign_evidence.rebuilt(shelves, record, network)
         same = again.to_bytes() == shelves.evidence(record.campaign, network)
         words = f"{again.baskets.total_rows:,} purchases" + ("" if same else ": stored evidence and ledger differ")
-        yield Finding("evidence", f"campaign {record.campaign}, network {network[:12]}", same, words)
+        yield _found("evidence", f"campaign {record.campaign}, network {network[:12]}", same, words)
 
 
-def _version(shelves: Shelves, active: VersionRecord) -> Finding:
+def _version(shelves: Shelves, active: VersionRecord) -> Diagnosis:
     """The active version against the evidence as it stands, where that is still what the version was made of."""
     subject = f"version {active.number} of {active.model}"
     belief = belief_of(active)
@@ -111,14 +104,18 @@ def _version(shelves: Shelves, active: VersionRecord) -> Finding:
     moved = sorted(lesson.campaign for lesson in lessons if lesson.hash != active.campaigns[lesson.campaign])
     if moved:
         words = f"outcomes came since it was made ({', '.join(moved)}): `disco learn` takes them in"
-        return Finding("version", subject, True, words)
+        return _found("version", subject, True, words)
     again = learn(under_network(prior, active.network), [stored.lesson for stored in lessons])
     same = (to_bytes(again.basket), engagement_text(again.engagement)) == (active.basket, active.engagement)
     words = "prior and evidence give it" if same else "it is not what prior and evidence give"
-    return Finding("version", subject, same, words)
+    return _found("version", subject, same, words)
 
 
 def _as_went_in(lesson: StoredLesson, known: str) -> StoredLesson:
     """With its codes, or without where the version was made before they had matured."""
     without = replace(lesson, matured=False)
     return without if without.hash == known else lesson
+
+
+def _found(check: str, where: str, ok: bool, found: str) -> Diagnosis:
+    return Diagnosis.of(check, where, ok, found, expected="what the rules give from what was received", fix=_FIX)

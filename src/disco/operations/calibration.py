@@ -39,11 +39,14 @@ class Hindsight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """ln(came / expected) of the next campaign ~ N(log_factor, log_sd²), from so many earlier campaigns."""
+    """ln(actual / expected) of the next campaign ~ N(log_factor, log_sd²)."""
 
     log_factor: float
+    """Natural logarithm of the factor on the forecast."""
     log_sd: float
+    """Its standard deviation."""
     campaigns: int
+    """Earlier campaigns it was learned from."""
 
     @property
     def factor(self) -> float:

@@ -1,18 +1,91 @@
 """Can this campaign's figures be trusted? Its arms, its ledger, its prediction and what is kept of it."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import date
+from pathlib import Path
 
-from disco.operations.audit import Finding, audit
+import pyarrow as pa
+
+from disco.features import ContextNetwork, check_context
+from disco.features.builder import day_after_last_order
+from disco.features.cautions import collected
+from disco.features.files import read_sample
+from disco.operations.audience import FeatureCache, ShopData
+from disco.operations.audit import audit
 from disco.operations.forecast import LEVEL
-from disco.operations.planned import money_from_summary
 from disco.operations.results import CampaignResults, read_out
 from disco.records.decisions import IngestCounts
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
 from disco.records.ports import Store
+from disco.records.result import TableResult
 
 WATCH_ASIDE, FAILED_ASIDE = 0.01, 0.1  # of the outcomes received
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheckResult(TableResult):
+    """Whether decisions may be built on these features with this network. As a table: one row per check."""
+
+    failed: bool
+    """Whether anything failed."""
+    customers: int
+    """Customers whose features were looked at."""
+    counts: Mapping[Outcome, int]
+    """Checks per outcome."""
+    diagnoses: tuple[Diagnosis, ...]
+    """What was found, the worst first."""
+    warnings: tuple[str, ...]
+    """What to know, in sentences; the command has done its work all the same."""
+
+    def to_arrow(self) -> pa.Table:
+        names = [one.name for one in fields(Diagnosis)]
+        columns = {name: [getattr(one, name) for one in self.diagnoses] for name in names}
+        return pa.table({**columns, "outcome": [str(one.outcome) for one in self.diagnoses]})
+
+
+def check_features(network: ContextNetwork, file: Path) -> CheckResult:
+    """Check a file of features against the network that is to embed them."""
+    with collected() as notes:
+        features = read_sample(file)
+    return _result(check_context(network, features), features, notes)
+
+
+def check_launched(
+    store: Store, data: ShopData, campaign: str, *, as_of: date, folder: Path, network: ContextNetwork | None = None
+) -> CheckResult:
+    """Check a launched campaign, and the features it was decided on. folder: where plans are kept."""
+    trained = data.network() if network is None else network
+    about = check_campaign(store, campaign, as_of=as_of)
+    with store.reading() as shelves:
+        plan_id = shelves.campaign(campaign).plan_id
+    with collected() as notes:
+        features = read_sample(folder / plan_id / "features.parquet")
+    return _result(about + check_context(trained, features), features, notes)
+
+
+def check_shop(
+    data: ShopData, *, cache: FeatureCache, as_of: date | None = None, network: ContextNetwork | None = None
+) -> CheckResult:
+    """Check the features of the shop's customers, as of a day; None: the day after the last order."""
+    trained = data.network() if network is None else network
+    with collected() as notes:
+        if as_of is None:
+            with data.tables() as tables:
+                as_of = day_after_last_order(tables)
+        features = cache.features_as_of(data, as_of, features=trained.catalogue_)
+    return _result(check_context(trained, features), features, notes)
+
+
+def _result(found: CheckUp, features: pa.Table, notes: Sequence[str]) -> CheckResult:
+    return CheckResult(
+        failed=found.failed,
+        customers=features.num_rows,
+        counts=found.counts,
+        diagnoses=found.worst_first(),
+        warnings=tuple(notes),
+    )
 
 
 def check_campaign(store: Store, campaign: str, *, as_of: date, model: str = "main") -> CheckUp:
@@ -22,27 +95,14 @@ def check_campaign(store: Store, campaign: str, *, as_of: date, model: str = "ma
         summary = json.loads(shelves.plan(record.plan_id).summary)["summary"]
         active = shelves.version(model)
     results = read_out(store, campaign, as_of=as_of)
-    foreseen = money_from_summary(summary["total"])
     found = [
         *_warnings(summary["warnings"]),
         _arms(results),
         _aside(results.counts),
-        _prediction(results, None if foreseen is None else (foreseen.revenue.lower, foreseen.revenue.upper)),
+        _prediction(results),
         _learned(campaign, None if active is None else list(active.campaigns)),
     ]
-    kept = audit(store, model=model, campaign=campaign)
-    return CheckUp((*found, *(_kept(finding) for finding in kept)))
-
-
-def _kept(finding: Finding) -> Diagnosis:
-    return Diagnosis(
-        check=finding.check,
-        where=finding.subject,
-        outcome=Outcome.OK if finding.ok else Outcome.FAILED,
-        found=finding.words,
-        expected="what the rules give from what was received",
-        fix="" if finding.ok else "Stop; restore a copy of the database, or report a defect.",
-    )
+    return CheckUp((*found, *audit(store, model=model, campaign=campaign)))
 
 
 def _warnings(warnings: list[str]) -> Iterator[Diagnosis]:
@@ -79,15 +139,15 @@ def _aside(counts: IngestCounts) -> Diagnosis:
     )
 
 
-def _prediction(results: CampaignResults, interval: tuple[float, float] | None) -> Diagnosis:
-    fix = ""
+def _prediction(results: CampaignResults) -> Diagnosis:
+    fix, expected_money = "", results.expected
+    interval = None if expected_money is None else (expected_money.revenue.lower, expected_money.revenue.upper)
     if interval is None or not results.final:
         outcome, expected = Outcome.SKIPPED, "a prediction, and its end"
         words = "nothing was predicted" if interval is None else "codes have not run out"
     else:
-        came = sum(arm.summary.revenue for arm in results.arms.values())
-        inside = interval[0] <= came <= interval[1]
-        outcome, words = Outcome.OK if inside else Outcome.WATCH, f"{came:,.0f}"
+        inside = interval[0] <= results.revenue <= interval[1]
+        outcome, words = Outcome.OK if inside else Outcome.WATCH, f"{results.revenue:,.0f}"
         expected = f"{interval[0]:,.0f} to {interval[1]:,.0f}; {LEVEL:.0%} of campaigns should be inside"
         fix = "" if inside else "One in ten is outside by chance; several in a row mean that the belief is wrong."
     where = "revenue of the codes"

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from disco import objective
 from disco.campaign import Belief
+from disco.operations.arms import ArmName
 from disco.operations.planned import Solution
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
@@ -16,46 +17,67 @@ from disco.records.depths import depth_percent
 from disco.records.errors import InputError
 from disco.records.life import CampaignRecord
 from disco.records.ports import Store
+from disco.records.result import TableResult
 
 _SAME = 1e-9  # relative: figures made again may differ from kept ones by rounding on another machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DepthFigures:
-    """One depth for one customer. expected_full_price: money if it buys · drawn_full_price: what the policy acted on ·
-    value: w·R − C at the draw, times engagement · price: of a code, and of the budget it would take · surplus: value
-    − price; the depth with the largest one above 0 is given."""
+    """One depth for one customer."""
 
     depth: float
+    """The depth: 0.1 is 10% off."""
     expected_full_price: float
+    """Expected basket before the discount, in currency units, if the customer buys."""
     drawn_full_price: float
+    """The basket that the policy acted on."""
     engagement: float
+    """The chance that the customer buys with such a code."""
     value: float
+    """The objective (w·revenue − markdown)·engagement at the policy's basket."""
     price: float
+    """The shadow price of a code, and of the budget it would take, in units of the objective."""
+    surplus: float
+    """value − price: the depth with the largest one above 0 is given."""
 
-    @property
-    def surplus(self) -> float:
-        return self.value - self.price
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """figures: one per depth offered; empty where the depth was dealt at random or nobody was to get one."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Explanation(TableResult):
+    """Why a customer got this depth or none. As a table: the figures, one row per depth."""
 
     campaign: str
-    customer: object
-    arm: Arm
+    """The name of the campaign."""
+    customer: str | int
+    """The customer."""
+    arm: ArmName
+    """decided, control or holdout."""
     late: bool
+    """Whether they arrived after the launch."""
     known: bool
+    """Whether their context is from their own year of purchases, and not the population's."""
     depth: float | None
+    """Null: no code."""
     code: str | None
+    """The code; null: none."""
     policy: str
+    """The name of the policy."""
     version: int | None
+    """The version of the model that decided; null: the prior."""
     context: tuple[float, ...]
+    """Their context vector."""
     figures: tuple[DepthFigures, ...]
+    """One per depth offered; empty where depths were assigned at random or nobody was to get one."""
     runner_up: DepthFigures | None
+    """The next best depth."""
     propensity: float | None
+    """The probability of this decision before the draw, where `disco propensities` has estimated it."""
     words: tuple[str, ...]
+    """The explanation in sentences."""
+
+    def to_arrow(self) -> pa.Table:
+        names = [one.name for one in fields(DepthFigures)]
+        return pa.table({name: [getattr(figure, name) for figure in self.figures] for name in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +85,7 @@ class _Decision:
     """One row of the kept decisions, as far as words need it."""
 
     row: int
-    customer_id: object
+    customer_id: str | int
     arm: str
     depth: float | None
     code: str | None
@@ -133,6 +155,7 @@ def _figures(
     expected = belief.basket.expected_full_price(context, depths)
     costs = objective.expected_markdown(expected, depths, rates)
     values = objective.values(drawn.copy(order="F"), depths, rates, revenue_weight=plan.objective.revenue_weight)
+    prices = np.asarray(solution.prices) + solution.budget_price * costs[0]
     return tuple(
         DepthFigures(
             depth=depth,
@@ -140,7 +163,8 @@ def _figures(
             drawn_full_price=float(drawn[0, column]),
             engagement=float(rates[column]),
             value=float(values[0, column]),
-            price=float((solution.prices or ())[column] + solution.budget_price * costs[0, column]),
+            price=float(prices[column]),
+            surplus=float(values[0, column]) - float(prices[column]),
         )
         for column, depth in enumerate(solution.depths)
     )

@@ -1,12 +1,57 @@
 """Codes for whoever sends them: as Arrow with their own types, or made safe for a spreadsheet."""
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 
+from disco.records.errors import UsageError
+from disco.records.files import written_whole
 from disco.records.ports import Store
+from disco.records.result import NotInJson, TableResult
 
+_KINDS = (".parquet", ".csv")
 _MOMENT = pa.timestamp("us")
 _FORMULA = r"^[=+\-@\t\r]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Exported(TableResult):
+    """The codes of a campaign, for whoever sends them. As a table: one row per code."""
+
+    campaign: str
+    """The name of the campaign."""
+    file: str | None
+    """Where they were written."""
+    codes: int
+    """Number of codes."""
+    rows: NotInJson[pa.Table]
+
+    def to_arrow(self) -> pa.Table:
+        return self.rows
+
+
+def export(store: Store, campaign: str, *, file: Path | None = None) -> Exported:
+    """The codes of a campaign; written to FILE.parquet, or to FILE.csv with cells made safe for a spreadsheet."""
+    if file is not None:
+        check_kind(file)
+    codes = export_codes(store, campaign)
+    if file is not None:
+        with written_whole(file) as unfinished:
+            if file.suffix.lower() == ".csv":
+                pacsv.write_csv(csv_safe(codes), unfinished)
+            else:
+                pq.write_table(codes, unfinished)
+    return Exported(campaign=campaign, file=None if file is None else str(file), codes=codes.num_rows, rows=codes)
+
+
+def check_kind(file: Path) -> None:
+    """Refuse a name that says neither Parquet nor CSV."""
+    if file.suffix.lower() not in _KINDS:
+        raise UsageError("--out", found=file, expected="a name that ends in .parquet or .csv")
 
 
 def export_codes(store: Store, campaign: str) -> pa.Table:

@@ -11,6 +11,7 @@ from disco.operations.calibration import Calibration
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Audience
 from disco.records.identity import customer_keys, uniforms
+from disco.records.result import DepthKey
 
 LEVEL = 0.9
 _DRAWS = 200
@@ -19,11 +20,14 @@ _MOST_CUSTOMERS = 50_000  # a sample of this size adds 0.3 % to intervals of sev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Mean of the draws and their central 90 %."""
+    """Mean of the draws and their central 90%."""
 
     mean: float
+    """The mean."""
     lower: float
+    """Lower end of the 90% interval."""
     upper: float
+    """Upper end of the 90% interval."""
 
     @classmethod
     def of(cls, draws: Vector) -> "Interval":
@@ -33,11 +37,14 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """Expected totals of some customers."""
+    """Expected totals of some customers, in currency units."""
 
     revenue: Interval
+    """What customers pay, after the discount."""
     markdown: Interval
+    """What the discounts cost."""
     reward: Interval
+    """Revenue − markdown."""
 
     @classmethod
     def of(cls, totals: Matrix, depths: Vector) -> "Money":
@@ -51,15 +58,16 @@ class Money:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmForecast:
-    """One arm: customers, codes per depth, and the money expected from it (None before any purchase was learned).
-
-    correction: what earlier campaigns said about forecasts, already in `money`.
-    """
+    """One group of customers of a plan."""
 
     customers: int
-    codes: Mapping[float, int]
+    """Number of customers."""
+    codes: Mapping[DepthKey, int]
+    """Codes per depth."""
     money: Money | None
+    """What the codes are expected to bring; null before any purchase was learned."""
     correction: Calibration | None = None
+    """What earlier campaigns brought against their forecasts; `money` contains it."""
 
 
 def draw_totals(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,11 @@ from disco.allocation import decide_late
 from disco.campaign import Belief
 from disco.operations import campaign_evidence
 from disco.operations.arms import split
+from disco.operations.artefacts import keep_late_features
+from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.codes import codes_for
 from disco.operations.decision_table import coded_rows, decision_table, with_codes
+from disco.operations.launching import read_pool
 from disco.operations.planned import Solution
 from disco.operations.planning import policy_of
 from disco.operations.transaction import transaction
@@ -23,9 +27,79 @@ from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
 from disco.records.identity import customer_keys, uniforms
 from disco.records.life import CampaignRecord, State
-from disco.records.ports import Clock, Shelves, Store
+from disco.records.ports import Clock, Engine, Shelves, Store
+from disco.records.result import NotInJson, TableResult
 
 _UNLIMITED = 2**40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateDecision:
+    """The decision about one customer who arrived after the launch."""
+
+    customer_id: str | int
+    """The customer."""
+    depth: float | None
+    """Null: no code."""
+    code: str | None
+    """The code; null: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class LateArrivals(TableResult):
+    """Decisions about customers who arrived after the launch, in the order asked for. As a table: one row each."""
+
+    campaign: str
+    """The name of the campaign."""
+    decisions: tuple[LateDecision, ...]
+    """One entry per customer."""
+    warnings: tuple[str, ...]
+    """What to know, in sentences; the command has done its work all the same."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written."""
+    rows: NotInJson[pa.Table]
+
+    def to_arrow(self) -> pa.Table:
+        return self.rows
+
+
+def late_arrivals(
+    store: Store,
+    data: ShopData,
+    campaign: str,
+    customers: Sequence[str],
+    *,
+    prior: Belief,
+    clock: Clock,
+    cache: FeatureCache,
+    folder: Path,
+    engine: Engine | None = None,
+    secret: bytes | None = None,
+    dry_run: bool = False,
+) -> LateArrivals:
+    """Decide about these customers, who arrive on the clock's day. folder: where plans are kept."""
+    with store.reading() as shelves:
+        record = shelves.campaign(campaign)
+    loaded = load_audience(data, record.plan, cache=cache, engine=engine, as_of=clock.now().date(), only=customers)
+    decided = decide_late_arrivals(
+        store,
+        campaign,
+        loaded.audience,
+        network=loaded.network,
+        prior=prior,
+        clock=clock,
+        pool=read_pool(data, record.plan),
+        secret=secret,
+        retain=lambda rows: keep_late_features(folder, record.plan_id, loaded.features.take(rows)),
+        dry_run=dry_run,
+    )
+    return LateArrivals(
+        campaign=campaign,
+        decisions=tuple(LateDecision(**row) for row in decided.select(["customer_id", "depth", "code"]).to_pylist()),
+        warnings=loaded.notes,
+        dry_run=dry_run,
+        rows=decided,
+    )
 
 
 def decide_late_arrivals(

@@ -2,33 +2,98 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
+from disco.campaign import Belief
+from disco.operations.artefacts import load
+from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for
 from disco.operations.decision_table import coded_rows, with_codes
 from disco.operations.planned import Planned
 from disco.operations.transaction import transaction
+from disco.operations.versions import active_belief, belief_hash
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, State
 from disco.records.plan import Plan
-from disco.records.ports import Clock, Shelves, Store
+from disco.records.ports import Clock, Engine, Shelves, Store
+from disco.records.result import NotInJson, TableResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Launched:
-    """A launched campaign. decisions: as planned, with codes · again: it was launched before, nothing was written."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Launched(TableResult):
+    """A launched campaign. As a table: the decisions with their codes, one row per customer."""
 
     campaign: str
+    """The name of the campaign."""
     plan_id: str
-    plan: Plan
-    decisions: pa.Table
+    """The id of its plan."""
+    customers: int
+    """Customers who were decided about."""
+    codes: int
+    """Customers who get a code."""
     again: bool
+    """Whether it had been launched from this plan before, so that nothing was written now."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written."""
+    plan: NotInJson[Plan]
+    decisions: NotInJson[pa.Table]
 
-    @property
-    def codes(self) -> int:
-        return int(self.decisions.num_rows - self.decisions["code"].null_count)
+    def to_arrow(self) -> pa.Table:
+        return self.decisions
+
+
+def launch_plan(
+    store: Store,
+    data: ShopData,
+    name: str,
+    *,
+    prior: Belief,
+    clock: Clock,
+    cache: FeatureCache,
+    folder: Path,
+    engine: Engine | None = None,
+    secret: bytes | None = None,
+    dry_run: bool = False,
+) -> Launched:
+    """Launch the plan with this id (or its beginning, or the only plan of the campaign of this name).
+
+    Refused when the customers, their features, the context network or the model are no longer what the plan was
+    decided on. folder: where plans are kept.
+    """
+    planned = load(store, plan_id_of(store, name), folder)
+    with store.reading() as shelves:
+        is_new = shelves.find_campaign(planned.plan.campaign) is None
+    now: dict[str, str] = {}
+    if is_new:
+        belief, _ = active_belief(store, prior=prior)
+        now = load_audience(data, planned.plan, cache=cache, engine=engine).inputs | {"belief": belief_hash(belief)}
+    pool = read_pool(data, planned.plan)
+    return launch(store, planned, clock=clock, inputs=now, pool=pool, secret=secret, dry_run=dry_run)
+
+
+def plan_id_of(store: Store, name: str) -> str:
+    """The id itself, its beginning, or the plan of a campaign: the one it was launched with, or its only one."""
+    with store.reading() as shelves:
+        launched, plans = shelves.find_campaign(name), shelves.plans(name)
+    if launched is not None:
+        return launched.plan_id
+    if len(plans) > 1:
+        raise StateError(
+            f"campaign {name}",
+            found=f"{len(plans)} plans: {', '.join(plan.plan_id for plan in plans)}",
+            expected="the id of one of them",
+        )
+    return plans[0].plan_id if plans else name
+
+
+def read_pool(data: ShopData, plan: Plan) -> list[str] | None:
+    """Codes bought elsewhere, where the plan names a file of them: one per line."""
+    if plan.codes.pool is None:
+        return None
+    return data.lines(plan.codes.pool, setting="codes.pool", holds="code")
 
 
 def launch(
@@ -61,7 +126,16 @@ def launch(
         else:
             _refuse_changed(planned, inputs or {})
             decisions, again = _write(shelves, planned, clock=clock, pool=pool, secret=secret), False
-    return Launched(campaign=plan.campaign, plan_id=planned.plan_id, plan=plan, decisions=decisions, again=again)
+    return Launched(
+        campaign=plan.campaign,
+        plan_id=planned.plan_id,
+        customers=decisions.num_rows,
+        codes=int(decisions.num_rows - decisions["code"].null_count),
+        again=again,
+        dry_run=dry_run,
+        plan=plan,
+        decisions=decisions,
+    )
 
 
 def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:

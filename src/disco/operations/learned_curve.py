@@ -1,26 +1,85 @@
 """What a belief says about the depths that were played, with intervals of the belief itself."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
+import pyarrow as pa
 
 from disco.belief import demand_curve
 from disco.campaign import Belief
 from disco.operations.forecast import Interval
+from disco.operations.versions import belief_of
+from disco.records.errors import StateError
+from disco.records.ports import Store
+from disco.records.result import TableResult
 
 _DRAWS = 2000
+_ENDS = ("mean", "lower", "upper")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedCurve:
-    """One depth. basket: full price of a purchase by a customer with the population's average context · codes: run
-    out and dealt at random where there were any; engagement: the share of them that was used."""
+    """What was learned about one depth."""
 
     depth: float
+    """The depth: 0.1 is 10% off."""
     purchases: int
+    """Purchases with such a code."""
     basket: Interval
+    """Basket before the discount of a customer with the average context, in currency units."""
     codes: int
+    """Expired codes; only those assigned at random, where there were any."""
     engagement: Interval
+    """The share of receivers who buy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LearnedBelief(TableResult):
+    """What a version of the model has learned. As a table: one row per depth."""
+
+    version: int
+    """The number of the version."""
+    made_at: datetime
+    """When it was made."""
+    campaigns: tuple[str, ...]
+    """The campaigns it was learned from."""
+    purchases: int
+    """Their purchases."""
+    depths: tuple[LearnedCurve, ...]
+    """One entry per depth that was bought with, ascending."""
+
+    def to_arrow(self) -> pa.Table:
+        return pa.Table.from_pylist(
+            [
+                {
+                    "depth": point.depth,
+                    "purchases": point.purchases,
+                    **{f"basket_{end}": getattr(point.basket, end) for end in _ENDS},
+                    "codes": point.codes,
+                    **{f"engagement_{end}": getattr(point.engagement, end) for end in _ENDS},
+                }
+                for point in self.depths
+            ]
+        )
+
+
+def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
+    """What that version of the model has learned; None: the active one."""
+    with store.reading() as shelves:
+        record = shelves.version("main", version)
+        made = [kept.number for kept in shelves.versions("main")]
+    if record is None:
+        there = f"versions {made[0]} to {made[-1]}" if made else "none: `disco learn CAMPAIGN` makes the first"
+        raise StateError("belief", found=f"no version {version or ''}".strip(), expected=there)
+    curve = learned_curve(belief_of(record))
+    return LearnedBelief(
+        version=record.number,
+        made_at=record.made_at,
+        campaigns=tuple(record.campaigns),
+        purchases=sum(point.purchases for point in curve),
+        depths=curve,
+    )
 
 
 def learned_curve(belief: Belief) -> tuple[LearnedCurve, ...]:

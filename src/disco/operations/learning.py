@@ -7,12 +7,15 @@ built in a moment from all lessons as they stand: a batch that arrives later or 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
 import pyarrow as pa
 
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, learn
 from disco.operations import campaign_evidence
+from disco.operations.artefacts import retained_features
+from disco.operations.audience import ShopData
 from disco.operations.ledger import counts_in
 from disco.operations.lessons import has_matured, lessons_of, under_network
 from disco.operations.transaction import transaction
@@ -20,19 +23,27 @@ from disco.operations.versions import engagement_text
 from disco.records.arrays import Matrix
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, VersionRecord
-from disco.records.ports import Clock, Shelves, Store
+from disco.records.ports import Clock, Engine, Shelves, Store
+from disco.records.result import NotInJson, Result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """The active version after learning."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Learned(Result):
+    """The active version of the model after learning."""
 
-    number: int
-    belief: Belief
-    changed: bool  # whether a new version was made
-    campaigns: Mapping[str, int]  # purchases that each campaign adds
-    matured: tuple[str, ...]  # campaigns whose codes have expired, so that they count for engagement
-    warnings: tuple[str, ...]  # sentences for the operator
+    version: int
+    """The number of the version."""
+    changed: bool
+    """Whether a new version was made."""
+    campaigns: Mapping[str, int]
+    """Purchases that each campaign adds."""
+    matured: tuple[str, ...]
+    """Campaigns whose codes have expired, so that they count for engagement."""
+    warnings: tuple[str, ...]
+    """What to know, in sentences; the command has done its work all the same."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written."""
+    belief: NotInJson[Belief]
 
 
 def learn_campaigns(
@@ -51,7 +62,15 @@ def learn_campaigns(
         network = _one_network(shelves, campaigns, active)
         wanted = {*campaigns, *(active.campaigns if active is not None else ())}
         return _make_version(
-            shelves, wanted, network, prior, as_of=as_of, clock=clock, model=model, asked=set(campaigns)
+            shelves,
+            wanted,
+            network,
+            prior,
+            as_of=as_of,
+            clock=clock,
+            model=model,
+            asked=set(campaigns),
+            dry_run=dry_run,
         )
 
 
@@ -84,7 +103,38 @@ def rebuild(
     with transaction(store, model, dry_run=dry_run) as shelves:
         for campaign in active.campaigns if dry_run else ():
             _embed_again(shelves, campaign, network, contexts_of)
-        return _make_version(shelves, set(active.campaigns), network, prior, as_of=as_of, clock=clock, model=model)
+        return _make_version(
+            shelves, set(active.campaigns), network, prior, as_of=as_of, clock=clock, model=model, dry_run=dry_run
+        )
+
+
+def rebuild_for_network(
+    store: Store,
+    data: ShopData,
+    *,
+    prior: Belief,
+    as_of: date,
+    clock: Clock,
+    folder: Path,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+) -> Learned:
+    """`rebuild` under the shop's present network, from the features kept with every plan in `folder`."""
+    network = data.network()
+
+    def contexts_of(record: CampaignRecord, decisions: pa.Table) -> Matrix:
+        customers = decisions["customer_id"].combine_chunks()
+        return network.transform(retained_features(folder, record.plan_id, customers), engine=engine)
+
+    return rebuild(
+        store,
+        network=data.network_hash(),
+        contexts_of=contexts_of,
+        prior=prior,
+        as_of=as_of,
+        clock=clock,
+        dry_run=dry_run,
+    )
 
 
 def _embed_again(
@@ -132,6 +182,7 @@ def _make_version(
     as_of: date,
     clock: Clock,
     model: str,
+    dry_run: bool,
     asked: Collection[str] = (),
 ) -> Learned:
     """`asked`: the campaigns somebody wants to learn now, and would want to be warned of."""
@@ -155,8 +206,7 @@ def _make_version(
         )
         shelves.add_version(record, activate=True)
     return Learned(
-        number=number,
-        belief=belief,
+        version=number,
         changed=not same,
         campaigns={stored.campaign: stored.evidence.baskets.total_rows for stored in lessons},
         matured=tuple(stored.campaign for stored in lessons if stored.matured),
@@ -165,4 +215,6 @@ def _make_version(
             for stored in lessons
             if stored.campaign in asked and stored.all_unused and not counts_in(shelves, stored.campaign).applied
         ),
+        dry_run=dry_run,
+        belief=belief,
     )

@@ -5,7 +5,7 @@ share an event, a code or a reference with the batch are looked at, however long
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 
 import numpy as np
@@ -23,43 +23,81 @@ from disco.records.errors import StateError
 from disco.records.kept import OUTCOMES
 from disco.records.life import BatchRecord, Disposition, State
 from disco.records.ports import Clock, Shelves, Store
+from disco.records.result import Result
+
+_QUARANTINE = ("row", "event_id", "customer_id", "code", "disposition", "reason", "raw")
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why rows of a batch were not applied; `first_row` counts from 1 below the header."""
+    """Why rows of a batch were not applied."""
 
     disposition: Disposition
+    """duplicate, late, unmatched or rejected."""
     reason: str
+    """Why, in a sentence."""
     rows: int
+    """Rows with this reason."""
     first_row: int
+    """The first of them, counted from 1 below the header."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ingested:
-    """What became of a batch. redisposed: rows received earlier whose disposition it changed · purchases: codes of the
-    campaign that stand for a purchase, among those it touched, before and after."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Ingested(Result):
+    """What became of a batch of outcomes: received = applied + duplicate + late + unmatched + rejected."""
 
     batch_id: str
+    """`disco revert` takes it."""
     campaign: str
-    counts: IngestCounts
+    """The name of the campaign."""
+    received: int
+    """Rows of the batch."""
+    applied: int
+    """Rows that count."""
+    duplicate: int
+    """Rows about an event that was received before."""
+    late: int
+    """Purchases after their code had expired, and outcomes of a closed campaign."""
+    unmatched: int
+    """Rows that fit no code, customer or event of the campaign."""
+    rejected: int
+    """Rows that cannot be read as an outcome, or contradict what counts."""
     reasons: tuple[Reason, ...]
+    """Why rows were not applied."""
     redisposed: int
+    """Rows of earlier batches that count differently now."""
     purchases_before: int
+    """Among the codes this batch is about: those with a purchase before it."""
     purchases_after: int
+    """Among the same codes: those with a purchase now."""
     warnings: tuple[str, ...]
+    """What to know, in sentences; the command has done its work all the same."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written."""
+
+    @property
+    def counts(self) -> IngestCounts:
+        return IngestCounts(**{one.name: getattr(self, one.name) for one in fields(IngestCounts)})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reverted:
-    """A batch taken back. counts: its own, as they were · the rest as for `Ingested`."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Reverted(Result):
+    """A batch of outcomes taken out again."""
 
     batch_id: str
+    """The id of the batch."""
     campaign: str
+    """The name of the campaign."""
     counts: IngestCounts
+    """What had become of its rows."""
     redisposed: int
+    """Rows of other batches that count differently now."""
     purchases_before: int
+    """Among the codes the batch is about: those with a purchase while it counted."""
     purchases_after: int
+    """Among the same codes: those with a purchase now."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written."""
 
 
 def ingest(
@@ -110,12 +148,13 @@ def ingest(
     return Ingested(
         batch_id=batch_id,
         campaign=campaign,
-        counts=count(received["disposition"].to_pylist()),
+        **asdict(count(received["disposition"].to_pylist())),
         reasons=_reasons(received),
         redisposed=changed,
         purchases_before=stood.purchases,
         purchases_after=stands.purchases,
         warnings=_warnings(stands, again),
+        dry_run=dry_run,
     )
 
 
@@ -149,6 +188,7 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
         redisposed=changed,
         purchases_before=stood.purchases,
         purchases_after=stands.purchases,
+        dry_run=dry_run,
     )
 
 
@@ -221,3 +261,11 @@ def _warnings(stands: Standing, again: BatchRecord | None) -> tuple[str, ...]:
     if stands.over_refunded:
         warnings.append(f"{stands.over_refunded:,} purchases have refunds above their amount and count as nothing")
     return tuple(warnings)
+
+
+def quarantined_rows(store: Store, done: Ingested) -> pa.Table:
+    """The rows of a batch that were not applied, each with its reason; rows are counted from 1 below the header."""
+    with store.reading() as shelves:
+        rows = shelves.outcomes(done.campaign, batch_id=done.batch_id)
+    aside = rows.filter(pc.not_equal(rows["disposition"], str(Disposition.APPLIED))).select(list(_QUARANTINE))
+    return aside.set_column(0, "row", pc.add(aside["row"], 1))

@@ -1,30 +1,155 @@
 """From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from disco import objective
 from disco.campaign import Belief, decide
-from disco.operations.arms import assign_at_random, share_offers, split
+from disco.operations.arms import ArmName, assign_at_random, share_offers, split
+from disco.operations.artefacts import keep
+from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.calibration import Calibration, calibrations
 from disco.operations.cautions import cautions
 from disco.operations.decision_table import ARMS, decision_table
 from disco.operations.forecast import ArmForecast, Money, draw_totals
 from disco.operations.limits import offer_of, refuse_contradictions
 from disco.operations.planned import Planned, Solution, plan_id
-from disco.operations.versions import belief_hash
+from disco.operations.versions import belief_for, belief_hash
 from disco.policy import Policy, policy_named
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
 from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine, Store
+from disco.records.result import DepthKey, NotInJson, TableResult
 
 _WITHIN_DRAWS = 1.03  # the mean of a forecast's draws is no more exact than this
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlanResult(TableResult):
+    """A decided plan: who would get what, what that is expected to bring, and what each limit costs.
+
+    As a table: one row per customer.
+    """
+
+    plan_id: str
+    """The hash of everything the decisions rest on; `disco launch` takes it."""
+    campaign: str
+    """The name of the campaign."""
+    customers: int
+    """Customers who were decided about."""
+    version: int | None
+    """The version of the model that decided; null where nothing was learned yet."""
+    network: str
+    """The hash of the context network."""
+    arms: Mapping[ArmName, ArmForecast]
+    """By group: decided, control, holdout."""
+    total: Money | None
+    """What all codes together are expected to bring; null before any purchase was learned."""
+    prices: Mapping[DepthKey, float] | None
+    """What one more code of a depth is worth, in revenue; null where depths were assigned at random."""
+    budget_price: float
+    """What one more unit of budget is worth, in revenue; 0 without a budget or where it does not bind."""
+    status: str
+    """How the solve ended."""
+    value: float
+    """The objective w·revenue − markdown of the decided group, at the policy's figures."""
+    bound: float
+    """No allocation under these limits is worth more."""
+    gap: float
+    """(bound − value) relative to the bound; 0 is proved optimal."""
+    reserve: Mapping[DepthKey, int | None]
+    """Codes per depth kept back for late arrivals; null: no limit."""
+    binding: tuple[str, ...]
+    """The limits that cost something, in words."""
+    warnings: tuple[str, ...]
+    """What to know before a launch."""
+    inputs: Mapping[str, str]
+    """Name → hash of everything the decisions rest on; a launch compares them."""
+    planned_at: datetime
+    """When it was decided."""
+    folder: str | None
+    """Where the plan's files are kept; null in a dry run."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written."""
+    planned: NotInJson[Planned]
+
+    @classmethod
+    def of(cls, planned: Planned, *, folder: Path | None, dry_run: bool) -> "PlanResult":
+        """Prices are in revenue, so divided by its weight."""
+        solution, weight = planned.solution, planned.plan.objective.revenue_weight
+        prices = None
+        if solution.prices is not None:
+            prices = {depth: price / weight for depth, price in zip(solution.depths, solution.prices, strict=True)}
+        return cls(
+            plan_id=planned.plan_id,
+            campaign=planned.plan.campaign,
+            customers=planned.decisions.num_rows,
+            version=planned.version,
+            network=planned.network,
+            arms=planned.arms,
+            total=planned.total,
+            prices=prices,
+            budget_price=solution.budget_price / weight,
+            status=solution.status,
+            value=solution.value,
+            bound=solution.bound,
+            gap=solution.gap,
+            reserve=dict(zip(solution.depths, solution.reserve, strict=True)),
+            binding=planned.binding,
+            warnings=planned.warnings,
+            inputs=planned.inputs,
+            planned_at=planned.planned_at,
+            folder=None if folder is None else str(folder),
+            dry_run=dry_run,
+            planned=planned,
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """customer_id, arm, depth (null: no code), value, known, expected_full_price, expected_engagement."""
+        return self.planned.decisions
+
+
+def make_plan(
+    store: Store,
+    data: ShopData,
+    plan: Plan,
+    *,
+    prior: Belief,
+    clock: Clock,
+    cache: FeatureCache,
+    folder: Path,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+) -> PlanResult:
+    """Load the plan's customers, decide every one of them with the active model, and keep the plan under `folder`.
+
+    A dry run does the same and keeps nothing.
+    """
+    loaded = load_audience(data, plan, cache=cache, engine=engine)
+    belief, version = belief_for(store, prior=prior, network=loaded.network)
+    planned = plan_campaign(
+        store,
+        plan,
+        loaded.audience,
+        belief=belief,
+        version=version,
+        network=loaded.network,
+        inputs=loaded.inputs,
+        clock=clock,
+        features=loaded.features,
+        notes=loaded.notes,
+        engine=engine,
+    )
+    return PlanResult.of(planned, folder=None if dry_run else keep(store, planned, folder), dry_run=dry_run)
 
 
 def plan_campaign(
@@ -61,7 +186,7 @@ def plan_campaign(
         if not rows.size:
             continue
         members = audience.take(rows)
-        if arm is Arm.TEST and plan.policy.name != "random":
+        if arm is Arm.TEST and not plan.policy.assigns_at_random:
             test = decide(
                 members,
                 belief=belief,
@@ -119,7 +244,7 @@ def plan_campaign(
                 belief,
                 audience,
                 np.asarray(plan.offered),
-                needs_belief=plan.policy.name != "random",
+                needs_belief=not plan.policy.assigns_at_random,
                 has_budget=plan.budget is not None,
                 last_contexts=_last_contexts(store, plan.campaign, network),
             ),
@@ -178,7 +303,7 @@ def _forecasts(
             drawn = draw_totals(
                 belief, audience.take(rows), choice[rows], depths, seed=plan.seed, campaign=plan.campaign
             )
-            correction = past[arm is Arm.TEST and plan.policy.name != "random"]
+            correction = past[arm is Arm.TEST and not plan.policy.assigns_at_random]
             drawn = drawn * correction.draws(len(drawn), plan.seed, plan.campaign, str(arm))[:, None]
             total, money = drawn if total is None else total + drawn, Money.of(drawn, depths)
         codes = dict(zip(plan.offered, counts.tolist(), strict=True))
@@ -188,13 +313,12 @@ def _forecasts(
 
 def _solution(plan: Plan, offer: Offer, belief: Belief, test: Decisions | None, *, eligible: int) -> Solution:
     whole = plan.caps(eligible)
-    dealt = "dealt at random" if test is None else test.status
     return Solution(
         depths=offer.depths,
         prices=None if test is None else tuple(test.prices.tolist()),
         budget_price=0.0 if test is None else test.budget_price,
         engagement=tuple(belief.engagement.rates(np.asarray(offer.depths)).tolist()),
-        status=str(dealt),
+        status="assigned at random" if test is None else str(test.status),
         value=0.0 if test is None else float(test.value.sum()),
         bound=0.0 if test is None else test.bound,
         gap=0.0 if test is None else test.gap,

@@ -1,5 +1,7 @@
 """How likely each decision was, so that the campaign's own log can be evaluated later. Off the critical path."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -13,6 +15,19 @@ from disco.records.arrays import Integers, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.plan import Plan
 from disco.records.ports import Engine, Store
+from disco.records.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PropensitiesResult(Result):
+    """The probability of every decision of a launch, estimated and kept."""
+
+    campaign: str
+    """The name of the campaign."""
+    decisions: int
+    """Decisions that have their propensity now."""
+    draws: int
+    """Draws of the policy they were estimated from."""
 
 
 def add_propensities(
@@ -23,11 +38,12 @@ def add_propensities(
     model: str = "main",
     draws: int = 200,
     engine: Engine | None = None,
-) -> int:
-    """Estimate and keep the probability of each decision of the launch; how many decisions. Again gives the same.
+) -> PropensitiesResult:
+    """Estimate and keep the probability of each decision of the launch. Running it again gives the same result.
 
-    Test: by fresh draws of the policy through the same limits. Control, and everybody in a random campaign: the share
-    of the arm that got the depth. Holdout: 1, it never gets a code. Late arrivals have none: they met other prices.
+    Decided: by fresh draws of the policy through the same limits. Control, and everybody in a random campaign: the
+    share of the arm that got the depth. Holdout: 1, it never gets a code. Late arrivals have none: they met other
+    prices.
     """
     with store.reading() as shelves:
         record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
@@ -43,7 +59,7 @@ def add_propensities(
         here = np.flatnonzero(arm == name)
         if not here.size:
             continue
-        if name is Arm.CONTROL or plan.policy.name == "random":
+        if name is Arm.CONTROL or plan.policy.assigns_at_random:
             probability[here] = _shares(choice[here], depths=len(plan.offered))
             continue
         audience = Audience(
@@ -65,7 +81,7 @@ def add_propensities(
     with store.writing(campaign) as shelves:
         table = {"row": rows, "propensity": probability, "propensity_draws": used}
         shelves.set_propensities(campaign, pa.table({name: pa.array(column) for name, column in table.items()}))
-    return int(rows.size)
+    return PropensitiesResult(campaign=campaign, decisions=int(rows.size), draws=draws)
 
 
 def chosen_columns(decisions: pa.Table, plan: Plan) -> Integers:

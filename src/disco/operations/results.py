@@ -1,5 +1,7 @@
 """What came of a campaign: each arm in money, the A/B test between them, and what a test of this size can show."""
 
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -7,46 +9,177 @@ from datetime import date, timedelta
 import numpy as np
 import pyarrow as pa
 
-from disco.evaluation import AbTest, Design, ab_test
-from disco.evaluation.arms import ArmOutcomes, ArmSummary
+from disco.evaluation import AbTest, Comparison, Design, Finding, Verdict, ab_test
+from disco.evaluation.arms import ArmOutcomes, ArmSummary, SampleRatio
+from disco.operations.arms import ArmName
+from disco.operations.audience import ShopData
+from disco.operations.forecast import Money
 from disco.operations.ledger import counts_in
 from disco.operations.lessons import has_matured
 from disco.operations.orders import revenue_beside
+from disco.operations.planned import money_from_summary
 from disco.operations.purchases import bought
 from disco.records.arrays import Flags, Vector
 from disco.records.decisions import Arm, IngestCounts
-from disco.records.errors import InputError
-from disco.records.life import CampaignRecord
+from disco.records.errors import InputError, StateError
+from disco.records.life import CampaignRecord, State
+from disco.records.plan import Plan
 from disco.records.ports import Store
+from disco.records.result import DepthKey, NotInJson, Result, TableResult
+from disco.records.wording import date as day_text
+from disco.records.wording import money, number, p_value, percent
 
 _POWER = 0.8
+_ORDERS = ["customer_id", "ordered_at", "paid", "code"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmResult:
-    """One arm in sums; codes by depth; expected_*: what the plan expected of these codes, None before any belief."""
+    """What one group bought with its codes."""
 
     summary: ArmSummary
-    codes: Mapping[float, int]
+    """The group in sums."""
+    codes: Mapping[DepthKey, int]
+    """Codes per depth."""
     expected_revenue: float | None
+    """Revenue the model expected of these codes, uncorrected; null where nothing was learned before."""
     expected_markdown: float | None
+    """Markdown the model expected of these codes, uncorrected; null where nothing was learned before."""
+    forecast: Money | None = None
+    """What the plan forecast for the group, with its 90% intervals; null where nothing was learned before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignResults:
-    """arms: customers of the launch · late: those who came after it, in no arm of the test · final: all codes have run
-    out, the grace period too · ab: None where there is nothing to compare, `why_not` says why · detectable: the least
-    relative change of revenue per customer that this many customers show with a chance of 80 %."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CampaignResults(Result):
+    """A campaign as its outcomes stand: what each group bought, and the A/B test of decided against random codes."""
 
-    record: CampaignRecord
+    campaign: str
+    """The name of the campaign."""
+    state: State
+    """launched, paused or closed."""
     as_of: date
+    """The day of the read-out."""
     final: bool
+    """Whether all codes have expired and the days of grace are over."""
     counts: IngestCounts
-    arms: Mapping[Arm, ArmResult]
+    """What became of the outcomes received."""
+    arms: Mapping[ArmName, ArmResult]
+    """The customers of the launch, by group: decided, control, holdout."""
     late: ArmResult | None
-    ab: AbTest | None
-    why_not: str | None
+    """Customers who arrived after the launch; they are in no group of the test."""
+    verdict: Verdict | None
+    """The verdict of the A/B test; null where there is nothing to compare."""
+    words: tuple[str, ...]
+    """What may be said, and how far to trust it."""
+    findings: tuple[Finding, ...]
+    """Decided against control, one figure at a time."""
+    undifferentiated: Mapping[DepthKey, tuple[Finding, ...]]
+    """Decided against one depth for everybody, as the control customers who got that depth show it."""
+    incremental: Mapping[ArmName, Comparison]
+    """All revenue, with and without codes, against the holdout."""
+    sample_ratio: SampleRatio | None
+    """Whether the groups have their planned sizes; null where no shares were planned."""
     detectable: float | None
+    """The smallest relative change of revenue per customer that groups of this size detect with a chance of 80%."""
+    expected: Money | None
+    """What the plan forecast for all codes, with 90% intervals; null where nothing was learned before."""
+    plan: NotInJson[Plan]
+    ab: NotInJson[AbTest | None]
+    why_not: NotInJson[str | None]
+    """Why there is nothing to compare."""
+
+    @classmethod
+    def of(
+        cls,
+        record: CampaignRecord,
+        *,
+        as_of: date,
+        final: bool,
+        counts: IngestCounts,
+        arms: Mapping[Arm, ArmResult],
+        late: ArmResult | None,
+        ab: AbTest | None,
+        why_not: str | None,
+        detectable: float | None,
+        expected: Money | None,
+    ) -> "CampaignResults":
+        return cls(
+            campaign=record.campaign,
+            state=record.state,
+            as_of=as_of,
+            final=final,
+            counts=counts,
+            arms=arms,
+            late=late,
+            verdict=None if ab is None else ab.verdict,
+            words=_words(record, counts, ab, why_not, detectable, as_of=as_of, final=final),
+            findings=() if ab is None else ab.findings,
+            undifferentiated={} if ab is None else ab.undifferentiated,
+            incremental={} if ab is None else ab.incremental,
+            sample_ratio=None if ab is None else ab.sample_ratio,
+            detectable=detectable,
+            expected=expected,
+            plan=record.plan,
+            ab=ab,
+            why_not=why_not,
+        )
+
+    @property
+    def revenue(self) -> float:
+        """Revenue of all codes of the launch."""
+        return sum(arm.summary.revenue for arm in self.arms.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AllResults(TableResult):
+    """All campaigns side by side. As a table: one row per campaign."""
+
+    campaigns: tuple[CampaignResults, ...]
+    """By their first day."""
+
+    def to_arrow(self) -> pa.Table:
+        return pa.Table.from_pylist(
+            [
+                {
+                    "campaign": one.campaign,
+                    "policy": one.plan.policy.name,
+                    "final": one.final,
+                    "codes": sum(arm.summary.recipients for arm in one.arms.values()),
+                    "purchasers": sum(arm.summary.purchasers for arm in one.arms.values()),
+                    "expected_revenue": None if one.expected is None else one.expected.revenue.mean,
+                    "revenue": one.revenue,
+                    "markdown": sum(arm.summary.markdown for arm in one.arms.values()),
+                    "verdict": None if one.verdict is None else str(one.verdict),
+                }
+                for one in self.campaigns
+            ]
+        )
+
+
+def all_results(store: Store, data: ShopData, *, as_of: date) -> AllResults:
+    """Read out every launched campaign."""
+    with store.reading() as shelves:
+        names = [record.campaign for record in shelves.campaigns()]
+    if not names:
+        raise StateError("results", found="no campaign yet", expected="a launched one", fix="`disco launch` makes it.")
+    orders = load_orders(data)
+    return AllResults(campaigns=tuple(read_out(store, name, as_of=as_of, orders=orders) for name in names))
+
+
+def campaign_results(store: Store, data: ShopData, campaign: str, *, as_of: date) -> CampaignResults:
+    """Read out one campaign, with the shop's orders where it has them."""
+    with store.reading() as shelves:
+        shelves.campaign(campaign)  # a wrong name is refused before the orders are read
+    return read_out(store, campaign, as_of=as_of, orders=load_orders(data))
+
+
+def load_orders(data: ShopData) -> pa.Table | None:
+    """What customers bought beside their codes; None where the shop has no table of orders."""
+    with data.tables() as tables:
+        if "orders" not in tables.names():
+            return None
+        orders = tables.scan("orders")
+        return orders.select(_ORDERS) if isinstance(orders, pa.Table) else orders.to_table(columns=_ORDERS)
 
 
 def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | None = None) -> CampaignResults:
@@ -59,24 +192,92 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
         full_price = bought(shelves, campaign, decisions)
         counts = counts_in(shelves, campaign)
+        summary = json.loads(shelves.plan(record.plan_id).summary)["summary"]
     arm = np.asarray(decisions["arm"].to_pylist(), object)
     late = np.asarray(decisions["late"].to_numpy(), np.bool_)
     over = has_matured(record, as_of=as_of)
     ab, why_not = _test(record, decisions, full_price, arm, ~late, orders, final=over)
-    return CampaignResults(
-        record=record,
+    detectable = None if ab is None else _detectable(decisions, full_price, arm, ~late)
+    forecasts = {Arm(name): money_from_summary(planned["money"]) for name, planned in summary["arms"].items()}
+    return CampaignResults.of(
+        record,
         as_of=as_of,
         final=over,
         counts=counts,
-        arms={name: _arm_result(decisions, full_price, here) for name in Arm if (here := (arm == name) & ~late).any()},
+        arms={
+            name: _arm_result(decisions, full_price, here, forecasts.get(name))
+            for name in Arm
+            if (here := (arm == name) & ~late).any()
+        },
         late=_arm_result(decisions, full_price, late) if late.any() else None,
         ab=ab,
         why_not=why_not,
-        detectable=None if ab is None else _detectable(decisions, full_price, arm, ~late),
+        detectable=detectable,
+        expected=money_from_summary(summary["total"]),
     )
 
 
-def _arm_result(decisions: pa.Table, full_price: Vector, rows: Flags) -> ArmResult:
+def _words(
+    record: CampaignRecord,
+    counts: IngestCounts,
+    ab: AbTest | None,
+    why_not: str | None,
+    detectable: float | None,
+    *,
+    as_of: date,
+    final: bool,
+) -> tuple[str, ...]:
+    """What may be said, and how far to trust it."""
+    ledger = (
+        f"{counts.received:,} outcomes received: {counts.applied:,} applied, {counts.duplicate:,} duplicate, "
+        f"{counts.late:,} expired, {counts.unmatched:,} unmatched, {counts.rejected:,} rejected."
+    )
+    said = [f"{_state(record, as_of=as_of, final=final)} {ledger}"]
+    if ab is None:
+        return (*said, why_not or "")
+    ratio = ab.sample_ratio
+    if ratio is not None:
+        fine = "as planned" if ratio.ok else "NOT as planned"
+        said.append(f"Group sizes are {fine} ({_p(ratio.p_value)}).")
+    said.append(f"Verdict: {ab.verdict}. {_reason(ab)}")
+    if detectable is not None:
+        least = f"about {percent(detectable)} or more"
+        said.append(f"With groups of this size, only changes in revenue of {least} are likely (80%) to be detected.")
+    return tuple(said)
+
+
+def _state(record: CampaignRecord, *, as_of: date, final: bool) -> str:
+    name = f"Campaign {record.campaign}"
+    if record.state is State.CLOSED:
+        return f"{name} is closed."
+    if final:
+        return f"{name} has ended: all codes have expired."
+    running = "paused" if record.state is State.PAUSED else "still running"
+    return f"{name} is {running}; figures as of {day_text(as_of)}."
+
+
+def _reason(ab: AbTest) -> str:
+    """The figure on which the verdict rests; before the planned end it is the one that is valid at every look."""
+    if ab.verdict is Verdict.BLOCKED:
+        return ab.reason
+    found = ab.finding(ab.primary)
+    used = found.decisive if ab.final or found.to_date is None else found.to_date
+    name = f"{ab.primary.capitalize()} per customer{'' if ab.final else ' to date'}"
+    write = money if ab.primary in ("revenue", "reward") else number
+    middle, lower, upper = (
+        write(value, signed=True) if math.isfinite(value) else "no limit"
+        for value in (used.difference.value, used.difference.lower, used.difference.upper)
+    )
+    level = percent(ab.level, decimals=0)
+    return f"{name}: {middle} ({lower} to {upper}) against control ({level} interval, {_p(used.p_value)})."
+
+
+def _p(value: float) -> str:
+    text = p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def _arm_result(decisions: pa.Table, full_price: Vector, rows: Flags, forecast: Money | None = None) -> ArmResult:
     part = decisions.filter(pa.array(rows))
     depth = part["depth"].to_numpy()
     outcomes = ArmOutcomes(depth=depth, full_price=full_price[rows], before=None, other_revenue=None)
@@ -88,6 +289,7 @@ def _arm_result(decisions: pa.Table, full_price: Vector, rows: Flags) -> ArmResu
         codes=dict(zip(depths.tolist(), codes.tolist(), strict=True)),
         expected_revenue=float((expected * (1 - np.nan_to_num(depth))).sum()) if foreseen else None,
         expected_markdown=float((expected * np.nan_to_num(depth)).sum()) if foreseen else None,
+        forecast=forecast,
     )
 
 

@@ -1,6 +1,7 @@
 """Versions of belief as they are kept: a model file and engagement as JSON; and what names a belief."""
 
 import json
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -13,6 +14,7 @@ from disco.operations.transaction import transaction
 from disco.records.errors import StateError
 from disco.records.life import VersionRecord
 from disco.records.ports import Store
+from disco.records.result import Result
 
 _SETTINGS = ("prior_rate", "prior_codes", "drift")
 
@@ -59,6 +61,19 @@ def active_belief(store: Store, *, prior: Belief, model: str = "main") -> tuple[
     return (prior, None) if record is None else (belief_of(record), record)
 
 
+def belief_for(store: Store, *, prior: Belief, network: str) -> tuple[Belief, int | None]:
+    """The belief that decides now, and its version (None: nothing was learned); for contexts of this network."""
+    belief, version = active_belief(store, prior=prior)
+    if version is not None and version.network != network:
+        raise StateError(
+            f"belief version {version.number}",
+            found="learned with another context network than the shop has now",
+            expected="the network it was learned with",
+            fix="Run `disco learn --rebuild`, or put the old network back.",
+        )
+    return belief, None if version is None else version.number
+
+
 def belief_at(store: Store, number: int | None, *, prior: Belief, model: str = "main") -> Belief:
     """The belief of a version; of None, the prior."""
     if number is None:
@@ -70,7 +85,18 @@ def belief_at(store: Store, number: int | None, *, prior: Belief, model: str = "
     return belief_of(record)
 
 
-def activate(store: Store, number: int, *, model: str = "main", dry_run: bool = False) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Activated(Result):
+    """The version of the model that decides the next plan."""
+
+    version: int
+    """The number of the version."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written."""
+
+
+def activate(store: Store, number: int, *, model: str = "main", dry_run: bool = False) -> Activated:
     """Make an older (or newer) version the active one."""
     with transaction(store, model, dry_run=dry_run) as shelves:
         shelves.activate(model, number)
+    return Activated(version=number, dry_run=dry_run)

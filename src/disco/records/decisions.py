@@ -117,8 +117,14 @@ class IngestCounts:
     """What became of received outcomes; `received` is always the sum of the rest."""
 
     received: int
+    """Rows received."""
     applied: int = 0
+    """Rows that count."""
     duplicate: int = 0
+    """Rows about an event that was received before."""
     late: int = 0
+    """Purchases after their code had expired, and outcomes of a closed campaign."""
     unmatched: int = 0
+    """Rows that fit no code, customer or event of the campaign."""
     rejected: int = 0
+    """Rows that cannot be read as an outcome, or contradict what counts."""

@@ -18,7 +18,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One thing looked at: `check` is the kind of look, `where` the feature, unit or arm; `figure` what was measured.
+    """One thing that was looked at.
 
     >>> moved = {"found": "PSI 0.41", "expected": "below 0.25", "figure": 0.41}
     >>> Diagnosis(check="drift", where="spend_90d", outcome=Outcome.FAILED, **moved).failed
@@ -26,12 +26,29 @@ class Diagnosis:
     """
 
     check: str
+    """The kind of check."""
     where: str
+    """The feature, group, campaign or part that was checked."""
     outcome: Outcome
+    """How it ended: ok, watch (usable, but weaker than it should be), failed, or skipped."""
     found: str
+    """What was found."""
     expected: str
+    """What was expected."""
     fix: str = ""
+    """What to do; empty where nothing needs doing."""
     figure: float | None = None
+    """What was measured, where it is a number."""
+
+    @classmethod
+    def of(cls, check: str, where: str, ok: bool, found: str, *, expected: str, fix: str = "") -> "Diagnosis":
+        """A check that either passes or fails; `fix` says what to do when it fails."""
+        outcome = Outcome.OK if ok else Outcome.FAILED
+        return cls(check=check, where=where, outcome=outcome, found=found, expected=expected, fix="" if ok else fix)
+
+    @property
+    def ok(self) -> bool:
+        return self.outcome is Outcome.OK
 
     @property
     def failed(self) -> bool:

@@ -82,6 +82,15 @@ class PolicySection(_Section):
     exploration: Annotated[float, Field(ge=0)] = 1.0
     scope: Literal["customer", "round"] = "customer"
 
+    @property
+    def assigns_at_random(self) -> bool:
+        """Whether depths are assigned at random, in proportion to their caps, without any model.
+
+        Not the same as the policy `disco.Random`, which gives random values to the solver: that one is a baseline of
+        replays, where every policy has to pass through the same caps. A plan never uses it.
+        """
+        return self.name == "random"
+
 
 class ArmSection(_Section):
     share: Share = 0.0

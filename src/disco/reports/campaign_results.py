@@ -1,17 +1,16 @@
 """The results of campaigns for people: the same tables on a terminal and on a page, for one campaign or for several."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
-from disco.evaluation import AbTest, Finding, Verdict
 from disco.evaluation import Estimate as Measured
+from disco.evaluation import Finding, Verdict
 from disco.operations.forecast import Money as Forecast
 from disco.operations.results import ArmResult, CampaignResults
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
-from disco.records.life import State
+from disco.records.wording import date, money, percent
 from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Points
 from disco.reports.formats import (
     Count,
@@ -22,11 +21,7 @@ from disco.reports.formats import (
     PercentagePoints,
     PValue,
     Unit,
-    date,
     estimate_text,
-    money,
-    p_value,
-    percent,
 )
 from disco.reports.page import PageItem, Report, Section
 from disco.reports.table import Cell, Column, FigureCell, Table
@@ -46,29 +41,19 @@ _UPLIFT = Percent(signed=True)
 _P = Column("p", PValue())
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOut:
-    """The results of a campaign beside what its plan expected."""
-
-    results: CampaignResults
-    forecasts: Mapping[Arm, Forecast | None]  # by group; None before any belief
-    forecast: Forecast | None  # of all codes; None before any belief
-
-
 # One campaign
 
 
-def arms_table(read_out: ReadOut) -> Table:
+def arms_table(results: CampaignResults) -> Table:
     """Each group in sums, beside what was expected of it."""
-    results, random = read_out.results, read_out.results.record.plan.policy.name == "random"
-    groups: list[tuple[str, ArmResult, Forecast | None]] = [
-        ("Random codes" if random and arm is Arm.TEST else _GROUPS[arm], found, read_out.forecasts.get(arm))
-        for arm, found in results.arms.items()
+    random = results.plan.policy.assigns_at_random
+    groups: list[tuple[str, ArmResult]] = [
+        ("Random codes" if random and arm is Arm.TEST else _GROUPS[arm], found) for arm, found in results.arms.items()
     ]
     if results.late is not None:
-        groups.append(("Late arrivals", results.late, None))
+        groups.append(("Late arrivals", results.late))
     rows: list[list[Cell]] = []
-    for name, found, forecast in groups:
+    for name, found in groups:
         summary, bought = found.summary, found.summary.recipients > 0  # a holdout's purchases are not with codes
         rows.append(
             [
@@ -79,7 +64,7 @@ def arms_table(read_out: ReadOut) -> Table:
                 summary.revenue if bought else None,
                 summary.markdown if bought else None,
                 summary.revenue - summary.markdown if bought else None,
-                None if forecast is None else expected_revenue(forecast),
+                None if found.forecast is None else expected_revenue(found.forecast),
             ]
         )
     counts = (Column(name, Count()) for name in ("Customers", "Codes", "Purchases"))
@@ -149,59 +134,10 @@ def incremental_table(results: CampaignResults) -> Table | None:
     )
 
 
-def words(results: CampaignResults) -> list[str]:
-    """What may be said, and how far to trust it."""
-    counts = results.counts
-    ledger = (
-        f"{counts.received:,} outcomes received: {counts.applied:,} applied, {counts.duplicate:,} duplicate, "
-        f"{counts.late:,} expired, {counts.unmatched:,} unmatched, {counts.rejected:,} rejected."
-    )
-    said = [f"{_state(results)} {ledger}"]
-    if results.ab is None:
-        return [*said, results.why_not or ""]
-    ratio = results.ab.sample_ratio
-    if ratio is not None:
-        fine = "as planned" if ratio.ok else "NOT as planned"
-        said.append(f"Group sizes are {fine} ({_p(ratio.p_value)}).")
-    said.append(f"Verdict: {results.ab.verdict}. {_reason(results.ab)}")
-    if results.detectable is not None:
-        least = percent(results.detectable)
-        said.append(
-            f"With groups of this size, a change in revenue of {least} would be detected four times out of five."
-        )
-    return said
-
-
-def _reason(ab: AbTest) -> str:
-    """The figure on which the verdict rests; before the planned end it is the one that is valid at every look."""
-    if ab.verdict is Verdict.BLOCKED:
-        return ab.reason
-    found = ab.finding(ab.primary)
-    used = found.decisive if ab.final or found.to_date is None else found.to_date
-    name = f"{ab.primary.capitalize()} per customer{'' if ab.final else ' to date'}"
-    difference = estimate_text(_estimate(used.difference), unit=_UNITS[ab.primary][1])
-    return f"{name}: {difference} against control ({percent(ab.level, decimals=0)} interval, {_p(used.p_value)})."
-
-
-def _p(value: float) -> str:
-    text = p_value(value)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"
-
-
-def _state(results: CampaignResults) -> str:
-    name = f"Campaign {results.record.campaign}"
-    if results.record.state is State.CLOSED:
-        return f"{name} is closed."
-    if results.final:
-        return f"{name} has ended: all codes have expired."
-    running = "paused" if results.record.state is State.PAUSED else "still running"
-    return f"{name} is {running}; figures as of {date(results.as_of)}."
-
-
-def campaign_report(read_out: ReadOut) -> Report:
+def campaign_report(results: CampaignResults) -> Report:
     """One campaign on one page."""
-    results, plan = read_out.results, read_out.results.record.plan
-    sections = [Section("What each group bought", "\n\n".join(words(results)), [arms_table(read_out)])]
+    plan = results.plan
+    sections = [Section("What each group bought", "\n\n".join(results.words), [arms_table(results)])]
     chart, table = _findings_chart(results), findings_table(results)
     if table is not None:
         sections.append(Section("Did deciding help?", "", [table] if chart is None else [chart, table]))
@@ -222,9 +158,7 @@ def _lead(results: CampaignResults) -> str:
     ab = results.ab
     if ab is None:
         purchases = sum(arm.summary.purchasers for arm in results.arms.values())
-        return (
-            f"{money(actual_revenue(results))} of revenue from {purchases:,} purchases. {results.why_not or ''}".strip()
-        )
+        return f"{money(results.revenue)} of revenue from {purchases:,} purchases. {results.why_not or ''}".strip()
     if ab.verdict is Verdict.BLOCKED:
         return ab.reason
     uplift = primary_uplift(results)
@@ -278,11 +212,6 @@ def expected_revenue(forecast: Forecast) -> Estimate:
     return Estimate(forecast.revenue.mean, forecast.revenue.lower, forecast.revenue.upper, 0.9)
 
 
-def actual_revenue(results: CampaignResults) -> float:
-    """Revenue of all codes of the launch."""
-    return sum(arm.summary.revenue for arm in results.arms.values())
-
-
 def _estimate(measured: Measured) -> Estimate:
     return Estimate(measured.value, measured.lower, measured.upper, measured.level)
 
@@ -290,20 +219,20 @@ def _estimate(measured: Measured) -> Estimate:
 # Several campaigns
 
 
-def campaigns_table(read_outs: Sequence[ReadOut]) -> Table:
+def campaigns_table(campaigns: Sequence[CampaignResults]) -> Table:
     """One line per campaign: expected and actual revenue, and the result against its control."""
     rows: list[list[Cell]] = []
-    for one in read_outs:
-        plan, arms = one.results.record.plan, one.results.arms.values()
+    for one in campaigns:
+        plan, arms = one.plan, one.arms.values()
         rows.append(
             [
                 plan.campaign,
                 plan.policy.name,
                 sum(arm.summary.recipients for arm in arms),
                 sum(arm.summary.purchasers for arm in arms),
-                None if one.forecast is None else expected_revenue(one.forecast),
-                actual_revenue(one.results),
-                primary_uplift(one.results),
+                None if one.expected is None else expected_revenue(one.expected),
+                one.revenue,
+                primary_uplift(one),
             ]
         )
     return Table(
@@ -321,20 +250,18 @@ def campaigns_table(read_outs: Sequence[ReadOut]) -> Table:
     )
 
 
-def campaigns_report(read_outs: Sequence[ReadOut]) -> Report:
+def campaigns_report(campaigns: Sequence[CampaignResults]) -> Report:
     """Several campaigns on one page."""
     forecasts = {
-        one.results.record.campaign: (expected_revenue(one.forecast), actual_revenue(one.results))
-        for one in read_outs
-        if one.forecast is not None
+        one.campaign: (expected_revenue(one.expected), one.revenue) for one in campaigns if one.expected is not None
     }
     items: list[PageItem] = []
     if len(forecasts) > 1:
         items.append(_forecast_chart(forecasts))
-    if (chart := _uplift_chart([one.results for one in read_outs])) is not None:
+    if (chart := _uplift_chart(campaigns)) is not None:
         items.append(chart)
-    total = sum(actual_revenue(one.results) for one in read_outs)
-    how_many = "1 campaign" if len(read_outs) == 1 else f"{len(read_outs)} campaigns"
+    total = sum(one.revenue for one in campaigns)
+    how_many = "1 campaign" if len(campaigns) == 1 else f"{len(campaigns)} campaigns"
     lead = f"{money(total)} of revenue from {how_many}; no forecast yet."
     if forecasts:
         expected = sum(estimate.value for estimate, _ in forecasts.values())
@@ -343,7 +270,7 @@ def campaigns_report(read_outs: Sequence[ReadOut]) -> Report:
     return Report(
         title=how_many,
         lead=lead,
-        sections=[Section("Forecasts and results", "", [*items, campaigns_table(read_outs)])],
+        sections=[Section("Forecasts and results", "", [*items, campaigns_table(campaigns)])],
     )
 
 
@@ -376,7 +303,7 @@ def _forecast_chart(forecasts: Mapping[str, tuple[Estimate, float]]) -> CurveCha
 
 
 def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
-    rows = [IntervalRow(one.record.campaign, uplift) for one in results if (uplift := primary_uplift(one)) is not None]
+    rows = [IntervalRow(one.campaign, uplift) for one in results if (uplift := primary_uplift(one)) is not None]
     if not rows:
         return None
     clear = sum(row.estimate.lower is not None and row.estimate.lower > 0 for row in rows)

@@ -1,124 +1,26 @@
-"""How money, shares, counts and dates read, in one place, so that a figure looks the same on every page.
+"""Units of figures in tables and charts.
 
-A unit (`Money`, `Percent`, `Count`, …) writes one value as text, and says how an axis of that unit is drawn.
-The minus sign is U+2212: it is as wide as a digit, so columns of figures stay aligned.
+A unit (`Money`, `Percent`, `Count`, …) writes one value as text (`records.wording`), and says how an axis of that unit
+is drawn.
 """
 
-import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from disco.records.errors import InputError
 from disco.records.estimate import Estimate
+from disco.records.wording import MAGNITUDES
+from disco.records.wording import MONTHS as MONTHS
+from disco.records.wording import count as count
+from disco.records.wording import date as date
+from disco.records.wording import finite as finite
+from disco.records.wording import money as money
+from disco.records.wording import number as number
+from disco.records.wording import p_value as p_value
+from disco.records.wording import percent as percent
 
 MISSING = "–"
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_MAGNITUDES = ((1e9, "bn"), (1e6, "m"), (1e3, "k"))
-_LEAST_P_VALUE = 0.001
-
-
-def finite(value: float, *, where: str) -> float:
-    """The value as a float; NaN and infinity are refused by name.
-
-    >>> finite(float("nan"), where="revenue of campaign C")
-    Traceback (most recent call last):
-    ...
-    disco.records.errors.InputError: revenue of campaign C: found nan; expected a finite number...
-    """
-    number = float(value)
-    if not math.isfinite(number):
-        raise InputError(where, found=number, expected="a finite number", fix="Leave the value out (None) if unknown.")
-    return number + 0.0  # -0.0 becomes 0.0
-
-
-def _with_sign(value: float, digits: str, *, prefix: str = "", suffix: str = "", signed: bool = False) -> str:
-    """Sign, prefix, digits, suffix; what rounds to zero has no sign."""
-    is_zero = not any(character in "123456789" for character in digits)
-    sign = "" if is_zero else "−" if value < 0 else "+" if signed else ""
-    return f"{sign}{prefix}{digits}{suffix}"
-
-
-def money(
-    value: float, *, currency: str = "£", full: bool = False, decimals: int | None = None, signed: bool = False
-) -> str:
-    """An amount in currency units, with three significant figures from a thousand on.
-
-    currency: the symbol in front of the amount.
-    full: write every pound, and pennies below a thousand.
-    decimals: how many, where the amount is written in full or is below a thousand.
-    signed: write a plus sign, too.
-
-    >>> money(1234567), money(1234567, full=True), money(-181_600), money(2.1), money(0)
-    ('£1.23m', '£1,234,567', '−£182k', '£2.10', '£0')
-    >>> money(999_999), money(1234.5, full=True, decimals=2), money(34.5, signed=True), money(1500, currency="€")
-    ('£1.00m', '£1,234.50', '+£34.50', '€1.50k')
-    """
-    amount = finite(value, where="money")
-    size = abs(amount)
-    if amount == 0 and decimals is None:
-        return f"{currency}0"
-    if decimals is not None and (full or size < 1e3):
-        return _with_sign(amount, f"{size:,.{decimals}f}", prefix=currency, signed=signed)
-    if full or size < 999.995:
-        return _with_sign(amount, f"{size:,.{2 if size < 999.995 else 0}f}", prefix=currency, signed=signed)
-    size = float(f"{size:.3g}")  # first round, then choose the magnitude: 999,999 is £1.00m, not £1000k
-    divisor, suffix = next((pair for pair in _MAGNITUDES if size >= pair[0]), _MAGNITUDES[-1])
-    scaled = size / divisor
-    digits = f"{scaled:,.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f}"
-    return _with_sign(amount, digits, prefix=currency, suffix=suffix, signed=signed)
-
-
-def percent(share: float, *, decimals: int = 1, signed: bool = False) -> str:
-    """A share as a percentage; the words around it say of what.
-
-    >>> percent(0.0123, signed=True), percent(-0.5, decimals=0), percent(-0.0001), percent(12.5)
-    ('+1.2%', '−50%', '0.0%', '1,250.0%')
-    """
-    value = finite(share, where="share")
-    return _with_sign(value, f"{abs(value) * 100:,.{decimals}f}", suffix="%", signed=signed)
-
-
-def count(value: float, *, signed: bool = False) -> str:
-    """A whole number.
-
-    >>> count(1234567), count(-1200), count(0)
-    ('1,234,567', '−1,200', '0')
-    """
-    whole = finite(value, where="count")
-    return _with_sign(whole, f"{abs(whole):,.0f}", signed=signed)
-
-
-def number(value: float, *, decimals: int = 2, signed: bool = False) -> str:
-    """A figure without a unit.
-
-    >>> number(0.4137, decimals=3), number(-1234.5)
-    ('0.414', '−1,234.50')
-    """
-    figure = finite(value, where="number")
-    return _with_sign(figure, f"{abs(figure):,.{decimals}f}", signed=signed)
-
-
-def p_value(value: float) -> str:
-    """Two decimals, three below 0.1, and never zero.
-
-    >>> p_value(0.9), p_value(0.0432), p_value(0.00002)
-    ('0.90', '0.043', '<0.001')
-    """
-    chance = finite(value, where="p-value")
-    if chance < _LEAST_P_VALUE:
-        return f"<{_LEAST_P_VALUE:g}"
-    return f"{chance:.3f}" if chance < 0.1 else f"{chance:.2f}"
-
-
-def date(day: datetime.date) -> str:
-    """A day, the same in every locale.
-
-    >>> date(datetime.date(2027, 3, 8))
-    '8 Mar 2027'
-    """
-    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +178,7 @@ def _magnitude(size: float, *, from_size: float) -> tuple[float, str]:
     """Factor and letter for figures of this size; none below `from_size`."""
     if size < from_size:
         return 1.0, ""
-    divisor, letter = next((pair for pair in _MAGNITUDES if size >= pair[0]), _MAGNITUDES[-1])
+    divisor, letter = next((pair for pair in MAGNITUDES if size >= pair[0]), MAGNITUDES[-1])
     return 1 / divisor, letter
 
 

@@ -7,7 +7,6 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-import disco
 from disco.records.errors import StateError
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -30,7 +29,7 @@ def single_threaded() -> Iterator[None]:
 
 def source_hash(rooms: tuple[str, ...]) -> str:
     """A hash of the source of these files and folders of the package, as it is on disk now."""
-    root = Path(disco.__file__).parent
+    root = Path(__file__).parents[1]
     digest = sha256()
     for room in rooms:
         place = root / room

@@ -1,60 +1,68 @@
 """How a database is doing, without trusting it: version, settings that decide whether a crash can hurt, integrity."""
 
-from dataclasses import dataclass
-
 import sqlalchemy as sa
 
 from disco.adapters.store.opening import open_database, plain_errors, shown
+from disco.records.diagnosis import Diagnosis
 
 # WAL with two or more writing connections can lose committed rows: fixed in 3.51.3
 _WAL_BUG = (3, 7, 0), (3, 51, 2)
 _SAFE_POSTGRESQL = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "remote_apply")}
 
 
-@dataclass(frozen=True, slots=True)
-class Vital:
-    """One thing looked at: `words` says what was found, and what to do where it is not `ok`."""
-
-    check: str
-    ok: bool
-    words: str
-
-
-def vitals(url: str) -> tuple[Vital, ...]:
+def vitals(url: str) -> tuple[Diagnosis, ...]:
     """What can be said about the database behind a URL."""
     database = open_database(url)
     try:
         with plain_errors(database, "looking after it"), database.reading() as connection:
-            place = Vital("database", True, shown(database.engine.url))
+            place = Diagnosis.of("database", "connection", True, shown(database.engine.url), expected="a database")
             sqlite = connection.dialect.name == "sqlite"
             return (place, *(_sqlite(connection) if sqlite else _postgresql(connection)))
     finally:
         database.engine.dispose()
 
 
-def _sqlite(connection: sa.Connection) -> tuple[Vital, ...]:
+def _sqlite(connection: sa.Connection) -> tuple[Diagnosis, ...]:
     version = str(connection.exec_driver_sql("SELECT sqlite_version()").scalar_one())
     journal = str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
     problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
     risky = wal_is_risky(version) and journal == "wal"
-    journal_words = f"SQLite {version} with a journal of kind {journal}" + (
-        ": this version can corrupt it; use SQLite 3.51.3 or newer" if risky else ""
-    )
     sound = problems == ["ok"] and not orphans
-    integrity = "every page and reference is sound" if sound else f"{'; '.join(problems)}; {len(orphans)} orphans"
-    fix = "" if sound else ": stop, copy the file away, and restore the last backup"
-    return Vital("journal", not risky, journal_words), Vital("integrity", sound, integrity + fix)
+    return (
+        Diagnosis.of(
+            "database",
+            "journal",
+            not risky,
+            f"SQLite {version} with a journal of kind {journal}",
+            expected="a version that cannot lose committed rows",
+            fix="Use SQLite 3.51.3 or newer.",
+        ),
+        Diagnosis.of(
+            "database",
+            "integrity",
+            sound,
+            "every page and reference is sound" if sound else f"{'; '.join(problems)}; {len(orphans)} orphans",
+            expected="no damage",
+            fix="Stop, copy the file away, and restore the last backup.",
+        ),
+    )
 
 
-def _postgresql(connection: sa.Connection) -> tuple[Vital, ...]:
+def _postgresql(connection: sa.Connection) -> tuple[Diagnosis, ...]:
     version = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
     found = {name: str(connection.exec_driver_sql(f"SHOW {name}").scalar_one()) for name in _SAFE_POSTGRESQL}
     risky = [f"{name} = {value}" for name, value in found.items() if value not in _SAFE_POSTGRESQL[name]]
-    words = f"PostgreSQL {version}" + (
-        f" with {', '.join(risky)}: a crash can lose acknowledged outcomes; set it to on" if risky else ""
+    return (
+        Diagnosis.of(
+            "database",
+            "durability",
+            not risky,
+            f"PostgreSQL {version}" + (f" with {', '.join(risky)}" if risky else ""),
+            expected="settings under which a crash loses no acknowledged outcome",
+            fix="Set it to on.",
+        ),
     )
-    return (Vital("durability", not risky, words),)
 
 
 def wal_is_risky(version: str) -> bool:

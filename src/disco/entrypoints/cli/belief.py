@@ -1,16 +1,14 @@
 """`disco belief [VERSION]`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, show
-from disco.records.errors import StateError
 
 if TYPE_CHECKING:
-    from disco.operations.learned_curve import LearnedCurve
-    from disco.records.life import VersionRecord
+    from disco.operations.learned_curve import LearnedBelief
     from disco.reports.table import Cell
 
 
@@ -30,30 +28,13 @@ def belief(
 
     With 90 % intervals of the belief itself, not of single customers. They narrow as campaigns are learned.
     """
-    from dataclasses import asdict
+    from disco.entrypoints.python import Shop
 
-    from disco.entrypoints.shop import Shop
-    from disco.operations.learned_curve import learned_curve
-    from disco.operations.versions import belief_of
-
-    with Shop.open(shop).store() as store, store.reading() as shelves:
-        record = shelves.version("main", version)
-        made = [kept.number for kept in shelves.versions("main")]
-    if record is None:
-        there = f"versions {made[0]} to {made[-1]}" if made else "none: `disco learn CAMPAIGN` makes the first"
-        raise StateError("belief", found=f"no version {version or ''}".strip(), expected=there)
-    curve = learned_curve(belief_of(record))
-    result: dict[str, Any] = {
-        "version": record.number,
-        "made_at": record.made_at.isoformat(timespec="seconds"),
-        "campaigns": list(record.campaigns),
-        "purchases": sum(point.purchases for point in curve),
-        "depths": [asdict(point) for point in curve],
-    }
-    show(result, _text(record, curve), as_json=as_json, quiet=quiet)
+    found = Shop.open(shop).belief(version)
+    show(found, _text(found), as_json=as_json, quiet=quiet)
 
 
-def _text(record: "VersionRecord", curve: "tuple[LearnedCurve, ...]") -> str:
+def _text(found: "LearnedBelief") -> str:
     from disco.records.depths import depth_percent
     from disco.reports import Column, Count, Estimate, Money, Percent, Table
 
@@ -65,7 +46,7 @@ def _text(record: "VersionRecord", curve: "tuple[LearnedCurve, ...]") -> str:
             point.codes,
             Estimate(point.engagement.mean, point.engagement.lower, point.engagement.upper),
         ]
-        for point in curve
+        for point in found.depths
     ]
     columns: list[Column | str] = [
         "Depth",
@@ -74,6 +55,6 @@ def _text(record: "VersionRecord", curve: "tuple[LearnedCurve, ...]") -> str:
         Column("Codes", Count()),
         Column("Receivers who buy (90%)", Percent()),
     ]
-    count = len(record.campaigns)
-    head = f"Version {record.number}, from {count} campaign{'s'[: count != 1]}: {', '.join(record.campaigns)}."
+    count = len(found.campaigns)
+    head = f"Version {found.version}, from {count} campaign{'s'[: count != 1]}: {', '.join(found.campaigns)}."
     return f"{head}\n{figures_text(Table(caption='Belief', columns=columns, rows=rows))}"

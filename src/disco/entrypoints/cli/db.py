@@ -18,19 +18,12 @@ def upgrade(shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFl
 
     An empty database gets the tables. A database that is up to date stays as it is. Copy it first.
     """
-    from disco.adapters.store.opening import open_database, shown
-    from disco.adapters.store.opening import upgrade as bring_up
-    from disco.entrypoints.shop import Shop
+    from disco.entrypoints.python import Shop
 
-    opened = Shop.open(shop)
-    database = open_database(opened.settings.database_place(opened.folder))
-    try:
-        before, after = bring_up(database)
-    finally:
-        database.engine.dispose()
-    place = shown(database.engine.url)
-    if before == after:
-        text = f"{place} is at revision {after}: nothing to do."
+    done = Shop.open(shop).upgrade()
+    if done.before == done.after:
+        text = f"{done.database} is at revision {done.after}: nothing to do."
     else:
-        text = f"{place}: from {'an empty database' if before is None else f'revision {before}'} to revision {after}."
-    show({"database": place, "before": before, "after": after}, text, as_json=as_json, quiet=quiet)
+        start = "an empty database" if done.before is None else f"revision {done.before}"
+        text = f"{done.database}: from {start} to revision {done.after}."
+    show(done, text, as_json=as_json, quiet=quiet)

@@ -23,13 +23,7 @@ def explain(
 
     The figures of the decision are made again from what was kept: context, belief, draws, prices.
     """
-    from dataclasses import asdict
+    from disco.entrypoints.python import Shop
 
-    from disco.entrypoints.shop import Shop
-    from disco.operations.explaining import explain
-
-    here = Shop.open(shop)
-    with here.store() as store:
-        found = explain(store, campaign, customer, prior=here.prior())
-    figures = [{**asdict(figure), "surplus": figure.surplus} for figure in found.figures]
-    show({**asdict(found), "figures": figures}, "\n".join(found.words), as_json=as_json, quiet=quiet)
+    found = Shop.open(shop).explain(campaign, customer)
+    show(found, "\n".join(found.words), as_json=as_json, quiet=quiet)

@@ -6,9 +6,6 @@ from typing import Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show
-from disco.entrypoints.outputs import check_outputs
-from disco.records.errors import UsageError
-from disco.records.files import written_whole
 
 
 def register(app: typer.Typer) -> None:
@@ -27,22 +24,7 @@ def export(
     Customers without a code are not in it. In a CSV, cells that a spreadsheet would run as a formula begin with an
     apostrophe; Parquet keeps every id as it is.
     """
-    import pyarrow.csv as pacsv
-    import pyarrow.parquet as pq
+    from disco.entrypoints.python import Shop
 
-    from disco.entrypoints.shop import Shop
-    from disco.operations.exporting import csv_safe, export_codes
-
-    kind = out.suffix.lower()
-    if kind not in (".parquet", ".csv"):
-        raise UsageError("--out", found=out, expected="a name that ends in .parquet or .csv")
-    check_outputs(out, shop=shop)
-    with Shop.open(shop).store() as store:
-        codes = export_codes(store, campaign)
-    with written_whole(out) as unfinished:
-        if kind == ".csv":
-            pacsv.write_csv(csv_safe(codes), unfinished)
-        else:
-            pq.write_table(codes, unfinished)
-    result = {"campaign": campaign, "file": str(out), "codes": codes.num_rows}
-    show(result, f"{codes.num_rows:,} codes of {campaign} in {out}.", as_json=as_json, quiet=quiet)
+    done = Shop.open(shop).export(campaign, out)
+    show(done, f"{done.codes:,} codes of {campaign} in {out}.", as_json=as_json, quiet=quiet)

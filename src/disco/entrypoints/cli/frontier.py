@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,7 @@ from disco.records.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from disco.operations.frontier import Frontier, Reach
-    from disco.records.plan import Plan
+    from disco.operations.frontier import Frontier, FrontierPoint
     from disco.reports import Report, Table
 
 
@@ -40,31 +39,19 @@ def frontier(
     Every line is an exact allocation of all eligible customers under the plan's limits, at expected baskets: without
     the policy's draws, and without control or holdout. Nothing is kept.
     """
-    from dataclasses import asdict
-
-    from disco.entrypoints.audience import gather
-    from disco.entrypoints.files import read_yaml
-    from disco.entrypoints.shop import Shop
-    from disco.operations.frontier import frontier
-    from disco.operations.limits import offer_of
-    from disco.records.plan import read_plan
+    from disco.entrypoints.python import Shop
 
     check_outputs(html, inputs=(plan_file,), shop=shop)
-    tried = {"revenue_weights": _numbers(weights, "--weights"), "budgets": _numbers(budgets, "--budgets")}
-    plan, here = read_plan(read_yaml(plan_file), file=str(plan_file)), Shop.open(shop)
+    here = Shop.open(shop)
+    plan = here.read_plan(plan_file)
     check_outputs(html, inputs=(here.folder / plan.customers.table,))  # known only now
-    gathered = gather(here, plan)
-    with here.store() as store:
-        belief, _ = here.belief(store, network=gathered.inputs["network"])
-    offer = offer_of(plan, eligible=len(gathered.audience))
-    found = frontier(gathered.audience, belief=belief, offer=offer, **tried, engine=here.engine)
-    warn(gathered.notes)
+    found = here.frontier(plan, revenue_weights=_numbers(weights, "--weights"), budgets=_numbers(budgets, "--budgets"))
+    warn(found.warnings)
     if html is not None:
-        _report(plan, found).save(html)
+        _report(found).save(html)
     tables = [_table(found.by_weight, by_budget=False), _table(found.by_budget, by_budget=True)]
     text = "\n\n".join(f"{table.caption}\n{figures_text(table)}" for table in tables)
-    result: dict[str, Any] = {"campaign": plan.campaign, "html": None if html is None else str(html), **asdict(found)}
-    show(result, text, as_json=as_json, quiet=quiet)
+    show(found, text, as_json=as_json, quiet=quiet)
 
 
 def _numbers(text: str | None, option: str) -> list[float] | None:
@@ -79,7 +66,7 @@ def _numbers(text: str | None, option: str) -> list[float] | None:
     return sorted(numbers)
 
 
-def _table(path: "Sequence[Reach]", *, by_budget: bool) -> "Table":
+def _table(path: "Sequence[FrontierPoint]", *, by_budget: bool) -> "Table":
     from disco.reports import Column, Count, Money, Number, Table
 
     first = Column("Budget", Money(full=True)) if by_budget else Column("Revenue weight", Number())
@@ -94,24 +81,24 @@ def _table(path: "Sequence[Reach]", *, by_budget: bool) -> "Table":
         ],
         rows=[
             [
-                reach.budget if by_budget else reach.revenue_weight,
-                *((reach.codes, reach.revenue, reach.markdown) if reach.feasible else ("no allocation", None, None)),
+                point.budget if by_budget else point.revenue_weight,
+                *((point.codes, point.revenue, point.markdown) if point.feasible else ("no allocation", None, None)),
             ]
-            for reach in path
+            for point in path
         ],
     )
 
 
-def _report(plan: "Plan", found: "Frontier") -> "Report":
+def _report(found: "Frontier") -> "Report":
     from disco.reports import Axis, CurveChart, Line, Money, Points, Report, Section
 
     traces: dict[str, dict[float, float]] = {  # two weights may give one allocation, and that is one point
-        name: {reach.markdown: reach.revenue for reach in path if reach.feasible}
+        name: {point.markdown: point.revenue for point in path if point.feasible}
         for name, path in (("revenue weights", found.by_weight), ("budgets", found.by_budget))
     }
     chart = CurveChart(
         title="What another pound of markdown would bring",
-        subtitle=f"Expected over the campaign {plan.campaign}, everybody eligible, under the plan's limits",
+        subtitle=f"Expected over the campaign {found.campaign}, everybody eligible, under the plan's limits",
         x=Axis("Markdown", Money()),
         y=Axis("Revenue", Money()),
         lines=[Line(name, list(path), list(path.values())) for name, path in traces.items() if len(path) > 1],
@@ -119,7 +106,7 @@ def _report(plan: "Plan", found: "Frontier") -> "Report":
     )
     last = found.by_budget[-1]
     return Report(
-        title=f"Frontier of {plan.campaign}",
+        title=f"Frontier of {found.campaign}",
         lead=f"Up to {Money().text(last.revenue)} of revenue for {Money().text(last.markdown)} of markdown.",
         sections=[
             Section(

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import DryRunFlag, EngineFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.entrypoints.cli.output import DryRunFlag, EngineFlag, JsonFlag, QuietFlag, ShopFolder, day_of, show, warn
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,48 +40,31 @@ def learn(
     One version is active: the next plan is decided with it. Nothing new to learn, no new version. The engagement of a
     campaign counts once its codes have run out; learn it again then.
     """
-    from disco.entrypoints.learning import rebuild_belief
-    from disco.entrypoints.shop import Shop, WallClock
-    from disco.operations.learning import learn_campaigns
-    from disco.operations.versions import activate as switch
+    from disco.entrypoints.python import Shop
 
     if (asked := bool(campaigns) + (activate is not None) + rebuild) != 1:
         found = "several things" if asked else "nothing to do"
         raise UsageError("learn", found=found, expected="either campaigns to learn, or --activate N, or --rebuild")
-    here, day = Shop.open(shop, engine=engine), (as_of or datetime.now()).date()
-    with here.store() as store:
-        if activate is not None:
-            switch(store, activate, dry_run=dry_run)
-            verb = "would be" if dry_run else "is"
-            result = {"version": activate, "dry_run": dry_run}
-            show(result, f"Version {activate} of belief {verb} active.", as_json=as_json, quiet=quiet)
-            return
-        if rebuild:
-            done = rebuild_belief(here, store, as_of=day, dry_run=dry_run)
-        else:
-            done = learn_campaigns(
-                store, campaigns or [], prior=here.prior(), as_of=day, clock=WallClock(), dry_run=dry_run
-            )
+    here = Shop.open(shop, engine=engine)
+    if activate is not None:
+        verb = "would be" if dry_run else "is"
+        switched = here.activate(activate, dry_run=dry_run)
+        show(switched, f"Version {activate} of belief {verb} active.", as_json=as_json, quiet=quiet)
+        return
+    if rebuild:
+        done = here.rebuild(as_of=day_of(as_of), dry_run=dry_run)
+    else:
+        done = here.learn(*(campaigns or ()), as_of=day_of(as_of), dry_run=dry_run)
     warn(done.warnings)
     text = learned_text(done) + (" Nothing was written." if dry_run else "")
-    show({**learned_result(done), "dry_run": dry_run}, text, as_json=as_json, quiet=quiet)
-
-
-def learned_result(done: "Learned") -> dict[str, Any]:
-    return {
-        "version": done.number,
-        "changed": done.changed,
-        "campaigns": dict(done.campaigns),
-        "matured": list(done.matured),
-        "warnings": list(done.warnings),
-    }
+    show(done, text, as_json=as_json, quiet=quiet)
 
 
 def learned_text(done: "Learned") -> str:
     count = len(done.campaigns)
     learned = f"{sum(done.campaigns.values()):,} purchases of {count} campaign{'s'[: count != 1]}"
-    text = f"Belief version {done.number}: {learned}."
+    text = f"Belief version {done.version}: {learned}."
     if not done.changed:
-        text = f"Nothing new: belief version {done.number} stays, with {learned}."
+        text = f"Nothing new: belief version {done.version} stays, with {learned}."
     waiting = sorted(set(done.campaigns) - set(done.matured))
     return text + (f" Codes still run, so engagement waits: {', '.join(waiting)}." if waiting else "")

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from disco.records.errors import DiscoError, PlanError, TableError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from disco.records.result import Result
     from disco.reports import Table as Figures
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -23,6 +25,16 @@ EngineFlag = Annotated[
     str | None, typer.Option("--engine", help="What runs the work: local (default: the setting `engine`).")
 ]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; write nothing.")]
+
+
+def day_of(moment: datetime | None) -> date | None:
+    """The day that an option such as --as-of names; None: it was not given."""
+    return None if moment is None else moment.date()
+
+
+def next_command(words: str, shop: Path) -> str:
+    """A command to type next, for the same shop."""
+    return f"Next: disco {words}" + ("" if shop == Path() else f" --shop {shop}")
 
 
 def show_error(error: DiscoError) -> None:
@@ -37,10 +49,10 @@ def show_error(error: DiscoError) -> None:
         typer.echo(str(error), err=True)
 
 
-def show(result: dict[str, Any], text: "str | Table", *, as_json: bool, quiet: bool = False) -> None:
+def show(result: "Result | dict[str, Any]", text: "str | Table", *, as_json: bool, quiet: bool = False) -> None:
     """Print a command's result: `result` for machines, `text` (a string or a Rich table) for people."""
     if as_json:
-        typer.echo(json.dumps(result, allow_nan=False, default=str))
+        typer.echo(json.dumps(result, allow_nan=False, default=str) if isinstance(result, dict) else result.to_json())
     elif not quiet:
         if isinstance(text, str):
             typer.echo(text)

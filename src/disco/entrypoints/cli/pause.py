@@ -8,7 +8,7 @@ import typer
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show
 
 if TYPE_CHECKING:
-    from disco.records.life import CampaignRecord
+    from disco.operations.states import CampaignState
 
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")]
 
@@ -21,31 +21,24 @@ def register(app: typer.Typer) -> None:
 
 def pause(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """No code for anybody who arrives now; outcomes of the codes that are out still count."""
-    from disco.entrypoints.shop import Shop
-    from disco.operations.states import pause
+    from disco.entrypoints.python import Shop
 
-    with Shop.open(shop).store() as store:
-        _say(pause(store, campaign), as_json=as_json, quiet=quiet)
+    _say(Shop.open(shop).pause(campaign), as_json=as_json, quiet=quiet)
 
 
 def resume(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """End a pause: late arrivals get codes again, while there are some left."""
-    from disco.entrypoints.shop import Shop
-    from disco.operations.states import resume
+    from disco.entrypoints.python import Shop
 
-    with Shop.open(shop).store() as store:
-        _say(resume(store, campaign), as_json=as_json, quiet=quiet)
+    _say(Shop.open(shop).resume(campaign), as_json=as_json, quiet=quiet)
 
 
 def close(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """End a campaign for good: no codes and no outcomes any more; whatever still comes is late."""
-    from disco.entrypoints.shop import Shop
-    from disco.operations.states import close
+    from disco.entrypoints.python import Shop
 
-    with Shop.open(shop).store() as store:
-        _say(close(store, campaign), as_json=as_json, quiet=quiet)
+    _say(Shop.open(shop).close(campaign), as_json=as_json, quiet=quiet)
 
 
-def _say(record: "CampaignRecord", *, as_json: bool, quiet: bool) -> None:
-    result = {"campaign": record.campaign, "state": str(record.state)}
-    show(result, f"{record.campaign} is {record.state}.", as_json=as_json, quiet=quiet)
+def _say(now: "CampaignState", *, as_json: bool, quiet: bool) -> None:
+    show(now, f"{now.campaign} is {now.state}.", as_json=as_json, quiet=quiet)

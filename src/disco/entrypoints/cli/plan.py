@@ -1,7 +1,7 @@
 """`disco plan PLAN.yaml`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,12 +12,14 @@ from disco.entrypoints.cli.output import (
     QuietFlag,
     ShopFolder,
     figures_text,
+    next_command,
     show,
     warn,
 )
 
 if TYPE_CHECKING:
-    from disco.operations.planned import Planned
+    from disco.operations.forecast import ArmForecast
+    from disco.operations.planning import PlanResult
     from disco.reports import Table
     from disco.reports.table import Cell
 
@@ -39,42 +41,19 @@ def plan(
     The decided plan is kept under the hash of everything it rests on, and never changes; `disco launch` makes it real.
     Intervals hold 90 % of what the belief thinks possible. Prices are what one more code would add, in revenue.
     """
-    from disco.entrypoints.audience import gather
-    from disco.entrypoints.files import read_yaml
-    from disco.entrypoints.shop import Shop, WallClock
-    from disco.operations.artefacts import keep
-    from disco.operations.planning import plan_campaign
-    from disco.records.plan import read_plan
+    from disco.entrypoints.python import Shop
 
-    wanted, here = read_plan(read_yaml(plan_file), file=str(plan_file)), Shop.open(shop, engine=engine)
-    gathered = gather(here, wanted, keep=not dry_run)
-    with here.store(missing="scratch" if dry_run else "create") as store:
-        belief, version = here.belief(store, network=gathered.inputs["network"])
-        planned = plan_campaign(
-            store,
-            wanted,
-            gathered.audience,
-            belief=belief,
-            version=version,
-            network=gathered.inputs["network"],
-            inputs=gathered.inputs,
-            clock=WallClock(),
-            features=gathered.features,
-            notes=gathered.notes,
-            engine=here.engine,
-        )
-        folder = None if dry_run else keep(store, planned, here.plans)
+    planned = Shop.open(shop, engine=engine).plan(plan_file, dry_run=dry_run)
     warn(planned.warnings)
-    result: dict[str, Any] = {**planned.summary(), "folder": None if folder is None else str(folder)}
-    show({**result, "dry_run": dry_run}, _text(planned, dry_run, shop), as_json=as_json, quiet=quiet)
+    show(planned, _text(planned, shop), as_json=as_json, quiet=quiet)
 
 
-def _text(planned: "Planned", dry_run: bool, shop: Path) -> str:
-    plan = planned.plan
-    decided = "dealt at random" if planned.solution.prices is None else f"decided by {plan.policy.name}"
+def _text(planned: "PlanResult", shop: Path) -> str:
+    plan = planned.planned.plan
+    decided = "assigned at random" if planned.prices is None else f"decided by {plan.policy.name}"
     learned = "without any learned belief" if planned.version is None else f"with belief version {planned.version}"
     parts = [
-        f"{plan.campaign}: {planned.decisions.num_rows:,} customers, {decided} {learned}; codes valid from "
+        f"{plan.campaign}: {planned.customers:,} customers, {decided} {learned}; codes valid from "
         f"{plan.valid.start} to before {plan.valid.end}.",
         figures_text(_arms(planned)),
     ]
@@ -82,20 +61,26 @@ def _text(planned: "Planned", dry_run: bool, shop: Path) -> str:
         parts.append(f"Expected, with 90 % intervals:\n{figures_text(_money(planned))}\n{_corrections(planned)}")
     elif planned.version is None:
         parts.append("Nothing was learned yet, so no revenue is predicted.")
-    if planned.solution.prices is not None:
+    if planned.prices is not None:
         parts.append("\n".join([_certificate(planned), *(f"  {words}" for words in planned.binding)]))
-    place = "" if shop == Path() else f" --shop {shop}"
-    parts.append(
-        "Nothing was written." if dry_run else f"Plan {planned.plan_id}. Next: disco launch {planned.plan_id}{place}"
-    )
+    after = next_command(f"launch {planned.plan_id}", shop)
+    parts.append("Nothing was written." if planned.dry_run else f"Plan {planned.plan_id}. {after}")
     return "\n\n".join(parts)
 
 
-def _corrections(planned: "Planned") -> str:
+def _groups(planned: "PlanResult") -> "dict[str, ArmForecast]":
+    """The plan's groups by the names that people read."""
+    from disco.operations.arms import group_name
+
+    at_random = planned.prices is None
+    return {group_name(arm, at_random=at_random): forecast for arm, forecast in planned.arms.items()}
+
+
+def _corrections(planned: "PlanResult") -> str:
     """What earlier campaigns brought against their forecasts; it is in the figures and their intervals."""
     said = [
-        f"{arm} × {forecast.correction.factor:.2f} ({forecast.correction.campaigns} earlier)"
-        for arm, forecast in planned.arms.items()
+        f"{name} × {forecast.correction.factor:.2f} ({forecast.correction.campaigns} earlier)"
+        for name, forecast in _groups(planned).items()
         if forecast.correction is not None and forecast.correction.campaigns
     ]
     if not said:
@@ -103,37 +88,37 @@ def _corrections(planned: "Planned") -> str:
     return f"Corrected by what earlier campaigns brought against their forecasts: {', '.join(said)}."
 
 
-def _certificate(planned: "Planned") -> str:
-    if planned.solution.gap == 0:
+def _certificate(planned: "PlanResult") -> str:
+    if planned.gap == 0:
         return "Solved, proved optimal. Limits that cost something:" if planned.binding else "Solved, proved optimal."
-    return f"Solved within {planned.solution.gap:.2g} of the bound, relatively. Limits that cost something:"
+    return f"Solved within {planned.gap:.2g} of the bound, relatively. Limits that cost something:"
 
 
-def _arms(planned: "Planned") -> "Table":
+def _arms(planned: "PlanResult") -> "Table":
     from disco.records.depths import depth_percent
     from disco.reports import Column, Count, Table
 
-    depths = planned.plan.offered
+    depths = planned.planned.plan.offered
     rows: list[list[Cell]] = [
         [
-            str(arm),
+            name,
             forecast.customers,
             *(forecast.codes.get(depth, 0) for depth in depths),
             forecast.customers - sum(forecast.codes.values()),
         ]
-        for arm, forecast in planned.arms.items()
+        for name, forecast in _groups(planned).items()
     ]
     heads = ["Customers", *map(depth_percent, depths), "No code"]
     return Table(caption="Codes", columns=["Arm", *(Column(head, Count()) for head in heads)], rows=rows)
 
 
-def _money(planned: "Planned") -> "Table":
+def _money(planned: "PlanResult") -> "Table":
     from dataclasses import asdict
 
     from disco.reports import Column, Estimate, Money, Table
 
     unit, figures = Money(), ("revenue", "markdown", "reward")
-    expected = {str(arm): forecast.money for arm, forecast in planned.arms.items()} | {"all": planned.total}
+    expected = {name: forecast.money for name, forecast in _groups(planned).items()} | {"all": planned.total}
     rows: list[list[Cell]] = []
     for name, money in expected.items():
         if money is None:

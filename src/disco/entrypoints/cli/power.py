@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
 from disco.records.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from disco.operations.power import PowerResult
 
 
 def register(app: typer.Typer) -> None:
@@ -33,19 +36,35 @@ def power(
 
     With --uplift: the customers needed. With --customers: the smallest uplift they show. With both: the chance.
     """
+    from disco.operations.power import power
+
+    if uplift is None and customers is None:
+        raise UsageError("power", found="neither --uplift nor --customers", expected="one of them, or both")
     with _options():
-        result, text = _answer(
+        found = power(
             baseline=baseline,
             sd=sd,
-            uplift=uplift,
+            uplift=None if uplift is None else _share(uplift, "--uplift"),
             customers=customers,
-            chance=chance,
-            control_share=control_share,
-            level=level,
-            engagement=engagement,
-            explained=explained,
+            power=_share(chance, "--power"),
+            control_share=_share(control_share, "--control-share"),
+            level=_share(level, "--level"),
+            engagement=None if engagement is None else _share(engagement, "--engagement"),
+            explained=_share(explained, "--explained"),
         )
-    show(result, text, as_json=as_json, quiet=quiet)
+    show(found, _text(found, asked=uplift is not None and customers is None), as_json=as_json, quiet=quiet)
+
+
+def _text(found: "PowerResult", *, asked: bool) -> str:
+    """`asked`: how many customers are needed was the question."""
+    whom = f"{found.customers:,} customers" + (f" ({found.control:,} of them in control)" if asked else "")
+    text = f"{whom} give a {_percent(found.power)} chance of detecting an uplift of {_percent(found.uplift)}."
+    return text if found.purchasers is None else f"{text} About {found.purchasers:,} of them buy."
+
+
+def _percent(share: float) -> str:
+    """Three figures: 80%, 31.8%, 0.125%."""
+    return f"{100 * share:.3g}%" if share < 1 else f"{100 * share:,.0f}%"
 
 
 @contextmanager
@@ -58,63 +77,6 @@ def _options() -> Iterator[None]:
     except InputError as error:
         option = f"--{error.what.replace('_', '-')}"
         raise UsageError(option, found=error.found, expected=error.expected, fix=error.fix) from None
-
-
-def _answer(
-    *,
-    baseline: float,
-    sd: float,
-    uplift: str | None,
-    customers: int | None,
-    chance: str,
-    control_share: str,
-    level: str,
-    engagement: str | None,
-    explained: str,
-) -> tuple[dict[str, Any], str]:
-    from dataclasses import replace
-
-    from disco.evaluation import Design
-
-    if uplift is None and customers is None:
-        raise UsageError("power", found="neither --uplift nor --customers", expected="one of them, or both")
-    arm, certainty = _share(control_share, "--control-share"), _share(level, "--level")
-    wanted = _share(chance, "--power")
-    if engagement is None:
-        design = Design(baseline=baseline, sd=sd, control_share=arm, level=certainty)
-    else:
-        design = Design.of_purchases(
-            baseline=baseline, sd=sd, engagement=_share(engagement, "--engagement"), control_share=arm, level=certainty
-        )
-    design = replace(design, explained=_share(explained, "--explained"))
-    result: dict[str, Any] = {"control_share": arm, "level": certainty, "baseline": design.baseline, "sd": design.sd}
-    if uplift is not None and customers is not None:
-        difference = _share(uplift, "--uplift")
-        found = design.power(difference, customers=customers)
-        result |= {"uplift": difference, "customers": customers, "power": found}
-        text = f"{customers:,} customers find a difference of {difference:.4g} with a chance of {found:.1%}."
-    elif uplift is not None:
-        difference = _share(uplift, "--uplift")
-        needed = design.customers(difference, power=wanted)
-        result |= {"uplift": difference, "power": wanted, "customers": needed} | _arms(needed, arm)
-        text = (
-            f"{needed:,} customers, of whom {result['control']:,} in control, find a difference of {difference:.4g} "
-            f"with a chance of {wanted:.0%}."
-        )
-    else:
-        assert customers is not None  # for the type checker: refused above
-        least = design.detectable_uplift(customers=customers, power=wanted)
-        result |= {"uplift": least, "power": wanted, "customers": customers} | _arms(customers, arm)
-        text = f"{customers:,} customers find a difference of {least:.2%} with a chance of {wanted:.0%}."
-    if engagement is not None:
-        result["purchasers"] = round(result["customers"] * _share(engagement, "--engagement"))
-        text += f" About {result['purchasers']:,} of them buy."
-    return result, text
-
-
-def _arms(customers: int, control_share: float) -> dict[str, int]:
-    control = round(customers * control_share)
-    return {"control": control, "test": customers - control}
 
 
 def _share(text: str, option: str) -> float:

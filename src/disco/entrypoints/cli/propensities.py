@@ -23,12 +23,8 @@ def propensities(
 
     Run it any time after the launch; it costs about as much as so many decisions. Again gives the same.
     """
-    from disco.entrypoints.shop import Shop
-    from disco.operations.propensities import add_propensities
+    from disco.entrypoints.python import Shop
 
-    here = Shop.open(shop)
-    with here.store() as store:
-        done = add_propensities(store, campaign, prior=here.prior(), draws=draws, engine=here.engine)
-    result = {"campaign": campaign, "decisions": done, "draws": draws}
-    text = f"{done:,} decisions of {campaign} have their propensity, from {draws:,} draws."
-    show(result, text, as_json=as_json, quiet=quiet)
+    done = Shop.open(shop).propensities(campaign, draws=draws)
+    text = f"{done.decisions:,} decisions of {campaign} have their propensity, from {draws:,} draws."
+    show(done, text, as_json=as_json, quiet=quiet)

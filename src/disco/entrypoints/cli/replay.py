@@ -1,21 +1,20 @@
 """`disco replay LOG --policy NAME`."""
 
-import warnings
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show, warn
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from disco.belief import BasketModel
-    from disco.evaluation import Estimate, PolicyReplay, Replay
     from disco.evaluation.replay import Player
+    from disco.operations.replaying import ReplayResult
 
 EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
 
@@ -65,10 +64,9 @@ def replay(
     The policies decide batch by batch under the caps; where one chose the depth that was played, its outcome counts and
     is learned from (rejection sampling). Values are per purchaser, and relative to random codes under the same caps.
     """
-    from disco.entrypoints.shop import Shop
-    from disco.evaluation import RandomisationWarning
-    from disco.evaluation import replay as run
-    from disco.evaluation.log_file import NO_CONTEXT, read_log
+    from disco.entrypoints.python import Shop
+    from disco.evaluation.log_file import NO_CONTEXT
+    from disco.operations.replaying import read_logs, replay_log
 
     if propensity not in ("column", "observed"):
         raise UsageError("--propensity", found=propensity, expected="column or observed")
@@ -86,16 +84,11 @@ def replay(
     players = _players(policy)
     start = _model(encoding, depth_scale)
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", RandomisationWarning)
-        found = read_log(log, context=columns, strata=groups, observed=propensity == "observed")
-        # what is learned from the earlier log does not depend on how its depths were dealt
-        earlier = None if warm is None else read_log(warm, context=columns, observed=True, check_balance=False)
-    for note in caught:
-        typer.secho(f"warning: {note.message}", fg="yellow", err=True)
+    found, earlier, notes = read_logs(log, context=columns, strata=groups, observed=propensity == "observed", warm=warm)
+    warn(notes)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("passes over the log", total=(repeats + 1) * len({"random", *policy}))
-        result = run(
+        result = replay_log(
             found,
             players,
             belief=start,
@@ -108,9 +101,9 @@ def replay(
             skew="weight" if skew == "weight" else "resample",
             learn_engagement=learn_engagement,
             progress=lambda: bar.advance(task),
-            engine=Shop.open(Path()).engine,
+            engine=Shop.open().engine,
         )
-    show(_as_dict(result), _table(result), as_json=as_json, quiet=quiet)
+    show(result, _table(result), as_json=as_json, quiet=quiet)
 
 
 def _names(text: str, option: str) -> list[str]:
@@ -173,96 +166,29 @@ def _model(encoding: str, depth_scale: float) -> "BasketModel":
     return BasketModel(encoding=encodings[encoding](), depth_scale=depth_scale)
 
 
-def _figure(value: float) -> float | None:
-    """JSON knows neither NaN nor infinity: what is not known is null."""
-    return value if isfinite(value) else None
-
-
-def _estimate(estimate: "Estimate") -> dict[str, float | None]:
-    return {name: _figure(getattr(estimate, name)) for name in ("value", "standard_error", "lower", "upper")}
-
-
-def _as_dict(result: "Replay") -> dict[str, Any]:
-    return {
-        "policies": {name: _policy(found, result) for name, found in result.policies.items()},
-        "random": _policy(result.random, result),
-        "depths": list(result.depths),
-        "rows": result.rows,
-        "batch": result.batch,
-        "repeats": result.repeats,
-        "skew": result.skew,
-        "warnings": list(result.warnings),
-    }
-
-
-def _policy(found: "PolicyReplay", result: "Replay") -> dict[str, Any]:
-    from disco.records.depths import depth_label
-
-    value, relative = _estimate(found.average_basket_value), _estimate(found.relative_to_random)
-    series = found.series
-    figures = {
-        name: {
-            **{
-                kind: None if estimate is None else _estimate(estimate)
-                for kind, estimate in (("ips", values.ips), ("snips", values.snips), ("dr", values.dr))
-            },
-            "effective_rows": values.effective_rows,
-        }
-        for name, values in (("revenue_per_customer", found.revenue), ("objective_per_customer", found.objective))
-        if values is not None
-    }
-    return {
-        "policy": found.policy,
-        "average_basket_value": value["value"],
-        "standard_error": value["standard_error"],
-        "interval": [value["lower"], value["upper"]],
-        "relative_to_random": relative["value"],
-        "relative_to_random_standard_error": relative["standard_error"],
-        "relative_to_random_interval": [relative["lower"], relative["upper"]],
-        "presented": found.presented,
-        "accepted": found.accepted,
-        "acceptance": found.accepted / found.presented,
-        "purchasers": found.purchasers,
-        "no_code": found.no_code,
-        "codes": dict(zip(map(depth_label, result.depths), found.codes.tolist(), strict=True)),
-        **figures,
-        "series": [
-            {
-                "presented": presented,
-                "accepted": accepted,
-                "purchasers": purchasers,
-                "average_basket_value": _figure(mean),
-                "repeats_mean": _figure(again),
-                "repeats_sd": _figure(sd),
-            }
-            for presented, accepted, purchasers, mean, again, sd in zip(
-                series.presented.tolist(),
-                series.accepted.tolist(),
-                series.purchasers.tolist(),
-                series.average_basket_value.tolist(),
-                series.repeats_mean.tolist(),
-                series.repeats_sd.tolist(),
-                strict=True,
-            )
-        ],
-    }
-
-
-def _table(result: "Replay") -> "Table":
+def _table(result: "ReplayResult") -> "Table":
     from rich.table import Table
 
     table = Table(title=f"{result.rows:,} rows, batches of {result.batch:,}, {result.repeats} resampled passes")
-    for heading in ("policy", "basket value", "± 95 %", "vs random", "± 95 %", "presented", "accepted"):
+    for heading in ("policy", "basket value", "± 95%", "vs random", "± 95%", "presented", "accepted"):
         table.add_column(heading, justify="left" if heading == "policy" else "right")
     for name, found in ({"random": result.random} | dict(result.policies)).items():
-        value, relative = found.average_basket_value, found.relative_to_random
         table.add_row(
             name,
-            f"{value.value:.3f}",
-            f"{(value.upper - value.lower) / 2:.3f}",
-            f"{relative.value - 1:+.2%}",
-            f"{(relative.upper - relative.lower) / 2:.2%}",
+            _number(found.average_basket_value, ".3f"),
+            _half_width(found.interval, ".3f"),
+            _number(None if found.relative_to_random is None else found.relative_to_random - 1, "+.2%"),
+            _half_width(found.relative_to_random_interval, ".2%"),
             f"{found.presented:,}",
-            f"{found.accepted:,} ({found.accepted / found.presented:.1%})",
+            f"{found.accepted:,} ({found.acceptance:.1%})",
         )
     return table
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def _half_width(interval: tuple[float | None, float | None], form: str) -> str:
+    lower, upper = interval
+    return "–" if lower is None or upper is None else format((upper - lower) / 2, form)

@@ -8,7 +8,6 @@ import typer
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError
-from disco.records.files import written_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,32 +29,17 @@ def respond(
     Optional columns: expires_at, and channel (on-site or e-mail). Everybody's orders, returns and visits of that time
     are appended to DIR. Codes sent before the day DIR has reached are refused: nothing is answered twice.
     """
-    import pyarrow.parquet as pq
-
-    from disco.retailer import Retailer
+    from disco.operations.simulating import respond
 
     check_outputs(out, inputs=(folder, codes))
-    response = Retailer.load(folder).respond(_read(codes))
-    # outcomes first: if the rest is interrupted, the same command gives the same outcomes again
-    with written_whole(out) as unfinished:
-        pq.write_table(response.outcomes, unfinished)
-    response.append_to(folder)
-    rows = {name: table.num_rows for name, table in response.tables().items()}
-    result = {
-        "outcomes": str(out),
-        "purchases": response.outcomes.num_rows,
-        "codes": response.codes.num_rows,
-        "from": str(response.start),
-        "today": str(response.end),
-        "appended": rows,
-    }
+    done = respond(folder, _read(codes), out=out)
     text = (
-        f"{response.outcomes.num_rows:,} purchases from {response.codes.num_rows:,} codes, in {out}. "
-        f"{folder} has moved on from {response.start} to the morning of {response.end}: "
-        + ", ".join(f"{count:,} {name}" for name, count in rows.items())
+        f"{done.purchases:,} purchases from {done.codes:,} codes, in {out}. "
+        f"{folder} has moved on from {done.start} to the morning of {done.today}: "
+        + ", ".join(f"{count:,} {name}" for name, count in done.appended.items())
         + " added."
     )
-    show(result, text, as_json=as_json, quiet=quiet)
+    show(done, text, as_json=as_json, quiet=quiet)
 
 
 def _read(path: Path) -> "pa.Table":

@@ -23,13 +23,9 @@ def revert(
 
     Versions of belief that were learned with it stay as they are; `disco learn CAMPAIGN` makes one without it.
     """
-    from dataclasses import asdict
+    from disco.entrypoints.python import Shop
 
-    from disco.entrypoints.shop import Shop, WallClock
-    from disco.operations.ledger import revert
-
-    with Shop.open(shop).store() as store:
-        done = revert(store, batch, clock=WallClock(), dry_run=dry_run)
+    done = Shop.open(shop).revert(batch, dry_run=dry_run)
     verb = "would be" if dry_run else "is"
     text = (
         f"Batch {done.batch_id} of {done.campaign} {verb} reverted: {done.counts.received:,} rows out. "
@@ -40,4 +36,4 @@ def revert(
         text += f" {done.redisposed:,} rows of other batches changed, see `disco campaigns {done.campaign}`."
     if not dry_run:
         text += f" Next: disco learn {done.campaign}"
-    show({**asdict(done), "dry_run": dry_run}, text, as_json=as_json, quiet=quiet)
+    show(done, text, as_json=as_json, quiet=quiet)

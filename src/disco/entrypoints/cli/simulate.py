@@ -35,32 +35,22 @@ def simulate(
     of the examples that `disco init` wrote. If DIR holds a table of your own (TABLE.parquet, TABLE.csv or a folder
     TABLE/), nothing is written, with --overwrite neither.
     """
-    from disco.retailer import Retailer
-    from disco.retailer.simulation import STATE, TABLES, is_simulated
+    from disco.operations.simulating import refuse_occupied, simulate, written_files
 
     chosen = _settings(settings, customers=customers, seed=seed)
-    if out.exists() and not out.is_dir():
-        raise InputError(str(out), found="a file", expected="a folder")
-    simulated = is_simulated(out)
-    if simulated and not overwrite:
-        raise InputError(
-            str(out), found="a simulated retailer", expected="an empty folder", fix="Name another, or add --overwrite."
-        )
-    if os.path.lexists(out / STATE) and not simulated:
-        fix = "Name another folder with -o, or move the file away."
-        raise InputError(f"{out / STATE} was not written by disco simulate, and would be replaced", fix=fix)
-    examples = _examples(out, simulated=simulated)
+    examples = _examples(out, simulated=refuse_occupied(out, overwrite=overwrite))
     if out.is_dir():
-        check_outputs(*(out / f"{name}.parquet" for name in TABLES), out / STATE, inputs=(settings,), replaces="tables")
-    shop = Retailer.simulate(chosen)
+        check_outputs(*written_files(out), inputs=(settings,), replaces="tables")
     with progress(quiet=quiet or as_json) as bar:
-        task = bar.add_task("simulating blocks of customers", total=shop.blocks)
-        shop.write(out, after_block=lambda: bar.advance(task))
-    for path in examples:
-        path.unlink()
-    result = {"folder": str(out), "customers": chosen.customers, "seed": chosen.seed, "today": str(shop.today)}
-    text = f"{chosen.customers:,} customers, seed {chosen.seed}, in {out}. It is the morning of {shop.today} there."
-    show(result, text, as_json=as_json, quiet=quiet)
+        task = bar.add_task("simulating blocks of customers", total=1)
+        done = simulate(
+            chosen,
+            out,
+            replaced=examples,
+            progress=lambda block, blocks: bar.update(task, completed=block, total=blocks),
+        )
+    text = f"{done.customers:,} customers, seed {done.seed}, in {out}. It is the morning of {done.today} there."
+    show(done, text, as_json=as_json, quiet=quiet)
 
 
 def _examples(folder: Path, *, simulated: bool) -> list[Path]:
@@ -69,7 +59,7 @@ def _examples(folder: Path, *, simulated: bool) -> list[Path]:
     Every other table is refused: simulated rows would take its place, or stand beside it as a second source. In a
     folder that was simulated, the Parquet files are those of the last time, and outcomes are never simulated.
     """
-    from disco.entrypoints.cli.init import TEMPLATES
+    from disco.entrypoints.new_shop import TEMPLATES
     from disco.records.tables import SCHEMAS
 
     examples = []

@@ -1,25 +1,18 @@
 """`disco train …`: one sub-command per thing that learns."""
 
-from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from disco.entrypoints.cli import train_basket
-from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, progress, show
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, ShopFolder, day_of, progress, show, warn
 from disco.entrypoints.outputs import check_outputs
-from disco.records.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from disco.adapters.engines import LocalEngine
-    from disco.features import ContextNetwork
+from disco.records.errors import UsageError
 
 CONTEXT_EXAMPLE = "Example: disco train context --features features.parquet --heads level+slope -o context.safetensors"
 
 train = typer.Typer(name="train", help="Train what the decisions stand on.", no_args_is_help=True)
-train.command("basket", epilog=train_basket.EXAMPLE)(train_basket.basket)
 
 
 def register(app: typer.Typer) -> None:
@@ -62,124 +55,86 @@ def context(
     It learns ln full price from the orders of a window, each with the buyer's features before the window. Where the
     tables hold the month after the window, the network is tested on it.
     """
-    from tempfile import TemporaryDirectory
-
-    from disco.entrypoints.shop import Shop
+    from disco.adapters.tables import open_tables
+    from disco.entrypoints.files import read_yaml
+    from disco.entrypoints.python import Shop
     from disco.features import ContextNetwork
-    from disco.features.cautions import collected
     from disco.features.network import DEVICES, HEADS
+    from disco.features.selection import read_selection
+    from disco.operations.training import train_context
 
     for option, found, allowed in (("--heads", heads, HEADS), ("--device", device, DEVICES)):
         if found not in allowed:
             raise UsageError(option, found=found, expected=" or ".join(allowed))
-    check_outputs(out, inputs=(features, tables, catalogue), replaces="network")
-    runs_on = Shop.open(Path(), engine=engine).engine
-    network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
-    with collected() as notes, TemporaryDirectory(prefix="disco-train-") as folder:
-        made = _training_rows(features, tables, window_start, months, catalogue, Path(folder), runs_on)
-        check_outputs(out, inputs=(made.tables,), replaces="network")  # a file of features names its tables
-        with progress(quiet=quiet or as_json) as bar:
-            task = bar.add_task("training, epochs", total=max_epochs)
-            network.fit(made.rows, progress=lambda done, _: bar.update(task, completed=done))
-        network.save(out)
-        tested = None if made.tables is None else _test(network, made, runs_on)
-    for note in notes:
-        typer.secho(f"warning: {note}", fg="yellow", err=True)
-    epochs = len(network.validation_losses_)
-    best = min(network.validation_losses_, default=None)
-    result = {"file": str(out), "heads": heads, "dimensions": dimensions, "epochs": epochs, "validation_mse": best}
-    text = f"Context network ({heads}, {dimensions} numbers) after {epochs} epochs in {out}."
-    if tested is not None:
-        figures = f"WAPE {tested['wape']:.3f}, Spearman {tested['spearman']:.3f}"
-        text += f" On the {tested['rows']:,} orders of the month after: {figures}."
-    show({**result, "test": tested, "warnings": notes}, text, as_json=as_json, quiet=quiet)
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """Parquet of training rows; where their tables are and the end of their window, unless they came as a file."""
-
-    rows: Path
-    tables: str | None = None
-    end: date | None = None
-
-
-def _training_rows(
-    features: Path | None,
-    tables: str | None,
-    window_start: datetime | None,
-    months: int,
-    catalogue: Path | None,
-    folder: Path,
-    engine: "LocalEngine",
-) -> _Made:
-    import pyarrow.dataset as ds
-
-    from disco.adapters.tables import open_tables
-    from disco.entrypoints.files import read_yaml
-    from disco.features.files import built_as_of, built_features, built_from, read_schema, write_batches
-    from disco.features.selection import read_selection
-    from disco.features.training_set import months_later, training_batches
-
-    built: Any = None
-    start = window_start.date() if window_start is not None else None
     if features is not None and catalogue is not None:
-        raise UsageError("--catalogue", found="it beside --features", expected="one of them: the file has its features")
-    chosen = None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue))
-    if features is not None:
-        schema = read_schema(features)
-        if "log_full_price" in schema.names:
-            return _Made(features)
-        as_of = built_as_of(schema)
-        tables, chosen = tables or built_from(schema), built_features(schema)
-        if as_of is None:
-            raise InputError(str(features), found="no as-of date", expected="a file written by `disco features`")
-        if start is not None and str(start) != as_of:
-            raise UsageError("--window-start", found=start, expected=f"{as_of}, the date of the features")
-        built, start = ds.dataset(features, format="parquet"), date.fromisoformat(as_of)
-    if tables is None or start is None:
-        raise UsageError(
-            "train context",
-            found="neither --features nor --tables with --window-start",
-            expected="--features FILE, or --tables DIR --window-start DATE",
+        raise UsageError("--catalogue cannot be combined with --features: the file has its own features")
+    check_outputs(out, inputs=(features, tables, catalogue), replaces="network")
+    here = Shop.open(engine=engine)
+    network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
+    with progress(quiet=quiet or as_json) as bar:
+        task = bar.add_task("training, epochs", total=max_epochs)
+        done = train_context(
+            network,
+            open_tables,
+            out=out,
+            features=features,
+            tables=tables,
+            window_start=day_of(window_start),
+            months=months,
+            catalogue=None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue)),
+            threads=here.engine.threads,
+            engine=here.engine,
+            check=lambda place: check_outputs(out, inputs=(place,), replaces="network"),
+            progress=lambda epoch, _: bar.update(task, completed=epoch),
         )
-    end = months_later(start, months)
-    rows = folder / "rows.parquet"
-    with (
-        open_tables(tables) as source,
-        training_batches(
-            source, window_start=start, window_end=end, features=chosen, built=built, threads=engine.threads
-        ) as (
-            schema,
-            batches,
-        ),
-    ):
-        count = write_batches(rows, schema, batches)
-    if not count:
-        raise InputError(
-            "training window",
-            found=f"no orders from {start} up to {end} of customers with a purchase in the year before",
-            expected="orders to learn from",
-            fix="Take features as of an earlier date: the window begins there.",
-        )
-    return _Made(rows, tables, end)
+    warn(done.warnings)
+    text = f"Context network ({heads}, {dimensions} numbers) after {done.epochs} epochs in {out}."
+    if done.test is not None:
+        figures = f"WAPE {done.test.wape:.3f}, Spearman {done.test.spearman:.3f}"
+        text += f" On the {done.test.rows:,} orders of the month after: {figures}."
+    show(done, text, as_json=as_json, quiet=quiet)
 
 
-def _test(network: "ContextNetwork", made: _Made, engine: "LocalEngine") -> dict[str, Any] | None:
-    """Accuracy on the month after the window; None where it has no orders."""
-    from dataclasses import asdict
+@train.command("basket", epilog="Example: disco train basket --campaign A --campaign B")
+def basket(
+    campaign: Annotated[
+        list[str] | None, typer.Option(help="A launched campaign to learn from; may be repeated.")
+    ] = None,
+    as_of: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Codes that had run out by then count for engagement; default: today."),
+    ] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Parquet of past rows instead: context columns, depth, full_price (null: none).")
+    ] = None,
+    context: Annotated[str | None, typer.Option(help="With --log: its context columns, such as x1,x2.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="With --log: file of the model.")] = None,
+    engine: EngineFlag = None,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Train the belief about baskets from several campaigns at once: a warm start, usually from random ones.
 
-    from disco.adapters.tables import open_tables
-    from disco.evaluation.accuracy import accuracy
-    from disco.features.training_set import months_later, training_set
+    With --campaign it is `disco learn` for all of them in one version. With --log it learns from rows of your own and
+    writes a model file for Python (`disco.BasketModel.load`); the shop's belief stays as it is.
+    """
+    from disco.entrypoints.cli.learn import learned_text
+    from disco.entrypoints.python import Shop
+    from disco.operations.training import train_basket_on_log
 
-    assert made.tables is not None  # for the type checker: rows that came as a file are not tested
-    assert made.end is not None
-    with open_tables(made.tables) as source:
-        after = months_later(made.end, 1)
-        test = training_set(
-            source, window_start=made.end, window_end=after, features=network.catalogue_, threads=engine.threads
-        )
-    if len(test) < 2:
-        return None
-    return asdict(accuracy(network.predict(test.X, test.depth, engine=engine), test.log_full_price))
+    if bool(campaign) == (log is not None):
+        raise UsageError("train basket", found="both or neither", expected="either --campaign (repeated) or --log FILE")
+    here = Shop.open(shop, engine=engine)
+    if log is None:
+        learned = here.learn(*(campaign or ()), as_of=day_of(as_of))
+        warn(learned.warnings)
+        show(learned, learned_text(learned), as_json=as_json, quiet=quiet)
+        return
+    if context is None or out is None:
+        raise UsageError("train basket --log", found="no --context or no --out", expected="both beside --log")
+    check_outputs(out, inputs=(log,), shop=shop)
+    columns = [name.strip() for name in context.split(",") if name.strip()]
+    done = train_basket_on_log(here.prior().basket, log, context=columns, out=out, engine=here.engine)
+    text = f"Learned from {done.purchases:,} purchases; the model is in {out}."
+    show(done, text, as_json=as_json, quiet=quiet)

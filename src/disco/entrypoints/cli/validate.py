@@ -1,13 +1,13 @@
 """`disco validate DIR`."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, day_of, show
 
 if TYPE_CHECKING:
     from disco.records.errors import Problem
@@ -40,39 +40,31 @@ def validate(
     if tables is not None and Path(tables).suffix.lower() in (".yaml", ".yml"):
         _validate_plan(Path(tables), as_json=as_json, quiet=quiet)
         return
-    from disco.adapters.tables import open_tables, validate_tables
     from disco.entrypoints.config import load_settings
+    from disco.entrypoints.python import validate_tables_at
 
     place, queries = tables, None
     if place is None:
         settings = load_settings(shop)
         place, queries = settings.data_place(shop), settings.queries
-    day = (as_of or datetime.now()).date()
-    with open_tables(place, queries=queries) as opened:
-        report = validate_tables(opened, as_of=day)
-    result = {
-        "clean": not report.problems,
-        "as_of": str(day),
-        "rows": report.rows,
-        "count": len(report.problems),
-        "problems": [problem.as_dict() for problem in report.problems],
-    }
-    clean = f"{place} is clean: " + ", ".join(f"{rows:,} rows of {name}" for name, rows in report.rows.items()) + "."
-    text = _text(report.problems, place) if report.problems else clean
-    show(result, text, as_json=as_json, quiet=quiet and not report.problems)
-    if report.problems:
+    found = validate_tables_at(place, queries=queries, as_of=day_of(as_of) or date.today())
+    clean = f"{place} is clean: " + ", ".join(f"{rows:,} rows of {name}" for name, rows in found.rows.items()) + "."
+    text = clean if found.clean else _text(found.problems, place)
+    show(found, text, as_json=as_json, quiet=quiet and found.clean)
+    if not found.clean:
         raise typer.Exit(1)
 
 
 def _validate_plan(path: Path, *, as_json: bool, quiet: bool) -> None:
     from disco.entrypoints.files import read_yaml
+    from disco.operations.validating import PlanVerdict
     from disco.records.depths import depth_percent
     from disco.records.plan import read_plan
 
-    plan = read_plan(read_yaml(path), file=str(path))
-    depths = ", ".join(map(depth_percent, plan.offered))
-    text = f"{path} is a campaign plan: {plan.campaign}, {depths}, from {plan.valid.start} to before {plan.valid.end}."
-    show({"clean": True, "campaign": plan.campaign, "depths": plan.offered}, text, as_json=as_json, quiet=quiet)
+    found = PlanVerdict.of(read_plan(read_yaml(path), file=str(path)))
+    depths = ", ".join(map(depth_percent, found.depths))
+    valid = f"from {found.valid_from} to before {found.valid_before}"
+    show(found, f"{path} is a campaign plan: {found.campaign}, {depths}, {valid}.", as_json=as_json, quiet=quiet)
 
 
 def _text(problems: "Sequence[Problem]", place: str) -> str:

@@ -109,7 +109,7 @@ def run_demo(
         shop = response.shop
         as_of = plan.valid.end + timedelta(days=3)
         learned = learn_campaigns(store, [plan.campaign], prior=prior, as_of=as_of, clock=clock)
-        belief, version = learned.belief, learned.number
+        belief, version = learned.belief, learned.version
 
     if audience_c is None or decided_c is None:
         raise AssertionError("the retailer's settings name no campaign C")

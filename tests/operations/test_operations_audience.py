@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.entrypoints.audience import Gathered, gather
 from disco.entrypoints.config import Settings
-from disco.entrypoints.shop import Shop
+from disco.entrypoints.python import Shop
 from disco.features import FEATURES, ContextNetwork
+from disco.operations.audience import LoadedAudience, load_audience
 from disco.records.errors import InputError
 from disco.records.plan import Plan, read_plan
 
@@ -70,26 +70,32 @@ def plan(eligible: str = "country = 'GB'", table: str = "data/customers.parquet"
     )
 
 
-def ids(gathered: Gathered) -> list[int]:
-    return gathered.audience.ids.tolist()
+def load(
+    shop: Shop, wanted: Plan, *, keep: bool = True, as_of: date | None = None, only: list[str] | None = None
+) -> LoadedAudience:
+    return load_audience(shop.data, wanted, cache=shop.cache(keep=keep), as_of=as_of, only=only)
+
+
+def ids(loaded: LoadedAudience) -> list[int]:
+    return loaded.audience.ids.tolist()
 
 
 def test_the_condition_decides_and_newcomers_are_left_out_with_a_note(shop: Shop) -> None:
-    gathered = gather(shop, plan())
-    assert ids(gathered) == [1, 2]
-    assert gathered.audience.known.tolist() == [True, False]
-    assert gathered.features["customer_id"].to_pylist() == [1, 2]
-    assert any("1 eligible customers joined on or after 2026-03-01" in note for note in gathered.notes)
-    assert ids(gather(shop, plan("true"))) == [1, 2, 4]
+    loaded = load(shop, plan())
+    assert ids(loaded) == [1, 2]
+    assert loaded.audience.known.tolist() == [True, False]
+    assert loaded.features["customer_id"].to_pylist() == [1, 2]
+    assert any("1 eligible customers joined on or after 2026-03-01" in note for note in loaded.notes)
+    assert ids(load(shop, plan("true"))) == [1, 2, 4]
 
 
 def test_the_shops_own_table_may_be_named(shop: Shop) -> None:
-    assert ids(gather(shop, plan(table="customers"))) == [1, 2]
+    assert ids(load(shop, plan(table="customers"))) == [1, 2]
 
 
 def test_a_csv_of_customers_meets_integer_ids(shop: Shop) -> None:
     (shop.folder / "vip.csv").write_text("customer_id,joined_on,tier\n4,2025-09-01,gold\n1,2025-01-01,gold\n")
-    assert ids(gather(shop, plan("tier = 'gold'", "vip.csv"))) == [1, 4]
+    assert ids(load(shop, plan("tier = 'gold'", "vip.csv"))) == [1, 4]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +111,7 @@ def test_a_csv_of_customers_meets_integer_ids(shop: Shop) -> None:
 )
 def test_a_wrong_condition_is_named_with_what_there_is(shop: Shop, eligible: str, named: str) -> None:
     with pytest.raises(InputError, match=named) as caught:
-        gather(shop, plan(eligible))
+        load(shop, plan(eligible))
     assert "customers.eligible" in str(caught.value)
 
 
@@ -120,19 +126,19 @@ def test_a_wrong_condition_is_named_with_what_there_is(shop: Shop, eligible: str
 def test_a_table_that_cannot_be_used_is_named(shop: Shop, content: str, named: str) -> None:
     (shop.folder / "list.csv").write_text(content)
     with pytest.raises(InputError, match=named):
-        gather(shop, plan("true", "list.csv"))
+        load(shop, plan("true", "list.csv"))
 
 
 def test_a_missing_table_is_named(shop: Shop) -> None:
     with pytest.raises(InputError, match=r"no file .*nowhere\.parquet"):
-        gather(shop, plan(table="nowhere.parquet"))
+        load(shop, plan(table="nowhere.parquet"))
 
 
 def test_equal_files_give_equal_inputs_and_features_are_built_once(shop: Shop) -> None:
-    first = gather(shop, plan())
+    first = load(shop, plan())
     (kept,) = (shop.plans / "features").iterdir()
     stamp = kept.stat().st_mtime_ns
-    again = gather(shop, plan())
+    again = load(shop, plan())
     assert again.inputs == first.inputs
     assert again.notes == first.notes
     assert kept.stat().st_mtime_ns == stamp
@@ -140,26 +146,26 @@ def test_equal_files_give_equal_inputs_and_features_are_built_once(shop: Shop) -
 
 
 def test_inputs_change_with_what_the_decision_rests_on_and_with_nothing_else(shop: Shop) -> None:
-    before = gather(shop, plan()).inputs
+    before = load(shop, plan()).inputs
     table = pq.read_table(shop.folder / "data" / "orders.parquet")
     later = table.set_column(2, "ordered_at", pa.array([date(2026, 1, 5), date(2026, 5, 1)]))
     write(shop.folder, orders=dict(zip(later.column_names, later.columns, strict=True)))
-    assert gather(shop, plan()).inputs == before, "customer 4 is not eligible"
+    assert load(shop, plan()).inputs == before, "customer 4 is not eligible"
     dearer = table.set_column(3, "full_price", pa.array([55.0, 60.0]))
     write(shop.folder, orders=dict(zip(dearer.column_names, dearer.columns, strict=True)))
-    changed = gather(shop, plan()).inputs
+    changed = load(shop, plan()).inputs
     assert {name for name in before if changed[name] != before[name]} == {"features"}
-    assert gather(shop, plan("customer_id = 1")).inputs["customers"] != before["customers"]
+    assert load(shop, plan("customer_id = 1")).inputs["customers"] != before["customers"]
 
 
 def test_without_keep_nothing_is_written(shop: Shop) -> None:
     before = sorted(shop.folder.rglob("*"))
-    gather(shop, plan(), keep=False)
+    load(shop, plan(), keep=False)
     assert sorted(shop.folder.rglob("*")) == before
 
 
 def test_late_arrivals_are_looked_at_on_their_own_day(shop: Shop) -> None:
-    late = gather(shop, plan(), as_of=date(2026, 3, 5), only=pa.array(["3"], pa.large_string()))
+    late = load(shop, plan(), as_of=date(2026, 3, 5), only=["3"])
     assert ids(late) == [3]
     with pytest.raises(InputError, match="customer 4"):
-        gather(shop, plan(), only=pa.array(["4"], pa.large_string()))
+        load(shop, plan(), only=["4"])

@@ -1,0 +1,97 @@
+"""A shop's tables, files and context network, as the use cases ask for them."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from disco.records.errors import InputError
+
+if TYPE_CHECKING:
+    from disco.adapters.tables import FolderTables, SqlTables
+    from disco.features import ContextNetwork
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderShopData:
+    """The `ShopData` port over a folder; its tables may also lie in a database."""
+
+    folder: Path
+    """The shop's folder: paths in a plan are seen from here."""
+    place: str
+    """The folder of the tables, or a database URL."""
+    queries: Mapping[str, str] | None
+    """With a database URL: one SELECT per table."""
+    network_file: Path
+    """The file of the context network."""
+
+    def tables(self) -> "FolderTables | SqlTables":
+        """The retailer's tables; a context manager."""
+        from disco.adapters.tables import open_tables
+
+        return open_tables(self.place, queries=self.queries)
+
+    def tables_hash(self) -> str | None:
+        """Of the names and contents of the tables' files; None for a database, whose content is not known unread."""
+        from disco.records.tables import SCHEMAS
+
+        if "://" in self.place:
+            return None
+        folder, digest = Path(self.place), sha256()
+        files = (path for path in folder.rglob("*") if path.suffix in (".parquet", ".csv") and path.is_file())
+        for path in sorted(files):
+            if path.relative_to(folder).parts[0].split(".")[0] in SCHEMAS:
+                with path.open("rb") as file:
+                    content = file_digest(file, "sha256").hexdigest()
+                digest.update(f"{path.relative_to(folder)}\x1f{content}\x1f".encode())
+        return digest.hexdigest()
+
+    @contextmanager
+    def customers(self, table: str) -> Iterator[tuple[str, Any]]:
+        """A table of customers that a plan names: a file, or one of the shop's tables; with what to call it."""
+        from disco.adapters.tables.csv import CsvSource
+        from disco.adapters.tables.parquet import ParquetSource
+        from disco.records.tables import SCHEMAS
+
+        path = self.folder / table
+        if table in SCHEMAS:
+            with self.tables() as tables:
+                yield f"table {table}", tables.scan(table)
+        elif not path.is_file():
+            expected = "a Parquet or CSV file, seen from the shop's folder, or the name of a table, such as customers"
+            raise InputError("customers.table", found=f"no file {path}", expected=expected)
+        elif path.suffix.lower() == ".csv":
+            yield table, CsvSource("customers", file=table, path=path).scan()
+        else:
+            yield table, ParquetSource("customers", file=table, parts=[(table, path)]).scan()
+
+    def lines(self, name: str, *, setting: str, holds: str) -> list[str]:
+        """The lines of a text file that are not empty. setting: who named the file; holds: what a line is."""
+        path = self.folder / name
+        if not path.is_file():
+            raise InputError(setting, found=f"no file {path}", expected=f"a text file with one {holds} per line")
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeError as error:
+            raise InputError(str(path), found=str(error), expected=f"text in UTF-8, one {holds} per line") from None
+        return [line.strip() for line in lines if line.strip()]
+
+    def network(self) -> "ContextNetwork":
+        """The context network. It needs orders, no campaigns, so it comes before the first plan."""
+        from disco.features import ContextNetwork
+
+        if not self.network_file.is_file():
+            options = f"--tables {self.place} --window-start YYYY-MM-DD -o {self.network_file}"
+            raise InputError(
+                f"context network {self.network_file}",
+                found="no such file",
+                expected="a trained network (the setting `context`)",
+                fix=f"Run `disco train context {options}`.",
+            )
+        return ContextNetwork.load(self.network_file)
+
+    def network_hash(self) -> str:
+        """Of the network's file; equal networks are equal files."""
+        return sha256(self.network_file.read_bytes()).hexdigest()

@@ -1,0 +1,46 @@
+"""Which result each command prints with `--json`: docs/json.md is made from it, and a service can use it as well."""
+
+from importlib import import_module
+
+FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class, without the leading `disco.`
+    "init": ("entrypoints.new_shop:NewShop",),
+    "simulate": ("operations.simulating:SimulatedRetailer",),
+    "respond": ("operations.simulating:SimulatedResponse",),
+    "validate": ("operations.validating:TablesVerdict", "operations.validating:PlanVerdict"),
+    "features": ("operations.training:FeaturesResult",),
+    "train context": ("operations.training:ContextTrained",),
+    "train basket": ("operations.learning:Learned", "operations.training:BasketTrained"),
+    "check": ("operations.campaign_check:CheckResult",),
+    "plan": ("operations.planning:PlanResult",),
+    "frontier": ("operations.frontier:Frontier",),
+    "launch": ("operations.launching:Launched",),
+    "export": ("operations.exporting:Exported",),
+    "ingest": ("operations.ledger:Ingested",),
+    "learn": ("operations.learning:Learned", "operations.versions:Activated"),
+    "revert": ("operations.ledger:Reverted",),
+    "results": ("operations.results:CampaignResults", "operations.results:AllResults"),
+    "explain": ("operations.explaining:Explanation",),
+    "belief": ("operations.learned_curve:LearnedBelief",),
+    "campaigns": ("operations.campaign_list:CampaignList",),
+    "pause": ("operations.states:CampaignState",),
+    "resume": ("operations.states:CampaignState",),
+    "close": ("operations.states:CampaignState",),
+    "late": ("operations.late:LateArrivals",),
+    "propensities": ("operations.propensities:PropensitiesResult",),
+    "doctor": ("operations.doctor:HealthCheck",),
+    "allocate": ("operations.allocating:AllocationSummary",),
+    "replay": ("operations.replaying:ReplayResult",),
+    "power": ("operations.power:PowerResult",),
+    "db upgrade": ("operations.doctor:DatabaseUpgrade",),
+}
+
+
+def results_of(command: str) -> tuple[type, ...]:
+    """The types of the results that a command prints."""
+    return tuple(_loaded(name) for name in FORMS[command])
+
+
+def _loaded(name: str) -> type:
+    module, _, kind = name.partition(":")
+    loaded: type = getattr(import_module(f"disco.{module}"), kind)
+    return loaded

@@ -1,0 +1,69 @@
+"""A new shop: commented settings, a campaign plan and an example of every table."""
+
+import shutil
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+
+from disco.records.errors import InputError
+from disco.records.result import Result
+
+TEMPLATES = Path(__file__).parent / "cli" / "templates"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class NewShop(Result):
+    """The files of a new shop."""
+
+    shop: str
+    """The folder."""
+    files: tuple[str, ...]
+    """What was written there, seen from the folder."""
+
+
+def create_shop(folder: Path) -> NewShop:
+    """Fill a folder with disco.yaml, plan.yaml and data/; if one of the three is there already, write nothing."""
+    names = sorted(path.name for path in TEMPLATES.iterdir())
+    _refuse_to_overwrite(folder, names)
+    _write(folder, names)
+    files = sorted(str(path.relative_to(TEMPLATES)) for path in TEMPLATES.rglob("*") if path.is_file())
+    return NewShop(shop=str(folder), files=tuple(files))
+
+
+def _refuse_to_overwrite(shop: Path, names: list[str]) -> None:
+    fix = "Name another folder, or move the old files away."
+    if shop.exists() and not shop.is_dir():
+        raise InputError(str(shop), found="a file", expected="a folder", fix=fix)
+    there = [name for name in names if (shop / name).exists()]
+    if there:
+        raise InputError(str(shop), found=f"{', '.join(there)} there already", expected="none of these", fix=fix)
+
+
+def _write(shop: Path, names: list[str]) -> None:
+    """All or nothing: everything is written aside, then moved into place; what fails undoes what went before."""
+
+    def remove(path: Path) -> None:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    try:
+        with ExitStack() as undo:
+            for folder in reversed([folder for folder in (shop, *shop.parents) if not folder.exists()]):
+                folder.mkdir()
+                undo.callback(folder.rmdir)
+            aside = Path(mkdtemp(prefix=".disco-init-", dir=shop))
+            undo.callback(remove, aside)
+            for name in names:
+                template = TEMPLATES / name
+                if template.is_dir():
+                    shutil.copytree(template, aside / name, copy_function=shutil.copyfile)
+                else:
+                    shutil.copyfile(template, aside / name)
+            for name in names:
+                (aside / name).rename(shop / name)
+                undo.callback(remove, shop / name)
+            aside.rmdir()
+            undo.pop_all()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(str(shop), found=reason, expected="a folder that can be written") from error

@@ -1,0 +1,559 @@
+"""`disco.Shop`: a shop's settings turned into store, tables, network and clock, and a campaign's life on them.
+
+Each method calls one use case of `disco.operations` and returns its result; the command line renders the same results.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from disco.entrypoints.config import FILE, EncodingSettings, Settings, load_settings
+from disco.entrypoints.files import read_yaml
+from disco.records.errors import DiscoError, InputError, StateError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from disco.adapters.engines import LocalEngine
+    from disco.adapters.store import CampaignStore
+    from disco.adapters.tables.shop_data import FolderShopData
+    from disco.belief import Encoding
+    from disco.campaign import Belief
+    from disco.features import ContextNetwork
+    from disco.operations.audience import FeatureCache
+    from disco.operations.campaign_check import CheckResult
+    from disco.operations.campaign_list import CampaignList
+    from disco.operations.doctor import DatabaseUpgrade, HealthCheck
+    from disco.operations.explaining import Explanation
+    from disco.operations.exporting import Exported
+    from disco.operations.frontier import Frontier
+    from disco.operations.late import LateArrivals
+    from disco.operations.launching import Launched
+    from disco.operations.learned_curve import LearnedBelief
+    from disco.operations.learning import Learned
+    from disco.operations.ledger import Ingested, Reverted
+    from disco.operations.planning import PlanResult
+    from disco.operations.propensities import PropensitiesResult
+    from disco.operations.results import AllResults, CampaignResults
+    from disco.operations.states import CampaignState
+    from disco.operations.validating import TablesVerdict
+    from disco.operations.versions import Activated
+    from disco.records.plan import Plan
+
+Missing = Literal["refuse", "create", "scratch"]
+_LEAST_SECRET_BYTES = 32
+_SQLITE = "sqlite:///"
+
+
+@dataclass(frozen=True, slots=True)
+class WallClock:
+    """The time it is, or, for a simulated shop, the time it is there."""
+
+    fixed: datetime | None = None
+
+    def now(self) -> datetime:
+        return self.fixed if self.fixed is not None else datetime.now(UTC)
+
+    def today(self) -> date:
+        """The day where this program runs."""
+        return self.fixed.date() if self.fixed is not None else date.today()
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """A folder with disco.yaml, and a campaign's life: plan, launch, export, ingest, learn, results, explain.
+
+    Make one with `Shop.open(folder)`. Every method returns a result with `as_dict()` (its JSON form, docs/json.md) and,
+    where it is a table, `to_pandas()` and `to_arrow()`.
+    """
+
+    folder: Path
+    """Paths in the settings and in plans are seen from here."""
+    settings: Settings
+    clock: WallClock = WallClock()
+
+    @classmethod
+    def open(cls, folder: str | Path = ".", *, now: datetime | None = None, **settings: Any) -> "Shop":
+        """The shop in this folder.
+
+        now: for a simulated shop, the time it is there (with a time zone). settings: override those of disco.yaml,
+        such as `threads=2`; None was not given.
+        """
+        place = Path(folder)
+        if not place.is_dir():
+            found = "a file" if place.exists() else "no such folder"
+            fix = "`disco init` makes one; --shop names it."
+            raise InputError(f"shop {place}", found=found, expected="a folder", fix=fix)
+        if now is not None and now.tzinfo is None:
+            raise InputError("now", found=f"{now} without a time zone", expected="a time with one, such as UTC")
+        return cls(place, load_settings(place, flags=settings), WallClock(now))
+
+    def __repr__(self) -> str:
+        return f"Shop({str(self.folder)!r})"
+
+    # ---- a campaign's life
+
+    def plan(self, plan: "str | Path | Mapping[str, Any] | Plan", *, dry_run: bool = False) -> "PlanResult":
+        """Decide a campaign: who would get which code, what that is expected to bring, and what each limit costs.
+
+        plan: a YAML or JSON file, its content, or a plan that was read. The decided plan is kept under its id, and
+        `launch` makes it real; a dry run keeps nothing.
+        """
+        from disco.operations.planning import make_plan
+
+        wanted = self.read_plan(plan)
+        with self.store(missing="scratch" if dry_run else "create") as store:
+            return make_plan(
+                store,
+                self.data,
+                wanted,
+                prior=self.prior(),
+                clock=self.clock,
+                cache=self.cache(keep=not dry_run),
+                folder=self.plans,
+                engine=self.engine,
+                dry_run=dry_run,
+            )
+
+    def launch(self, plan_id: str, *, dry_run: bool = False) -> "Launched":
+        """Make a plan real: decisions and one single-use code per decision are kept, all of them or none.
+
+        plan_id: as `plan` returned it, its beginning, or the name of a campaign with one plan.
+        """
+        from disco.operations.launching import launch_plan
+
+        with self.store() as store:
+            return launch_plan(
+                store,
+                self.data,
+                plan_id,
+                prior=self.prior(),
+                clock=self.clock,
+                cache=self.cache(keep=not dry_run),
+                folder=self.plans,
+                engine=self.engine,
+                secret=code_secret(),
+                dry_run=dry_run,
+            )
+
+    def export(self, campaign: str, file: str | Path | None = None) -> "Exported":
+        """The codes to send; with `file` (.parquet or .csv) also written there."""
+        from disco.entrypoints.outputs import check_outputs
+        from disco.operations.exporting import check_kind, export
+
+        place = None if file is None else Path(file)
+        if place is not None:
+            check_kind(place)
+        check_outputs(place, shop=self.folder)
+        with self.store() as store:
+            return export(store, campaign, file=place)
+
+    def ingest(
+        self,
+        campaign: str,
+        outcomes: "str | Path | pa.Table | pd.DataFrame",
+        *,
+        quarantine: str | Path | None = None,
+        dry_run: bool = False,
+    ) -> "Ingested":
+        """Import purchases, exactly once: a file may come twice, in parts, or in any order.
+
+        outcomes: a Parquet or CSV file, an Arrow table or a data frame with the columns of the outcomes table.
+        quarantine: CSV file for the rows that were not applied, each with its reason.
+        """
+        import pyarrow.csv as pacsv
+
+        from disco.entrypoints.outputs import check_outputs
+        from disco.operations.exporting import csv_safe
+        from disco.operations.ledger import ingest, quarantined_rows
+        from disco.records.files import written_whole
+
+        aside = None if quarantine is None else Path(quarantine)
+        check_outputs(aside, inputs=(outcomes,) if isinstance(outcomes, str | Path) else (), shop=self.folder)
+        rows, source = _outcomes(outcomes)
+        with self.store() as store:
+            done = ingest(store, campaign, rows, source=source, clock=self.clock, dry_run=dry_run)
+            if aside is not None and not dry_run:
+                with written_whole(aside) as unfinished:
+                    pacsv.write_csv(csv_safe(quarantined_rows(store, done)), unfinished)
+        return done
+
+    def revert(self, batch_id: str, *, dry_run: bool = False) -> "Reverted":
+        """Take a batch of outcomes out again; afterwards everything is as if the file had never come."""
+        from disco.operations.ledger import revert
+
+        with self.store() as store:
+            return revert(store, batch_id, clock=self.clock, dry_run=dry_run)
+
+    def learn(self, *campaigns: str, as_of: date | None = None, dry_run: bool = False) -> "Learned":
+        """Make a new version of the model from the outcomes of these campaigns and of all learned before.
+
+        as_of: codes that had expired by this day count for engagement; default: today.
+        """
+        from disco.operations.learning import learn_campaigns
+
+        day = as_of or self.clock.today()
+        with self.store() as store:
+            return learn_campaigns(store, campaigns, prior=self.prior(), as_of=day, clock=self.clock, dry_run=dry_run)
+
+    def rebuild(self, *, as_of: date | None = None, dry_run: bool = False) -> "Learned":
+        """After the context network was trained anew: embed all customers again and learn all campaigns again."""
+        from disco.operations.learning import rebuild_for_network
+
+        day = as_of or self.clock.today()
+        with self.store() as store:
+            return rebuild_for_network(
+                store,
+                self.data,
+                prior=self.prior(),
+                as_of=day,
+                clock=self.clock,
+                folder=self.plans,
+                engine=self.engine,
+                dry_run=dry_run,
+            )
+
+    def activate(self, version: int, *, dry_run: bool = False) -> "Activated":
+        """Go back (or forward) to this version of the model."""
+        from disco.operations.versions import activate
+
+        with self.store() as store:
+            return activate(store, version, dry_run=dry_run)
+
+    @overload
+    def results(self, campaign: str, *, as_of: date | None = None) -> "CampaignResults": ...
+
+    @overload
+    def results(self, campaign: None = None, *, as_of: date | None = None) -> "AllResults": ...
+
+    def results(self, campaign: str | None = None, *, as_of: date | None = None) -> "CampaignResults | AllResults":
+        """Read out a campaign, or all of them: what each group bought, and the A/B test of decided codes."""
+        from disco.operations.results import all_results, campaign_results
+
+        day = as_of or self.clock.today()
+        with self.store() as store:
+            if campaign is None:
+                return all_results(store, self.data, as_of=day)
+            return campaign_results(store, self.data, campaign, as_of=day)
+
+    def explain(self, campaign: str, customer: str | int) -> "Explanation":
+        """Why a customer got this depth or none, and what the runner-up was worth."""
+        from disco.operations.explaining import explain
+
+        with self.store() as store:
+            return explain(store, campaign, customer, prior=self.prior())
+
+    def campaigns(self, campaign: str | None = None) -> "CampaignList":
+        """The launched campaigns, or one of them, with every batch of outcomes."""
+        from disco.operations.campaign_list import list_campaigns
+
+        with self.store() as store:
+            return list_campaigns(store, campaign)
+
+    def belief(self, version: int | None = None) -> "LearnedBelief":
+        """What a version of the model has learned, per depth; None: the active one."""
+        from disco.operations.learned_curve import learned_belief
+
+        with self.store() as store:
+            return learned_belief(store, version)
+
+    def frontier(
+        self,
+        plan: "str | Path | Mapping[str, Any] | Plan",
+        *,
+        revenue_weights: Sequence[float] | None = None,
+        budgets: Sequence[float] | None = None,
+    ) -> "Frontier":
+        """What a plan could reach: revenue against markdown over revenue weights and budgets."""
+        from disco.operations.frontier import plan_frontier
+
+        wanted = self.read_plan(plan)
+        with self.store() as store:
+            return plan_frontier(
+                store,
+                self.data,
+                wanted,
+                prior=self.prior(),
+                cache=self.cache(),
+                engine=self.engine,
+                revenue_weights=revenue_weights,
+                budgets=budgets,
+            )
+
+    def late(
+        self, campaign: str, customers: Sequence[str | int], *, as_of: date | None = None, dry_run: bool = False
+    ) -> "LateArrivals":
+        """Decide about customers who arrive after the launch, from what the campaign holds in reserve.
+
+        as_of: the day they arrive; default: today.
+        """
+        from disco.operations.late import late_arrivals
+
+        clock = self.clock if as_of is None else WallClock(datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC))
+        with self.store() as store:
+            return late_arrivals(
+                store,
+                self.data,
+                campaign,
+                list(dict.fromkeys(map(str, customers))),
+                prior=self.prior(),
+                clock=clock,
+                cache=self.cache(keep=not dry_run),
+                folder=self.plans,
+                engine=self.engine,
+                secret=code_secret(),
+                dry_run=dry_run,
+            )
+
+    def propensities(self, campaign: str, *, draws: int = 200) -> "PropensitiesResult":
+        """Add to every decision how likely it was, so that other policies can be evaluated on this campaign later."""
+        from disco.operations.propensities import add_propensities
+
+        with self.store() as store:
+            return add_propensities(store, campaign, prior=self.prior(), draws=draws, engine=self.engine)
+
+    def pause(self, campaign: str) -> "CampaignState":
+        """No code for anybody who arrives now; outcomes of codes already sent still count."""
+        from disco.operations.states import pause
+
+        with self.store() as store:
+            return pause(store, campaign)
+
+    def resume(self, campaign: str) -> "CampaignState":
+        """End a pause."""
+        from disco.operations.states import resume
+
+        with self.store() as store:
+            return resume(store, campaign)
+
+    def close(self, campaign: str) -> "CampaignState":
+        """End a campaign for good: no codes, and every outcome that arrives from now on is late."""
+        from disco.operations.states import close
+
+        with self.store() as store:
+            return close(store, campaign)
+
+    # ---- is everything in order
+
+    def check(
+        self,
+        campaign: str | None = None,
+        *,
+        as_of: date | None = None,
+        network: "ContextNetwork | None" = None,
+    ) -> "CheckResult":
+        """Whether decisions may be built on the shop's customers, or on those of a campaign, with its network.
+
+        as_of: of the features (default: the day after the last order), or of the campaign's read-out (default: today).
+        network: to check with instead of the shop's own.
+        """
+        from disco.operations.campaign_check import check_launched, check_shop
+
+        trained = self.data.network() if network is None else network
+        if campaign is None:
+            return check_shop(self.data, cache=self.cache(), as_of=as_of, network=trained)
+        day = as_of or self.clock.today()
+        with self.store() as store:
+            return check_launched(store, self.data, campaign, as_of=day, folder=self.plans, network=trained)
+
+    def validate(self, *, as_of: date | None = None) -> "TablesVerdict":
+        """Every problem of the shop's tables; as_of: the last day that dates may name (default: today)."""
+        return validate_tables_at(self.data.place, queries=self.settings.queries, as_of=as_of or self.clock.today())
+
+    def doctor(self) -> "HealthCheck":
+        """Check installation, settings, disk, tables, network, database, and every promise of the ledger."""
+        from disco.adapters.store.health import vitals
+        from disco.operations.doctor import health_check
+
+        return health_check(
+            self.folder,
+            settings_file=self.folder / FILE,
+            data=self.data,
+            store=None if self.is_new else self.store,
+            database=lambda: vitals(self.database_url),
+        )
+
+    def upgrade(self) -> "DatabaseUpgrade":
+        """Bring the database to what this program knows: all changes in one transaction, or none."""
+        from disco.adapters.store.opening import open_database, shown, upgrade
+        from disco.operations.doctor import DatabaseUpgrade
+
+        database = open_database(self.database_url)
+        try:
+            before, after = upgrade(database)
+        finally:
+            database.engine.dispose()
+        return DatabaseUpgrade(database=shown(database.engine.url), before=before, after=after)
+
+    # ---- what it is made of
+
+    @property
+    def plans(self) -> Path:
+        """The folder of decided plans; made when the first one is kept."""
+        return self.folder / self.settings.plans
+
+    @property
+    def database_url(self) -> str:
+        return self.settings.database_place(self.folder)
+
+    @property
+    def data(self) -> "FolderShopData":
+        """The retailer's tables, the files that plans name, and the context network."""
+        from disco.adapters.tables.shop_data import FolderShopData
+
+        return FolderShopData(
+            folder=self.folder,
+            place=self.settings.data_place(self.folder),
+            queries=self.settings.queries,
+            network_file=self.folder / self.settings.context,
+        )
+
+    def cache(self, *, keep: bool = True) -> "FeatureCache":
+        """Features that were built before; with `keep`, those that have to be built are kept."""
+        from disco.operations.audience import FeatureCache
+
+        return FeatureCache(folder=self.plans / "features", keep=keep, threads=self.engine.threads)
+
+    @property
+    def engine(self) -> "LocalEngine":
+        """What runs the heavy work, with the threads of the settings; DuckDB gets as many."""
+        from disco.adapters.engines import open_engine
+
+        return open_engine(self.settings.engine, threads=self.settings.threads)
+
+    @property
+    def is_new(self) -> bool:
+        """It has settings and no decided plan, so a SQLite file that is not there was never made."""
+        url = self.database_url
+        no_database = url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file()
+        return (self.folder / FILE).is_file() and no_database and not any(self.plans.glob("*/plan.json"))
+
+    @contextmanager
+    def store(self, *, missing: Missing = "refuse") -> "Iterator[CampaignStore]":
+        """The database of campaigns. Where its SQLite file is not there yet: refuse, create it, or use an empty one
+        that goes away again (for dry runs)."""
+        from disco.adapters.store import CampaignStore
+
+        url = self.database_url
+        with ExitStack() as stack:
+            file = Path(url.removeprefix(_SQLITE))
+            if url.startswith(_SQLITE) and not file.is_file():
+                if missing == "refuse":
+                    raise StateError(
+                        f"database {file}",
+                        found="no such file",
+                        expected="the campaigns of this shop",
+                        fix="`disco plan` makes it; --shop names the folder of disco.yaml.",
+                    )
+                if missing == "scratch":
+                    url = f"{_SQLITE}{stack.enter_context(TemporaryDirectory(prefix='disco-'))}/empty.db"
+            store = CampaignStore(url)
+            stack.callback(store.close)
+            yield store
+
+    def prior(self) -> "Belief":
+        """The belief before any campaign."""
+        from disco.belief import BasketModel, Engagement
+        from disco.campaign import Belief
+
+        model, engagement = self.settings.model, self.settings.engagement
+        return Belief(
+            basket=BasketModel(
+                encoding=_encoding(model.encoding),
+                depth_scale=model.depth_scale,
+                forgetting=model.forgetting,
+                monotone=model.monotone,
+                reason="the settings of the shop",
+            ),
+            engagement=Engagement(
+                prior_rate=engagement.prior_rate, prior_codes=engagement.prior_codes, override=engagement.override
+            ),
+        )
+
+    def read_plan(self, plan: "str | Path | Mapping[str, Any] | Plan") -> "Plan":
+        """A plan from its file, from its content, or as it is; every problem at once in a PlanError."""
+        from disco.records.plan import Plan, read_plan
+
+        if isinstance(plan, Plan):
+            return plan
+        if isinstance(plan, Mapping):
+            return read_plan(plan)
+        return read_plan(read_yaml(Path(plan)), file=str(plan))
+
+
+def doctor(folder: str | Path = ".") -> "HealthCheck":
+    """`Shop.doctor` of this folder, also where its settings cannot be read."""
+    from disco.operations.doctor import unreadable_settings
+
+    try:
+        shop = Shop.open(folder)
+    except DiscoError as error:
+        return unreadable_settings(Path(folder) / FILE, error)
+    return shop.doctor()
+
+
+def validate_tables_at(place: str, *, queries: Mapping[str, str] | None, as_of: date) -> "TablesVerdict":
+    """Every problem of the tables in a folder or behind a database URL."""
+    from disco.adapters.tables import open_tables, validate_tables
+    from disco.operations.validating import TablesVerdict
+
+    with open_tables(place, queries=queries) as opened:
+        report = validate_tables(opened, as_of=as_of)
+    return TablesVerdict.of(as_of=as_of, rows=report.rows, problems=tuple(report.problems))
+
+
+def code_secret() -> bytes | None:
+    """The key of the codes from the environment, for shops that keep it outside the database; None: the store's own."""
+    text = os.environ.get("DISCO_CODE_SECRET")
+    if text is None:
+        return None
+    if len(text.encode()) < _LEAST_SECRET_BYTES:
+        found, expected = f"{len(text.encode())} bytes", f"at least {_LEAST_SECRET_BYTES}, made at random"
+        raise InputError("DISCO_CODE_SECRET", found=found, expected=expected, fix="Try `openssl rand -hex 32`.")
+    return text.encode()
+
+
+def _outcomes(outcomes: "str | Path | pa.Table | pd.DataFrame") -> "tuple[pa.Table, str]":
+    """The rows, and where they came from."""
+    import pyarrow as pa
+
+    from disco.adapters.tables.outcomes_file import read_outcomes_file
+
+    if isinstance(outcomes, str | Path):
+        return read_outcomes_file(Path(outcomes)), str(outcomes)
+    if isinstance(outcomes, pa.Table):
+        return outcomes, "a table"
+    if hasattr(outcomes, "columns") and hasattr(outcomes, "dtypes"):
+        return pa.Table.from_pandas(outcomes, preserve_index=False), "a data frame"
+    found, expected = f"a {type(outcomes).__name__}", "a file, an Arrow table or a data frame of outcomes"
+    raise InputError("outcomes", found=found, expected=expected)
+
+
+def _encoding(settings: EncodingSettings) -> "Encoding":
+    from dataclasses import fields
+
+    from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
+
+    kinds: dict[str, Any] = {
+        kind.kind: kind for kind in (SmoothSpline, RadialBasis, LinearDepth, DistanceToDepth, OneHotDepth)
+    }
+    kind = kinds[settings.kind]
+    given = settings.model_dump(exclude={"kind"}, exclude_none=True)
+    known = [field.name for field in fields(kind) if field.init]
+    for name in given:
+        if name not in known:
+            raise InputError(
+                f"setting model.encoding.{name}",
+                found=f"kind: {settings.kind}",
+                expected=f"only {', '.join(known)}" if known else "nothing but the kind",
+            )
+    if settings.kind == "one_hot" and not given:
+        raise InputError("setting model.encoding.depths", found="nothing", expected="the depths a one-hot model knows")
+    encoding: Encoding = kind(**given)
+    return encoding

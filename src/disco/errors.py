@@ -1,0 +1,35 @@
+"""The errors DISCO raises on purpose, for `except disco.errors.InputError`. See `disco.records.errors` for the tree."""
+
+from disco.records.errors import (
+    CertificateError,
+    DiscoError,
+    FileFormatError,
+    IllConditionedError,
+    InfeasibleError,
+    InputError,
+    LimitError,
+    MissingPartError,
+    PlanError,
+    Problem,
+    SchemaMismatchError,
+    StateError,
+    TableError,
+    UsageError,
+)
+
+__all__ = [
+    "CertificateError",
+    "DiscoError",
+    "FileFormatError",
+    "IllConditionedError",
+    "InfeasibleError",
+    "InputError",
+    "LimitError",
+    "MissingPartError",
+    "PlanError",
+    "Problem",
+    "SchemaMismatchError",
+    "StateError",
+    "TableError",
+    "UsageError",
+]

@@ -1,0 +1,256 @@
+"""The solver alone, from files to files: values and limits in, one depth or none per customer out."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as kinds
+
+from disco.allocation import Allocation, Segments, Status
+from disco.allocation.allocate import solve_problem
+from disco.allocation.problem import read_problem
+from disco.allocation.reference import solve_with_highs
+from disco.allocation.result import Conflict
+from disco.records.arrays import Flags, Matrix
+from disco.records.depths import depth_label, read_depth
+from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError
+from disco.records.files import written_whole
+from disco.records.ports import Engine
+from disco.records.result import Result
+
+SOLVERS = ("exact", "highs")
+_KEYS = {"caps", "floors", "budget", "segments"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class AllocationSummary(Result):
+    """How a solve ended; also the content of `--summary FILE`."""
+
+    status: str
+    """OPTIMAL, WITHIN_GAP or INFEASIBLE."""
+    value: float | None
+    """The total value of the depths given; null when infeasible."""
+    bound: float | None
+    """No allocation under these limits is worth more than this."""
+    gap: float | None
+    """(bound − value) relative to the bound; 0 is proved optimal."""
+    counts: Mapping[str, int]
+    """Customers per depth."""
+    prices: Mapping[str, float]
+    """Shadow price of one more code, per depth, in units of value; `budget`: of one more unit of budget."""
+    conflicts: tuple[Conflict, ...]
+    """Where no allocation meets all limits: which ones, and the smallest change that would do."""
+    seconds: float
+    """Time of the solve and of its independent check."""
+    segment_prices: Mapping[str, Mapping[str, float]] | None = None
+    """With segments: shadow price per segment and depth."""
+    cost: float | None = None
+    """With a budget: what the depths given cost."""
+
+    @classmethod
+    def of(cls, found: Allocation, depths: tuple[float, ...]) -> "AllocationSummary":
+        labels = [depth_label(depth) for depth in depths]
+        prices: dict[str, float] = dict(zip(labels, found.prices.tolist(), strict=True))
+        if found.budget_price is not None:
+            prices["budget"] = found.budget_price
+        segments = None
+        if found.segment_prices is not None:
+            segments = {
+                str(label): dict(zip(labels, row, strict=True))
+                for label, row in zip(found.segment_labels, found.segment_prices.tolist(), strict=True)
+            }
+        return cls(
+            status=found.status.name,
+            value=_finite(found.value),
+            bound=_finite(found.bound),
+            gap=_finite(found.gap),
+            counts=dict(zip(labels, found.counts.tolist(), strict=True)),
+            prices=prices,
+            conflicts=tuple(found.conflicts),
+            seconds=found.seconds + found.check_seconds,
+            segment_prices=segments,
+            cost=found.cost,
+        )
+
+    @property
+    def feasible(self) -> bool:
+        return self.status != Status.INFEASIBLE.name
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def allocate_files(
+    values: Path,
+    *,
+    limits: object,
+    limits_file: Path,
+    out: Path,
+    costs: Path | None = None,
+    summary: Path | None = None,
+    solver: str = "exact",
+    engine: Engine | None = None,
+) -> AllocationSummary:
+    """Solve the allocation of a file of values; writes `out` (customer_id, depth, value) and `summary`.
+
+    values: Parquet with customer_id and one column per depth, null where a customer may not get it. limits: the parsed
+    content of `limits_file`. costs: of the shape of `values`, what the budget pays. Where no allocation meets all
+    limits, `out` is not written.
+    """
+    wanted = _read_limits(limits, limits_file)
+    table, depths, matrix, eligible = _read_matrix(values)
+    cost_matrix = None if costs is None else _read_costs(costs, table, depths, eligible)
+    problem = read_problem(
+        matrix, wanted.get("caps"), depths=depths, floors=wanted.get("floors"),
+        segments=_segments(wanted.get("segments"), table, values), costs=cost_matrix, budget=wanted.get("budget"),
+        eligible=eligible, ids=table.column("customer_id"),
+    )  # fmt: skip
+    found = solve_with_highs(problem) if solver == "highs" else solve_problem(problem, engine=engine)
+    said = AllocationSummary.of(found, depths)
+    if not said.feasible:
+        if summary is not None:
+            _write_summary(summary, said)
+        return said
+    none = found.choice < 0
+    column = np.maximum(found.choice, 0)
+    chosen = pa.table(
+        {
+            "customer_id": table.column("customer_id"),
+            "depth": pa.array(np.asarray(depths)[column], mask=none),
+            "value": pa.array(np.where(none, 0.0, matrix[np.arange(column.size), column])),
+        }
+    )
+    with written_whole(out) as partial:
+        pq.write_table(chosen, partial)
+        if summary is not None:
+            _write_summary(summary, said)
+    return said
+
+
+def _write_summary(path: Path, said: AllocationSummary) -> None:
+    with written_whole(path) as partial:
+        partial.write_text(said.to_json(indent=2) + "\n", encoding="utf-8")
+
+
+def _read_limits(limits: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(limits, dict) or not set(limits) <= _KEYS:
+        known = ", ".join(sorted(_KEYS))
+        found = sorted(str(key) for key in set(limits) - _KEYS) if isinstance(limits, dict) else type(limits).__name__
+        raise LimitError(str(path), found=found, expected=f"a mapping with {known}")
+    for key in ("caps", "floors", "segments"):
+        if limits.get(key) is not None and not isinstance(limits[key], dict):
+            raise LimitError(f"{path}, {key}", found=repr(limits[key]), expected="a mapping")
+    return {**limits, "caps": limits.get("caps") or {}}
+
+
+def _open(path: Path) -> pa.Table:
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="a Parquet file")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise FileFormatError(str(path), found=" ".join(str(error).split()), expected="a Parquet file") from None
+    if "customer_id" not in table.column_names:
+        raise InputError(str(path), found=", ".join(table.column_names), expected="a column customer_id")
+    return table
+
+
+def _depth_columns(table: pa.Table, path: Path) -> dict[float, str]:
+    columns: dict[float, str] = {}
+    for name in table.column_names:
+        try:
+            float(name)
+        except ValueError:
+            continue
+        depth = read_depth(name, where=f"{path}, column {name}")
+        if depth in columns:
+            raise InputError(f"{path}, column {name}", found=f"the depth of {columns[depth]} again", expected="it once")
+        kind = table.schema.field(name).type
+        if not (kinds.is_floating(kind) or kinds.is_integer(kind)):
+            raise InputError(f"{path}, column {name}", found=str(kind), expected="float")
+        columns[depth] = name
+    if not columns:
+        raise InputError(str(path), found=", ".join(table.column_names), expected="columns named by depth, as 0.1")
+    return columns
+
+
+def _read_matrix(path: Path) -> tuple[pa.Table, tuple[float, ...], Matrix, Flags | None]:
+    """The table, its depths, values (customers, depths) depth-major with 0 for nulls, and eligibility (None: all)."""
+    table = _open(path)
+    columns = _depth_columns(table, path)
+    if table.num_rows == 0:
+        raise InputError(str(path), found="an empty table", expected="at least one customer")
+    depths = tuple(columns)
+    narrow = all(str(table.schema.field(name).type) == "float" for name in columns.values())
+    matrix = np.empty((len(depths), table.num_rows), np.float32 if narrow else np.float64)
+    eligible = None
+    problems: list[Problem] = []
+    for row, name in enumerate(columns.values()):
+        column = table.column(name)
+        if column.null_count:
+            if eligible is None:
+                eligible = np.ones(matrix.shape, np.bool_)
+            eligible[row] = pc.is_valid(column).to_numpy()
+            column = pc.fill_null(column, 0)
+        matrix[row] = column.to_numpy()
+        bad = np.flatnonzero(~np.isfinite(matrix[row]))
+        if bad.size:
+            fix = "Leave the cell null where a customer may not get this depth."
+            text = str(float(matrix[row, bad[0]]))
+            problems.append(
+                Problem("not finite", str(path), name, text, "a finite number", fix, int(bad[0]) + 1, bad.size)
+            )
+    if problems:
+        raise TableError(f"{path} cannot be used:", problems)
+    return table, depths, matrix.T, None if eligible is None else eligible.T
+
+
+def _read_costs(path: Path, table: pa.Table, depths: tuple[float, ...], eligible: Flags | None) -> Matrix:
+    """Costs in the order of the depths of VALUES; a null is refused unless the customer may not get that depth."""
+    other, columns, matrix, known = _read_matrix(path)
+    if set(columns) != set(depths) or other.num_rows != table.num_rows:
+        raise InputError(
+            str(path),
+            found=f"{other.num_rows} rows, depths {', '.join(map(str, columns))}",
+            expected=f"{table.num_rows} rows, depths {', '.join(map(str, depths))}, as in VALUES",
+        )
+    if not other.column("customer_id").equals(table.column("customer_id")):
+        raise InputError(
+            str(path), found="other customers, or another order", expected="the customers of VALUES, in order"
+        )
+    order = [columns.index(depth) for depth in depths]
+    if known is not None:
+        missing = ~known[:, order] if eligible is None else ~known[:, order] & eligible
+        if missing.any():
+            row, column = (int(place) for place in np.argwhere(missing)[0])
+            raise InputError(
+                f"{path}, column {depths[column]}, row {row + 1}",
+                found="a null",
+                expected="a cost, because VALUES lets this customer have this depth",
+            )
+    return np.asfortranarray(matrix[:, order])
+
+
+def _segments(given: Any, table: pa.Table, path: Path) -> Segments | None:
+    if not given:
+        return None
+    if len(given) > 1:
+        raise LimitError(
+            "segments",
+            found=f"{len(given)} columns ({', '.join(map(str, given))})",
+            expected="one column",
+            fix="Segments must be one column: combine these into one.",
+        )
+    (column, limits), *_ = given.items()
+    if column not in table.column_names:
+        raise LimitError("segments", found=f"column {column!r}", expected=f"a column of {path}")
+    if not isinstance(limits, dict):
+        raise LimitError(f"segments, {column}", found=repr(limits), expected="{value: {caps: …, floors: …}}")
+    return Segments(table.column(column).to_pylist(), limits)

@@ -1,0 +1,166 @@
+"""Who a plan is about: the eligible customers of its table, their features as of its date, their contexts."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from disco.features import FEATURES, ContextNetwork, Feature, build_features, has_history, schema_hash
+from disco.features.builder import warn_of_missing
+from disco.features.cautions import collected
+from disco.features.eligibility import eligible_ids
+from disco.records.content import content_hash
+from disco.records.decisions import Audience
+from disco.records.errors import InputError
+from disco.records.files import written_whole
+from disco.records.plan import Plan
+from disco.records.ports import Engine, Tables
+
+
+class ShopData(Protocol):
+    """What use cases ask of a shop's own tables and files."""
+
+    @property
+    def place(self) -> str:
+        """Where the tables are, for messages."""
+
+    def tables(self) -> AbstractContextManager[Tables]: ...
+
+    def tables_hash(self) -> str | None:
+        """Of the tables' content; None where it is not known before they are read."""
+
+    def customers(self, table: str) -> AbstractContextManager[tuple[str, Any]]:
+        """A table of customers that a plan names, as Arrow, and what to call it."""
+
+    def lines(self, name: str, *, setting: str, holds: str) -> list[str]:
+        """The lines of a text file that a plan names."""
+
+    def network(self) -> ContextNetwork: ...
+
+    def network_hash(self) -> str:
+        """The name of the network: equal networks have equal ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadedAudience:
+    """The customers of a plan with everything a decision about them rests on."""
+
+    audience: Audience
+    features: pa.Table
+    """One row per customer, in the audience's order."""
+    network: str
+    """The name of the context network that embedded them."""
+    inputs: dict[str, str]
+    """Name → hash of the content, to be compared at the launch."""
+    notes: tuple[str, ...]
+    """What the operator should know about who was left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureCache:
+    """Features of all customers, kept as files: built once per content of the tables, day and catalogue."""
+
+    folder: Path
+    keep: bool = True
+    """Whether features that had to be built are kept for the next time."""
+    threads: int | None = None
+    """Of DuckDB; None: one per processor."""
+
+    def features_as_of(self, data: ShopData, day: date, *, features: Sequence[Feature] | None = None) -> pa.Table:
+        """The features of every customer; `features` are the network's (`catalogue_`), None is the whole catalogue."""
+        chosen = FEATURES if features is None else tuple(features)
+        with data.tables() as tables:
+            content = data.tables_hash()
+            if content is None:
+                return build_features(tables, as_of=day, features=chosen, threads=self.threads)
+            key = sha256(f"{day} {schema_hash(chosen)} {content}".encode()).hexdigest()
+            kept = self.folder / f"{key[:32]}.parquet"
+            if kept.is_file():
+                warn_of_missing(chosen, tables.names())  # as building them would have done
+                return pq.read_table(kept)
+            built = build_features(tables, as_of=day, features=chosen, threads=self.threads)
+        if self.keep:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with written_whole(kept) as unfinished:
+                pq.write_table(built, unfinished)
+        return built
+
+
+def load_audience(
+    data: ShopData,
+    plan: Plan,
+    *,
+    cache: FeatureCache,
+    engine: Engine | None = None,
+    as_of: date | None = None,
+    only: Sequence[str] | None = None,
+) -> LoadedAudience:
+    """Read customers, build (or find) their features, embed them. A pure function of the shop's files.
+
+    For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text.
+    """
+    network, day = data.network(), as_of or plan.customers.as_of
+    with data.customers(plan.customers.table) as (name, table):
+        eligible = eligible_ids(table, plan.customers.eligible, name=name)
+    if only is not None:
+        asked = pa.array(only, pa.large_string())
+        _refuse_ineligible(asked, eligible, plan)
+        eligible = asked
+    with collected() as notes:
+        everybody = cache.features_as_of(data, day, features=network.catalogue_)
+    wanted = pc.is_in(everybody["customer_id"].cast(pa.large_string()), value_set=eligible)
+    features = everybody.filter(wanted).combine_chunks()
+    missing = len(eligible) - features.num_rows
+    if missing:
+        _refuse_strangers(data, plan, eligible)
+        notes.append(f"{missing:,} eligible customers joined on or after {day} and are left out")
+    if not features.num_rows:
+        raise InputError(
+            "customers.eligible",
+            found=f"no customer who joined before {day} and meets {plan.customers.eligible!r}",
+            expected="at least one customer to decide about",
+        )
+    audience = Audience(
+        ids=features["customer_id"].to_numpy(),
+        context=network.transform(features, engine=engine),
+        known=has_history(features),
+    )
+    name = data.network_hash()
+    inputs = {
+        "customers": content_hash(features.select(["customer_id"])),
+        "features": content_hash(features),
+        "network": name,
+    }
+    return LoadedAudience(audience=audience, features=features, network=name, inputs=inputs, notes=tuple(notes))
+
+
+def _refuse_ineligible(asked: pa.Array, eligible: pa.Array, plan: Plan) -> None:
+    others = asked.filter(pc.invert(pc.is_in(asked, value_set=eligible)))
+    if len(others):
+        raise InputError(
+            f"customer {others[0]}",
+            found="no row that meets the plan's condition" + (f" (and {len(others) - 1} more)" if others[1:] else ""),
+            expected=f"customers of {plan.customers.table} with {plan.customers.eligible}",
+        )
+
+
+def _refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:
+    """Customers of the plan's table whom the shop's own table does not have."""
+    with data.tables() as tables:
+        known = tables.scan("customers")
+        known = known.to_table(columns=["customer_id"]) if not isinstance(known, pa.Table) else known
+        ids = known["customer_id"].cast(pa.large_string()).combine_chunks()
+    strangers = eligible.filter(pc.invert(pc.is_in(eligible, value_set=ids)))
+    if len(strangers):
+        raise InputError(
+            f"customers of {plan.customers.table}",
+            found=f"{len(strangers):,} unknown ones, the first {strangers[0]}",
+            expected=f"customers of the table customers in {data.place}",
+        )

@@ -1,0 +1,124 @@
+"""The launched campaigns: state, dates, codes, outcomes, and every batch they received."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+
+import pyarrow as pa
+
+from disco.records.life import CampaignRecord, Disposition, State
+from disco.records.ports import Shelves, Store
+from disco.records.result import DepthKey, TableResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchEntry:
+    """A batch of outcomes; the counts are 0 once it is reverted."""
+
+    batch_id: str
+    """The id of the batch."""
+    source: str
+    """The file it came from."""
+    received_at: datetime
+    """When it was received."""
+    reverted_at: datetime | None
+    """When it was taken out again; null: it counts."""
+    applied: int
+    """Rows that count."""
+    duplicate: int
+    """Rows about an event that was received before."""
+    late: int
+    """Purchases after their code had expired, and outcomes of a closed campaign."""
+    unmatched: int
+    """Rows that fit no code, customer or event."""
+    rejected: int
+    """Rows that cannot be read, or contradict what counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignEntry:
+    """A launched campaign."""
+
+    campaign: str
+    """The name of the campaign."""
+    state: State
+    """launched, paused or closed."""
+    plan_id: str
+    """The id of its plan."""
+    policy: str
+    """The name of the policy."""
+    valid_from: date
+    """The first day of its codes."""
+    valid_before: date
+    """The day after their last."""
+    version: int | None
+    """The version of the model that decided; null: none was learned."""
+    customers: int
+    """Number of customers."""
+    codes: int
+    """Codes of the launch."""
+    outcomes: Mapping[Disposition, int]
+    """Rows received that are not reverted, by what became of them."""
+    reserve: Mapping[DepthKey, int | None]
+    """Codes left for late arrivals, per depth; null: no limit."""
+    batches: tuple[BatchEntry, ...]
+    """In the order they were received."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CampaignList(TableResult):
+    """The launched campaigns. As a table: one row per campaign."""
+
+    campaigns: tuple[CampaignEntry, ...]
+    """By their first day."""
+    active_version: int | None
+    """The version of the model that decides the next plan; null: nothing was learned."""
+
+    def to_arrow(self) -> pa.Table:
+        names = ("campaign", "policy", "valid_from", "valid_before", "version", "customers", "codes")
+        columns = {name: [getattr(one, name) for one in self.campaigns] for name in names}
+        outcomes = {str(kind): [one.outcomes[kind] for one in self.campaigns] for kind in Disposition}
+        return pa.table({**columns, "state": [str(one.state) for one in self.campaigns], **outcomes})
+
+
+def list_campaigns(store: Store, campaign: str | None = None) -> CampaignList:
+    """All launched campaigns, or one of them."""
+    with store.reading() as shelves:
+        records = shelves.campaigns() if campaign is None else (shelves.campaign(campaign),)
+        active = shelves.version("main")
+        return CampaignList(
+            campaigns=tuple(_entry(shelves, record) for record in records),
+            active_version=None if active is None else active.number,
+        )
+
+
+def _entry(shelves: Shelves, record: CampaignRecord) -> CampaignEntry:
+    summary = json.loads(shelves.plan(record.plan_id).summary)["summary"]
+    counted: dict[str, dict[str, int]] = {}
+    for row in shelves.counts(record.campaign).to_pylist():
+        counted.setdefault(row["batch_id"], {})[row["disposition"]] = row["rows"]
+    batches = tuple(
+        BatchEntry(
+            batch_id=batch.batch_id,
+            source=batch.source,
+            received_at=batch.received_at,
+            reverted_at=batch.reverted_at,
+            **{str(kind): counted.get(batch.batch_id, {}).get(str(kind), 0) for kind in Disposition},
+        )
+        for batch in shelves.batches(record.campaign)
+    )
+    return CampaignEntry(
+        campaign=record.campaign,
+        state=record.state,
+        plan_id=record.plan_id,
+        policy=record.plan.policy.name,
+        valid_from=record.plan.valid.start,
+        valid_before=record.plan.valid.end,
+        version=record.version,
+        customers=summary["customers"],
+        codes=sum(sum(arm["codes"].values()) for arm in summary["arms"].values()),
+        outcomes={kind: sum(getattr(batch, str(kind)) for batch in batches) for kind in Disposition},
+        reserve=shelves.reserve(record.campaign),
+        batches=batches,
+    )

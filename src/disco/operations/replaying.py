@@ -1,0 +1,246 @@
+"""What policies would have earned on a log of a campaign whose depths were assigned at random, from its file."""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from disco.belief import BasketModel
+from disco.evaluation import Estimate, PolicyReplay, RandomisationWarning, Replay
+from disco.evaluation import replay as run
+from disco.evaluation.log import RandomLog
+from disco.evaluation.log_file import read_log
+from disco.evaluation.off_policy import OffPolicy
+from disco.evaluation.replay import Player
+from disco.evaluation.resampling import Skew
+from disco.records.ports import Engine
+from disco.records.result import DepthKey, Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayFigure:
+    """An estimate per customer presented."""
+
+    value: float | None
+    """The estimate."""
+    standard_error: float | None
+    """Its standard error."""
+    lower: float | None
+    """Lower end of the 95% interval."""
+    upper: float | None
+    """Upper end of the 95% interval."""
+
+    @classmethod
+    def of(cls, found: Estimate) -> "ReplayFigure":
+        return cls(
+            value=_known(found.value),
+            standard_error=_known(found.standard_error),
+            lower=_known(found.lower),
+            upper=_known(found.upper),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOffPolicy:
+    """Off-policy estimates of one figure per customer presented; a customer without a code counts as 0."""
+
+    ips: ReplayFigure | None
+    """Inverse propensity scoring."""
+    snips: ReplayFigure | None
+    """Self-normalised inverse propensity scoring."""
+    dr: ReplayFigure | None
+    """Doubly robust."""
+    effective_rows: float
+    """How many rows of equal weight would be as exact."""
+
+    @classmethod
+    def of(cls, found: OffPolicy) -> "ReplayOffPolicy":
+        kinds = {name: getattr(found, name) for name in ("ips", "snips", "dr")}
+        figures = {name: None if kind is None else ReplayFigure.of(kind) for name, kind in kinds.items()}
+        return cls(**figures, effective_rows=found.effective_rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayBatch:
+    """One batch of customers of the pass over the log."""
+
+    presented: int
+    """Customers presented to the policy."""
+    accepted: int
+    """Customers for whom the policy chose the depth that was played."""
+    purchasers: int
+    """Accepted customers who bought."""
+    average_basket_value: float | None
+    """Mean revenue per purchaser; null where nobody bought."""
+    repeats_mean: float | None
+    """Mean of it over the resampled passes."""
+    repeats_sd: float | None
+    """Standard deviation of it over the resampled passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedPolicy:
+    """What one policy would have earned."""
+
+    policy: str
+    """The name of the policy."""
+    average_basket_value: float | None
+    """Mean revenue per purchaser, after the discount."""
+    standard_error: float | None
+    """Of average_basket_value."""
+    interval: tuple[float | None, float | None]
+    """95% interval of average_basket_value."""
+    relative_to_random: float | None
+    """average_basket_value over that of random codes under the same caps; 1 is no difference."""
+    relative_to_random_standard_error: float | None
+    """Of relative_to_random."""
+    relative_to_random_interval: tuple[float | None, float | None]
+    """95% interval of relative_to_random."""
+    presented: int
+    """Customers presented to the policy."""
+    accepted: int
+    """Customers for whom the policy chose the depth that was played."""
+    acceptance: float
+    """accepted / presented."""
+    purchasers: int
+    """Accepted customers who bought."""
+    no_code: int
+    """Presented customers to whom the policy gave no code; they are never accepted."""
+    codes: Mapping[DepthKey, int]
+    """Codes given, per depth."""
+    revenue_per_customer: ReplayOffPolicy
+    """Revenue per customer presented."""
+    objective_per_customer: ReplayOffPolicy | None
+    """w·revenue − markdown; null without a revenue weight."""
+    series: tuple[ReplayBatch, ...]
+    """Batch by batch, in the order of the log."""
+
+    @classmethod
+    def of(cls, found: PolicyReplay, depths: Sequence[float]) -> "ReplayedPolicy":
+        value, relative = (ReplayFigure.of(one) for one in (found.average_basket_value, found.relative_to_random))
+        series = found.series
+        rows = zip(
+            series.presented.tolist(),
+            series.accepted.tolist(),
+            series.purchasers.tolist(),
+            series.average_basket_value.tolist(),
+            series.repeats_mean.tolist(),
+            series.repeats_sd.tolist(),
+            strict=True,
+        )
+        return cls(
+            policy=found.policy,
+            average_basket_value=value.value,
+            standard_error=value.standard_error,
+            interval=(value.lower, value.upper),
+            relative_to_random=relative.value,
+            relative_to_random_standard_error=relative.standard_error,
+            relative_to_random_interval=(relative.lower, relative.upper),
+            presented=found.presented,
+            accepted=found.accepted,
+            acceptance=found.accepted / found.presented,
+            purchasers=found.purchasers,
+            no_code=found.no_code,
+            codes=dict(zip(depths, found.codes.tolist(), strict=True)),
+            revenue_per_customer=ReplayOffPolicy.of(found.revenue),
+            objective_per_customer=None if found.objective is None else ReplayOffPolicy.of(found.objective),
+            series=tuple(
+                ReplayBatch(
+                    presented=presented,
+                    accepted=accepted,
+                    purchasers=purchasers,
+                    average_basket_value=_known(mean),
+                    repeats_mean=_known(again),
+                    repeats_sd=_known(sd),
+                )
+                for presented, accepted, purchasers, mean, again, sd in rows
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReplayResult(Result):
+    """What policies would have earned on the log."""
+
+    policies: Mapping[str, ReplayedPolicy]
+    """By name, those that were asked for."""
+    random: ReplayedPolicy
+    """The baseline: random codes under the same caps."""
+    depths: tuple[float, ...]
+    """The depths offered."""
+    rows: int
+    """Rows of the log."""
+    batch: int
+    """Customers presented together."""
+    repeats: int
+    """Resampled passes."""
+    skew: str
+    """How unequal propensities were treated: resample or weight."""
+    warnings: tuple[str, ...]
+    """What to know, in sentences; the command has done its work all the same."""
+
+    @classmethod
+    def of(cls, found: Replay) -> "ReplayResult":
+        return cls(
+            policies={name: ReplayedPolicy.of(one, found.depths) for name, one in found.policies.items()},
+            random=ReplayedPolicy.of(found.random, found.depths),
+            depths=tuple(found.depths),
+            rows=found.rows,
+            batch=found.batch,
+            repeats=found.repeats,
+            skew=found.skew,
+            warnings=tuple(found.warnings),
+        )
+
+
+def _known(value: float | None) -> float | None:
+    """JSON has neither NaN nor infinity: what is not known is null."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def read_logs(
+    log: Path, *, context: Sequence[str], strata: Sequence[str] = (), observed: bool = False, warm: Path | None = None
+) -> tuple[RandomLog, RandomLog | None, tuple[str, ...]]:
+    """The log, the earlier log to learn from, and warnings about how random their depths look."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RandomisationWarning)
+        found = read_log(log, context=context, strata=strata, observed=observed)
+        # what is learned from the earlier log does not depend on how its depths were assigned
+        earlier = None if warm is None else read_log(warm, context=context, observed=True, check_balance=False)
+    return found, earlier, tuple(str(note.message) for note in caught)
+
+
+def replay_log(
+    log: RandomLog,
+    players: Sequence[Player],
+    *,
+    belief: BasketModel,
+    warm: RandomLog | None = None,
+    batch: int = 5000,
+    caps: Mapping[float, int | float | None] | None = None,
+    revenue_weight: float | None = None,
+    repeats: int = 20,
+    seed: int = 0,
+    skew: Skew = "resample",
+    learn_engagement: bool = False,
+    progress: Callable[[], None] = lambda: None,
+    engine: Engine | None = None,
+) -> ReplayResult:
+    """Replay these policies on the log; parameters as for `disco.replay`."""
+    found = run(
+        log,
+        players,
+        belief=belief,
+        batch=batch,
+        caps=caps or {},
+        revenue_weight=revenue_weight,
+        repeats=repeats,
+        seed=seed,
+        warm=warm,
+        skew=skew,
+        learn_engagement=learn_engagement,
+        progress=progress,
+        engine=engine,
+    )
+    return ReplayResult.of(found)

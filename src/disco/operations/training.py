@@ -1,0 +1,249 @@
+"""Features into a file, the context network from orders, and a basket model from the rows of a log."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from disco.belief import BasketModel
+from disco.evaluation.accuracy import Accuracy, accuracy
+from disco.evaluation.log_file import read_log
+from disco.features import ContextNetwork, Feature
+from disco.features.builder import feature_batches
+from disco.features.cautions import collected
+from disco.features.files import TABLES_KEY, built_as_of, built_features, built_from, read_schema, write_batches
+from disco.features.training_set import months_later, training_batches, training_set
+from disco.records.errors import InputError, UsageError
+from disco.records.ports import Engine, Tables
+from disco.records.result import Result
+
+OpenTables = Callable[[str], AbstractContextManager[Tables]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FeaturesResult(Result):
+    """Features of every customer, written to a file."""
+
+    file: str
+    """The file that was written."""
+    as_of: date
+    """Only rows dated before this day count."""
+    customers: int
+    """Number of customers."""
+    features: int
+    """Columns beside customer_id."""
+    warnings: tuple[str, ...]
+    """What to know, in sentences; the command has done its work all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ContextTrained(Result):
+    """A trained context network."""
+
+    file: str
+    """The file that was written."""
+    heads: str
+    """What the network predicts: level, or level+slope."""
+    dimensions: int
+    """Numbers in a customer's context."""
+    epochs: int
+    """Passes over the rows until training stopped."""
+    validation_mse: float | None
+    """Smallest mean squared error of ln(full price) on rows kept out of training."""
+    test: Accuracy | None
+    """Accuracy on the month after the window; null where its orders are not there."""
+    warnings: tuple[str, ...]
+    """What to know, in sentences; the command has done its work all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class BasketTrained(Result):
+    """A basket model from rows of a log; the shop's own model stays as it is."""
+
+    file: str
+    """The file that was written."""
+    purchases: int
+    """Rows with a full price."""
+    hash: str
+    """Names the model: equal models have equal hashes."""
+
+
+def write_features(
+    open_tables: OpenTables,
+    place: str,
+    *,
+    as_of: date,
+    out: Path,
+    features: Sequence[Feature] | None = None,
+    threads: int | None = None,
+    memory_limit: str | None = None,
+) -> FeaturesResult:
+    """Write the features of every customer of the tables at `place` (a folder or a database URL) to a Parquet file."""
+    with (
+        collected() as notes,
+        open_tables(place) as source,
+        feature_batches(source, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit) as (
+            schema,
+            batches,
+        ),
+    ):
+        if "://" not in place:  # a URL may hold a password
+            schema = schema.with_metadata({**schema.metadata, TABLES_KEY: str(Path(place).resolve()).encode()})
+        rows = write_batches(out, schema, _somebody((batch.cast(schema) for batch in batches), place, as_of))
+    return FeaturesResult(file=str(out), as_of=as_of, customers=rows, features=len(schema) - 1, warnings=tuple(notes))
+
+
+def _somebody(batches: Iterator[pa.RecordBatch], place: str, as_of: date) -> Iterator[pa.RecordBatch]:
+    """The batches; without a single customer in them nothing is written."""
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        yield batch
+    if not rows:
+        raise InputError(
+            f"customers in {place}",
+            found=f"none who joined before {as_of}",
+            expected="at least one",
+            fix="Fill the table, or choose a later --as-of.",
+        )
+
+
+def train_context(
+    network: ContextNetwork,
+    open_tables: OpenTables,
+    *,
+    out: Path,
+    features: Path | None = None,
+    tables: str | None = None,
+    window_start: date | None = None,
+    months: int = 3,
+    catalogue: Sequence[Feature] | None = None,
+    threads: int | None = None,
+    engine: Engine | None = None,
+    check: Callable[[str | None], None] = lambda tables: None,
+    progress: Callable[[int, int], None] | None = None,
+) -> ContextTrained:
+    """Fit `network` to the orders of a window and save it; test it on the month after, where that has orders.
+
+    features: a file of `write_features` as of the window's first day, or rows with log_full_price and depth. tables:
+    a folder or database URL; needed with `window_start` where no file of features is given. check: called before
+    the training with the place of the tables, which a file of features may name.
+    """
+    with collected() as notes, TemporaryDirectory(prefix="disco-train-") as folder:
+        made = _training_rows(open_tables, features, tables, window_start, months, catalogue, Path(folder), threads)
+        check(made.tables)
+        network.fit(made.rows, progress=progress)
+        network.save(out)
+        tested = None if made.tables is None else _test(network, open_tables, made, threads, engine)
+    return ContextTrained(
+        file=str(out),
+        heads=network.heads,
+        dimensions=network.dimensions,
+        epochs=len(network.validation_losses_),
+        validation_mse=min(network.validation_losses_, default=None),
+        test=tested,
+        warnings=tuple(notes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TrainingRows:
+    """Parquet of training rows; where their tables are and the end of their window, unless they came as a file."""
+
+    rows: Path
+    tables: str | None = None
+    end: date | None = None
+
+
+def _training_rows(
+    open_tables: OpenTables,
+    features: Path | None,
+    tables: str | None,
+    start: date | None,
+    months: int,
+    catalogue: Sequence[Feature] | None,
+    folder: Path,
+    threads: int | None,
+) -> _TrainingRows:
+    built: Any = None
+    chosen = catalogue
+    if features is not None:
+        schema = read_schema(features)
+        if "log_full_price" in schema.names:
+            return _TrainingRows(features)
+        as_of = built_as_of(schema)
+        tables, chosen = tables or built_from(schema), built_features(schema)
+        if as_of is None:
+            raise InputError(str(features), found="no as-of date", expected="a file written by `disco features`")
+        if start is not None and str(start) != as_of:
+            raise UsageError("--window-start", found=start, expected=f"{as_of}, the date of the features")
+        built, start = ds.dataset(features, format="parquet"), date.fromisoformat(as_of)
+    if tables is None or start is None:
+        raise UsageError(
+            "train context",
+            found="neither --features nor --tables with --window-start",
+            expected="--features FILE, or --tables DIR --window-start DATE",
+        )
+    end = months_later(start, months)
+    rows = folder / "rows.parquet"
+    with (
+        open_tables(tables) as source,
+        training_batches(source, window_start=start, window_end=end, features=chosen, built=built, threads=threads) as (
+            schema,
+            batches,
+        ),
+    ):
+        count = write_batches(rows, schema, batches)
+    if not count:
+        raise InputError(
+            "training window",
+            found=f"no orders from {start} up to {end} of customers with a purchase in the year before",
+            expected="orders to learn from",
+            fix="Take features as of an earlier date: the window begins there.",
+        )
+    return _TrainingRows(rows, tables, end)
+
+
+def _test(
+    network: ContextNetwork,
+    open_tables: OpenTables,
+    made: _TrainingRows,
+    threads: int | None,
+    engine: Engine | None,
+) -> Accuracy | None:
+    """Accuracy on the month after the window; None where it has no orders."""
+    assert made.tables is not None  # for the type checker: rows that came as a file are not tested
+    assert made.end is not None
+    with open_tables(made.tables) as source:
+        after = months_later(made.end, 1)
+        test = training_set(
+            source, window_start=made.end, window_end=after, features=network.catalogue_, threads=threads
+        )
+    if len(test) < 2:
+        return None
+    return accuracy(network.predict(test.X, test.depth, engine=engine), test.log_full_price)
+
+
+def train_basket_on_log(
+    prior: BasketModel, log: Path, *, context: Sequence[str], out: Path, engine: Engine | None = None
+) -> BasketTrained:
+    """Update the prior with the purchases of a log (Parquet: context columns, depth, full_price) and save the model."""
+    rows = read_log(log, context=context, check_balance=False)
+    purchases = int(rows.bought.sum())
+    if not purchases:
+        raise InputError(str(log), found="no row with a full_price", expected="at least one purchase to learn from")
+    model = prior.update(
+        rows.context[rows.bought],
+        rows.depth[rows.bought],
+        rows.full_price[rows.bought],
+        campaign=log.stem,
+        engine=engine,
+    )
+    model.save(out)
+    return BasketTrained(file=str(out), purchases=purchases, hash=model.hash)

@@ -1,0 +1,55 @@
+"""The verdict on a retailer's tables, or on a campaign plan."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from disco.records.errors import Problem
+from disco.records.plan import Plan
+from disco.records.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class TablesVerdict(Result):
+    """What is wrong with a retailer's tables."""
+
+    clean: bool
+    """Whether no problem was found."""
+    as_of: date
+    """The last day that dates may name."""
+    rows: Mapping[str, int]
+    """Rows of each table that was read."""
+    count: int
+    """Problems found."""
+    problems: tuple[Problem, ...]
+    """Every problem; a problem of several rows is named once, with its first row and their number."""
+
+    @classmethod
+    def of(cls, *, as_of: date, rows: Mapping[str, int], problems: tuple[Problem, ...]) -> "TablesVerdict":
+        return cls(clean=not problems, as_of=as_of, rows=rows, count=len(problems), problems=problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlanVerdict(Result):
+    """A campaign plan that can be used; one that cannot is an error with every problem."""
+
+    clean: bool
+    """Whether no problem was found."""
+    campaign: str
+    """The name of the campaign."""
+    depths: tuple[float, ...]
+    """The depths offered."""
+    valid_from: date
+    """The first day of the codes."""
+    valid_before: date
+    """The day after their last."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> "PlanVerdict":
+        return cls(
+            clean=True,
+            campaign=plan.campaign,
+            depths=plan.offered,
+            valid_from=plan.valid.start,
+            valid_before=plan.valid.end,
+        )

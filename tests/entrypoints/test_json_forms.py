@@ -1,0 +1,33 @@
+"""What `--json` prints is described: every command has a result type, and every field of ours a meaning beside it."""
+
+import typer
+
+from disco.entrypoints.cli.app import app
+from disco.entrypoints.json_forms import FORMS, results_of
+from disco.records.result import Result, adapter
+
+REPORTS = {"demo", "reproduce"}  # print the figures of their reports
+
+
+def commands(group: typer.core.TyperGroup, before: str = "") -> set[str]:
+    found = set()
+    for name, command in group.commands.items():
+        full = f"{before} {name}".strip()
+        found |= commands(command, full) if hasattr(command, "commands") else {full}
+    return found
+
+
+def test_every_command_has_a_described_result() -> None:
+    assert commands(typer.main.get_command(app)) == {*FORMS, *REPORTS}
+
+
+def test_every_result_is_one_type_with_a_meaning_beside_each_field() -> None:
+    bare = []
+    for command in FORMS:
+        for kind in results_of(command):
+            assert issubclass(kind, Result)
+            schema = adapter(kind).json_schema(mode="serialization")
+            assert schema["description"], kind
+            fields = schema["properties"].items()
+            bare += [f"{kind.__name__}.{key}" for key, field in fields if "description" not in field]
+    assert bare == []

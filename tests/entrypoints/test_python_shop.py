@@ -1,0 +1,112 @@
+"""A shop's settings become the belief before any campaign; what does not fit together is refused by name."""
+
+import json
+from datetime import date
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+import disco
+from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
+from disco.entrypoints.config import Settings
+from disco.entrypoints.python import Shop
+from disco.records.errors import InputError
+
+
+def configured(folder: Path, **settings: object) -> Shop:
+    return Shop(folder, Settings.model_validate(settings))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [
+        ({}, SmoothSpline()),
+        ({"kind": "radial_basis"}, RadialBasis()),
+        ({"kind": "radial_basis", "centres": [0.1, 0.9], "gamma": [2, 3]}, RadialBasis((0.1, 0.9), gamma=(2.0, 3.0))),
+        ({"kind": "linear"}, LinearDepth()),
+        ({"kind": "distance", "reference": 0.3}, DistanceToDepth(0.3)),
+        ({"kind": "one_hot", "depths": [0.2, 0.4]}, OneHotDepth((0.2, 0.4))),
+    ],
+)
+def test_every_encoding_can_be_chosen(tmp_path: Path, encoding: dict[str, object], expected: object) -> None:
+    assert configured(tmp_path, model={"encoding": encoding}).prior().basket.encoding == expected
+
+
+def test_scale_forgetting_and_engagement_reach_the_belief(tmp_path: Path) -> None:
+    belief = configured(
+        tmp_path,
+        model={"depth_scale": 0.4, "forgetting": 0.9, "monotone": True},
+        engagement={"prior_rate": 0.3, "override": {0.2: 0.15}},
+    ).prior()
+    assert (belief.basket.depth_scale, belief.basket.forgetting, belief.basket.monotone) == (0.4, 0.9, True)
+    assert belief.engagement.rates([0.2, 0.3]).tolist() == [0.15, pytest.approx(0.3)]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [({"gamma": 2}, "gamma"), ({"kind": "linear", "reference": 0.1}, "reference"), ({"kind": "one_hot"}, "depths")],
+)
+def test_an_option_of_another_encoding_is_refused(tmp_path: Path, encoding: dict[str, object], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        configured(tmp_path, model={"encoding": encoding}).prior()
+
+
+def test_a_missing_network_says_how_to_train_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="disco train context"):
+        configured(tmp_path).data.network()
+
+
+@pytest.mark.parametrize("name", ["absent", "file"])
+def test_a_shop_is_a_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="expected a folder"):
+        Shop.open(tmp_path / name)
+
+
+def test_a_campaigns_life_from_python(shop: Path) -> None:
+    """The same use cases as on the command line, with results instead of text."""
+    here = disco.Shop.open(shop)
+    rehearsed = here.plan(shop / "second.yaml", dry_run=True)
+    planned = here.plan(yaml.safe_load((shop / "second.yaml").read_text()))
+    assert (planned.plan_id, rehearsed.folder, planned.dry_run) == (rehearsed.plan_id, None, False)
+    assert len(planned.to_pandas()) == planned.customers
+    launched = here.launch(planned.plan_id)
+    codes = here.export("second").to_pandas()
+    assert len(codes) == launched.codes > 0
+    bought = codes.head(30)
+    outcomes = pd.DataFrame(
+        {
+            "event_id": [f"e{row}" for row in range(len(bought))],
+            "campaign_id": "second",
+            "customer_id": bought["customer_id"],
+            "code": bought["code_id"],
+            "ordered_at": pd.Timestamp("2025-10-05"),
+            "full_price": 40.0,
+            "kind": "purchase",
+        }
+    )
+    received = here.ingest("second", outcomes)
+    assert (received.received, received.applied) == (30, 30)
+    learned = here.learn("second", as_of=date(2025, 11, 4))
+    assert learned.campaigns.keys() == {"first", "second"}
+    found = here.results("second", as_of=date(2025, 11, 4))
+    assert sum(arm.summary.purchasers for arm in found.arms.values()) == 30
+    assert {one.campaign for one in here.results(as_of=date(2025, 11, 4)).campaigns} == {"first", "second"}
+    why = here.explain("second", codes["customer_id"][0])
+    assert why.code == codes["code_id"][0]
+    assert why.words
+    assert here.belief().version == learned.version
+    assert here.campaigns().to_pandas()["campaign"].tolist() == ["first", "second"]
+    back = here.revert(received.batch_id)
+    assert (back.purchases_before, back.purchases_after) == (30, 0)
+    assert not [check for check in here.doctor().checks if check.failed]
+    for result in (planned, launched, received, learned, found, why, back):
+        assert len(repr(result)) < 1500
+        json.dumps(result.as_dict(), allow_nan=False)
+
+
+def test_what_is_no_table_of_outcomes_is_refused_by_name(shop: Path) -> None:
+    with pytest.raises(disco.errors.InputError, match="a list; expected a file"):
+        disco.Shop.open(shop).ingest("first", [1, 2])  # type: ignore[arg-type]
