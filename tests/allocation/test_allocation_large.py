@@ -6,12 +6,11 @@ import pytest
 from disco.adapters.engines import LocalEngine
 from disco.allocation import Status, allocate
 from disco.allocation.allocate import solve_problem
-from disco.allocation.passes import run_screen
+from disco.allocation.limits import tree_of
 from disco.allocation.problem import read_problem
-from disco.allocation.solution import PriceBox
+from disco.allocation.screen import PriceBox, run_screen
 from disco.allocation.solver import solve
 from disco.allocation.ties import solve_exactly
-from disco.allocation.tree import tree_of
 
 PROFILES = ("equal", "below", "far_below", "above", "scarce")
 

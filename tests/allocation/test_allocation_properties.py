@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from disco.allocation.compiling import CompileNotice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disco.allocation import Segments, Status, allocate, decide_late, frontier
 from disco.allocation.certificate import certify
-from disco.allocation.compiling import CompileNotice
 from disco.allocation.problem import read_problem
 from disco.records.errors import CertificateError, InputError, UsageError
 

@@ -11,7 +11,7 @@ import pytest
 from numba import cloudpickle
 
 from disco.adapters.engines import LocalEngine, open_engine
-from disco.allocation import allocate, frontier, passes
+from disco.allocation import allocate, frontier, screen
 from disco.belief import BasketModel, Engagement, Evidence, RadialBasis, evidence
 from disco.campaign import Belief, decide
 from disco.features import ContextNetwork
@@ -171,7 +171,7 @@ def test_no_result_depends_on_the_engine_or_on_the_size_of_a_chunk(engine, work,
     whole = work(None)  # fewer rows than a chunk has: one chunk on this thread
     for size in (977, 4096):
         monkeypatch.setattr(chunks, "CHUNK_ROWS", size)
-        monkeypatch.setattr(passes, "_CHUNK", size)
+        monkeypatch.setattr(screen, "_CHUNK", size)
         monkeypatch.setattr(evidence, "_CHUNK_ROWS", size)
         found = work(engine)
         assert same_layout(found, whole)

@@ -10,27 +10,27 @@ import pytest
 
 from disco.allocation import Allocation, Segments, Status, solver
 from disco.allocation.allocate import certified, solve_problem
-from disco.allocation.problem import Problem, read_problem
+from disco.allocation.limits import tree_of
+from disco.allocation.problem import AllocationProblem, read_problem
 from disco.allocation.reference import infeasible, solve_with_highs
 from disco.allocation.ties import solve_exactly
-from disco.allocation.tree import tree_of
 
-Solve = Callable[[Problem], Allocation]
+Solve = Callable[[AllocationProblem], Allocation]
 
 
-def by_integers(problem: Problem) -> Allocation:
+def by_integers(problem: AllocationProblem) -> Allocation:
     """Shortest paths on grid integers, without any floating-point guess."""
     return _proved(problem, solve_exactly(problem, tree_of(problem.limits)))
 
 
-def by_newton(problem: Problem) -> Allocation:
+def by_newton(problem: AllocationProblem) -> Allocation:
     """Newton and a box over everybody, however few they are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solver, "_FEW", 0)
         return _proved(problem, solver.solve(problem))
 
 
-def by_passes(problem: Problem) -> Allocation:
+def by_passes(problem: AllocationProblem) -> Allocation:
     """Newton on a sample, then screening passes, however few customers there are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solver, "_FEW", 0)
@@ -38,7 +38,7 @@ def by_passes(problem: Problem) -> Allocation:
         return _proved(problem, solver.solve(problem))
 
 
-def _proved(problem: Problem, found: Any) -> Allocation:
+def _proved(problem: AllocationProblem, found: Any) -> Allocation:
     return certified(problem, found, seconds=0.0) if found.feasible else infeasible(problem, (), 0.0)
 
 
@@ -83,7 +83,7 @@ KINDS = (
 )  # fmt: skip
 
 
-def brute_force(problem: Problem) -> tuple[float, list[tuple[int, ...]]]:
+def brute_force(problem: AllocationProblem) -> tuple[float, list[tuple[int, ...]]]:
     """The best value over every allocation within the limits (-inf: there is none), and all that reach it."""
     best, reached = -np.inf, []
     for choice in itertools.product(range(-1, problem.columns), repeat=problem.customers):
@@ -96,7 +96,7 @@ def brute_force(problem: Problem) -> tuple[float, list[tuple[int, ...]]]:
     return best, reached
 
 
-def _value(problem: Problem, choice: tuple[int, ...]) -> float | None:
+def _value(problem: AllocationProblem, choice: tuple[int, ...]) -> float | None:
     """What an allocation is worth; None where it breaks a limit. Written for few customers and nothing else."""
     limits, taken = problem.limits, [(row, column) for row, column in enumerate(choice) if column >= 0]
     groups = np.zeros(problem.customers, int) if limits.segment is None else limits.segment

@@ -1,8 +1,7 @@
 """Values and limits to one depth (or none) per customer, with shadow prices and a certificate."""
 
-from disco.allocation.allocate import allocate
+from disco.allocation.allocate import allocate, decide_late
 from disco.allocation.frontier import FrontierPoint, frontier
-from disco.allocation.late import decide_late
 from disco.allocation.limits import Segments
 from disco.allocation.result import Allocation, Conflict, Status
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from disco.allocation.arrays import Array
 from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best, search_exactly
 from disco.allocation.lagrangian import Lagrangian, Priced
-from disco.allocation.problem import Problem, largest_of
-from disco.allocation.solution import Solution
+from disco.allocation.paths import Assignment
+from disco.allocation.problem import AllocationProblem, largest_of
 from disco.allocation.solver import solve
+from disco.records.arrays import Array
 from disco.records.ports import Engine
 
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
@@ -33,12 +33,14 @@ _SEARCHED = 48  # customers, at most, for the exact search
 class BudgetSolution:
     """solution: feasible · bound_from: the solution and rate whose prices give the lowest bound · exact: proved."""
 
-    solution: Solution
+    solution: Assignment
     bound_from: Priced
     exact: bool = False
 
 
-def solve_budget(problem: Problem, *, warm: Array | None = None, engine: Engine | None = None) -> BudgetSolution | None:
+def solve_budget(
+    problem: AllocationProblem, *, warm: Array | None = None, engine: Engine | None = None
+) -> BudgetSolution | None:
     """An allocation within the budget, and the prices that bound what any could reach; None: floors cost too much."""
     lagrangian = Lagrangian(_affordable(problem), warm=warm, engine=engine)
     rich = lagrangian.at(0.0)
@@ -58,7 +60,7 @@ def solve_budget(problem: Problem, *, warm: Array | None = None, engine: Engine 
     return BudgetSolution(filled, best)
 
 
-def _affordable(problem: Problem) -> Problem:
+def _affordable(problem: AllocationProblem) -> AllocationProblem:
     """Cells that cost more than the whole budget can never be taken: costs are not negative."""
     budget = problem.limits.budget
     if budget is None or problem.costs is None or problem.largest_cost <= budget:

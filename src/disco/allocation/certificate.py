@@ -14,10 +14,10 @@ import time
 import numba as nb
 import numpy as np
 
-from disco.allocation.arrays import Array
 from disco.allocation.limits import UNLIMITED
-from disco.allocation.problem import Problem
+from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Allocation, Status, relative_gap
+from disco.records.arrays import Array
 from disco.records.errors import CertificateError
 
 _ROUNDING = 2.0**-49
@@ -99,7 +99,7 @@ def _limit_slack(counts: Array, caps: Array, floors: Array, prices: Array, *, wh
 
 
 def certify(
-    problem: Problem,
+    problem: AllocationProblem,
     choice: Array,
     prices: Array,
     *,

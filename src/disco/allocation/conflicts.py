@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Limits, column_name
-from disco.allocation.problem import Problem
+from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Conflict
 from disco.allocation.solver import solve
 from disco.records.arrays import Integers
@@ -90,7 +90,7 @@ class _Program:
         return round(float(found.fun)) if found.status == 0 else None
 
 
-def _program(problem: Problem) -> tuple[_Program, list[_Limit]]:
+def _program(problem: AllocationProblem) -> tuple[_Program, list[_Limit]]:
     limits, columns, customers = problem.limits, problem.columns, problem.customers
     segment = np.zeros(customers, np.int64) if limits.segment is None else limits.segment
     flags = np.ones((customers, columns), np.bool_) if problem.eligible is None else problem.eligible.T
@@ -112,7 +112,7 @@ def _program(problem: Problem) -> tuple[_Program, list[_Limit]]:
     return _Program(size.astype(np.int64), flags[first], kinds[:, -1].astype(np.int64), low, high), names
 
 
-def count_conflicts(problem: Problem) -> tuple[Conflict, ...]:
+def count_conflicts(problem: AllocationProblem) -> tuple[Conflict, ...]:
     """A smallest set of floors and caps that clash with the customers, and the cheapest way out; () when none clash."""
     program, limits = _program(problem)
     nothing = (-1, True)
@@ -145,7 +145,7 @@ def count_conflicts(problem: Problem) -> tuple[Conflict, ...]:
     return (Conflict(names, found, change),)
 
 
-def budget_conflict(problem: Problem) -> tuple[Conflict, ...]:
+def budget_conflict(problem: AllocationProblem) -> tuple[Conflict, ...]:
     """Floors that cost more than the budget: what they cost at least, and the largest single floor it could pay."""
     least = _least_cost(problem, problem.limits)
     budget = problem.limits.budget
@@ -162,7 +162,7 @@ def budget_conflict(problem: Problem) -> tuple[Conflict, ...]:
     return (Conflict(names, f"the floors cost at least {least!r}", change),)
 
 
-def _least_cost(problem: Problem, limits: Limits) -> float | None:
+def _least_cost(problem: AllocationProblem, limits: Limits) -> float | None:
     if problem.costs is None:
         return None
     found = solve(replace(problem, values=-problem.costs, costs=None, largest_cost=0.0, limits=limits))
@@ -172,7 +172,7 @@ def _least_cost(problem: Problem, limits: Limits) -> float | None:
     return float(math.fsum(problem.costs[found.choice[taken], taken].tolist()))
 
 
-def _affordable_floor(problem: Problem, limit: _Limit) -> int | None:
+def _affordable_floor(problem: AllocationProblem, limit: _Limit) -> int | None:
     """The largest number this floor could be, all else equal, so that the budget pays; None: not even 0 would do."""
     columns, budget = problem.columns, problem.limits.budget or 0.0
 

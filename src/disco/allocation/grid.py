@@ -1,13 +1,138 @@
-"""Values as exact integers: rounded once to a grid about 52 bits below the largest value, so that sums, comparisons and
-therefore decisions cannot depend on the order of anything."""
+"""Exact integers: values on a grid, ties by hash, and who would lose least by moving from one place to another.
+
+Values are rounded once to a grid about 52 bits below the largest, so that sums, comparisons and therefore decisions
+cannot depend on the order of anything. Costs of moves are pairs (value, hash), compared lexicographically. The lists of
+cheapest movers are short and sorted, and refilled when they run out: a list vouches for everybody cheaper than its
+`floor_cost`, and a customer beyond that need not be in it.
+
+Byte-critical: `grid_scale`, `to_grid` and `tie_hash` decide who gets a code. A change here changes decisions.
+"""
 
 import math
 
 import numba as nb
 import numpy as np
 
-from disco.allocation.arrays import Array
-from disco.allocation.movers import NEVER
+from disco.records.arrays import Array
+from disco.records.identity import mix
+
+NEVER = -(2**61)  # the grid value of an ineligible cell
+_STRIDE = np.uint64(0x9E3779B97F4A7C15)
+
+
+@nb.njit("int64(uint64, int64)", inline="always", cache=True)
+def tie_hash(key: np.uint64, column: int) -> int:
+    """hash(customer id, depth) in [-2⁴⁹, 0): below "no code", whose hash is 0, so an idle code is not given away."""
+    return int(np.int64(mix(key + np.uint64(column + 1) * _STRIDE) >> np.uint64(15)) - np.int64(2**49))
+
+
+@nb.njit(inline="always", cache=True)
+def less(a_value: int, a_hash: int, b_value: int, b_hash: int) -> bool:
+    return a_value < b_value or (a_value == b_value and a_hash < b_hash)
+
+
+@nb.njit(inline="always", cache=True)
+def move_cost(worth: Array, keys: Array, i: int, a: int, b: int) -> tuple[int, int]:
+    """(value, hash) lost when customer i moves from a to b (columns, -1 = none)."""
+    value = 0
+    tie = 0
+    if a >= 0:
+        value += worth[i, a]
+        tie += tie_hash(keys[i], a)
+    if b >= 0:
+        value -= worth[i, b]
+        tie -= tie_hash(keys[i], b)
+    return value, tie
+
+
+@nb.njit(nogil=True, cache=True)
+def refill(
+    row: int, a: int, b: int, member: int, worth: Array, keys: Array, nearest: Array, cost: Array,
+    size: Array, partial: Array, floor_cost: Array, following: Array,
+) -> None:  # fmt: skip
+    """Collect the cheapest movers a → b among the members of a place, cheapest first."""
+    room = nearest.shape[1]
+    count = 0
+    more = 0
+    low_value = 0
+    low_hash = 0
+    i = member
+    while i >= 0:
+        if b >= 0 and worth[i, b] == NEVER:
+            i = following[i]
+            continue
+        value, tie = move_cost(worth, keys, i, a, b)
+        if count == room:
+            if not less(value, tie, cost[row, room - 1, 0], cost[row, room - 1, 1]):
+                if more == 0 or less(value, tie, low_value, low_hash):
+                    low_value, low_hash = value, tie
+                more = 1
+                i = following[i]
+                continue
+            last_value, last_hash = cost[row, room - 1, 0], cost[row, room - 1, 1]
+            if more == 0 or less(last_value, last_hash, low_value, low_hash):
+                low_value, low_hash = last_value, last_hash
+            more = 1
+            count -= 1
+        at = count
+        while at > 0 and less(value, tie, cost[row, at - 1, 0], cost[row, at - 1, 1]):
+            nearest[row, at] = nearest[row, at - 1]
+            cost[row, at, 0] = cost[row, at - 1, 0]
+            cost[row, at, 1] = cost[row, at - 1, 1]
+            at -= 1
+        nearest[row, at] = i
+        cost[row, at, 0] = value
+        cost[row, at, 1] = tie
+        count += 1
+        i = following[i]
+    size[row] = count
+    partial[row] = more
+    floor_cost[row, 0] = low_value
+    floor_cost[row, 1] = low_hash
+
+
+@nb.njit(nogil=True, cache=True)
+def forget(row: int, i: int, nearest: Array, cost: Array, size: Array) -> None:
+    for at in range(size[row]):
+        if nearest[row, at] == i:
+            for next_at in range(at, size[row] - 1):
+                nearest[row, next_at] = nearest[row, next_at + 1]
+                cost[row, next_at, 0] = cost[row, next_at + 1, 0]
+                cost[row, next_at, 1] = cost[row, next_at + 1, 1]
+            size[row] -= 1
+            return
+
+
+@nb.njit(nogil=True, cache=True)
+def remember(
+    row: int, i: int, value: int, tie: int, nearest: Array, cost: Array, size: Array, partial: Array,
+    floor_cost: Array,
+) -> None:  # fmt: skip
+    """Insert a newcomer unless it lies beyond what the list vouches for."""
+    if partial[row] and not less(value, tie, floor_cost[row, 0], floor_cost[row, 1]):
+        return
+    room = nearest.shape[1]
+    if size[row] == room:
+        last = room - 1
+        if not less(value, tie, cost[row, last, 0], cost[row, last, 1]):
+            partial[row] = 1
+            floor_cost[row, 0] = value
+            floor_cost[row, 1] = tie
+            return
+        partial[row] = 1
+        floor_cost[row, 0] = cost[row, last, 0]
+        floor_cost[row, 1] = cost[row, last, 1]
+        size[row] = last
+    at = size[row]
+    while at > 0 and less(value, tie, cost[row, at - 1, 0], cost[row, at - 1, 1]):
+        nearest[row, at] = nearest[row, at - 1]
+        cost[row, at, 0] = cost[row, at - 1, 0]
+        cost[row, at, 1] = cost[row, at - 1, 1]
+        at -= 1
+    nearest[row, at] = i
+    cost[row, at, 0] = value
+    cost[row, at, 1] = tie
+    size[row] += 1
 
 
 def grid_scale(largest: float, *, nodes: int) -> float:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numba as nb
 import numpy as np
 
-from disco.allocation.arrays import Array
 from disco.allocation.limits import UNLIMITED
-from disco.allocation.problem import Problem, largest_of
-from disco.allocation.solution import Solution
+from disco.allocation.paths import Assignment
+from disco.allocation.problem import AllocationProblem, largest_of
 from disco.allocation.solver import solve
+from disco.records.arrays import Array
 from disco.records.ports import Engine
 
 
@@ -23,7 +23,7 @@ class Priced:
     """
 
     rate: float
-    solution: Solution
+    solution: Assignment
     worth: int
     spent: int
     fits: bool
@@ -89,7 +89,7 @@ def _sum_scale(largest: float, customers: int) -> float:
 class Lagrangian:
     """The problem at any budget price, warm-started from the last one."""
 
-    def __init__(self, problem: Problem, *, warm: Array | None, engine: Engine | None = None) -> None:
+    def __init__(self, problem: AllocationProblem, *, warm: Array | None, engine: Engine | None = None) -> None:
         assert problem.costs is not None
         assert problem.limits.budget is not None
         self.problem, self.engine, self.warm = problem, engine, warm
@@ -104,7 +104,7 @@ class Lagrangian:
         self.warm = solution.potentials[1 : self.problem.columns + 1]
         return self.priced(rate, solution)
 
-    def priced(self, rate: float, solution: Solution) -> Priced:
+    def priced(self, rate: float, solution: Assignment) -> Priced:
         worth = _total(self.problem.values, solution.choice, self.value_scale)
         cost = _total(self.costs, solution.choice, self.cost_scale)
         fits = spent(self.costs, solution.choice) <= self.most

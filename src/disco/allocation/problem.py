@@ -14,7 +14,7 @@ from disco.records.identity import customer_keys, read_ids
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AllocationProblem:
     """values, eligible, costs: (depths, customers), a transposed view of what was given · keys: None = row numbers."""
 
     values: Floats
@@ -42,10 +42,10 @@ class Problem:
         if not np.isfinite(magnitude):
             refuse_non_finite(self.values, name="values")
 
-    def part(self, rows: Integers) -> "Problem":
+    def part(self, rows: Integers) -> "AllocationProblem":
         """Some of the customers, with limits and budget in proportion."""
         share = rows.size / self.customers
-        return Problem(
+        return AllocationProblem(
             np.ascontiguousarray(self.values[:, rows]),
             self.limits.part(rows, share),
             None if self.eligible is None else self.eligible[:, rows],
@@ -138,7 +138,7 @@ def read_problem(
     segments: object = None,
     eligible: object = None,
     ids: object = None,
-) -> Problem:
+) -> AllocationProblem:
     """Check every argument of `allocate` except that `values` is finite: the solve sees each cell anyway."""
     by_depth = _depth_major(values, name="values")
     columns, customers = by_depth.shape
@@ -168,7 +168,7 @@ def read_problem(
         if flags.flags.c_contiguous != by_depth.flags.c_contiguous:
             flags = np.ascontiguousarray(flags) if by_depth.flags.c_contiguous else np.asfortranarray(flags)
     keys = None if ids is None else _read_keys(ids, customers=customers)
-    return Problem(by_depth, limits, flags, cost, keys, named, largest_of(cost, flags))
+    return AllocationProblem(by_depth, limits, flags, cost, keys, named, largest_of(cost, flags))
 
 
 def _read_costs(costs: object, *, shape: tuple[int, int]) -> Floats:

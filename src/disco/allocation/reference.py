@@ -10,13 +10,13 @@ import numpy as np
 
 from disco.allocation.certificate import certify
 from disco.allocation.limits import UNLIMITED
-from disco.allocation.problem import Problem, refuse_non_finite
+from disco.allocation.problem import AllocationProblem, refuse_non_finite
 from disco.allocation.result import Allocation, Conflict, Status
 from disco.records.arrays import Integers, Vector
 from disco.records.errors import CertificateError
 
 
-def solve_with_highs(problem: Problem) -> Allocation:
+def solve_with_highs(problem: AllocationProblem) -> Allocation:
     """Without a budget the LP (its optimum is integral), with one the MIP; prices are the LP's row duals."""
     if not np.isfinite(problem.values).all():
         refuse_non_finite(problem.values, name="values")
@@ -48,7 +48,7 @@ def solve_with_highs(problem: Problem) -> Allocation:
     )
 
 
-def infeasible(problem: Problem, conflicts: tuple[Conflict, ...], start: float) -> Allocation:
+def infeasible(problem: AllocationProblem, conflicts: tuple[Conflict, ...], start: float) -> Allocation:
     """No allocation meets the limits: nobody gets a code, and `conflicts` says why."""
     return Allocation(
         choice=np.full(problem.customers, -1, np.int16),
@@ -64,7 +64,7 @@ def infeasible(problem: Problem, conflicts: tuple[Conflict, ...], start: float) 
     )
 
 
-def _cells(problem: Problem) -> tuple[Integers, Integers]:
+def _cells(problem: AllocationProblem) -> tuple[Integers, Integers]:
     """(rows, columns) of the eligible cells, customer by customer."""
     if problem.eligible is None:
         rows, columns = np.indices((problem.customers, problem.columns))
@@ -73,7 +73,7 @@ def _cells(problem: Problem) -> tuple[Integers, Integers]:
     return rows, columns
 
 
-def _run(problem: Problem, *, integral: bool) -> tuple[Vector, Vector] | None:
+def _run(problem: AllocationProblem, *, integral: bool) -> tuple[Vector, Vector] | None:
     """Cell values of the solution and duals of [depths, segments × depths, budget]; None when infeasible."""
     import highspy
 
@@ -133,7 +133,7 @@ def _run(problem: Problem, *, integral: bool) -> tuple[Vector, Vector] | None:
     return shares, duals[customers:]
 
 
-def _choice(problem: Problem, shares: Vector) -> Integers:
+def _choice(problem: AllocationProblem, shares: Vector) -> Integers:
     best = shares.argmax(axis=0)
     taken = shares[best, np.arange(problem.customers)]
     if np.abs(shares - np.rint(shares)).max(initial=0.0) > 1e-6:

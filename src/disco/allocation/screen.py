@@ -1,14 +1,100 @@
-"""The screening pass: decide every customer whose best place is the same for all prices in a box. A pure function of
-one chunk of customers, so that threads, tests and a cluster call the same code.
+"""The screening pass: decide every customer whose best place is the same for all prices in a box.
 
 Prices p_k = t + s_k with |t - t₀| ≤ none_width and |s_k - s₀_k| ≤ width_k: depths compete by s alone, "no code" feels t
-too. A customer is settled when its best place still wins at the corner of the box that is worst for it.
+too. A customer is settled when their best place still wins at the corner of the box that is worst for it. The kernel is
+a pure function of one chunk of customers; `run_screen` hands the chunks to an engine. Samples of customers, the same
+for the same table, are drawn here too.
 """
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
 
-from disco.allocation.arrays import Array
+from disco.allocation.problem import AllocationProblem
+from disco.records.arrays import Array
+from disco.records.chunks import row_chunks, spread
+from disco.records.identity import mix
+from disco.records.ports import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class PriceBox:
+    """Prices p = centre ± width, up to a common shift of ± none_width per group; arrays (groups, depths)."""
+
+    centre: Array
+    width: Array
+    none_width: float
+
+    def holds(self, prices: Array) -> bool:
+        """Whether some common shift within none_width brings every price within its width, group by group.
+
+        >>> box = PriceBox(np.array([[1.0, 2.0]]), np.array([[0.1, 0.1]]), 1.0)
+        >>> box.holds(np.array([[1.5, 2.55]])), box.holds(np.array([[1.5, 2.0]]))
+        (True, False)
+        """
+        off = prices - self.centre
+        least = np.maximum((off - self.width).max(axis=1), -self.none_width)
+        most = np.minimum((off + self.width).min(axis=1), self.none_width)
+        return bool((least <= most).all())
+
+
+@nb.njit(nogil=True, cache=True)
+def sample_rows(customers: int, size: int, run: int) -> Array:
+    """About `size` row numbers: one run of neighbours (they share a cache line) from each of size / run strata."""
+    runs = size // run
+    rows = np.empty(runs * run, np.int64)
+    for stratum in range(runs):
+        begin = stratum * customers // runs
+        room = max((stratum + 1) * customers // runs - begin - run, 0)
+        offset = np.int64(mix(np.uint64(stratum + 1)) % np.uint64(room + 1))
+        for j in range(run):
+            rows[stratum * run + j] = begin + offset + j
+    return rows
+
+
+@nb.njit(nogil=True, cache=True)
+def take(
+    values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array
+) -> tuple[float, float]:
+    """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible.
+
+    Returns the largest magnitude (NaN or ∞ when any value is) and the largest value, of eligible cells before costs.
+    """
+    magnitude = 0.0
+    largest = -np.inf
+    for k in range(values.shape[0]):
+        for j in range(rows.size):
+            i = rows[j]
+            x = np.float64(values[k, i])
+            if eligible is not None and not eligible[k, i] and np.isfinite(x):
+                out[k, j] = -np.inf
+                continue
+            size = abs(x)
+            if not size <= magnitude:
+                magnitude = size if not np.isnan(magnitude) else magnitude
+            largest = max(largest, x)
+            if costs is not None:
+                x -= rate * np.float64(costs[k, i])
+            out[k, j] = x if np.isfinite(x) else -np.inf
+    return magnitude, largest
+
+
+@nb.njit(nogil=True, cache=True)
+def gather(values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array) -> None:
+    """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible: `take` without its statistics."""
+    for k in range(values.shape[0]):
+        for j in range(rows.size):
+            out[k, j] = values[k, rows[j]]
+        if costs is not None:
+            for j in range(rows.size):
+                out[k, j] -= rate * np.float64(costs[k, rows[j]])
+        if eligible is not None:
+            for j in range(rows.size):
+                if not eligible[k, rows[j]]:
+                    out[k, j] = -np.inf
+
 
 BLOCK = 2048  # customers per block: long enough for the prefetcher, short enough for the second-level cache
 
@@ -208,3 +294,117 @@ def copy_all(
         largest, magnitude = value_range(bits, eligible, k, 0, bits.shape[1], largest, magnitude)
         load_line(values, eligible, costs, rate, None, nothing, nothing, k, 0, out[k])
     return largest, magnitude
+
+
+_CHUNK = 262_144  # customers per chunk: a pass is memory-bound and takes milliseconds, so fewer and longer chunks
+_TOO_MANY = 0.5  # more open customers than this: their values are tied, and keeping them would copy the matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """What a pass leaves behind.
+
+    choice: (customers,), only a guess for the open ones · counts: (groups, depths) settled · rows, kept: row numbers
+    and values (depths, open) of the open customers · opened: how many there are (more than rows: too many to keep) ·
+    largest: the largest value (with floors: magnitude) · margin: by how much a settled customer's place wins.
+    """
+
+    choice: Array
+    counts: Array
+    rows: Array
+    kept: Array
+    opened: int
+    largest: float
+    margin: float
+
+
+class _Part(NamedTuple):
+    """What the pass found in one chunk: how many are open, two bit patterns of values, and arrays as in `Screened`."""
+
+    opened: int
+    largest: int
+    magnitude: int
+    choice: Array
+    counts: Array
+    rows: Array
+
+
+def run_screen(
+    problem: AllocationProblem,
+    box: PriceBox,
+    *,
+    rate: float = 0.0,
+    least_margin: float = 0.0,
+    room_share: float = 1.0,
+    checked: bool = False,
+    engine: Engine | None = None,
+    chunk: int | None = None,
+) -> Screened:
+    """Screen all customers at all prices of a box; InputError names a NaN or infinity.
+
+    room_share: room for this share of the customers to stay open; where it does not do, the pass is repeated once ·
+    checked: an earlier pass has seen these values, in which -∞ now stands for ineligible.
+    """
+    centre, width, none_width = box.centre, box.width, box.none_width
+    values = problem.values
+    columns, customers = values.shape
+    wide = values.dtype.itemsize == 8
+    bits = bits_of(values)
+    groups = centre.shape[0]
+    costs = problem.costs if rate != 0.0 else None
+    direct = bool(values.flags.c_contiguous and problem.eligible is None and costs is None and groups == 1)
+    margin = max(least_margin, 1e-12 * float(np.abs(centre).max() + np.abs(width).max() + none_width))
+    segment = problem.limits.segment
+
+    def screened(chunk: slice) -> _Part:
+        size = chunk.stop - chunk.start
+        room = int(size * share) + 256
+        choice = np.empty(size, np.int16)
+        counts = np.zeros((groups, columns), np.int64)
+        rows = np.empty(room, np.int64)
+        opened, top, largest_size = screen(
+            values, bits, problem.eligible, costs, rate, segment, chunk.start, chunk.stop, direct, centre, width,
+            none_width, margin, choice, counts, rows,
+        )  # fmt: skip
+        return _Part(opened, top, largest_size, choice, counts, rows[: min(opened, room)])
+
+    share = room_share
+    for _ in range(3):
+        parts = list(spread(screened, row_chunks(customers, size=chunk or _CHUNK), engine=engine))
+        opened = sum(part.opened for part in parts)
+        largest = as_float(max(part.largest for part in parts), wide=wide)
+        magnitude = as_float(max(part.magnitude for part in parts), wide=wide)
+        top = 0.0
+        if not checked:
+            problem.refuse_unless_finite(magnitude)
+            top = problem.grid_top(largest, magnitude, rate)
+        needed = 1e-12 * top
+        copied = sum(part.rows.size for part in parts)
+        if needed <= margin and copied == opened:
+            break
+        if copied < opened and opened > _TOO_MANY * customers:
+            break
+        margin = max(margin, needed)
+        if copied < opened:
+            share = 1.0
+    choice, counts, rows = parts[0].choice, parts[0].counts, parts[0].rows
+    if len(parts) > 1:
+        choice = np.concatenate([part.choice for part in parts])
+        counts = np.sum([part.counts for part in parts], axis=0)
+        rows = np.concatenate([part.rows for part in parts])
+    kept = np.empty((columns, rows.size if rows.size == opened else 0))
+    if rows.size == opened:
+        gather(values, problem.eligible, costs, rate, rows, kept)
+    return Screened(choice, counts, rows, kept, opened, top, margin)
+
+
+def bits_of(values: Array) -> Array:
+    """The same memory as integers of the same size."""
+    return values.view(np.int64 if values.dtype.itemsize == 8 else np.int32)
+
+
+def as_float(pattern: int, *, wide: bool) -> float:
+    """The float whose bits these are."""
+    if wide:
+        return float(np.int64(pattern).view(np.float64))
+    return float(np.int32(pattern).view(np.float32))

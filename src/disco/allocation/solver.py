@@ -10,17 +10,14 @@ import math
 
 import numpy as np
 
-from disco.allocation.arrays import Array
-from disco.allocation.box import guess
 from disco.allocation.grid import grid_scale, to_grid
-from disco.allocation.limits import Limits
-from disco.allocation.passes import Screened, as_float, bits_of, run_screen
-from disco.allocation.problem import Problem
-from disco.allocation.sampling import sample_rows, take
-from disco.allocation.screen import copy_all
-from disco.allocation.solution import PriceBox, Solution, settle_from
+from disco.allocation.limits import Limits, Tree, tree_of
+from disco.allocation.newton import guess
+from disco.allocation.paths import Assignment, settle_from
+from disco.allocation.problem import AllocationProblem
+from disco.allocation.screen import PriceBox, Screened, as_float, bits_of, copy_all, run_screen, sample_rows, take
 from disco.allocation.ties import solve_exactly
-from disco.allocation.tree import Tree, tree_of
+from disco.records.arrays import Array
 from disco.records.ports import Engine
 
 _FEW = 200  # up to here shortest paths alone are fastest
@@ -31,7 +28,9 @@ _SETTLED_AT_ONCE = 250_000  # open customers, at most, whom shortest paths take 
 _OPEN_SHARE = 0.2  # a guess that would leave more than this open deserves a larger sample
 
 
-def solve(problem: Problem, *, rate: float = 0.0, warm: Array | None = None, engine: Engine | None = None) -> Solution:
+def solve(
+    problem: AllocationProblem, *, rate: float = 0.0, warm: Array | None = None, engine: Engine | None = None
+) -> Assignment:
     """Exact optimum of Σ (value - rate · cost) within the limits; ties by hash. warm: one price per depth."""
     tree = tree_of(problem.limits)
     customers = problem.customers
@@ -41,16 +40,16 @@ def solve(problem: Problem, *, rate: float = 0.0, warm: Array | None = None, eng
         everybody = _everybody(problem, rate, np.arange(0), None)
         found = _solve_open(problem, tree, everybody, tree.low, tree.high, warm)
         if found is not None:
-            return Solution(found[0], found[1], tree)
+            return Assignment(found[0], found[1], tree)
         return solve_exactly(problem, tree, rate=rate, warm=warm)
     found = _solve_level(problem, tree, tree.low, tree.high, np.arange(0), rate=rate, prices=warm, engine=engine)
     if found is not None:
-        return Solution(found[0], found[1], tree)
+        return Assignment(found[0], found[1], tree)
     return solve_exactly(problem, tree, rate=rate, warm=warm)
 
 
 def _solve_level(
-    problem: Problem, tree: Tree, low: Array, high: Array, rows: Array, *, rate: float, prices: Array | None,
+    problem: AllocationProblem, tree: Tree, low: Array, high: Array, rows: Array, *, rate: float, prices: Array | None,
     engine: Engine | None = None, grid: Screened | None = None,
 ) -> tuple[Array, Array] | None:  # fmt: skip
     """Choice and potentials by sample, box, pass, and the same again on whom the pass leaves open; None: it failed.
@@ -89,7 +88,7 @@ def _solve_level(
         if screened.opened <= _ONE_LEVEL:
             found = _solve_open(problem, tree, inner, low_left, high_left, prices)
         else:
-            part = Problem(screened.kept, problem.limits, keys=problem.keys)
+            part = AllocationProblem(screened.kept, problem.limits, keys=problem.keys)
             found = _solve_level(part, tree, low_left, high_left, numbers, rate=0.0, prices=prices, grid=inner)
         if found is None and screened.opened <= _SETTLED_AT_ONCE:
             found = _settle_open(problem, tree, inner, low_left, high_left, prices)
@@ -102,7 +101,7 @@ def _solve_level(
     return None
 
 
-def _everybody(problem: Problem, rate: float, rows: Array, grid: Screened | None) -> Screened:
+def _everybody(problem: AllocationProblem, rate: float, rows: Array, grid: Screened | None) -> Screened:
     """All customers as open ones: where a sample would hardly be smaller, or tells too little."""
     here = np.arange(problem.customers)
     by_depth = np.empty(problem.values.shape)
@@ -119,7 +118,7 @@ def _everybody(problem: Problem, rate: float, rows: Array, grid: Screened | None
 
 
 def _guess(
-    problem: Problem, low: Array, high: Array, *, rate: float, prices: Array | None, spread: float
+    problem: AllocationProblem, low: Array, high: Array, *, rate: float, prices: Array | None, spread: float
 ) -> tuple[PriceBox, float, float] | None:
     """Prices with error bars, the share the box leaves open, and a margin far above rounding, by Newton on a sample.
 
@@ -180,7 +179,7 @@ def _sample_prices(sample: Array, low: Array, high: Array) -> Array:
 
 
 def _solve_open(
-    problem: Problem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array | None
+    problem: AllocationProblem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array | None
 ) -> tuple[Array, Array] | None:
     """Exact places of the open customers: a smaller box first, shortest paths on what it leaves; None: many ties."""
     by_depth, rows = screened.kept, screened.rows
@@ -200,7 +199,9 @@ def _solve_open(
                 centre = _sample_prices(by_depth, low_left, high_left)
                 shift, left, _ = guess(by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width)
             box = PriceBox(centre[None, :].copy(), width[None, :].copy(), shift)
-            inner = run_screen(Problem(by_depth, problem.limits), box, least_margin=screened.margin, checked=True)
+            inner = run_screen(
+                AllocationProblem(by_depth, problem.limits), box, least_margin=screened.margin, checked=True
+            )
             if inner.opened > 0.5 * opened:
                 return None
             low_inner, high_inner = low.copy(), high.copy()
@@ -221,7 +222,7 @@ def _solve_open(
 
 
 def _settle_open(
-    problem: Problem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array
+    problem: AllocationProblem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array
 ) -> tuple[Array, Array] | None:
     """Shortest paths on all open customers: exact whatever the values, dearer than a box where one would do."""
     scale = grid_scale(screened.largest, nodes=tree.nodes)

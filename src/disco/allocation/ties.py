@@ -4,21 +4,109 @@ Shortest paths on a sample give value prices and hash prices; a pass over all cu
 by more than the sampling error of those prices; shortest paths on the rest; the box is checked, or everybody is kept.
 """
 
+import numba as nb
 import numpy as np
 
-from disco.allocation.arrays import Array
-from disco.allocation.grid import grid_scale
-from disco.allocation.lexicographic import screen_exactly
-from disco.allocation.problem import Problem
-from disco.allocation.sampling import sample_rows, take
-from disco.allocation.solution import Settled, Solution, settle_from
-from disco.allocation.tree import Tree
+from disco.allocation.grid import NEVER, grid_scale, tie_hash
+from disco.allocation.limits import Tree
+from disco.allocation.paths import Assignment, Settled, settle_from
+from disco.allocation.problem import AllocationProblem
+from disco.allocation.screen import sample_rows, take
+from disco.records.arrays import Array
+
+
+@nb.njit(nogil=True, cache=True)
+def screen_exactly(
+    values: Array,
+    eligible: Array | None,
+    costs: Array | None,
+    rate: float,
+    segment: Array | None,
+    keys: Array,
+    start: int,
+    stop: int,
+    scale: float,
+    keep_negative: bool,
+    value_price: Array,
+    hash_price: Array,
+    value_width: Array,
+    hash_width: Array,
+    choice: Array,
+    counts: Array,
+    rows: Array,
+    kept: Array,
+) -> int:
+    """Fill choice[start:stop], add settled customers to counts (groups, depths), copy the open ones as grid integers.
+
+    value_price, hash_price, value_width, hash_width: (groups, depths). Returns how many are open, copied or not.
+    """
+    columns = values.shape[0]
+    worth = np.empty(columns, np.int64)
+    opened = 0
+    for i in range(start, stop):
+        group = 0
+        if segment is not None:
+            group = segment[i]
+        best = -1
+        best_value = 0
+        best_hash = 0
+        for k in range(columns):
+            x = np.float64(values[k, i])
+            if costs is not None:
+                x -= rate * np.float64(costs[k, i])
+            if (eligible is not None and not eligible[k, i]) or (x < 0.0 and not keep_negative):
+                worth[k] = NEVER
+                continue
+            worth[k] = np.int64(np.rint(x * scale))
+            value = worth[k] - value_price[group, k]
+            if value < best_value:
+                continue
+            tie = tie_hash(keys[i], k) - hash_price[group, k]
+            if value > best_value or tie > best_hash:
+                best = k
+                best_value = value
+                best_hash = tie
+        own_width = value_width[group, best] if best >= 0 else 0
+        is_open = False
+        for k in range(-1, columns):
+            if k == best or (k >= 0 and worth[k] == NEVER):
+                continue
+            margin = best_value
+            if k >= 0:
+                margin -= worth[k] - value_price[group, k]
+            width = own_width + (value_width[group, k] if k >= 0 else 0)
+            if margin > width:
+                continue
+            if width == 0:
+                ahead = best_hash
+                if k >= 0:
+                    ahead -= tie_hash(keys[i], k) - hash_price[group, k]
+                reach = hash_width[group, best] if best >= 0 else 0
+                if k >= 0:
+                    reach += hash_width[group, k]
+                if ahead > reach:
+                    continue
+            is_open = True
+            break
+        choice[i] = best
+        if is_open:
+            if opened < rows.size:
+                rows[opened] = i
+                for k in range(columns):
+                    kept[opened, k] = worth[k]
+            opened += 1
+        elif best >= 0:
+            counts[group, best] += 1
+    return opened
+
 
 _FEW = 4_000  # up to here no sample is taken
 _HASH_RANGE = 2.0**49
 
 
-def solve_exactly(problem: Problem, tree: Tree, *, rate: float = 0.0, warm: Array | None = None) -> Solution:
+def solve_exactly(
+    problem: AllocationProblem, tree: Tree, *, rate: float = 0.0, warm: Array | None = None
+) -> Assignment:
     """Exact optimum without floating point: correct for any values, fastest where Newton cannot work."""
     top = _largest(problem, rate)
     scale = grid_scale(top, nodes=tree.nodes)
@@ -38,12 +126,12 @@ def solve_exactly(problem: Problem, tree: Tree, *, rate: float = 0.0, warm: Arra
     group = None if problem.limits.segment is None else problem.limits.segment[rows]
     settled = settle_from(worth, keys[rows], group, tree, tree.low, tree.high, scale, warm, start)
     if settled is None:
-        return Solution(np.full(problem.customers, -1, np.int16), np.zeros(tree.nodes), tree, feasible=False)
+        return Assignment(np.full(problem.customers, -1, np.int16), np.zeros(tree.nodes), tree, feasible=False)
     choice[rows] = settled.choice
-    return Solution(choice, settled.potentials, tree)
+    return Assignment(choice, settled.potentials, tree)
 
 
-def _largest(problem: Problem, rate: float) -> float:
+def _largest(problem: AllocationProblem, rate: float) -> float:
     """The value that sets the grid, from one pass over all cells."""
     block = 65_536
     top = size = 0.0
@@ -57,13 +145,13 @@ def _largest(problem: Problem, rate: float) -> float:
 
 
 def _on_sample(
-    problem: Problem, tree: Tree, keys: Array, *, size: int, rate: float, scale: float, warm: Array | None,
+    problem: AllocationProblem, tree: Tree, keys: Array, *, size: int, rate: float, scale: float, warm: Array | None,
     start: Settled | None,
 ) -> Settled | None:  # fmt: skip
     rows = sample_rows(problem.customers, size, 1)
     low, high = tree.scaled(rows.size / problem.customers)
     limits = problem.limits
-    part = Problem(
+    part = AllocationProblem(
         problem.values[:, rows],
         limits,
         None if problem.eligible is None else problem.eligible[:, rows],
@@ -76,8 +164,8 @@ def _on_sample(
 
 
 def _pass(
-    problem: Problem, tree: Tree, keys: Array, rate: float, scale: float, box: tuple[Array, Array, Array] | None,
-    hash_width: Array | None = None,
+    problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scale: float,
+    box: tuple[Array, Array, Array] | None, hash_width: Array | None = None,
 ) -> tuple[Array, Array, Array, Array]:  # fmt: skip
     """(open customers as grid integers, their rows, choice, counts); without a box whoever is eligible is open."""
     groups, columns = tree.leaf.shape
@@ -105,8 +193,8 @@ def _pass(
 
 
 def _within_box(
-    problem: Problem, tree: Tree, keys: Array, rate: float, scale: float, start: Settled, spread: float
-) -> Solution | None:
+    problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scale: float, start: Settled, spread: float
+) -> Assignment | None:
     """Settle everybody outside the sampling error of `start`; None when that error was larger than thought."""
     sampled = np.zeros(tree.leaf.size + 1)
     np.add.at(sampled, start.places + 1, 1.0)
@@ -128,4 +216,4 @@ def _within_box(
     if not (near & (found.values[tree.leaf] == prices)).all():
         return None
     choice[rows] = found.choice
-    return Solution(choice, found.potentials, tree)
+    return Assignment(choice, found.potentials, tree)

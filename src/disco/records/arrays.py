@@ -12,3 +12,4 @@ Integers: TypeAlias = NDArray[np.int64]
 Keys: TypeAlias = NDArray[np.uint64]  # 64-bit hashes of customer ids
 Flags: TypeAlias = NDArray[np.bool_]
 Ids: TypeAlias = NDArray[Any]  # customer ids as the user gave them: int64 or text
+Array: TypeAlias = NDArray[Any]  # of compiled kernels, whose element types are decided where they are called

@@ -8,11 +8,14 @@ value are settled by the hash and never by rounding or by order. Conventions, fo
     price of a limit = potential[node] - potential[parent];   positive only when full, negative only when at its floor
 """
 
+from dataclasses import dataclass
+
 import numba as nb
 import numpy as np
 
-from disco.allocation.arrays import Array
-from disco.allocation.movers import NEVER, forget, less, move_cost, refill, remember, tie_hash
+from disco.allocation.grid import NEVER, forget, less, move_cost, refill, remember, tie_hash
+from disco.allocation.limits import Tree
+from disco.records.arrays import Array
 
 _FAR = 2**62
 _KEPT = (12, 32, 96)  # nearest movers remembered per pair of places: a refill reads all who sit there
@@ -269,3 +272,54 @@ def settle(
                 flow[node] -= amount
             node = u
         rounds += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """choice: (customers,) · potentials: (nodes,) prices summed up to each node of `tree` · feasible."""
+
+    choice: Array
+    potentials: Array
+    tree: Tree
+    feasible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Choice and place (group · depths + depth, -1: none) of a few customers, potentials in money and on the grid."""
+
+    choice: Array
+    places: Array
+    potentials: Array
+    values: Array
+    hashes: Array
+
+
+def settle_from(
+    worth: Array,
+    keys: Array,
+    group: Array | None,
+    tree: Tree,
+    low: Array,
+    high: Array,
+    scale: float,
+    prices: Array | None,
+    start: Settled | None = None,
+) -> Settled | None:
+    """Shortest paths from prices per depth, or from an earlier result; None when the limits cannot be met."""
+    columns = worth.shape[1]
+    if start is not None:
+        values, hashes = start.values.copy(), start.hashes.copy()
+    else:
+        values, hashes = np.zeros(tree.nodes, np.int64), np.zeros(tree.nodes, np.int64)
+        if prices is not None:
+            most = worth.max(initial=0)  # prices from elsewhere may be nonsense
+            values[1 : columns + 1] = np.rint(np.clip(prices, -most / scale, most / scale) * scale)
+            if tree.leaf.shape[0] > 1:
+                values[tree.leaf] = values[1 : columns + 1]
+    choice = np.empty(worth.shape[0], np.int64)
+    groups = np.zeros(worth.shape[0], np.int64) if group is None else group
+    if not settle(worth, keys, groups, tree.leaf, tree.parent, low, high, values, hashes, choice)[0]:
+        return None
+    places = np.where(choice < 0, -1, groups * columns + choice)
+    return Settled(choice, places, values / scale, values, hashes)
