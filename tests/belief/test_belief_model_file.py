@@ -9,7 +9,7 @@ import pytest
 from safetensors import numpy as safetensors
 
 from disco.belief import BasketModel, DistanceToDepth, LinearDepth, OneHotDepth, Prior, RadialBasis, SmoothSpline
-from disco.belief.model_file import from_bytes, to_bytes
+from disco.belief.model_file import to_bytes
 from disco.records.errors import FileFormatError, InputError
 
 ROWS = np.array([[0.3, -1.2], [2.0, 0.1], [0.0, 3.3]]), np.array([0.1, 0.3, 0.1]), np.array([12.5, 40.0, 33.3])
@@ -51,16 +51,16 @@ def test_any_flipped_byte_is_detected(name):
         changed = bytearray(content)
         changed[place] ^= int(generator.integers(1, 256))
         with pytest.raises(FileFormatError):
-            from_bytes(bytes(changed))
+            BasketModel.from_bytes(bytes(changed))
 
 
 def test_any_cut_or_added_byte_is_detected():
     content = to_bytes(MODELS["plain"])
     for length in (*range(0, len(content), 13), len(content) - 1):
         with pytest.raises(FileFormatError):
-            from_bytes(content[:length])
+            BasketModel.from_bytes(content[:length])
     with pytest.raises(FileFormatError):
-        from_bytes(content + b"\0")
+        BasketModel.from_bytes(content + b"\0")
 
 
 def test_other_files_are_refused_by_name(tmp_path):
@@ -81,7 +81,7 @@ def test_other_files_are_refused_by_name(tmp_path):
 def test_headers_that_make_no_model_are_refused(settings):
     header = json.dumps({"hash": "x", "settings": settings})
     with pytest.raises(FileFormatError):
-        from_bytes(bytes(safetensors.save({"000000.depths": np.zeros(1)}, metadata={"disco": header})))
+        BasketModel.from_bytes(bytes(safetensors.save({"000000.depths": np.zeros(1)}, metadata={"disco": header})))
 
 
 def test_evidence_of_another_shape_is_refused():
@@ -89,7 +89,7 @@ def test_evidence_of_another_shape_is_refused():
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     flat = {name: array.reshape(-1) for name, array in safetensors.load(content).items()}
     with pytest.raises(FileFormatError):
-        from_bytes(bytes(safetensors.save(flat, metadata=header)))
+        BasketModel.from_bytes(bytes(safetensors.save(flat, metadata=header)))
 
 
 def test_an_encoding_that_no_file_knows_is_refused_before_it_is_written(tmp_path):

@@ -10,7 +10,6 @@ from sklearn.linear_model import BayesianRidge
 from disco.belief import BasketModel, LinearDepth, Posterior, Prior, RadialBasis
 from disco.belief.algebra import shifted
 from disco.belief.elementary import stream_normals
-from disco.belief.woodbury import add_row
 from disco.records.errors import IllConditionedError, InputError
 
 NU0, S0 = 2.0, 0.7  # the documented noise prior
@@ -26,6 +25,20 @@ def system(rows=60, d=4, seed=5, noise=0.6):
 def posterior_of(psi, y, v0, m0=None, noise_sd=None):
     return Posterior.of(
         psi.T @ psi, psi.T @ y, square=float(y @ y), rows=len(y), prior_precision=v0, prior_mean=m0, noise_sd=noise_sd
+    )
+
+
+def add_row(covariance_factor, mean, *, psi, log_full_price):
+    """V⁻¹ and V⁻¹B after one more row (Sherman, Morrison and Woodbury), O(d²).
+
+    V⁻¹ ← V⁻¹ − ggᵀ/(1 + ψᵀg) with g = V⁻¹ψ; mean ← mean + g·(lnF − ψᵀmean)/(1 + ψᵀg).
+
+    """
+    gain = covariance_factor @ psi
+    scale = 1.0 + float(psi @ gain)
+    return (
+        covariance_factor - np.outer(gain, gain) / scale,
+        mean + gain * ((log_full_price - float(psi @ mean)) / scale),
     )
 
 

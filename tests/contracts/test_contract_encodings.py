@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disco.belief import BasketModel, DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
-from disco.belief.model_file import from_bytes, to_bytes
+from disco.belief.model_file import to_bytes
 
 LEVELS = (0.0, 0.1, 0.3, 0.55, 1.0)
 EVERY = [
@@ -72,4 +72,4 @@ def test_a_model_with_it_learns_predicts_tunes_and_survives_its_file(encoding):
     assert (sd > 0).all()
     tuned = model.tuned()
     assert tuned.posterior.log_evidence >= model.posterior.log_evidence
-    assert from_bytes(to_bytes(tuned)) == tuned
+    assert BasketModel.from_bytes(to_bytes(tuned)) == tuned

@@ -1,14 +1,12 @@
 """Depth encodings ψ2, evidence, the posterior of ln(full price), engagement rates."""
 
-from disco.belief.curves import DemandCurve, demand_curve, monotone_shares
-from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis
+from disco.belief.curves import DemandCurve, demand_curve, draw_full_price_totals, monotone_shares
+from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
 from disco.belief.engagement import Engagement, EngagementCounts
 from disco.belief.evidence import Evidence
 from disco.belief.model import BasketModel
 from disco.belief.posterior import Posterior
 from disco.belief.prior import Prior
-from disco.belief.spline import SmoothSpline
-from disco.belief.totals import draw_full_price_totals
 
 __all__ = [
     "BasketModel",

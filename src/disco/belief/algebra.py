@@ -10,6 +10,7 @@ import numba as nb
 import numpy as np
 
 from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.grid import GRID
 
 _BLOCK = 64  # rows handled together, so that inner loops run on whole vectors
 
@@ -178,7 +179,7 @@ def predict_rows(
         size = min(_BLOCK, rows - start)
         for i in range(d1 + 1):
             for b in range(size):
-                x = 1.0 if i == 0 else np.rint(context[start + b, i - 1] * 65536.0) / 65536.0
+                x = 1.0 if i == 0 else np.rint(context[start + b, i - 1] * GRID) / GRID
                 for j in range(q):
                     psi[i * q + j, b] = x * encoded[which[start + b], j]
         for i in range(d):

@@ -19,7 +19,6 @@ _LOG2_E = 1.4426950408889634
 _LN2_HIGH = 0.6931471803691238  # its low bits are zero, so that k·_LN2_HIGH is exact for |k| < 2¹¹
 _LN2_LOW = 1.9082149292705877e-10
 _HALF_ROOT_BITS = np.int64(0x3FE6A09E667F3BCD)  # √½
-_MANTISSA = np.int64(0x000FFFFFFFFFFFFF)
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ over the golden ratio, made odd: steps of a counter
 _ROOT_HALF = 0.7071067811865476
 

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from disco.belief.grid import read_depth_column, read_positive, read_share
+from disco.belief.inputs import read_depth_column
 from disco.belief.isotonic import pool_adjacent
+from disco.records.arguments import read_positive, read_share
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.depths import read_depth
 from disco.records.errors import InputError

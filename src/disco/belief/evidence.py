@@ -9,17 +9,12 @@ from hashlib import sha256
 import numpy as np
 
 from disco.belief import tally as kernel
-from disco.belief.grid import (
-    GRID,
-    read_array,
-    read_depth_numbers,
-    refuse_context,
-    refuse_depth,
-    refuse_full_price,
-)
+from disco.belief.inputs import read_depth_numbers, refuse_context, refuse_depth, refuse_full_price
+from disco.records.arguments import read_array
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.chunks import row_chunks, spread
 from disco.records.errors import InputError, SchemaMismatchError
+from disco.records.grid import GRID
 from disco.records.ports import Engine
 
 _MOST_ROWS = 2**60

@@ -16,9 +16,9 @@ import numpy as np
 from disco.belief import algebra
 from disco.belief.elementary import customer_words, exponentials, normal_pair
 from disco.records.arrays import Floats, Keys, Matrix, Vector
+from disco.records.grid import GRID, LOG_PRICE_LIMIT
 
 BLOCK = 128
-LOG_EDGE = 32.0  # served figures end at the edge of the domain |ln F| ≤ 32, so that no ignorance overflows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +51,7 @@ def _means(context: Matrix, start: int, size: int, mean: Matrix, x: Matrix, c: M
             x[i, b] = context[start + b, i - 1]
     for i in range(1, p):
         for b in range(size):
-            x[i, b] = np.rint(x[i, b] * 65536.0) * (1.0 / 65536.0)
+            x[i, b] = np.rint(x[i, b] * GRID) * (1.0 / GRID)
     for j in range(q):
         for b in range(size):
             c[j, b] = mean[0, j]
@@ -128,7 +128,7 @@ def _serve(size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out:
             weight = encoded[a, j]
             for b in range(size):
                 line[b] += weight * c[j, b]
-        exponentials(line, size, LOG_EDGE)
+        exponentials(line, size, LOG_PRICE_LIMIT)
         for b in range(size):
             out[a, start + b] = line[b]
 
@@ -203,6 +203,6 @@ def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matr
                 weight = encoded[a, j]
                 for b in range(size):
                     line[b] += weight * c[j, b]
-            exponentials(line, size, LOG_EDGE)
+            exponentials(line, size, LOG_PRICE_LIMIT)
             for b in range(size):
                 out[a, start + b] = line[b]

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from disco.belief import algebra
+from disco.belief import algebra, model_file
 from disco.belief.encodings import Encoding, RadialBasis
 from disco.belief.evidence import Evidence
-from disco.belief.fit import encoded_depths, fit
-from disco.belief.grid import read_array, read_context, read_depth_column, read_positive
-from disco.belief.law import CurveLaw
-from disco.belief.posterior import Posterior
+from disco.belief.inputs import column_names, read_context, read_depth_column, require_names
+from disco.belief.posterior import Fitted, Posterior, encoded_depths, fit
 from disco.belief.prior import Prior
+from disco.belief.serving import FullPrices
+from disco.belief.tuning import tuned
+from disco.records.arguments import read_array, read_positive
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.ports import Engine
@@ -26,15 +29,13 @@ from disco.records.ports import Engine
 _QUIETEST, _LOUDEST = 1e-9, 1e9  # of the noise's sd, so that neither its square nor the misfit over it overflows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BasketModel:
     """ln F = ψᵀθ + noise, ψ = [1, ψ1, ψ2, ψ1×ψ2], θ ~ N(V⁻¹B, σ²V⁻¹), V = V0 + Σψψᵀ, B = B0 + Σψ·lnF.
 
-    A frozen value: `update` returns a new model. `prior_precision` None is the encoding's own prior, a number holds for
-    every block but the constant, a `Prior` names each block. `constant_precision` None leaves the constant out (the
-    paper's literal form). `noise_sd` None estimates σ. `forgetting` f weighs a campaign that is k campaigns old with
-    fᵏ when the posterior is built; the stored integers stay exact. `monotone` projects every served curve onto
-    non-decreasing ones over the depths offered.
+    F is the full price of a basket (money before the discount), ψ1 the customer's context, ψ2 the encoded depth. A
+    model is a frozen value: `update` returns a new one. Posterior and curves are derived from evidence and settings
+    when first asked for.
 
     >>> model = BasketModel(encoding=RadialBasis(centres=(0.5,), gamma=2), noise_sd=0.5)
     >>> model = model.update([[0.0], [1.0]], [0.3, 0.3], [20.0, 30.0])
@@ -43,17 +44,29 @@ class BasketModel:
     ([3.296], [0.43])
     """
 
+    #: How a depth becomes ψ2.
     encoding: Encoding = field(default_factory=RadialBasis)
+    #: Precision of θ before any evidence, in units of 1/σ²: None is the encoding's own prior, a number holds for every
+    #: block but the constant, a `Prior` names each block.
     prior_precision: float | Prior | None = None
+    #: Precision of the constant; None leaves the constant out (the paper's literal form).
     constant_precision: float | None = 1e-6
+    #: σ, the sd of ln F around its mean; None estimates it.
     noise_sd: float | None = None
+    #: The depth that the encoding sees as 1.
     depth_scale: float = 1.0
+    #: f in (0, 1]: a campaign that is k campaigns old weighs fᵏ in the posterior. The stored integers stay exact.
     forgetting: float = 1.0
+    #: Whether every served curve is projected onto those that do not fall with depth.
     monotone: bool = False
+    #: The name of the contexts' schema, where it is known: contexts of another one are refused.
     context_schema: str | None = None
+    #: Why these settings were chosen, in words.
     reason: str = "chosen by hand"
+    #: Evidence by campaign, the oldest first.
     campaigns: Mapping[str, Evidence] = field(default_factory=dict)
-    _derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    #: Names of the context's columns, remembered from the first table with names; no part of hash and equality.
+    context_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.monotone, bool | np.bool_):
@@ -79,28 +92,42 @@ class BasketModel:
             if not isinstance(name, str):
                 raise InputError("campaign", found=repr(name), expected="a name")
         object.__setattr__(self, "campaigns", MappingProxyType(dict(self.campaigns)))
+        if self.context_names is not None:
+            object.__setattr__(self, "context_names", tuple(self.context_names))
 
     # ---- evidence in, evidence out -------------------------------------------------------------------------------
 
     def update(
         self,
-        context: object,
-        depth: object,
-        full_price: object,
+        context: ArrayLike,
+        depth: ArrayLike,
+        full_price: ArrayLike,
         *,
         campaign: str = "",
         context_schema: str | None = None,
         engine: Engine | None = None,
     ) -> BasketModel:
-        """A model that has also seen these purchases: context (rows, d1), depth (rows,), full_price (rows,)."""
+        """A model that has also seen these purchases. Customers who did not buy are no rows here.
+
+        context: (rows, d1) numbers within ±4, such as `ContextNetwork.transform` gives; a table with named columns must
+            have the names, in the order, that the model has learned with.
+        depth: (rows,) share of the price taken off, from 0 to 1.
+        full_price: (rows,) money before the discount, above 0.
+        campaign: the name under which the evidence is kept.
+        context_schema: the schema of these contexts, to be compared with the model's.
+        engine: what the rows are spread over; None is this thread.
+        """
         self.require_schema(context_schema)
+        names = column_names(context)
+        require_names(names, self.context_names)
         contexts = read_array(context, where="context")
         if contexts.ndim == 2 and self.context_size is not None:
             read_context(contexts[:0], size=self.context_size)
         evidence = Evidence.of(contexts, depth, full_price, engine=engine)
         if not evidence.depths.size:
             return self
-        return self.add(evidence, campaign=campaign)
+        named = self if names is None else replace(self, context_names=names)
+        return named.add(evidence, campaign=campaign)
 
     def add(self, evidence: Evidence, *, campaign: str = "") -> BasketModel:
         """A model with this evidence added to a campaign; no rows change nothing."""
@@ -153,16 +180,13 @@ class BasketModel:
         """d1, or None before any evidence."""
         return next((evidence.context_size for evidence in self.campaigns.values()), None)
 
-    @property
+    @cached_property
     def evidence(self) -> Evidence:
         """All campaigns together, each row counted once (no forgetting)."""
-        if "evidence" not in self._derived:
-            total = Evidence.empty(self.context_size or 0)
-            for evidence in self.campaigns.values():
-                total = total + evidence
-            self._derived["evidence"] = total
-        found: Evidence = self._derived["evidence"]
-        return found
+        total = Evidence.empty(self.context_size or 0)
+        for evidence in self.campaigns.values():
+            total = total + evidence
+        return total
 
     # ---- belief ------------------------------------------------------------------------------------------------
 
@@ -177,39 +201,52 @@ class BasketModel:
     @property
     def posterior(self) -> Posterior:
         """The posterior of θ in the order x̃ ⊗ ã, x̃ = [1, ψ1], ã = [1, ψ2]."""
-        return self.fitted(self.context_size or 0)[0]
+        return self.fitted(self.context_size or 0).posterior
 
-    def fitted(self, context_size: int) -> tuple[Posterior, CurveLaw]:
-        """Posterior and curve law, built once per model; `context_size` matters only before any evidence."""
-        key = f"fit {context_size}"
-        if key not in self._derived:
-            self._derived[key] = fit(self, context_size)
-        found: tuple[Posterior, CurveLaw] = self._derived[key]
-        return found
+    def fitted(self, context_size: int) -> Fitted:
+        """Posterior and curve law. With evidence they are built once; `context_size` matters only before any."""
+        return self._fitted if self.campaigns else fit(self, context_size)
+
+    @cached_property
+    def _fitted(self) -> Fitted:
+        return fit(self, self.context_size or 0)
+
+    def read_context(self, context: ArrayLike) -> Matrix:
+        """Contexts as (rows, d1) numbers within ±4, of the size and the names that this model has learned with."""
+        require_names(column_names(context), self.context_names)
+        return read_context(context, size=self.context_size)
 
     def encoded(self, depths: Vector) -> Matrix:
         """ã = [1, ψ2(depth / depth_scale)], shape (depths, 1+d2)."""
         return encoded_depths(self.encoding, depths / self.depth_scale)
 
-    def predict(self, context: object, depth: object, *, context_schema: str | None = None) -> tuple[Vector, Vector]:
-        """Mean and sd of E[ln F]: ψᵀV⁻¹B and σ√(ψᵀV⁻¹ψ) for context (rows, d1) and depth (rows,) or one depth.
+    def predict(
+        self, context: ArrayLike, depth: ArrayLike, *, context_schema: str | None = None
+    ) -> tuple[Vector, Vector]:
+        """Mean and sd of E[ln F], each of shape (rows,): ψᵀV⁻¹B and σ√(ψᵀV⁻¹ψ).
+
+        context: (rows, d1) numbers within ±4.
+        depth: (rows,) from 0 to 1, or one depth for all rows.
 
         Before any evidence these are the prior's: mean 0 (or the prior mean's curve) and an sd dominated by the
         near-flat constant.
         """
         self.require_schema(context_schema)
-        contexts = read_context(context, size=self.context_size)
+        contexts = self.read_context(context)
         depths, which = np.unique(read_depth_column(depth, rows=len(contexts)), return_inverse=True)
-        posterior, _ = self.fitted(contexts.shape[1])
+        posterior = self.fitted(contexts.shape[1]).posterior
         mean, factor = algebra.predict_rows(contexts, self.encoded(depths), which, posterior.mean, posterior.root)
         return mean, posterior.noise_sd * np.sqrt(factor)
 
-    def expected_full_price(self, context: object, depths: object, *, engine: Engine | None = None) -> Floats:
-        """Money, not rank: exp(ψᵀV⁻¹B + σ²/2), the mean basket under the posterior mean; (customers, depths)."""
-        from disco.belief.serving import Offer
+    def expected_full_price(self, context: ArrayLike, depths: ArrayLike, *, engine: Engine | None = None) -> Floats:
+        """Money, not rank: exp(ψᵀV⁻¹B + σ²/2), the mean basket under the posterior mean; shape (customers, depths).
 
-        offer = Offer(self, context, depths)
-        return offer.means(shift=offer.law.noise_sd**2 / 2, engine=engine)
+        context: (customers, d1) numbers within ±4.
+        depths: (depths,) each offered to every customer.
+        engine: what the customers are spread over; None is this thread.
+        """
+        served = FullPrices(self, context, depths)
+        return served.means(shift=served.law.noise_sd**2 / 2, engine=engine)
 
     def expected_at_choice(
         self, context: Matrix, depths: Vector, choice: Integers, *, engine: Engine | None = None
@@ -226,11 +263,11 @@ class BasketModel:
             expected[rows] = self.expected_full_price(context[rows], offered, engine=engine)[:, 0]
         return expected
 
-    def effective_plays(self, context: object, depth: object) -> Vector:
+    def effective_plays(self, context: ArrayLike, depth: ArrayLike) -> Vector:
         """N_eff = 1/(ψᵀV⁻¹ψ) − 1/(ψᵀV0⁻¹ψ): how many plays of this very ψ the evidence is worth. Shape (rows,)."""
-        contexts = read_context(context, size=self.context_size)
+        contexts = self.read_context(context)
         depths, which = np.unique(read_depth_column(depth, rows=len(contexts)), return_inverse=True)
-        posterior, _ = self.fitted(contexts.shape[1])
+        posterior = self.fitted(contexts.shape[1]).posterior
         encoded = self.encoded(depths)
         before = np.diag(1.0 / np.sqrt(posterior.prior_precision))
         if self.constant_precision is None:
@@ -243,12 +280,10 @@ class BasketModel:
 
     # ---- identity and files --------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """SHA-256 of settings and evidence: equal hashes mean equal models."""
-        from disco.belief.model_file import settings_text
-
-        digest = sha256(settings_text(self).encode())
+        digest = sha256(model_file.settings_text(self).encode())
         for evidence in self.campaigns.values():
             digest.update(evidence.hash.encode())
         return digest.hexdigest()
@@ -261,25 +296,22 @@ class BasketModel:
         return int(self.hash[:15], 16)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from disco.belief.model_file import from_bytes, to_bytes
+        return BasketModel.from_bytes, (model_file.to_bytes(self),)
 
-        return from_bytes, (to_bytes(self),)
+    @classmethod
+    def from_bytes(cls, content: bytes, *, name: str = "model file") -> BasketModel:
+        """The model in the content of a model file; any changed byte is refused."""
+        return model_file.from_bytes(content, make=cls, name=name)
 
     def save(self, path: str | Path) -> None:
         """Write a model file; see `disco.belief.model_file`."""
-        from disco.belief.model_file import save
-
-        save(self, Path(path))
+        model_file.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> BasketModel:
         """Read a model file; any changed byte is refused."""
-        from disco.belief.model_file import load
-
-        return load(Path(path))
+        return model_file.load(Path(path), make=cls)
 
     def tuned(self) -> BasketModel:
         """The same evidence under the width and prior precisions with the highest marginal likelihood."""
-        from disco.belief.tuning import tuned
-
         return tuned(self)

@@ -3,6 +3,10 @@
 The header names format version, settings, encoding, prior, context schema and the campaigns in order; the tensors are
 the evidence. A file is accepted only when the model read from it would be written as exactly the same bytes, the hash
 of its contents among them, so any changed byte is detected.
+
+Byte-critical: the hash of a model and the versions a shop has stored rest on `settings_text`. Names of context columns
+are written beside the header, and only where there are any: they are no part of the hash, and files without them are
+as they always were.
 """
 
 from __future__ import annotations
@@ -10,22 +14,24 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
-from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis
+from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
 from disco.belief.evidence import Evidence
-from disco.belief.model import BasketModel
 from disco.belief.prior import Prior
-from disco.belief.spline import SmoothSpline
 from disco.records.errors import DiscoError, FileFormatError, InputError
 from disco.records.files import written_whole
 
+if TYPE_CHECKING:
+    from disco.belief.model import BasketModel
+
 FORMAT = "disco basket model"
 VERSION = 1
+_NAMES = "disco context names"
 _KINDS: dict[str, Any] = {
     kind.kind: kind for kind in (RadialBasis, SmoothSpline, LinearDepth, DistanceToDepth, OneHotDepth)
 }
@@ -64,14 +70,17 @@ def to_bytes(model: BasketModel) -> bytes:
             "model file", found=f"the encoding {model.encoding!r}", expected=f"one that files know: {kinds}"
         )
     header = _canonical({"hash": model.hash, "settings": settings_text(model)})
-    return bytes(safetensors.save(tensors, metadata={"disco": header}))
+    names = {} if model.context_names is None else {_NAMES: _canonical(list(model.context_names))}
+    return bytes(safetensors.save(tensors, metadata={"disco": header, **names}))
 
 
-def from_bytes(content: bytes, *, name: str = "model file") -> BasketModel:
-    """The model in a file's content, or a FileFormatError."""
+def from_bytes(content: bytes, *, make: type[BasketModel], name: str = "model file") -> BasketModel:
+    """The model in a file's content, or a FileFormatError; `make` is the class (a model is read by its own class)."""
     try:
         length = int.from_bytes(content[:8], "little")
-        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["disco"])
+        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+        header = json.loads(metadata["disco"])
+        names = json.loads(metadata[_NAMES]) if _NAMES in metadata else None
         settings = json.loads(header["settings"])
         tensors = safetensors.load(content)
         kind, version = settings["format"], settings["version"]
@@ -82,7 +91,7 @@ def from_bytes(content: bytes, *, name: str = "model file") -> BasketModel:
     if version != VERSION:
         raise FileFormatError(name, found=f"format version {version}", expected=f"version {VERSION}")
     try:
-        model = _model(settings, tensors)
+        model = make(**_arguments(settings, tensors), context_names=names)
         same = to_bytes(model) == content
     except (DiscoError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise _damaged(name, f"contents that make no model ({error})") from error
@@ -98,15 +107,16 @@ def save(model: BasketModel, path: Path) -> None:
         unfinished.write_bytes(content)
 
 
-def load(path: Path) -> BasketModel:
+def load(path: Path, *, make: type[BasketModel]) -> BasketModel:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise FileFormatError(str(path), found=error.strerror, expected="a readable model file") from error
-    return from_bytes(content, name=str(path))
+    return from_bytes(content, make=make, name=str(path))
 
 
-def _model(settings: dict[str, Any], tensors: dict[str, Any]) -> BasketModel:
+def _arguments(settings: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a model's constructor."""
     campaigns = {}
     for number, campaign in enumerate(settings["campaigns"]):
         depths, high, low = (tensors[f"{number:06d}.{name}"] for name in ("depths", "high", "low"))
@@ -120,12 +130,8 @@ def _model(settings: dict[str, Any], tensors: dict[str, Any]) -> BasketModel:
     if isinstance(prior, dict):
         prior = Prior(**{key: _tuple(value) for key, value in prior.items()})
     plain = ("constant_precision", "noise_sd", "depth_scale", "forgetting", "monotone", "context_schema", "reason")
-    return BasketModel(
-        encoding=encoding,
-        prior_precision=prior,
-        campaigns=campaigns,
-        **{name: settings[name] for name in plain},
-    )
+    read = {"encoding": encoding, "prior_precision": prior, "campaigns": campaigns}
+    return {**read, **{name: settings[name] for name in plain}}
 
 
 def _tuple(value: Any) -> Any:

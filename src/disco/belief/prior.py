@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from disco.belief.grid import read_numbers
+from disco.records.arguments import read_numbers
 from disco.records.arrays import Vector
 from disco.records.errors import InputError
 

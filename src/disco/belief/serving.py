@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.belief import law as kernel
-from disco.belief.grid import read_context, read_depth_column
+from disco.belief.inputs import read_depth_column
 from disco.belief.isotonic import make_monotone
 from disco.records.arrays import Floats, Keys, Matrix, Vector
 from disco.records.chunks import stack_rows
@@ -31,17 +32,17 @@ def read_dtype(dtype: Any) -> Any:
     return kind
 
 
-class Offer:
+class FullPrices:
     """Contexts and depths checked once, with what the kernels need: the law of a curve and ã of the depths offered."""
 
     __slots__ = ("context", "depths", "encoded", "law", "model")
 
-    def __init__(self, model: BasketModel, context: object, depths: object) -> None:
+    def __init__(self, model: BasketModel, context: ArrayLike, depths: ArrayLike) -> None:
         self.model = model
-        self.context: Matrix = read_context(context, size=model.context_size)
+        self.context: Matrix = model.read_context(context)
         self.depths: Vector = read_depth_column(depths)
         self.encoded: Matrix = model.encoded(self.depths)
-        self.law: CurveLaw = model.fitted(self.context.shape[1])[1]
+        self.law: CurveLaw = model.fitted(self.context.shape[1]).law
 
     def means(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 
 from disco.belief.elementary import logarithm
 from disco.records.arrays import Integers, Keys, Matrix, Vector
+from disco.records.grid import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
 
 LIMB_BITS = 40
 LIMB = 1 << LIMB_BITS
@@ -41,7 +42,7 @@ def _carry(waiting: Matrix, count: int, high: Integers, low: Integers) -> None:
 def _log_units(full_price: Vector, start: int, size: int, out: Vector) -> None:
     """ln F in grid units; figures that are not finite and positive give rubbish here and are refused by the caller."""
     for b in range(size):
-        out[b] = np.rint(logarithm(full_price[start + b]) * 65536.0)
+        out[b] = np.rint(logarithm(full_price[start + b]) * GRID)
 
 
 @nb.njit(cache=True, nogil=True)
@@ -83,8 +84,8 @@ def tally(
             d = depth[row]
             if not (0.0 <= d <= 1.0):
                 return BAD_DEPTH, row, 0, seen[:0], high[:0], low[:0]
-            # the second bound is ±32 in grid units; the first keeps NaN, ≤ 0 and infinity out
-            if not (0.0 < full_price[row] < math.inf and abs(log_units[b]) < 2097152.0):
+            # the second bound is in grid units; the first keeps NaN, ≤ 0 and infinity out
+            if not (0.0 < full_price[row] < math.inf and abs(log_units[b]) < LOG_PRICE_LIMIT * GRID):
                 return BAD_PRICE, row, 0, seen[:0], high[:0], low[:0]
             at = _slot(table, seen, d, bits[row])
             if table[at] < 0:
@@ -98,9 +99,9 @@ def tally(
             place = count[which]
             for column in range(d1):
                 value = context[row, column]
-                if not (-4.0 <= value <= 4.0):
+                if not (-CONTEXT_LIMIT <= value <= CONTEXT_LIMIT):
                     return BAD_CONTEXT, row, column, seen[:0], high[:0], low[:0]
-                waiting[which, 1 + column, place] = np.rint(value * 65536.0)
+                waiting[which, 1 + column, place] = np.rint(value * GRID)
             waiting[which, m - 1, place] = log_units[b]
             count[which] = place + 1
             if count[which] == LANE:

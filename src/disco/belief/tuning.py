@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from disco.belief.encodings import Encoding, RadialBasis
-from disco.belief.fit import Sums, posterior_of, weighted_sums
+from disco.belief.posterior import Sums, posterior_of, weighted_sums
 from disco.belief.prior import Prior
 from disco.records.errors import IllConditionedError
 

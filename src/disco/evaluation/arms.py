@@ -9,16 +9,16 @@ import numpy as np
 from scipy.special import chdtrc
 
 from disco import objective
-from disco.belief.law import LOG_EDGE
 from disco.evaluation.figures import read_column, read_matrix, read_number
 from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
+from disco.records.grid import LOG_PRICE_LIMIT
 
 Metric = Literal["revenue", "reward", "objective", "engagement"]
 Per = Literal["customer", "recipient", "purchaser"]
 MISMATCH_P_VALUE = 1e-3  # a sample ratio this unlikely means a broken assignment, not bad luck
-_LARGEST_PRICE = math.exp(LOG_EDGE)  # the same edge as everywhere: beyond it, it is no basket
+_LARGEST_PRICE = math.exp(LOG_PRICE_LIMIT)  # the same edge as everywhere: beyond it, it is no basket
 _LARGEST = 1e100  # of figures known before: their squares must still be numbers
 
 

@@ -7,13 +7,12 @@ from typing import Literal
 
 import numpy as np
 
-from disco.belief.grid import CONTEXT_LIMIT
-from disco.belief.law import LOG_EDGE
 from disco.evaluation.balance import imbalance, unevenness
 from disco.evaluation.figures import read_column, read_matrix
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError
+from disco.records.grid import CONTEXT_LIMIT, LOG_PRICE_LIMIT
 
 PropensityRule = Literal["uniform", "observed"]
 SUM_TOLERANCE = 1e-3  # written propensities are rounded: 0.333 · 3
@@ -91,7 +90,7 @@ def random_log(
         row = int(np.flatnonzero((played == value) | np.isnan(played))[0])
         read_depth(float(value), where=f"log, row {row + 1}, depth")
     prices = read_column(full_price, rows=rows, where="log, full_price")
-    sound = (prices > math.exp(-LOG_EDGE)) & (prices < math.exp(LOG_EDGE))
+    sound = (prices > math.exp(-LOG_PRICE_LIMIT)) & (prices < math.exp(LOG_PRICE_LIMIT))
     bad = ~np.isnan(prices) & ~sound
     if bad.any():
         row = int(bad.argmax())

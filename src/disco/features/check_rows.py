@@ -17,10 +17,10 @@ from disco.features.diagnostics import (
     rescaled_columns,
 )
 from disco.features.embedding import Embedding
-from disco.features.kernel import CONTEXT_LIMIT
 from disco.features.scaling import Scaling
 from disco.records.arrays import Matrix, Vector
 from disco.records.diagnosis import Diagnosis, Outcome
+from disco.records.grid import CONTEXT_LIMIT
 
 EDGE_WATCH, EDGE_ALARM = 0.01, 0.05  # share of customers whom the network cannot place
 _CHANCE = 1e-6  # below it, customers are not all alike by accident

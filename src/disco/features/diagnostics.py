@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from disco.features.embedding import Embedding
-from disco.features.kernel import CONTEXT_LIMIT
 from disco.features.scaling import bin_shares, log_size_of
 from disco.records.arrays import Matrix, Vector
+from disco.records.grid import CONTEXT_LIMIT
 
 PSI_WATCH, PSI_ALARM = 0.1, 0.25  # the usual reading: below, stable; above, another population
 _SMALLEST_SHARE = 1e-4  # an empty bin counts as this share, so that PSI stays finite

@@ -11,13 +11,12 @@ import numba as nb
 import numpy as np
 
 from disco.records.arrays import Integers, Keys, Matrix, Vector
+from disco.records.grid import CONTEXT_LIMIT, GRID
 from disco.records.identity import mix
 
 LANES = 32
 INPUT_LIMIT = 6.0  # scaled inputs beyond this many robust sds count as this many
-CONTEXT_LIMIT = 4.0
 _LN_2 = math.log(2.0)
-GRID = 65536.0  # contexts are whole multiples of 2⁻¹⁶, so that sums of their products are exact
 
 
 @nb.njit(nogil=True, cache=True)

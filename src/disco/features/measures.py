@@ -9,9 +9,11 @@ date, with `age` = days before it (1 = the day before).
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from disco.records.grid import GRID
+
 YEAR_DAYS = 365
 WINDOWS_DAYS = (YEAR_DAYS, 90, 30, 7)
-LOG_GRID = 65536  # ln money is rounded to 2⁻¹⁶ before it is summed
+LOG_GRID = int(GRID)  # ln money is rounded to 2⁻¹⁶ before it is summed
 NEVER_DAYS = YEAR_DAYS + 1  # "not within the year" for recencies: further away than anything seen
 
 

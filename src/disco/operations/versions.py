@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from disco.belief import Engagement, EngagementCounts
-from disco.belief.model_file import from_bytes
+from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief
 from disco.operations.transaction import transaction
 from disco.records.errors import StateError
@@ -49,7 +48,7 @@ def engagement_from(text: str) -> Engagement:
 def belief_of(record: VersionRecord) -> Belief:
     """The belief a version holds."""
     return Belief(
-        basket=from_bytes(record.basket, name=f"version {record.number} of {record.model}"),
+        basket=BasketModel.from_bytes(record.basket, name=f"version {record.number} of {record.model}"),
         engagement=engagement_from(record.engagement),
     )
 

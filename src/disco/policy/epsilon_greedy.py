@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from disco.belief.model import BasketModel
-from disco.belief.serving import Offer
+from disco.belief.serving import FullPrices
 from disco.policy.base import keys_of, mixed, read_figure, stream_of
 from disco.policy.population import population_prices
 from disco.records.arrays import Flags, Floats, Keys
@@ -53,7 +53,7 @@ class EpsilonGreedy:
         dtype: Any = np.float64,
         engine: Engine | None = None,
     ) -> Floats:
-        offer = Offer(model, context, depths)
+        offer = FullPrices(model, context, depths)
         keys = keys_of(ids, len(offer.context), engine=engine)
         prices = offer.means(dtype=dtype, engine=engine)
         rows = np.flatnonzero(self._explores(keys, seed, campaign))

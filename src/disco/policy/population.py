@@ -9,16 +9,17 @@ import numpy as np
 
 from disco.belief.algebra import half, product
 from disco.belief.elementary import exponentials
-from disco.belief.law import BLOCK, LOG_EDGE, normals
+from disco.belief.law import BLOCK, normals
 from disco.belief.model import BasketModel
-from disco.belief.serving import Offer
+from disco.belief.serving import FullPrices
 from disco.records.arrays import Floats, Keys, Matrix, Vector
 from disco.records.chunks import stack_rows
+from disco.records.grid import LOG_PRICE_LIMIT
 from disco.records.ports import Engine
 
 
 def population_prices(
-    model: BasketModel, offer: Offer, *, keys: Keys, stream: int, dtype: Any, engine: Engine | None = None
+    model: BasketModel, offer: FullPrices, *, keys: Keys, stream: int, dtype: Any, engine: Engine | None = None
 ) -> Floats:
     """(customers, depths) draws from the population's law.
 
@@ -37,7 +38,7 @@ def population_prices(
     return stack_rows(chunk, keys.size, engine=engine)
 
 
-def _population(model: BasketModel, offer: Offer) -> tuple[Vector, Matrix]:
+def _population(model: BasketModel, offer: FullPrices) -> tuple[Vector, Matrix]:
     """The law of ãᵀΘ̂ᵀX̃ over the population of purchasers, at each depth offered: mean + loading·z, z ~ N(0, I_q)."""
     d1 = offer.context.shape[1]
     sums = model.evidence.sums().sum(axis=0) if model.campaigns else np.zeros((d1 + 2, d1 + 2))
@@ -65,6 +66,6 @@ def _draw(keys: Keys, stream: np.uint64, level: Vector, loading: Matrix, noise_s
                 weight = loading[a, j]
                 for b in range(size):
                     line[b] += weight * z[j, b]
-            exponentials(line, size, LOG_EDGE)
+            exponentials(line, size, LOG_PRICE_LIMIT)
             for b in range(size):
                 out[a, start + b] = line[b]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from disco.belief.model import BasketModel
-from disco.belief.serving import Offer, read_dtype
+from disco.belief.serving import FullPrices, read_dtype
 from disco.policy.base import keys_of, stream_of
 from disco.policy.population import population_prices
 from disco.records.arrays import Floats
@@ -40,7 +40,7 @@ class Random:
         dtype: Any = np.float64,
         engine: Engine | None = None,
     ) -> Floats:
-        offer = Offer(model, context, depths)
+        offer = FullPrices(model, context, depths)
         keys = keys_of(ids, len(offer.context), engine=engine)
         stream = stream_of(seed, campaign, self.name)
         return population_prices(model, offer, keys=keys, stream=stream, dtype=read_dtype(dtype), engine=engine)

@@ -8,7 +8,7 @@ import numpy as np
 from disco.belief.algebra import shifted
 from disco.belief.elementary import stream_normals
 from disco.belief.model import BasketModel
-from disco.belief.serving import Offer
+from disco.belief.serving import FullPrices
 from disco.policy.base import keys_of, read_figure, stream_of
 from disco.records.arrays import Floats
 from disco.records.errors import InputError
@@ -53,7 +53,7 @@ class Thompson:
         dtype: Any = np.float64,
         engine: Engine | None = None,
     ) -> Floats:
-        offer = Offer(model, context, depths)
+        offer = FullPrices(model, context, depths)
         keys = keys_of(ids, len(offer.context), engine=engine)
         stream = stream_of(seed, campaign, f"{self.name} {self.scope}")
         if self.scope == "round":

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from disco.belief.model import BasketModel
-from disco.belief.serving import Offer
+from disco.belief.serving import FullPrices
 from disco.policy.base import keys_of, read_figure, stream_of
 from disco.records.arrays import Floats
 from disco.records.ports import Engine
@@ -41,7 +41,7 @@ class UpperConfidence:
         dtype: Any = np.float64,
         engine: Engine | None = None,
     ) -> Floats:
-        offer = Offer(model, context, depths)
+        offer = FullPrices(model, context, depths)
         keys_of(ids, len(offer.context))
         stream_of(seed, campaign, self.name)
         return offer.bounds(exploration=self.exploration, dtype=dtype, engine=engine)
