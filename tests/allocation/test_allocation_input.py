@@ -1,9 +1,11 @@
 """Bad input is named, never repaired and never a surprise."""
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
-from disco.allocation import Segments, allocate
+from disco.allocation import Segments, allocate, frontier
 from disco.records.errors import InputError, LimitError
 
 VALUES = np.array([[1.0, 2.0], [3.0, 1.0], [2.0, 2.5]])
@@ -83,3 +85,60 @@ def test_ids_as_text_and_as_numbers_are_the_same_customers():
     by_number = allocate(values, [2, 2], ids=[5, 4, 3, 2, 1, 0])
     by_text = allocate(values, [2, 2], ids=["5", "4", "3", "2", "1", "0"])
     assert (by_number.choice == by_text.choice).all()
+
+
+TABLE = pd.DataFrame(VALUES, columns=[0.1, 0.2])
+
+
+def test_a_table_names_its_depths_by_its_columns():
+    expected = allocate(VALUES, [2, 1])
+    for values in (TABLE, TABLE.rename(columns=str), pa.table({"0.10": VALUES[:, 0], "0.2": VALUES[:, 1]})):
+        for caps in ({0.1: 2, 0.2: 1}, {"0.10": 2, "0.2": 1}, pd.Series({0.1: 2, 0.2: 1}), [2, 1], pd.Series([2, 1])):
+            found = allocate(values, caps)
+            assert found.choice.tolist() == expected.choice.tolist()
+            assert found.depths == (0.1, 0.2)
+
+
+def test_a_series_of_caps_may_leave_a_depth_open():
+    assert allocate(TABLE, pd.Series({0.1: 1.0, 0.2: np.nan})).counts.tolist() == [1, 2]
+    assert allocate(TABLE, pd.Series([1, None])).counts.tolist() == [1, 2]
+    with pytest.raises(LimitError, match=r"depth 0.3"):
+        allocate(TABLE, pd.Series({0.3: 1}))
+
+
+def test_the_index_of_a_table_is_no_id():
+    ties, caps = np.ones((3, 2)), [1, 1]
+    moved = pd.DataFrame(ties, columns=[0.1, 0.2], index=["x", "y", "z"])
+    assert allocate(moved, caps).choice.tolist() == allocate(ties, caps).choice.tolist()
+
+
+def test_columns_that_contradict_are_refused_by_name():
+    with pytest.raises(InputError, match=r"columns of values: found 'x'.*Name the columns by their depths"):
+        allocate(pd.DataFrame(VALUES, columns=["x", "y"]), [1, 1])
+    with pytest.raises(InputError, match=r"depths: found 0.2, 0.1; expected the columns of values: 0.1, 0.2"):
+        allocate(TABLE, [1, 1], depths=[0.2, 0.1])
+    with pytest.raises(InputError, match=r"columns of costs: found 0.2, 0.1"):
+        allocate(TABLE, [1, 1], costs=TABLE[[0.2, 0.1]], budget=1.0)
+    with pytest.raises(InputError, match="columns of eligible"):
+        allocate(TABLE, [1, 1], eligible=pd.DataFrame(np.ones((3, 2), bool), columns=[0.1, 0.3]))
+    with pytest.raises(InputError, match="columns of markdown"):
+        frontier(TABLE, TABLE[[0.2, 0.1]], [1, 1])
+
+
+def test_names_given_beside_a_table_without_depths_are_used():
+    named = allocate(pd.DataFrame(VALUES, columns=["small", "large"]), {0.1: 2, 0.2: 1}, depths=[0.1, 0.2])
+    assert named.choice.tolist() == allocate(VALUES, [2, 1]).choice.tolist()
+    assert allocate(pd.DataFrame(VALUES), [2, 1]).depths is None
+
+
+def test_a_result_is_short_to_read_and_goes_to_pandas():
+    found = allocate(TABLE, {0.1: 1, 0.2: 1})
+    assert repr(found) == "Allocation(OPTIMAL, value 5.5, gap 0, 2 of 3 customers: 1 at 0.1, 1 at 0.2)"
+    table = found.to_pandas(ids=["a", "b", "c"])
+    assert table.columns.tolist() == ["customer_id", "choice", "depth"]
+    assert table["choice"].tolist() == found.choice.tolist()
+    assert table["depth"].isna().tolist() == (found.choice < 0).tolist()
+    assert table["depth"].tolist()[1] == 0.1
+    assert allocate(VALUES, [1, 1]).to_pandas().columns.tolist() == ["choice"]
+    assert "column 1" in repr(allocate(VALUES, [1, 1]))
+    assert repr(allocate(VALUES, [None, None], floors=[3, 3])).startswith("Allocation(INFEASIBLE, ")

@@ -37,10 +37,10 @@ def test_a_customers_curve_is_its_prediction():
     mean, sd = MODEL.predict(np.repeat(customer[None], 4, axis=0), DEPTHS)
     reach = stats.t(MODEL.posterior.degrees_of_freedom).ppf(0.9)
     np.testing.assert_allclose(curve.log_full_price.mean, mean)
-    np.testing.assert_allclose(curve.log_full_price.high, mean + reach * sd)
+    np.testing.assert_allclose(curve.log_full_price.upper, mean + reach * sd)
     np.testing.assert_allclose(curve.full_price.mean, MODEL.expected_full_price(customer[None], DEPTHS)[0])
     np.testing.assert_allclose(curve.revenue.mean, curve.full_price.mean * (1 - DEPTHS))
-    np.testing.assert_allclose(curve.markdown.low, curve.full_price.low * DEPTHS)
+    np.testing.assert_allclose(curve.markdown.lower, curve.full_price.lower * DEPTHS)
 
 
 def test_draws_of_a_curve_have_its_moments():
@@ -59,14 +59,14 @@ def test_a_segments_money_is_the_average_over_its_customers():
     np.testing.assert_allclose(curve.full_price.mean, MODEL.expected_full_price(segment, DEPTHS).mean(axis=0))
     means = np.array([MODEL.predict(segment, depth)[0].mean() for depth in DEPTHS])
     np.testing.assert_allclose(curve.log_full_price.mean, means, atol=1e-9)
-    assert (curve.full_price.low < curve.full_price.mean).all()
+    assert (curve.full_price.lower < curve.full_price.mean).all()
 
 
 def test_extrapolation_is_flagged_by_plays_also_where_the_sd_falls_again():
     model = learned(RadialBasis(gamma=60), noise_sd=0.6)
     curve = demand_curve(model, np.zeros(3), [0.0, 0.3, 0.4, 0.5, 0.63, 0.75, 1.0])
     assert curve.extrapolated.tolist() == [True, False, False, False, True, True, True]
-    width = curve.log_full_price.high - curve.log_full_price.low
+    width = curve.log_full_price.upper - curve.log_full_price.lower
     assert width[-1] < width[-2]  # the trap: at the far end every bump has vanished and the sd falls again
     nothing = demand_curve(BasketModel(), np.zeros(3), [0.1, 0.2])
     assert nothing.extrapolated.all()

@@ -1,6 +1,10 @@
 """BasketModel: its predictions against the textbook, what it does with campaigns, and what sharing means."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +18,7 @@ from disco.belief import (
     Prior,
     RadialBasis,
     SmoothSpline,
+    demand_curve,
 )
 from disco.records.errors import InputError, SchemaMismatchError
 
@@ -247,3 +252,40 @@ def test_empty_questions_get_empty_answers():
     model = BasketModel().update(*purchases())
     mean, sd = model.predict(np.empty((0, 4)), [])
     assert mean.shape == sd.shape == (0,)
+
+
+# ---- names of context columns ----------------------------------------------------------------------------------------
+
+NAMED = pd.DataFrame({"spend": [0.5, 1.0, -0.5], "recency": [0.1, 0.2, 0.3]})
+
+
+@pytest.mark.parametrize("as_table", [lambda table: table, pa.Table.from_pandas], ids=["pandas", "Arrow"])
+def test_contexts_with_other_column_names_are_refused_by_name(as_table):
+    model = BasketModel().update(as_table(NAMED), [0.1, 0.2, 0.1], [20.0, 30.0, 25.0])
+    assert model.context_names == ("spend", "recency")
+    swapped, other = as_table(NAMED[["recency", "spend"]]), as_table(NAMED.rename(columns={"spend": "visits"}))
+    for wrong in (swapped, other):
+        for use in (
+            lambda context: model.update(context, 0.1 + np.zeros(3), [20.0, 30.0, 25.0]),
+            lambda context: model.predict(context, 0.1),
+            lambda context: model.expected_full_price(context, [0.1]),
+            lambda context: model.effective_plays(context, 0.1),
+            lambda context: demand_curve(model, context, [0.1], draws=2),
+        ):
+            with pytest.raises(SchemaMismatchError, match=r"context columns: found .*; expected spend, recency"):
+                use(wrong)
+    plain = BasketModel().update(NAMED.to_numpy(), [0.1, 0.2, 0.1], [20.0, 30.0, 25.0])
+    np.testing.assert_array_equal(model.predict(as_table(NAMED), 0.1), plain.predict(NAMED.to_numpy(), 0.1))
+
+
+def test_names_are_no_part_of_a_model_s_identity_and_survive_its_file(tmp_path):
+    rows = [0.1, 0.2, 0.1], [20.0, 30.0, 25.0]
+    named, plain = BasketModel().update(NAMED, *rows), BasketModel().update(NAMED.to_numpy(), *rows)
+    assert named == plain
+    assert named.hash == plain.hash
+    for model in (named, plain):
+        model.save(tmp_path / "model.safetensors")
+        assert BasketModel.load(tmp_path / "model.safetensors").context_names == model.context_names
+        assert pickle.loads(pickle.dumps(model)).context_names == model.context_names
+    assert plain.update(NAMED, *rows).context_names == ("spend", "recency")
+    assert BasketModel().update(pd.DataFrame(NAMED.to_numpy()), *rows).context_names is None

@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.allocation.budget import BudgetSolution, solve_budget
 from disco.allocation.certificate import certify
 from disco.allocation.conflicts import budget_conflict, count_conflicts
 from disco.allocation.grid import tie_hash
+from disco.allocation.limits import CountsLike, Segments
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, read_problem
 from disco.allocation.reference import infeasible
@@ -22,20 +24,39 @@ from disco.records.ports import Engine
 
 
 def allocate(
-    values: object,
-    caps: object,
+    values: ArrayLike,
+    caps: CountsLike | None,
     *,
-    depths: Iterable[object] | None = None,
-    costs: object = None,
-    budget: object = None,
-    floors: object = None,
-    segments: object = None,
-    eligible: object = None,
-    ids: object = None,
-    warm_prices: object = None,
+    depths: Iterable[float | str] | None = None,
+    costs: ArrayLike | None = None,
+    budget: float | None = None,
+    floors: CountsLike | None = None,
+    segments: Segments | None = None,
+    eligible: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    warm_prices: ArrayLike | None = None,
     engine: Engine | None = None,
 ) -> Allocation:
-    """Maximise Σ values[i, choice[i]] with at most one depth per customer and caps[k] customers at k.
+    """Give each customer one depth or none, so that the total value is as high as the limits allow.
+
+        max Σ_i values[i, choice[i]]   with   floors[k] ≤ customers at k ≤ caps[k],   Σ_i costs[i, choice[i]] ≤ budget
+
+    The result is exact and comes with its proof (`Allocation.bound`, `prices`). Among allocations of equal value the
+    one with the largest sum of hash(customer id, depth) is taken, so the order of rows changes nobody's depth.
+
+    values: (customers, depths) what a customer is worth at a depth, float64 or float32, finite; a loss is negative. A
+        table whose columns are named by depths (pandas) names the depths. Column-major memory (order="F") is fastest.
+    caps: most customers per depth: one whole number per column (None: no cap), or {depth: number}, or a pandas Series;
+        a depth that a mapping leaves out has no cap.
+    depths: (depths,) names of the columns, such as [0.1, 0.2]; needed for limits by depth.
+    costs: (customers, depths) what the budget pays, 0 or more.
+    budget: most money that the chosen cells may cost together; needs `costs`.
+    floors: least customers per depth, in the form of `caps`.
+    segments: caps and floors for parts of the customers.
+    eligible: (customers, depths) Booleans; False: this customer may not get this depth.
+    ids: (customers,) whole numbers or text, each once, which break ties; without them the row numbers do.
+    warm_prices: (depths,) prices of an earlier, similar solve. They save time and change nothing.
+    engine: what the customers are spread over. None is this thread; `disco.allocate` uses this machine's processors.
 
     >>> result = allocate([[3.0, 5.0], [2.0, 9.0], [4.0, 4.5]], [2, 1])
     >>> result.choice.tolist(), result.value, result.status.name
@@ -58,7 +79,7 @@ def allocate(
 def solve_problem(
     problem: AllocationProblem, *, warm: Vector | None = None, engine: Engine | None = None
 ) -> Allocation:
-    """The allocation of a problem that has passed the door, checked by its certificate."""
+    """The allocation of a problem that was read, checked by its certificate."""
     start = time.perf_counter()
     if problem.limits.budget is not None:
         filled = solve_budget(problem, warm=warm, engine=engine)
@@ -93,7 +114,7 @@ def certified(
     return certify(problem, found.choice, prices, segment_prices=on_top, budget_price=budget_price, seconds=seconds)
 
 
-def _read_warm(prices: object, *, columns: int) -> Vector | None:
+def _read_warm(prices: ArrayLike | None, *, columns: int) -> Vector | None:
     """One price per column: of an earlier solve, or a guess."""
     if prices is None:
         return None
@@ -104,20 +125,29 @@ def _read_warm(prices: object, *, columns: int) -> Vector | None:
 
 
 def decide_late(
-    values: object,
-    prices: object,
-    remaining: object,
+    values: ArrayLike,
+    prices: ArrayLike,
+    remaining: ArrayLike,
     *,
-    costs: object = None,
+    costs: ArrayLike | None = None,
     budget_price: float = 0.0,
     remaining_budget: float | None = None,
-    eligible: object = None,
-    customer_id: object = 0,
+    eligible: ArrayLike | None = None,
+    customer_id: int | str = 0,
 ) -> int:
-    """The column this customer gets, -1 for none: argmax of value - price - budget_price · cost where that is positive.
+    """The column one customer who arrives after the solve gets, at the solve's prices; -1 for none.
 
-    values, prices, remaining (and costs, eligible): one entry per depth; with segments, prices are those of the
-    customer's segment plus the depth's. A customer of the solve would be given what the solve gave, unless it tied.
+    It is the argmax of value - price - budget_price · cost, where that is positive. A customer of the solve would be
+    given what the solve gave, unless they tied.
+
+    values: (depths,) what this customer is worth at each depth.
+    prices: (depths,) `Allocation.prices`; with segments, plus those of the customer's segment.
+    remaining: (depths,) codes left.
+    costs: (depths,) what the budget pays.
+    budget_price: `Allocation.budget_price`.
+    remaining_budget: money left; None: no budget.
+    eligible: (depths,) Booleans.
+    customer_id: breaks ties between depths.
 
     >>> decide_late([5.0, 9.0], [1.0, 6.0], [10, 0]), decide_late([5.0, 9.0], [1.0, 6.0], [0, 0])
     (0, -1)

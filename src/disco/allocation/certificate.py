@@ -154,6 +154,7 @@ def certify(
         segment_labels=limits.segment_labels,
         budget_price=rate if limits.budget is not None else None,
         cost=cost if problem.costs is not None else None,
+        depths=problem.depths,
         seconds=seconds,
         check_seconds=time.perf_counter() - start,
     )

@@ -2,47 +2,54 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.allocation.allocate import solve_problem
+from disco.allocation.limits import CountsLike, Segments
 from disco.allocation.problem import read_problem
 from disco.allocation.result import Allocation, Status
-from disco.records.errors import UsageError
+from disco.records.arguments import column_labels
+from disco.records.errors import InputError, UsageError
 from disco.records.ports import Engine
 
 
 @dataclass(frozen=True, slots=True)
 class FrontierPoint:
-    """One point of the path: revenue, markdown and value = revenue_weight · revenue - markdown of its allocation."""
+    """One point of the frontier."""
 
     revenue_weight: float
-    budget: float | None
-    revenue: float
-    markdown: float
-    value: float
+    budget: float | None  # money; None: no budget
+    revenue: float  # money, of its allocation
+    markdown: float  # money, of its allocation
+    value: float  # revenue_weight · revenue - markdown
     allocation: Allocation
 
 
 def frontier(
-    revenue: Any,
-    markdown: Any,
-    caps: object,
+    revenue: ArrayLike,
+    markdown: ArrayLike,
+    caps: CountsLike | None,
     *,
     revenue_weights: Sequence[float] = (1.0,),
     budgets: Iterable[float | None] | None = None,
-    depths: Iterable[object] | None = None,
-    floors: object = None,
-    segments: object = None,
-    eligible: object = None,
-    ids: object = None,
+    depths: Iterable[float | str] | None = None,
+    floors: CountsLike | None = None,
+    segments: Segments | None = None,
+    eligible: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
     engine: Engine | None = None,
 ) -> tuple[FrontierPoint, ...]:
     """Exact allocations of value = weight · revenue - markdown over a grid, each started from its neighbour's prices.
 
-    revenue, markdown: (customers, depths), expected money per cell. Give several revenue_weights, or one and several
-    budgets on markdown. Points without a feasible allocation carry its conflicts and no money.
+    Points without a feasible allocation carry its conflicts and no money.
+
+    revenue, markdown: (customers, depths) expected money per cell.
+    caps, depths, floors, segments, eligible, ids: as in `allocate`.
+    revenue_weights: what a unit of revenue is worth in units of markdown; several of them, or one and several budgets.
+    budgets: on markdown, in money; None among them is no budget.
+    engine: what the customers are spread over. None is this thread; `disco.frontier` uses this machine's processors.
 
     >>> points = frontier([[8.0, 9.0]], [[1.0, 3.0]], [1, 1], revenue_weights=[1.0, 3.0])
     >>> [(point.revenue, point.markdown) for point in points]
@@ -53,7 +60,10 @@ def frontier(
     if len(weights) > 1 and len(limits) > 1:
         raise UsageError("frontier", found="several weights and several budgets", expected="a grid of one of them")
     gained, given = np.asarray(revenue), np.asarray(markdown)
-    named = None if depths is None else list(depths)
+    labels, others = column_labels(revenue), column_labels(markdown)
+    if labels is not None and others is not None and labels != others:
+        raise InputError("columns of markdown", found=others, expected=f"those of revenue: {labels}")
+    named = labels if depths is None else list(depths)
     points: list[FrontierPoint] = []
     warm = None
     for weight in weights:

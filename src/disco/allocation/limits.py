@@ -6,41 +6,43 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from disco.records.arguments import read_number
 from disco.records.arrays import Array, Integers
 from disco.records.depths import depth_label, read_depth
-from disco.records.errors import LimitError
+from disco.records.errors import InputError, LimitError
 
 UNLIMITED = 2**40  # more than any number of customers, small enough that sums of it stay exact
 
-SegmentLimits = Mapping[Any, Mapping[str, Any]]
+#: A limit per column: a sequence (None: no limit), or {depth: limit} where depths are named. A pandas Series is read
+#: by its index where that holds depths, else in order.
+CountsLike: TypeAlias = Sequence[int | None] | NDArray[np.integer[Any]] | Mapping[Any, int | None]
+SegmentLimits: TypeAlias = Mapping[Any, Mapping[str, CountsLike | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """One partition of the customers with limits of its own.
+    """One partition of the customers with limits of its own, on top of those for everybody."""
 
-    of_customer: (customers,) label of each customer · limits: {label: {"caps": …, "floors": …}}, each as in `allocate`.
-    """
-
-    of_customer: Any
-    limits: SegmentLimits
+    of_customer: ArrayLike  # (customers,) label of each customer
+    limits: SegmentLimits  # {label: {"caps": …, "floors": …}}, each as in `allocate`; other labels have none
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """caps, floors: (depths,) · segment_caps, segment_floors: (segments, depths) · segment: (customers,) its row."""
+    """Limits as arrays of numbers of customers."""
 
-    caps: Integers
-    floors: Integers
-    segment_caps: Integers | None = None
-    segment_floors: Integers | None = None
-    segment: Integers | None = None
+    caps: Integers  # (depths,)
+    floors: Integers  # (depths,)
+    segment_caps: Integers | None = None  # (segments, depths)
+    segment_floors: Integers | None = None  # (segments, depths)
+    segment: Integers | None = None  # (customers,) row of their segment in the two above
     segment_labels: tuple[object, ...] = ()
-    budget: float | None = None
+    budget: float | None = None  # money
 
     def part(self, rows: Integers, share: float) -> "Limits":
         """The limits of some customers who are this share of all, rounded so that no floor asks more than its cap."""
@@ -86,6 +88,7 @@ def read_counts(
     counts = np.full(columns, default, np.int64)
     if given is None:
         return counts
+    given = _without_pandas(given)
     if isinstance(given, Mapping):
         if depths is None:
             raise LimitError(
@@ -113,6 +116,15 @@ def read_counts(
         if number is not None:
             counts[column] = _whole_number(number, where=f"{name} of column {column}{where}")
     return counts
+
+
+def _without_pandas(given: object) -> object:
+    """A Series as a mapping by its index, or as a list where the index only counts the rows; anything else as it is."""
+    index, to_dict = getattr(given, "index", None), getattr(given, "to_dict", None)
+    if to_dict is None or index is None:
+        return given
+    limits = {key: None if number != number else number for key, number in to_dict().items()}  # NaN: no limit
+    return list(limits.values()) if list(limits) == list(range(len(limits))) else limits
 
 
 def column_name(column: int, depths: tuple[float, ...] | None) -> str:
@@ -156,11 +168,10 @@ def read_limits(
 
 
 def _read_budget(budget: object) -> float:
-    if isinstance(budget, bool) or not isinstance(budget, int | float | np.integer | np.floating):
-        raise LimitError("budget", found=repr(budget), expected="an amount of money, at least 0")
-    if not math.isfinite(budget) or budget < 0:
-        raise LimitError("budget", found=budget, expected="a finite amount of money, at least 0")
-    return float(budget)
+    try:
+        return read_number(budget, where="budget", expected="a finite amount of money, at least 0", least=0.0)
+    except InputError as error:
+        raise LimitError(error.what, found=error.found, expected=error.expected) from None
 
 
 def _read_segments(
@@ -209,12 +220,12 @@ def _read_segments(
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """leaf: (groups, depths) node of each place · parent, low, high: (nodes,); node 0 is "no code", 1 + k depth k."""
+    """Limits as a tree: node 0 is "no code", node 1 + k depth k; with segments each (segment, depth) is a leaf."""
 
-    leaf: Array
-    parent: Array
-    low: Array
-    high: Array
+    leaf: Array  # (groups, depths) node of each place
+    parent: Array  # (nodes,)
+    low: Array  # (nodes,) least number of customers below a node
+    high: Array  # (nodes,) largest number
 
     @property
     def nodes(self) -> int:

@@ -1,12 +1,14 @@
-"""The door: everything `allocate` is given, checked once and seen depth-major without a copy."""
+"""Everything `allocate` is given, checked once and seen depth-major without a copy."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from disco.allocation.limits import Limits, read_limits
+from disco.allocation.limits import CountsLike, Limits, Segments, read_limits
+from disco.records.arguments import column_labels
 from disco.records.arrays import Flags, Floats, Ids, Integers, Keys
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
@@ -15,15 +17,15 @@ from disco.records.identity import customer_keys, read_ids
 
 @dataclass(frozen=True, slots=True)
 class AllocationProblem:
-    """values, eligible, costs: (depths, customers), a transposed view of what was given · keys: None = row numbers."""
+    """The arguments of `allocate`, checked; matrices are transposed views of what was given."""
 
-    values: Floats
+    values: Floats  # (depths, customers)
     limits: Limits
-    eligible: Flags | None = None
-    costs: Floats | None = None
-    keys: Keys | None = None
-    depths: tuple[float, ...] | None = None
-    largest_cost: float = 0.0
+    eligible: Flags | None = None  # (depths, customers); None: everybody for every depth
+    costs: Floats | None = None  # (depths, customers), what the budget pays
+    keys: Keys | None = None  # (customers,) hashes of the ids, which break ties; None: of the row numbers
+    depths: tuple[float, ...] | None = None  # (depths,) where they were named
+    largest_cost: float = 0.0  # of an eligible cell
 
     def grid_top(self, largest: float, magnitude: float, rate: float) -> float:
         """What sets the grid: the largest value, or with floors, where losses count too, the largest magnitude."""
@@ -128,16 +130,16 @@ def _refuse_duplicates(ids: Ids) -> None:
 
 
 def read_problem(
-    values: object,
-    caps: object,
+    values: ArrayLike,
+    caps: CountsLike | None,
     *,
-    depths: Iterable[object] | None = None,
-    costs: object = None,
-    budget: object = None,
-    floors: object = None,
-    segments: object = None,
-    eligible: object = None,
-    ids: object = None,
+    depths: Iterable[float | str] | None = None,
+    costs: ArrayLike | None = None,
+    budget: float | None = None,
+    floors: CountsLike | None = None,
+    segments: Segments | None = None,
+    eligible: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
 ) -> AllocationProblem:
     """Check every argument of `allocate` except that `values` is finite: the solve sees each cell anyway."""
     by_depth = _depth_major(values, name="values")
@@ -146,7 +148,7 @@ def read_problem(
         raise InputError("values", found="no column", expected="at least one depth")
     if customers == 0:
         raise InputError("values", found="an empty table", expected="at least one customer")
-    named = None if depths is None else read_depths(depths)
+    named = _read_names(values, depths, beside=(("costs", costs), ("eligible", eligible)))
     if named is not None and len(named) != columns:
         raise InputError("depths", found=f"{len(named)} depths", expected=f"{columns}, one per column of values")
     limits = read_limits(
@@ -169,6 +171,33 @@ def read_problem(
             flags = np.ascontiguousarray(flags) if by_depth.flags.c_contiguous else np.asfortranarray(flags)
     keys = None if ids is None else _read_keys(ids, customers=customers)
     return AllocationProblem(by_depth, limits, flags, cost, keys, named, largest_of(cost, flags))
+
+
+def _read_names(
+    values: object, depths: Iterable[float | str] | None, *, beside: tuple[tuple[str, object], ...]
+) -> tuple[float, ...] | None:
+    """The depths of the columns, as given or as a table's own labels say; labels that contradict are refused."""
+    labels = column_labels(values)
+    for name, table in beside:
+        other = column_labels(table)
+        if labels is not None and other is not None and other != labels:
+            found, expected = ", ".join(map(str, other)), ", ".join(map(str, labels))
+            raise InputError(f"columns of {name}", found=found, expected=f"those of values: {expected}")
+    given = None if depths is None else read_depths(depths)
+    if labels is None:
+        return given
+    try:
+        own = read_depths(labels, where="columns of values")
+    except InputError as error:
+        if given is not None:
+            return given
+        fix = "Name the columns by their depths, or give `depths`."
+        raise InputError("columns of values", found=error.found, expected=error.expected, fix=fix) from None
+    if given is not None and given != own:
+        raise InputError(
+            "depths", found=", ".join(map(str, given)), expected=f"the columns of values: {', '.join(map(str, own))}"
+        )
+    return own
 
 
 def _read_costs(costs: object, *, shape: tuple[int, int]) -> Floats:

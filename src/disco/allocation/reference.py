@@ -60,6 +60,7 @@ def infeasible(problem: AllocationProblem, conflicts: tuple[Conflict, ...], star
         status=Status.INFEASIBLE,
         conflicts=conflicts,
         segment_labels=problem.limits.segment_labels,
+        depths=problem.depths,
         seconds=time.perf_counter() - start,
     )
 

@@ -2,9 +2,18 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.records.arrays import Integers, Vector
-from disco.records.errors import InfeasibleError
+from disco.records.depths import depth_label
+from disco.records.errors import InfeasibleError, MissingPartError
+from disco.records.identity import read_ids
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Status(StrEnum):
@@ -29,42 +38,69 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Limits that cannot all hold, and the smallest change of one of them that would do (None: no single one does)."""
+    """Limits that cannot all hold."""
 
-    limits: tuple[str, ...]
-    found: str
-    change: str | None
+    limits: tuple[str, ...]  # their names
+    found: str  # what they ask for together
+    change: str | None  # the smallest change of one of them that would do; None: no single one does
 
     def __str__(self) -> str:
         advice = f" {self.change}." if self.change else " No change of one limit alone would do."
         return f"{' and '.join(self.limits)}: {self.found}.{advice}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Allocation:
-    """One depth or none per customer, and the proof of how good that is.
+    """One depth or none per customer, and the proof of how good that is."""
 
-    choice: (customers,) column of `values`, -1 = none · value: Σ values[i, choice[i]] · bound: no allocation within the
-    limits exceeds it · gap: (bound - value) / max(|bound|, |value|), 0 when equal · prices: (depths,) what one more
-    code of a depth would add; negative where a floor costs · counts: (depths,) customers per depth · segment_prices:
-    (segments, depths) on top of `prices`, rows in the order of `segment_labels` · budget_price: value of one more
-    unit of budget · cost: Σ costs[i, choice[i]] · seconds: the solve; check_seconds: its independent check.
-    """
-
-    choice: Integers
-    value: float
-    bound: float
-    gap: float
-    prices: Vector
-    counts: Integers
+    choice: Integers  # (customers,) column of `values`, -1 = none
+    value: float  # Σ values[i, choice[i]]
+    bound: float  # no allocation within the limits exceeds it
+    gap: float  # (bound - value) / max(|bound|, |value|), 0 when equal
+    prices: Vector  # (depths,) what one more code of a depth would add; negative where a floor costs
+    counts: Integers  # (depths,) customers per depth
     status: Status
-    conflicts: tuple[Conflict, ...] = ()
-    segment_prices: Vector | None = None
-    segment_labels: tuple[object, ...] = ()
-    budget_price: float | None = None
-    cost: float | None = None
-    seconds: float = 0.0
-    check_seconds: float = 0.0
+    conflicts: tuple[Conflict, ...] = ()  # where the status is INFEASIBLE: why
+    segment_prices: Vector | None = None  # (segments, depths) on top of `prices`
+    segment_labels: tuple[object, ...] = ()  # (segments,) the rows of `segment_prices`
+    budget_price: float | None = None  # what one more unit of budget would add
+    cost: float | None = None  # Σ costs[i, choice[i]]
+    depths: tuple[float, ...] | None = None  # (depths,) where they were named
+    seconds: float = 0.0  # of the solve
+    check_seconds: float = 0.0  # of its independent check
+
+    def __repr__(self) -> str:
+        """
+        >>> from disco.allocation import allocate
+        >>> allocate([[3.0, 5.0], [2.0, 9.0], [4.0, 4.5]], {0.1: 2, 0.2: 1}, depths=[0.1, 0.2])
+        Allocation(OPTIMAL, value 16, gap 0, 3 of 3 customers: 2 at 0.1, 1 at 0.2)
+        """
+        if self.status is Status.INFEASIBLE:
+            return f"Allocation(INFEASIBLE, {'; '.join(str(conflict) for conflict in self.conflicts)})"
+        names = [f"column {column}" for column in range(self.counts.size)]
+        if self.depths is not None:
+            names = [depth_label(depth) for depth in self.depths]
+        counts = ", ".join(f"{count:,} at {name}" for count, name in zip(self.counts.tolist(), names, strict=True))
+        given = f"{int(self.counts.sum()):,} of {self.choice.size:,} customers: {counts}"
+        return f"Allocation({self.status.name}, value {self.value:.10g}, gap {self.gap:.2g}, {given})"
+
+    def to_pandas(self, *, ids: ArrayLike | None = None) -> "pd.DataFrame":
+        """One row per customer, in the order of `values`: the column chosen, and the depth where depths were named.
+
+        ids: (customers,) to be put in front as `customer_id`.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingPartError(
+                "to_pandas", found="no pandas", expected="the library pandas", fix="Install it: pip install pandas."
+            ) from None
+        table = pd.DataFrame({"choice": self.choice})
+        if self.depths is not None:
+            table["depth"] = np.append(self.depths, np.nan)[self.choice]
+        if ids is not None:
+            table.insert(0, "customer_id", read_ids(ids))
+        return table
 
     def require_feasible(self, *, where: str) -> None:
         """Raise InfeasibleError with the conflicts where the limits contradict each other; `where` names the solve."""

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 
 import numba as nb
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
 from disco.belief.elementary import exponential
-from disco.belief.inputs import read_context, read_depth_column
+from disco.belief.inputs import column_names, read_depth_column
 from disco.belief.law import serve_means
 from disco.belief.serving import FullPrices
-from disco.records.arguments import read_array, read_count
+from disco.records.arguments import read_array, read_count, read_level
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.errors import InputError
+from disco.records.estimate import Estimate
 from disco.records.grid import GRID, LOG_PRICE_LIMIT
 from disco.records.identity import name_key
 
@@ -33,26 +35,32 @@ KNOWN_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Band:
-    """A quantity over depths: its mean, a central interval, and the draws behind it, shape (draws, depths)."""
+    """A quantity over depths: at each of them a mean with its central interval, and the draws behind it."""
 
-    mean: Vector
-    low: Vector
-    high: Vector
-    draws: Matrix
+    mean: Vector  # (depths,)
+    lower: Vector  # (depths,)
+    upper: Vector  # (depths,)
+    level: float  # share of the probability between lower and upper
+    draws: Matrix  # (draws, depths)
 
     def times(self, factor: Vector) -> Band:
-        return Band(self.mean * factor, self.low * factor, self.high * factor, self.draws * factor)
+        return Band(self.mean * factor, self.lower * factor, self.upper * factor, self.level, self.draws * factor)
+
+    def estimates(self) -> tuple[Estimate, ...]:
+        """One figure with its interval per depth."""
+        ends = zip(self.mean.tolist(), self.lower.tolist(), self.upper.tolist(), strict=True)
+        return tuple(Estimate(mean, lower, upper, self.level) for mean, lower, upper in ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DemandCurve:
     """One customer's or segment's curve. Money is per purchase: F = exp(ψᵀθ + σ²/2), averaged over the segment."""
 
-    depths: Vector
+    depths: Vector  # (depths,)
     log_full_price: Band  # of the segment's average ln F
-    full_price: Band
-    effective_plays: Vector  # at the segment's average context
-    extrapolated: Flags  # by effective plays, not by sd: a narrow RBF's sd falls again where all of them vanish
+    full_price: Band  # money per purchase before the discount
+    effective_plays: Vector  # (depths,), at the segment's average context
+    extrapolated: Flags  # (depths,), by effective plays: a narrow RBF's sd falls again where all of them vanish
 
     @property
     def revenue(self) -> Band:
@@ -66,12 +74,19 @@ class DemandCurve:
 
 
 def demand_curve(
-    model: BasketModel, context: object, depths: object, *, level: float = 0.9, draws: int = 200, seed: int = 0
+    model: BasketModel, context: ArrayLike, depths: ArrayLike, *, level: float = 0.9, draws: int = 200, seed: int = 0
 ) -> DemandCurve:
-    """The curve of a customer (context (d1,)) or a segment (context (customers, d1)) over depths.
+    """What a customer, or the average customer of a segment, would buy at each depth, if they buy.
 
     Mean and interval of ln F are exact (Student's t where σ is estimated); money's interval is that of the draws, one θ
     for the whole segment each.
+
+    model: with evidence, or without: then the prior's curve.
+    context: (d1,) of a customer, or (customers, d1) of a segment; numbers within ±4.
+    depths: (depths,) from 0 to 1.
+    level: share of the probability in each interval, such as 0.9.
+    draws: how many draws of θ the intervals of money rest on.
+    seed: equal seeds give equal draws.
 
     >>> from disco.belief import BasketModel
     >>> model = BasketModel(noise_sd=0.5).update([[0.5], [1.0]], [0.1, 0.2], [20.0, 30.0])
@@ -79,10 +94,11 @@ def demand_curve(
     >>> bool(curve.effective_plays[0] > curve.effective_plays[1])
     True
     """
-    if not 0 < level < 1:
-        raise InputError("level", found=level, expected="a share between 0 and 1, such as 0.9")
+    read_level(level)
     count = read_count(draws, where="draws")
-    contexts = read_context(np.atleast_2d(read_array(context, where="context")), size=model.context_size)
+    if column_names(context) is None:
+        context = np.atleast_2d(read_array(context, where="context"))
+    contexts = model.read_context(context)
     offered = read_depth_column(depths)
     if not (len(contexts) and offered.size):
         found = f"{len(contexts)} customers and {offered.size} depths"
@@ -103,19 +119,19 @@ def demand_curve(
         serve_means(contexts, theta[draw].reshape(law.mean.shape), encoded, shift, out)
         money[draw] = out.mean(axis=1)
     serve_means(contexts, law.mean, encoded, shift, out)
-    low, high = np.quantile(money, ((1 - level) / 2, (1 + level) / 2), axis=0)
+    lower, upper = np.quantile(money, ((1 - level) / 2, (1 + level) / 2), axis=0)
     plays = _effective_plays(model, average[None, :], offered)
     return DemandCurve(
         depths=offered,
-        log_full_price=Band(mean, mean - reach * sd, mean + reach * sd, theta @ psi.T),
-        full_price=Band(out.mean(axis=1), low, high, money),
+        log_full_price=Band(mean, mean - reach * sd, mean + reach * sd, level, theta @ psi.T),
+        full_price=Band(out.mean(axis=1), lower, upper, level, money),
         effective_plays=plays,
         extrapolated=_extrapolated(model, average[None, :], plays),
     )
 
 
 def monotone_shares(
-    model: BasketModel, context: object, depths: object, *, keys: object, seed: int = 0
+    model: BasketModel, context: ArrayLike, depths: ArrayLike, *, keys: ArrayLike, seed: int = 0
 ) -> tuple[float, float]:
     """The share of (customer, depth-step) pairs whose served full price does not fall: at the mean, and in draws."""
     offered = np.sort(read_depth_column(depths))
@@ -139,9 +155,9 @@ def _extrapolated(model: BasketModel, context: Matrix, plays: Vector) -> Flags:
 
 def draw_full_price_totals(
     model: BasketModel,
-    context: object,
-    choice: object,
-    depths: object,
+    context: ArrayLike,
+    choice: ArrayLike,
+    depths: ArrayLike,
     *,
     engagement: Engagement,
     draws: int = 500,
@@ -154,7 +170,7 @@ def draw_full_price_totals(
     independent purchasers has mean e·Σφ and variance Σ(e·φ²·exp(σ²) − e²φ²), φ = exp(ψᵀθ + σ²/2), and is taken as
     normal, never below 0.
     """
-    contexts = read_context(context, size=model.context_size)
+    contexts = model.read_context(context)
     count = read_count(draws, where="draws")
     offered = read_depth_column(depths)
     columns = np.asarray(choice)

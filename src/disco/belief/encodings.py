@@ -39,17 +39,20 @@ class Encoding(Protocol):
 class RadialBasis:
     """Gaussian bumps: ψ2,z(u) = exp(−γz(u − μz)²), or the paper's literal exp(−(u − μz)²/(2αz)).
 
-    Give `gamma` or `alpha` (one number, or one per centre); neither means gamma = 20. Note the direction: a larger
-    gamma is a narrower bump, a larger alpha a wider one (gamma = 1/(2·alpha)).
+    Give `gamma` or `alpha`; neither means gamma = 20. A larger gamma is a narrower bump, a larger alpha a wider one
+    (gamma = 1/(2·alpha)).
 
     >>> RadialBasis(centres=(0.25, 0.75), gamma=20).features(np.array([0.25])).round(6).tolist()
     [[1.0, 0.006738]]
     """
 
     kind: ClassVar[str] = "radial_basis"
+    #: μ, where the bumps stand, in units of `depth_scale`.
     centres: tuple[float, ...] = (0.25, 0.5, 0.75)
     _: KW_ONLY
+    #: One number above 0, or one per centre.
     gamma: float | tuple[float, ...] | None = None
+    #: One number above 0, or one per centre.
     alpha: float | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -124,6 +127,7 @@ class DistanceToDepth:
     """
 
     kind: ClassVar[str] = "distance"
+    #: The depth from which distance is measured, in units of `depth_scale`.
     reference: float = 0.5
 
     def __post_init__(self) -> None:
@@ -154,6 +158,7 @@ class OneHotDepth:
     """
 
     kind: ClassVar[str] = "one_hot"
+    #: The depths it knows, in units of `depth_scale`.
     depths: tuple[float, ...]
 
     def __post_init__(self) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
 from disco.belief.inputs import read_depth_column
 from disco.belief.isotonic import pool_adjacent
-from disco.records.arguments import read_positive, read_share
+from disco.records.arguments import read_level, read_positive, read_share
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.depths import read_depth
 from disco.records.errors import InputError
@@ -29,9 +29,9 @@ class EngagementCounts:
     ([0.1, 0.2], [2, 1], [1, 1])
     """
 
-    depths: Vector = field(default_factory=lambda: np.zeros(0))
-    sent: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    redeemed: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    depths: Vector = field(default_factory=lambda: np.zeros(0))  # (depths,), ascending
+    sent: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # (depths,) codes
+    redeemed: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # (depths,) of those sent
 
     def __post_init__(self) -> None:
         depths = read_depth_column(self.depths)
@@ -53,8 +53,8 @@ class EngagementCounts:
             object.__setattr__(self, name, kept)
 
     @classmethod
-    def of(cls, depth: object, redeemed: object) -> EngagementCounts:
-        """One row per matured code."""
+    def of(cls, depth: ArrayLike, redeemed: ArrayLike) -> EngagementCounts:
+        """Counts from matured codes, one row each: depth (codes,) from 0 to 1, redeemed (codes,) Booleans."""
         flags = np.asarray(redeemed)
         if flags.dtype != np.bool_ and flags.size:
             raise InputError("redeemed", found=f"values of type {flags.dtype}", expected="true or false per code")
@@ -64,11 +64,18 @@ class EngagementCounts:
 
     @classmethod
     def matured(
-        cls, depth: object, redeemed: object, *, valid_until: object, as_of: object, grace_days: int = 2
+        cls, depth: ArrayLike, redeemed: ArrayLike, *, valid_until: ArrayLike, as_of: ArrayLike, grace_days: int = 2
     ) -> EngagementCounts:
-        """Only codes whose validity plus a grace period has passed: a running code that was not used yet is not a no.
+        """Counts from codes whose validity plus a grace period has passed; the others are left out.
 
-        A running code that *was* used does not count either; else learning in mid-campaign would push e_a up.
+        An unexpired, unused code is not yet a non-redemption. An unexpired code that was used does not count either:
+        learning in mid-campaign would otherwise push the rates up.
+
+        depth: (codes,) from 0 to 1.
+        redeemed: (codes,) Booleans.
+        valid_until: (codes,) dates, or one for all.
+        as_of: today's date.
+        grace_days: how long after the last day an outcome may still arrive.
         """
         flags = np.asarray(redeemed)
         ends, today = _dates("valid_until", valid_until), _dates("as_of", as_of)
@@ -104,24 +111,29 @@ class EngagementCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engagement:
-    """Rates by depth, shrunk, non-decreasing in depth, defined everywhere; the operator has the last word.
+    """The share of receivers who buy with their code, by depth: shrunk, never falling with depth, defined everywhere.
 
     At a depth played: (redeemed + s·r)/(sent + s), s = `prior_codes` and r the rate over all depths, itself shrunk
     towards `prior_rate` in the same way (so that ten codes without a purchase do not mean that nobody ever buys), then
-    pooled where a deeper discount would seem to engage less. Between played depths a straight line; outside them
-    logit(e) goes on with the slope of the played ones. The belief about a rate is Beta with m = sent + s codes behind
+    pooled where a deeper discount would seem to engage less. Between played depths it is a straight line; outside them
+    logit(e) continues with the slope of the played ones. The belief about a rate is Beta with m = sent + s codes behind
     it; at an unplayed depth 1/m = 1/(the smaller m of its neighbours) + e(1−e)·`drift`²·distance to the nearer one:
-    however many codes were played elsewhere, logit(e) may wander by drift·√distance.
+    however many codes were played elsewhere, logit(e) may move by drift·√distance.
 
     >>> engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [1000, 1000], [50, 150]), override={0.25: 0.2})
     >>> engagement.rates([0.1, 0.2, 0.3, 0.25]).round(4).tolist()
     [0.051, 0.1, 0.149, 0.2]
     """
 
+    #: What was observed: matured codes sent and redeemed, per depth.
     counts: EngagementCounts = field(default_factory=EngagementCounts)
+    #: The rate expected before any code has matured, from 0 to 1.
     prior_rate: float = 0.1
+    #: How many codes that expectation is worth.
     prior_codes: float = 20.0
+    #: How far logit(e) may move per square root of a unit of depth away from the depths played.
     drift: float = 1.0
+    #: Rates set by the operator, {depth: rate}; they replace what was learned.
     override: Mapping[float, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -135,15 +147,14 @@ class Engagement:
         given = {read_depth(depth, where="engagement override"): float(rate) for depth, rate in self.override.items()}
         object.__setattr__(self, "override", given)
 
-    def rates(self, depths: object) -> Vector:
+    def rates(self, depths: ArrayLike) -> Vector:
         """e_a for each depth, shape (depths,)."""
         asked = read_depth_column(depths)
         return self._overridden(asked, self._learned(asked)[0])
 
-    def interval(self, depths: object, level: float = 0.9) -> tuple[Vector, Vector]:
+    def interval(self, depths: ArrayLike, level: float = 0.9) -> tuple[Vector, Vector]:
         """A central interval of the rate at each depth; an operator's rate has no width."""
-        if not 0 < level < 1:
-            raise InputError("level", found=level, expected="a share between 0 and 1, such as 0.9")
+        read_level(level)
         asked = read_depth_column(depths)
         rate, codes = self._learned(asked)
         ends = []
@@ -152,7 +163,7 @@ class Engagement:
             ends.append(self._overridden(asked, betaincinv(inner * codes, (1 - inner) * codes, share)))
         return ends[0], ends[1]
 
-    def draws(self, depths: object, *, count: int, generator: np.random.Generator) -> Matrix:
+    def draws(self, depths: ArrayLike, *, count: int, generator: np.random.Generator) -> Matrix:
         """Draws of the rates, shape (count, depths); depths are independent given the counts."""
         asked = read_depth_column(depths)
         rate, codes = self._learned(asked)
@@ -201,7 +212,7 @@ def _slope(depths: Vector, rate: Vector, codes: Vector) -> float:
     return float((weight * offset) @ _logit(rate) / ((weight * offset) @ offset + _SLOPE_SD**-2))
 
 
-def _dates(name: str, values: object) -> NDArray[np.datetime64]:
+def _dates(name: str, values: ArrayLike) -> NDArray[np.datetime64]:
     try:
         dates = np.asarray(values, "datetime64[s]")
     except (TypeError, ValueError):
@@ -211,7 +222,7 @@ def _dates(name: str, values: object) -> NDArray[np.datetime64]:
     return dates
 
 
-def _counts(name: str, values: object) -> Integers:
+def _counts(name: str, values: ArrayLike) -> Integers:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(name, found=f"{array.dtype} of shape {array.shape}", expected="one whole number per depth")

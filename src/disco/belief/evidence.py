@@ -7,6 +7,7 @@ from functools import lru_cache
 from hashlib import sha256
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.belief import tally as kernel
 from disco.belief.inputs import read_depth_numbers, refuse_context, refuse_depth, refuse_full_price
@@ -55,8 +56,16 @@ class Evidence:
         return cls(context_size, np.zeros(0), none, none)
 
     @classmethod
-    def of(cls, context: object, depth: object, full_price: object, *, engine: Engine | None = None) -> Evidence:
-        """Evidence of rows: context (rows, d1) within ±4, depth (rows,) in [0, 1], full_price (rows,) above 0."""
+    def of(
+        cls, context: ArrayLike, depth: ArrayLike, full_price: ArrayLike, *, engine: Engine | None = None
+    ) -> Evidence:
+        """Evidence of purchases.
+
+        context: (rows, d1) numbers within ±4.
+        depth: (rows,) from 0 to 1.
+        full_price: (rows,) money before the discount, above 0.
+        engine: what the rows are spread over; None is this thread.
+        """
         contexts = _shaped("context", read_array(context, where="context"), 2)
         depths = _shaped("depth", read_depth_numbers(depth), 1)
         prices = _shaped("full_price", read_array(full_price, where="full_price"), 1)

@@ -7,19 +7,16 @@ units, their products are exact in float64, so sums over rows are exact whatever
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.records.arguments import read_array
+from disco.records.arguments import column_labels, read_array
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.grid import CONTEXT_LIMIT
 
 
 def column_names(table: object) -> tuple[str, ...] | None:
-    """The names of a table's columns (pandas, Arrow), where all of them are text; None for an array or a list."""
-    names = getattr(table, "column_names", None)  # Arrow
-    if names is None:
-        names = getattr(table, "columns", None)  # pandas
-    given = None if names is None else tuple(names)
-    return given if given and all(isinstance(name, str) for name in given) else None
+    """The names of a table's columns; None for an array, a list, or labels that are not text."""
+    labels = column_labels(table)
+    return labels if labels is not None and all(isinstance(label, str) for label in labels) else None
 
 
 def require_names(given: tuple[str, ...] | None, learned: tuple[str, ...] | None) -> None:

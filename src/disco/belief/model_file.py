@@ -5,8 +5,8 @@ the evidence. A file is accepted only when the model read from it would be writt
 of its contents among them, so any changed byte is detected.
 
 Byte-critical: the hash of a model and the versions a shop has stored rest on `settings_text`. Names of context columns
-are written beside the header, and only where there are any: they are no part of the hash, and files without them are
-as they always were.
+stand beside the settings, and only where there are any: they are no part of the hash, and files without them are as
+they always were.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 FORMAT = "disco basket model"
 VERSION = 1
-_NAMES = "disco context names"
 _KINDS: dict[str, Any] = {
     kind.kind: kind for kind in (RadialBasis, SmoothSpline, LinearDepth, DistanceToDepth, OneHotDepth)
 }
@@ -69,18 +68,19 @@ def to_bytes(model: BasketModel) -> bytes:
         raise InputError(
             "model file", found=f"the encoding {model.encoding!r}", expected=f"one that files know: {kinds}"
         )
-    header = _canonical({"hash": model.hash, "settings": settings_text(model)})
-    names = {} if model.context_names is None else {_NAMES: _canonical(list(model.context_names))}
-    return bytes(safetensors.save(tensors, metadata={"disco": header, **names}))
+    header: dict[str, Any] = {"hash": model.hash, "settings": settings_text(model)}
+    if model.context_names is not None:
+        header["context_names"] = list(model.context_names)
+    # one entry: safetensors writes several in any order
+    return bytes(safetensors.save(tensors, metadata={"disco": _canonical(header)}))
 
 
 def from_bytes(content: bytes, *, make: type[BasketModel], name: str = "model file") -> BasketModel:
     """The model in a file's content, or a FileFormatError; `make` is the class (a model is read by its own class)."""
     try:
         length = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
-        header = json.loads(metadata["disco"])
-        names = json.loads(metadata[_NAMES]) if _NAMES in metadata else None
+        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["disco"])
+        names = header.get("context_names")
         settings = json.loads(header["settings"])
         tensors = safetensors.load(content)
         kind, version = settings["format"], settings["version"]

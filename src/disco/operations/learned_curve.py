@@ -98,8 +98,8 @@ def learned_curve(belief: Belief) -> tuple[LearnedCurve, ...]:
             purchases=int(evidence.rows[column]),
             basket=Interval(
                 mean=float(curve.full_price.mean[column]),
-                lower=float(curve.full_price.low[column]),
-                upper=float(curve.full_price.high[column]),
+                lower=float(curve.full_price.lower[column]),
+                upper=float(curve.full_price.upper[column]),
             ),
             codes=sent.get(depth, 0),
             engagement=Interval.of(rates[:, column]),

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numba as nb
 import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.belief.model import BasketModel
 from disco.records.arrays import Floats, Keys
@@ -25,8 +26,8 @@ class Policy(Protocol):
     def full_prices(
         self,
         model: BasketModel,
-        context: object,
-        depths: object,
+        context: ArrayLike,
+        depths: ArrayLike,
         *,
         ids: object,
         seed: int,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.belief.model import BasketModel
 from disco.belief.serving import FullPrices
@@ -25,8 +26,8 @@ class Greedy:
     def full_prices(
         self,
         model: BasketModel,
-        context: object,
-        depths: object,
+        context: ArrayLike,
+        depths: ArrayLike,
         *,
         ids: object,
         seed: int,

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 import numba as nb
 import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.belief.model import BasketModel
 from disco.policy.base import Policy, read_figure
@@ -95,8 +96,8 @@ class Propensities:
 def propensities(
     policy: Policy,
     model: BasketModel,
-    context: object,
-    depths: object,
+    context: ArrayLike,
+    depths: ArrayLike,
     *,
     ids: object,
     seed: int,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.belief.algebra import shifted
 from disco.belief.elementary import stream_normals
@@ -44,8 +45,8 @@ class Thompson:
     def full_prices(
         self,
         model: BasketModel,
-        context: object,
-        depths: object,
+        context: ArrayLike,
+        depths: ArrayLike,
         *,
         ids: object,
         seed: int,

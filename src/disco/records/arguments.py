@@ -5,6 +5,7 @@ Booleans are not numbers here: `True` where a count is expected is a mistake. Te
 
 from collections.abc import Sequence
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -124,3 +125,18 @@ def read_matrix(values: ArrayLike, *, where: str, rows: int | None = None) -> Ma
         wanted = "(rows, columns), not empty" if rows is None else f"figures for each of {rows} rows"
         raise InputError(where, found=f"shape {matrix.shape}", expected=wanted)
     return np.ascontiguousarray(matrix)
+
+
+def column_labels(table: object) -> tuple[Any, ...] | None:
+    """The labels of a table's columns (pandas, Arrow); None for an array or a list, and for a pandas table that was
+    given none (its labels are then 0, 1, 2, …).
+
+    >>> import pyarrow as pa
+    >>> column_labels(pa.table({"x1": [1.0], "x2": [2.0]})), column_labels([[1.0, 2.0]])
+    (('x1', 'x2'), None)
+    """
+    labels = getattr(table, "column_names", None)  # Arrow
+    if labels is None:
+        labels = getattr(table, "columns", None)  # pandas
+    given = None if labels is None else tuple(labels)
+    return None if not given or given == tuple(range(len(given))) else given
