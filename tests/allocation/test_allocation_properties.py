@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from disco.allocation.compiling import CompileNotice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -151,16 +150,3 @@ def test_budget_conflict_names_a_budget_that_would_do():
     assert "Raise the budget from 0.45 to 0.7" in conflict.change
     assert "lower the floor of depth 0.1 from 3 to 0" in conflict.change
     assert allocate(values, [5, 5], floors=[3, 4], costs=costs, budget=0.7000000000000001).status is Status.OPTIMAL
-
-
-def test_compilation_is_announced_once_and_only_when_long(caplog):
-    notice = CompileNotice()
-    notice.on_start(None)
-    notice.on_end(None)
-    assert not caplog.records
-    notice.on_start(None)
-    notice.started -= 3.0
-    notice.on_end(None)
-    notice.on_start(None)
-    notice.on_end(None)
-    assert [record.name for record in caplog.records] == ["disco.allocation"]

@@ -2,13 +2,14 @@
 
 Values are rounded once to a grid about 52 bits below the largest, so that sums, comparisons and therefore decisions
 cannot depend on the order of anything. Costs of moves are pairs (value, hash), compared lexicographically. The lists of
-cheapest movers are short and sorted, and refilled when they run out: a list vouches for everybody cheaper than its
-`floor_cost`, and a customer beyond that need not be in it.
+cheapest movers are short and sorted, and refilled when they run out: a list holds everybody cheaper than its
+`floor_cost`; a customer beyond that need not be in it.
 
 Byte-critical: `grid_scale`, `to_grid` and `tie_hash` decide who gets a code. A change here changes decisions.
 """
 
 import math
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
@@ -45,12 +46,20 @@ def move_cost(worth: Array, keys: Array, i: int, a: int, b: int) -> tuple[int, i
     return value, tie
 
 
+class Movers(NamedTuple):
+    """Per ordered pair of places the customers who would lose least by that move, cheapest first; lists, room each."""
+
+    nearest: Array  # (lists, room) customers
+    cost: Array  # (lists, room, 2) (value, hash) of their moves
+    size: Array  # (lists,) how many are listed
+    partial: Array  # (lists,) 1: there may be others, none cheaper than `floor_cost`
+    floor_cost: Array  # (lists, 2)
+
+
 @nb.njit(nogil=True, cache=True)
-def refill(
-    row: int, a: int, b: int, member: int, worth: Array, keys: Array, nearest: Array, cost: Array,
-    size: Array, partial: Array, floor_cost: Array, following: Array,
-) -> None:  # fmt: skip
+def refill(row: int, a: int, b: int, member: int, worth: Array, keys: Array, movers: Movers, following: Array) -> None:
     """Collect the cheapest movers a → b among the members of a place, cheapest first."""
+    nearest, cost, size, partial, floor_cost = movers
     room = nearest.shape[1]
     count = 0
     more = 0
@@ -92,7 +101,9 @@ def refill(
 
 
 @nb.njit(nogil=True, cache=True)
-def forget(row: int, i: int, nearest: Array, cost: Array, size: Array) -> None:
+def forget(row: int, i: int, movers: Movers) -> None:
+    """Take customer i out of a list."""
+    nearest, cost, size = movers.nearest, movers.cost, movers.size
     for at in range(size[row]):
         if nearest[row, at] == i:
             for next_at in range(at, size[row] - 1):
@@ -104,11 +115,9 @@ def forget(row: int, i: int, nearest: Array, cost: Array, size: Array) -> None:
 
 
 @nb.njit(nogil=True, cache=True)
-def remember(
-    row: int, i: int, value: int, tie: int, nearest: Array, cost: Array, size: Array, partial: Array,
-    floor_cost: Array,
-) -> None:  # fmt: skip
-    """Insert a newcomer unless it lies beyond what the list vouches for."""
+def remember(row: int, i: int, value: int, tie: int, movers: Movers) -> None:
+    """Insert a newcomer, unless their move costs more than the list answers for."""
+    nearest, cost, size, partial, floor_cost = movers
     if partial[row] and not less(value, tie, floor_cost[row, 0], floor_cost[row, 1]):
         return
     room = nearest.shape[1]

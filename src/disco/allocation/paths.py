@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numba as nb
 import numpy as np
 
-from disco.allocation.grid import NEVER, forget, less, move_cost, refill, remember, tie_hash
+from disco.allocation.grid import NEVER, Movers, forget, less, move_cost, refill, remember, tie_hash
 from disco.allocation.limits import Tree
 from disco.records.arrays import Array
 
@@ -101,6 +101,7 @@ def settle(
     size = np.zeros(lists, np.int64)
     partial = np.ones(lists, np.int64)
     floor_cost = np.full((lists, 2), -_FAR)
+    movers = Movers(nearest, cost, size, partial, floor_cost)
     group_of = np.full(nodes, -1, np.int64)
     column_of = np.full(nodes, -1, np.int64)
     for g in range(groups):
@@ -188,7 +189,7 @@ def settle(
                     if size[row] == 0:
                         if not partial[row]:
                             continue
-                        refill(row, a, b, first[slot], worth, keys, nearest, cost, size, partial, floor_cost, following)
+                        refill(row, a, b, first[slot], worth, keys, movers, following)
                         if size[row] == 0:
                             continue
                     value = far_value[u] + cost[row, 0, 0] + value_potential[w] - value_potential[u]
@@ -247,7 +248,7 @@ def settle(
                 slot = g * places + a + 1
                 for c in range(-1, columns):
                     if c != a:
-                        forget(slot * places + c + 1, i, nearest, cost, size)
+                        forget(slot * places + c + 1, i, movers)
                 if previous[i] >= 0:
                     following[previous[i]] = following[i]
                 else:
@@ -265,7 +266,7 @@ def settle(
                     if c == b or (c >= 0 and worth[i, c] == NEVER):
                         continue
                     value, tie = move_cost(worth, keys, i, b, c)
-                    remember(slot * places + c + 1, i, value, tie, nearest, cost, size, partial, floor_cost)
+                    remember(slot * places + c + 1, i, value, tie, movers)
             elif u > 0 and parent[u] == node:
                 flow[u] += amount
             else:
@@ -276,23 +277,23 @@ def settle(
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """choice: (customers,) · potentials: (nodes,) prices summed up to each node of `tree` · feasible."""
+    """Where everybody goes, and the prices that prove it."""
 
-    choice: Array
-    potentials: Array
+    choice: Array  # (customers,) column, -1 = none
+    potentials: Array  # (nodes,) prices summed up to each node of `tree`, money
     tree: Tree
-    feasible: bool = True
+    feasible: bool = True  # False: no allocation meets the limits, and nobody gets a code
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Choice and place (group · depths + depth, -1: none) of a few customers, potentials in money and on the grid."""
+    """The exact places of a few customers."""
 
-    choice: Array
-    places: Array
-    potentials: Array
-    values: Array
-    hashes: Array
+    choice: Array  # (customers,) column, -1 = none
+    places: Array  # (customers,) group · depths + column, -1 = none
+    potentials: Array  # (nodes,) money
+    values: Array  # (nodes,) the same on the grid
+    hashes: Array  # (nodes,) potentials of the tie hashes
 
 
 def settle_from(

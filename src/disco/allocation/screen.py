@@ -19,12 +19,11 @@ from disco.records.identity import mix
 from disco.records.ports import Engine
 
 
-@dataclass(frozen=True, slots=True)
-class PriceBox:
-    """Prices p = centre ± width, up to a common shift of ± none_width per group; arrays (groups, depths)."""
+class PriceBox(NamedTuple):
+    """Prices p = centre ± width, up to a common shift of ± none_width per group; kernels take it as it is."""
 
-    centre: Array
-    width: Array
+    centre: Array  # (groups, depths)
+    width: Array  # (groups, depths)
     none_width: float
 
     def holds(self, prices: Array) -> bool:
@@ -207,9 +206,7 @@ def screen(
     start: int,
     stop: int,
     direct: bool,
-    centre: Array,
-    width: Array,
-    none_width: float,
+    box: PriceBox,
     margin: float,
     choice: Array,
     counts: Array,
@@ -217,11 +214,12 @@ def screen(
 ) -> tuple[int, int, int]:
     """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
 
-    bits: `values` seen as integers · direct: nothing but depth-major `values` · centre, width: (groups, depths).
+    bits: `values` seen as integers. direct: nothing but depth-major `values`.
     Returns how many are open (beyond the room in rows: counted, not listed) and the bit patterns of the largest value
     and magnitude.
     """
     columns = values.shape[0]
+    centre, width, none_width = box.centre, box.width, box.none_width
     room = rows.size
     # single-precision values compete in single precision, twice as fast; its rounding then counts as doubt
     first = np.empty(BLOCK, values.dtype)
@@ -302,20 +300,15 @@ _TOO_MANY = 0.5  # more open customers than this: their values are tied, and kee
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """What a pass leaves behind.
+    """What a pass leaves behind. A customer is settled, or open: then a later step decides."""
 
-    choice: (customers,), only a guess for the open ones · counts: (groups, depths) settled · rows, kept: row numbers
-    and values (depths, open) of the open customers · opened: how many there are (more than rows: too many to keep) ·
-    largest: the largest value (with floors: magnitude) · margin: by how much a settled customer's place wins.
-    """
-
-    choice: Array
-    counts: Array
-    rows: Array
-    kept: Array
-    opened: int
-    largest: float
-    margin: float
+    choice: Array  # (customers,), only a guess for the open ones
+    counts: Array  # (groups, depths) settled customers
+    rows: Array  # (open,) row numbers of the open ones
+    kept: Array  # (depths, open) their values
+    opened: int  # how many are open; more than `rows` has: too many to keep
+    largest: float  # the largest value; with floors, the largest magnitude
+    margin: float  # by how much a settled customer's place wins, at least
 
 
 class _Part(NamedTuple):
@@ -342,7 +335,7 @@ def run_screen(
 ) -> Screened:
     """Screen all customers at all prices of a box; InputError names a NaN or infinity.
 
-    room_share: room for this share of the customers to stay open; where it does not do, the pass is repeated once ·
+    room_share: room for this share of the customers to stay open; where that is too little, the pass is repeated once.
     checked: an earlier pass has seen these values, in which -∞ now stands for ineligible.
     """
     centre, width, none_width = box.centre, box.width, box.none_width
@@ -363,8 +356,8 @@ def run_screen(
         counts = np.zeros((groups, columns), np.int64)
         rows = np.empty(room, np.int64)
         opened, top, largest_size = screen(
-            values, bits, problem.eligible, costs, rate, segment, chunk.start, chunk.stop, direct, centre, width,
-            none_width, margin, choice, counts, rows,
+            values, bits, problem.eligible, costs, rate, segment, chunk.start, chunk.stop, direct, box, margin,
+            choice, counts, rows,
         )  # fmt: skip
         return _Part(opened, top, largest_size, choice, counts, rows[: min(opened, room)])
 

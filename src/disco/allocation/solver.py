@@ -7,6 +7,7 @@ whole is optimal. If not, boxes widen; then `ties` takes over, which ends with e
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,12 +21,36 @@ from disco.allocation.ties import solve_exactly
 from disco.records.arrays import Array
 from disco.records.ports import Engine
 
-_FEW = 200  # up to here shortest paths alone are fastest
-_ONE_LEVEL = 12_000  # up to here everybody is the sample
-_USELESS = 0.4  # a guess that would leave more than this open settles too few to be worth a pass
-_COPIED = 1_500_000  # customers, at most, who may all be kept instead
-_SETTLED_AT_ONCE = 250_000  # open customers, at most, whom shortest paths take on alone when boxes fail
-_OPEN_SHARE = 0.2  # a guess that would leave more than this open deserves a larger sample
+# None of these changes a result, only the time it takes (tests/contracts/test_contract_solvers.py moves them). Times
+# are of one processor, eight depths, caps for 80% of the customers.
+_FEW = (
+    200  # up to here shortest paths alone: 0.3 ms at 100 customers against 0.5 ms with Newton, 1.2 against 0.6 at 400
+)
+_ONE_LEVEL = 12_000  # up to here everybody is the sample: 1.3 against 1.9 ms at 6,000 customers, equal at 12,000
+_OPEN_SHARE = 0.2  # a guess that leaves more open gets a larger sample; at 500,000 customers 18 ms, with 0.1 23 ms
+_USELESS = 0.4  # a guess that leaves more open settles too few to be worth a pass and a copy of the rest
+_COPIED = 1_500_000  # customers, at most, who are then all kept: 100 MB as float64
+_SETTLED_AT_ONCE = 250_000  # open customers, at most, whom shortest paths take on alone when boxes fail: seconds
+_SPREADS = (
+    3.5,
+    14.0,
+)  # half-widths of the boxes tried, in standard errors; the second is for errors that are not normal
+_INNER_SPREADS = (3.0, 12.0)  # the same on whom the first pass left open, where a failure costs less
+
+
+class _Placed(NamedTuple):
+    """Where everybody of a (part of a) table goes, and the prices that prove it."""
+
+    choice: Array  # (customers,)
+    potentials: Array  # (nodes,)
+
+
+class _Guess(NamedTuple):
+    """Prices with error bars, from a sample."""
+
+    box: PriceBox
+    open_share: float  # of the customers whom the box leaves open, about
+    margin: float  # by how much a place must win: far above rounding
 
 
 def solve(
@@ -38,25 +63,24 @@ def solve(
         return solve_exactly(problem, tree, rate=rate, warm=warm)
     if customers <= _ONE_LEVEL:
         everybody = _everybody(problem, rate, np.arange(0), None)
-        found = _solve_open(problem, tree, everybody, tree.low, tree.high, warm)
-        if found is not None:
-            return Assignment(found[0], found[1], tree)
+        placed = _solve_open(problem, tree, everybody, tree.low, tree.high, warm)
+    else:
+        placed = _solve_level(problem, tree, tree.low, tree.high, np.arange(0), rate=rate, prices=warm, engine=engine)
+    if placed is None:
         return solve_exactly(problem, tree, rate=rate, warm=warm)
-    found = _solve_level(problem, tree, tree.low, tree.high, np.arange(0), rate=rate, prices=warm, engine=engine)
-    if found is not None:
-        return Assignment(found[0], found[1], tree)
-    return solve_exactly(problem, tree, rate=rate, warm=warm)
+    return Assignment(placed.choice, placed.potentials, tree)
 
 
 def _solve_level(
     problem: AllocationProblem, tree: Tree, low: Array, high: Array, rows: Array, *, rate: float, prices: Array | None,
     engine: Engine | None = None, grid: Screened | None = None,
-) -> tuple[Array, Array] | None:  # fmt: skip
-    """Choice and potentials by sample, box, pass, and the same again on whom the pass leaves open; None: it failed.
+) -> _Placed | None:  # fmt: skip
+    """By sample, box, pass, and the same again on whom the pass leaves open; None: boxes do not settle this table.
 
-    rows: the customers' numbers in the whole table (empty: this is the whole table) · grid: the pass above this one.
+    rows: the customers' numbers in the whole table (empty: this is the whole table).
+    grid: the pass above this one.
     """
-    for spread in (3.5, 14.0):
+    for spread in _SPREADS:
         guessed = _guess(problem, low, high, rate=rate, prices=prices, spread=spread)
         if guessed is None:
             return None
@@ -94,10 +118,10 @@ def _solve_level(
             found = _settle_open(problem, tree, inner, low_left, high_left, prices)
         if found is None:
             return None
-        if box.holds(found[1][tree.leaf]):
-            screened.choice[screened.rows] = found[0]
-            return screened.choice, found[1]
-        prices = found[1][1:]
+        if box.holds(found.potentials[tree.leaf]):
+            screened.choice[screened.rows] = found.choice
+            return _Placed(screened.choice, found.potentials)
+        prices = found.potentials[1:]
     return None
 
 
@@ -119,11 +143,8 @@ def _everybody(problem: AllocationProblem, rate: float, rows: Array, grid: Scree
 
 def _guess(
     problem: AllocationProblem, low: Array, high: Array, *, rate: float, prices: Array | None, spread: float
-) -> tuple[PriceBox, float, float] | None:
-    """Prices with error bars, the share the box leaves open, and a margin far above rounding, by Newton on a sample.
-
-    None: values are too tied for Newton.
-    """
+) -> _Guess | None:
+    """By Newton on a sample; None: values tie too often for Newton."""
     customers, columns = problem.customers, problem.columns
     cold, lost = prices is None, False
     centre = np.zeros(columns) if prices is None else prices.copy()
@@ -152,7 +173,7 @@ def _guess(
         if useless and _tied(sample):
             return None
         if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3 or useless:
-            return PriceBox(centre[None, :], width[None, :], shift), opened / rows.size, 1e-10 * magnitude
+            return _Guess(PriceBox(centre[None, :], width[None, :], shift), opened / rows.size, 1e-10 * magnitude)
         size *= 4
         cold = False
 
@@ -180,7 +201,7 @@ def _sample_prices(sample: Array, low: Array, high: Array) -> Array:
 
 def _solve_open(
     problem: AllocationProblem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array | None
-) -> tuple[Array, Array] | None:
+) -> _Placed | None:
     """Exact places of the open customers: a smaller box first, shortest paths on what it leaves; None: many ties."""
     by_depth, rows = screened.kept, screened.rows
     columns, opened = problem.columns, by_depth.shape[1]
@@ -191,7 +212,7 @@ def _solve_open(
         low_left, high_left = np.maximum(low[1:], 0).astype(float), high[1:].astype(float)
         width = np.empty(columns)
         cold = prices is None
-        for spread in (3.0, 12.0):
+        for spread in _INNER_SPREADS:
             shift, left, _ = guess(by_depth, low_left, high_left, centre, cold, 30, 2.0, 0.0, spread, width)
             if left > 50.0 + 0.01 * opened:
                 if _tied(by_depth):
@@ -216,17 +237,17 @@ def _solve_open(
             found = settle_from(worth, keys, None, tree, low_inner, high_inner, scale, centre)
             if found is not None and box.holds(found.potentials[tree.leaf]):
                 inner.choice[inner.rows] = found.choice
-                return inner.choice, found.potentials
+                return _Placed(inner.choice, found.potentials)
             cold = False
     return None if opened > 4000 else _settle_open(problem, tree, screened, low, high, centre)
 
 
 def _settle_open(
     problem: AllocationProblem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array
-) -> tuple[Array, Array] | None:
-    """Shortest paths on all open customers: exact whatever the values, dearer than a box where one would do."""
+) -> _Placed | None:
+    """Shortest paths on all open customers: exact whatever the values, slower than a box; None: limits conflict."""
     scale = grid_scale(screened.largest, nodes=tree.nodes)
     worth = np.empty((screened.rows.size, problem.columns), np.int64)
     to_grid(screened.kept, scale, problem.limits.has_floors, worth)
     found = settle_from(worth, problem.keys_of(screened.rows), None, tree, low, high, scale, prices)
-    return None if found is None else (found.choice, found.potentials)
+    return None if found is None else _Placed(found.choice, found.potentials)

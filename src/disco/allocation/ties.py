@@ -4,6 +4,8 @@ Shortest paths on a sample give value prices and hash prices; a pass over all cu
 by more than the sampling error of those prices; shortest paths on the rest; the box is checked, or everybody is kept.
 """
 
+from typing import NamedTuple
+
 import numba as nb
 import numpy as np
 
@@ -13,6 +15,18 @@ from disco.allocation.paths import Assignment, Settled, settle_from
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.screen import sample_rows, take
 from disco.records.arrays import Array
+
+_FEW = 4_000  # customers; up to here a sample would be hardly smaller than the table, and none is taken
+_HASH_RANGE = 2.0**49  # of a tie hash
+
+
+class GridBox(NamedTuple):
+    """Prices in grid integers with widths, each (groups, depths); kernels take it as it is."""
+
+    value_price: Array
+    hash_price: Array
+    value_width: Array
+    hash_width: Array
 
 
 @nb.njit(nogil=True, cache=True)
@@ -27,10 +41,7 @@ def screen_exactly(
     stop: int,
     scale: float,
     keep_negative: bool,
-    value_price: Array,
-    hash_price: Array,
-    value_width: Array,
-    hash_width: Array,
+    box: GridBox,
     choice: Array,
     counts: Array,
     rows: Array,
@@ -38,8 +49,9 @@ def screen_exactly(
 ) -> int:
     """Fill choice[start:stop], add settled customers to counts (groups, depths), copy the open ones as grid integers.
 
-    value_price, hash_price, value_width, hash_width: (groups, depths). Returns how many are open, copied or not.
+    Returns how many are open, copied or not.
     """
+    value_price, hash_price, value_width, hash_width = box
     columns = values.shape[0]
     worth = np.empty(columns, np.int64)
     opened = 0
@@ -98,10 +110,6 @@ def screen_exactly(
         elif best >= 0:
             counts[group, best] += 1
     return opened
-
-
-_FEW = 4_000  # up to here no sample is taken
-_HASH_RANGE = 2.0**49
 
 
 def solve_exactly(
@@ -163,33 +171,36 @@ def _on_sample(
     return settle_from(worth, keys[rows], group, tree, low, high, scale, warm, start) or start
 
 
-def _pass(
-    problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scale: float,
-    box: tuple[Array, Array, Array] | None, hash_width: Array | None = None,
-) -> tuple[Array, Array, Array, Array]:  # fmt: skip
-    """(open customers as grid integers, their rows, choice, counts); without a box whoever is eligible is open."""
+class _Pass(NamedTuple):
+    """What a pass in integers leaves behind."""
+
+    worth: Array  # (open, depths) grid integers of the open customers
+    rows: Array  # (open,) their row numbers
+    choice: Array  # (customers,)
+    counts: Array  # (groups, depths) settled customers
+
+
+def _pass(problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scale: float, box: GridBox | None) -> _Pass:
+    """One pass over everybody; without a box whoever is eligible stays open."""
     groups, columns = tree.leaf.shape
     customers = problem.customers
-    box_is_everything = box is None
     room = customers if box is None else customers // 3 + 1024
+    segment = None if box is None or groups == 1 else problem.limits.segment
     if box is None:
         everything = np.full((groups, columns), 2**60)
-        box = (np.zeros_like(everything), np.zeros_like(everything), everything)
-    if hash_width is None:
-        hash_width = np.zeros((groups, columns), np.int64)
+        nothing = np.zeros_like(everything)
+        box = GridBox(nothing, nothing, everything, nothing)
     choice = np.empty(customers, np.int16)
     counts = np.zeros((groups, columns), np.int64)
     rows = np.empty(room, np.int64)
     kept = np.empty((room, columns), np.int64)
-    segment = None if box_is_everything or groups == 1 else problem.limits.segment
     opened = screen_exactly(
         problem.values, problem.eligible, problem.costs if rate != 0.0 else None, rate,
-        segment, keys, 0, customers, scale, problem.limits.has_floors,
-        box[0], box[1], box[2], hash_width, choice, counts, rows, kept,
+        segment, keys, 0, customers, scale, problem.limits.has_floors, box, choice, counts, rows, kept,
     )  # fmt: skip
     if opened > room:
-        return kept[:0], rows[:0], choice, counts
-    return kept[:opened], rows[:opened], choice, counts
+        return _Pass(kept[:0], rows[:0], choice, counts)
+    return _Pass(kept[:opened], rows[:opened], choice, counts)
 
 
 def _within_box(
@@ -202,7 +213,7 @@ def _within_box(
     hash_width = np.minimum(share * _HASH_RANGE, 2.0**51).astype(np.int64)
     prices, hashes = start.values[tree.leaf], start.hashes[tree.leaf]
     width = np.zeros_like(prices)
-    worth, rows, choice, counts = _pass(problem, tree, keys, rate, scale, (prices, hashes, width), hash_width)
+    worth, rows, choice, counts = _pass(problem, tree, keys, rate, scale, GridBox(prices, hashes, width, hash_width))
     if rows.size == 0:
         return None
     low, high = tree.less(counts)
