@@ -22,20 +22,20 @@ from disco.records.arrays import Array
 from disco.records.ports import Engine
 
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
-_STEPS = 60
+_STEPS = 60  # solves at most, on the way to the budget price
 _SAMPLED = 10_000  # customers among whom a first budget price is looked for
 _TO_THE_END = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
-_KEPT = 11  # allocations remembered on either side of the budget
-_SEARCHED = 48  # customers, at most, for the exact search
+_KEPT = 11  # allocations remembered on either side of the budget: a wider bracket may fill the budget better
+_SEARCHED = 48  # customers, at most, for the exact search, which gives up after two million steps
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetSolution:
-    """solution: feasible · bound_from: the solution and rate whose prices give the lowest bound · exact: proved."""
+    """An allocation within the budget, and what proves how good it is."""
 
-    solution: Assignment
-    bound_from: Priced
-    exact: bool = False
+    solution: Assignment  # feasible
+    bound_from: Priced  # whose prices and rate give the lowest bound
+    exact: bool = False  # proved optimal by search
 
 
 def solve_budget(

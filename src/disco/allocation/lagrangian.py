@@ -16,18 +16,14 @@ from disco.records.ports import Engine
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """A solution at a budget price; worth and spent are sums in grid units that depend on the table alone.
+    """A solution at a budget price. Worth and spent are sums in grid units that depend on the table alone."""
 
-    fits: within the budget to the last bit, as the certificate counts it · bound: L(rate), or what other prices at
-    this rate give, in grid units of value.
-    """
-
-    rate: float
+    rate: float  # the budget price λ
     solution: Assignment
-    worth: int
-    spent: int
-    fits: bool
-    bound: float
+    worth: int  # Σ values, grid units of value
+    spent: int  # Σ costs, grid units of cost
+    fits: bool  # within the budget to the last bit, as the certificate counts it
+    bound: float  # L(rate), or what other prices at this rate give; grid units of value
 
 
 @nb.njit(nogil=True, cache=True)

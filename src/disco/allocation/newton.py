@@ -194,8 +194,9 @@ def descend(
 ) -> float:
     """Improve prices in place until every depth is within `tolerance` customers of its limit; returns the imbalance.
 
-    sample: (depths, customers) with -∞ for ineligible · low, high: limits in customers of this sample (∞ = none) ·
-    counts, density: filled, at the final prices.
+    sample: (depths, customers) values, -∞ = ineligible.
+    low, high: (depths,) limits in customers of this sample (∞ = none).
+    counts, density: (depths,), (depths, depths), filled, at the final prices.
     """
     columns, rows = sample.shape
     first = np.empty(rows)

@@ -36,16 +36,20 @@ def settle(
 ) -> tuple[bool, int]:
     """Choose a leaf for every customer so that (Σ worth, Σ hash) is lexicographically largest within the limits.
 
-    worth: (customers, depths) grid integers, NEVER = ineligible · leaf: (groups, depths) node of each place · parent,
-    low, high: (nodes,) the tree and the limits on how many customers may sit below each node · potentials: (nodes,)
-    a start, replaced by the optimum's: the smallest optimal prices · choice: filled. Returns (feasible, augmentations).
+    worth: (customers, depths) grid integers, NEVER = ineligible.
+    leaf: (groups, depths) node of each place.
+    parent, low, high: (nodes,) the tree, and the limits on how many customers may sit below each node.
+    value_potential, hash_potential: (nodes,) a start, replaced by the optimum's: the smallest optimal prices.
+    choice: (customers,), filled.
+
+    Returns (feasible, augmentations).
     """
     customers, columns = worth.shape
     groups = leaf.shape[0]
     nodes = parent.size
     places = columns + 1
 
-    # every customer takes its best place at the starting potentials
+    # every customer takes their best place at the starting potentials
     flow = np.zeros(nodes, np.int64)
     first = np.full(groups * places, -1, np.int64)
     following = np.full(customers, -1, np.int64)

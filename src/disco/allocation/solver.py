@@ -23,19 +23,14 @@ from disco.records.ports import Engine
 
 # None of these changes a result, only the time it takes (tests/contracts/test_contract_solvers.py moves them). Times
 # are of one processor, eight depths, caps for 80% of the customers.
-_FEW = (
-    200  # up to here shortest paths alone: 0.3 ms at 100 customers against 0.5 ms with Newton, 1.2 against 0.6 at 400
-)
+_FEW = 200  # up to here shortest paths alone: 0.3 against 0.5 ms with Newton at 100 customers, 1.2 against 0.6 at 400
 _ONE_LEVEL = 12_000  # up to here everybody is the sample: 1.3 against 1.9 ms at 6,000 customers, equal at 12,000
 _OPEN_SHARE = 0.2  # a guess that leaves more open gets a larger sample; at 500,000 customers 18 ms, with 0.1 23 ms
 _USELESS = 0.4  # a guess that leaves more open settles too few to be worth a pass and a copy of the rest
 _COPIED = 1_500_000  # customers, at most, who are then all kept: 100 MB as float64
-_SETTLED_AT_ONCE = 250_000  # open customers, at most, whom shortest paths take on alone when boxes fail: seconds
-_SPREADS = (
-    3.5,
-    14.0,
-)  # half-widths of the boxes tried, in standard errors; the second is for errors that are not normal
-_INNER_SPREADS = (3.0, 12.0)  # the same on whom the first pass left open, where a failure costs less
+_SETTLED_AT_ONCE = 250_000  # open customers, at most, whom shortest paths take on alone when boxes fail
+_SPREADS = (3.5, 14.0)  # half-widths of the boxes, in standard errors: the second where the first does not hold
+_INNER_SPREADS = (3.0, 12.0)  # the same for those whom the first pass left open
 
 
 class _Placed(NamedTuple):

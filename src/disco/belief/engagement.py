@@ -22,7 +22,7 @@ _SLOPE_SD = 5.0  # prior sd of the rise of logit(e) per unit of depth
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EngagementCounts:
-    """Codes whose time has passed, per depth: how many were sent, how many were redeemed. Exact, so `−` undoes `+`.
+    """Matured codes per depth: how many were sent, how many of them were redeemed. Exact, so `−` undoes `+`.
 
     >>> counts = EngagementCounts.of([0.1, 0.1, 0.2], [True, False, True])
     >>> counts.depths.tolist(), counts.sent.tolist(), counts.redeemed.tolist()
@@ -190,7 +190,7 @@ class Engagement:
         inside = np.interp(depths, played, rate)
         odds = np.exp(_slope(played, rate, size) * beyond)  # logit(e) + slope·beyond, written so that e = 0 stays 0
         mean = inside * odds / (1 - inside + inside * odds)
-        # logit(e) may wander by `drift`·√distance from what was played; in codes, 1/m is the variance over e(1−e)
+        # logit(e) may move by `drift`·√distance from what was played; in codes, 1/m is the variance over e(1−e)
         return mean, 1 / (1 / np.minimum(size[left], size[right]) + _spread(mean) * self.drift**2 * distance)
 
 

@@ -84,7 +84,7 @@ def refuse_depth(depth: Vector, row: int) -> None:
     raise InputError(
         f"depth, row {row + 1}",
         found=depth[row],
-        expected="a share of the price in [0, 1], such as 0.20 for 20 % off",
+        expected="a share of the price in [0, 1], such as 0.20 for 20% off",
     )
 
 

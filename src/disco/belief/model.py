@@ -253,8 +253,12 @@ class BasketModel:
     ) -> Vector:
         """(n,) `expected_full_price` at the depth each customer was given, money; NaN where `choice` is -1, no code.
 
-        context (n, d1) · depths (K,) · choice (n,): position in `depths`. Each depth is served on its own, so
-        `monotone` has nothing to project here.
+        Each depth is served on its own, so `monotone` has nothing to project here.
+
+        context: (n, d1) numbers within ±4.
+        depths: (K,) from 0 to 1.
+        choice: (n,) position in `depths`.
+        engine: what the customers are spread over; None is this thread.
         """
         expected = np.full(len(choice), np.nan)
         for column in range(depths.size):
