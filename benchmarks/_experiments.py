@@ -30,12 +30,12 @@ def aa_rejections(repetitions: int, *, rows: int = 3000, seed: int = 1) -> dict[
         rejected[name] = rejected.get(name, 0) + bool(event)
 
     for _ in range(repetitions):
-        arm = np.where(rng.random(rows) < 0.3, "control", "test")
+        arm = np.where(rng.random(rows) < 0.3, "control", "decided")
         depth = rng.choice([0.1, 0.2, np.nan], rows, p=[0.6, 0.3, 0.1])
         before = rng.lognormal(4, 0.8, rows)
         buys = (rng.random(rows) < 0.1 + 0.1 * (before > 55)) & ~np.isnan(depth)
         price = np.where(buys, baskets(rng, rows) * (before / 55) ** 0.4, np.nan)
-        found = ab_test(arm, depth, price, revenue_weight=3.0, before=before, shares={"test": 0.7, "control": 0.3})
+        found = ab_test(arm, depth, price, revenue_weight=3.0, before=before, shares={"decided": 0.7, "control": 0.3})
         for finding in found.findings:
             count(f"{finding.metric} per {finding.per}", finding.comparison.p_value < 0.05)
             if finding.adjusted is not None:

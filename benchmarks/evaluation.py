@@ -21,8 +21,7 @@ from disco.allocation import allocate
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief, Lesson, learn
 from disco.evaluation import UnconstrainedLearner, random_log
-from disco.evaluation.replay_limits import read_batch_limits
-from disco.evaluation.replay_pass import play
+from disco.evaluation.passes import play, read_batch_limits
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.decisions import Purchases
 

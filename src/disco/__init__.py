@@ -39,8 +39,8 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers; `_public_n
     from disco.entrypoints.python import Shop as Shop
     from disco.evaluation.ab_test import ab_test as ab_test
     from disco.evaluation.log import random_log as random_log
+    from disco.evaluation.passes import UnconstrainedLearner as UnconstrainedLearner
     from disco.evaluation.replay import replay as replay
-    from disco.evaluation.replay_pass import UnconstrainedLearner as UnconstrainedLearner
     from disco.features import ContextNetwork as ContextNetwork
     from disco.features import build_features as build_features
     from disco.features import has_history as has_history

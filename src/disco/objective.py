@@ -6,6 +6,7 @@ allocation maximises  (w·R − C)·e_a  with engagement e_a and revenue weight 
 
 import numpy as np
 
+from disco.records.arguments import read_number
 from disco.records.arrays import Floats, Vector
 from disco.records.errors import InputError
 
@@ -31,6 +32,12 @@ def markdown(full_price: Floats, depth: Floats) -> Floats:
 def reward(full_price: Floats, depth: Floats) -> Floats:
     """R − C, the figure of reports."""
     return full_price * (1 - 2 * depth)
+
+
+def read_revenue_weight(revenue_weight: object) -> float:
+    """The weight w of w·R − C as users give it; for revenue alone, w → ∞, they give None instead."""
+    expected = "a positive number below 10¹², or None"
+    return read_number(revenue_weight, where="revenue_weight", expected=expected, above=0, below=1e12)
 
 
 def weights(depths: Vector, engagement: Vector, *, revenue_weight: float) -> Vector:

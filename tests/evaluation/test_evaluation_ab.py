@@ -1,23 +1,24 @@
 """The A/B read-out: by hand, over simulated tests, and at its edges."""
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from scipy.stats import chisquare
 
 from disco.allocation import allocate
 from disco.evaluation import Verdict, ab_test, uplift
 from disco.evaluation.arms import sample_ratio
-from disco.records.decisions import Arm
 from disco.records.errors import InputError
 
 NONE = np.nan
 
 
 def simulated(rng, rows=4000, lift=0.0, holdout=0.0):
-    arm = rng.choice(["test", "control", "holdout"], rows, p=[0.6 - holdout, 0.4, holdout])
+    arm = rng.choice(["decided", "control", "holdout"], rows, p=[0.6 - holdout, 0.4, holdout])
     depth = np.where(arm == "holdout", NONE, rng.choice([0.1, 0.3], rows))
     bought = (rng.random(rows) < 0.3) & (arm != "holdout")
-    price = np.where(bought, rng.gamma(4, 10, rows) * np.where(arm == "test", 1 + lift, 1.0), NONE)
+    price = np.where(bought, rng.gamma(4, 10, rows) * np.where(arm == "decided", 1 + lift, 1.0), NONE)
     return arm, depth, price
 
 
@@ -25,21 +26,21 @@ def simulated(rng, rows=4000, lift=0.0, holdout=0.0):
 
 
 def test_by_hand():
-    arm = ["test"] * 4 + ["control"] * 4
+    arm = ["decided"] * 4 + ["control"] * 4
     depth = [0.2, 0.2, 0.5, NONE, 0.2, 0.2, 0.5, 0.5]
     price = [100, NONE, 60, NONE, 50, NONE, NONE, 40]
     found = ab_test(arm, depth, price, revenue_weight=3.0)
     revenue = found.finding("revenue").comparison
-    assert (revenue.test, revenue.control) == (pytest.approx(110 / 4), pytest.approx(60 / 4))
-    assert found.finding("revenue", "recipient").comparison.test == pytest.approx(110 / 3)
-    assert found.finding("revenue", "purchaser").comparison.test == pytest.approx(110 / 2)
+    assert (revenue.decided, revenue.control) == (pytest.approx(110 / 4), pytest.approx(60 / 4))
+    assert found.finding("revenue", "recipient").comparison.decided == pytest.approx(110 / 3)
+    assert found.finding("revenue", "purchaser").comparison.decided == pytest.approx(110 / 2)
     # reward R − C: 80 − 20, 30 − 30 against 40 − 10, 20 − 20
     assert found.finding("reward").comparison.difference.value == pytest.approx((60 - 30) / 4)
-    assert found.finding("objective").comparison.test == pytest.approx((3 * 110 - 50) / 4)
-    assert found.finding("engagement").comparison.test == 0.5
-    assert found.finding("engagement", "recipient").comparison.test == pytest.approx(2 / 3)
-    assert found.arms[Arm.TEST].recipients == 3
-    assert found.arms[Arm.CONTROL].markdown == pytest.approx(10 + 20)
+    assert found.finding("objective").comparison.decided == pytest.approx((3 * 110 - 50) / 4)
+    assert found.finding("engagement").comparison.decided == 0.5
+    assert found.finding("engagement", "recipient").comparison.decided == pytest.approx(2 / 3)
+    assert found.arms["decided"].recipients == 3
+    assert found.arms["control"].markdown == pytest.approx(10 + 20)
     assert found.primary == "objective"
     with pytest.raises(InputError, match="engagement per purchaser"):
         found.finding("engagement", "purchaser")
@@ -49,10 +50,10 @@ def test_revenue_per_customer_is_the_uplift_of_the_demo():
     rng = np.random.default_rng(1)
     arm, depth, price = simulated(rng, lift=0.2)
     revenue = np.nan_to_num(price * (1 - depth))
-    plain = uplift(revenue[arm == "test"], revenue[arm == "control"])
+    plain = uplift(revenue[arm == "decided"], revenue[arm == "control"])
     found = ab_test(arm, depth, price).finding("revenue").comparison
-    assert found.relative.value == pytest.approx(plain.relative)
-    assert (found.relative.lower, found.p_value) == (pytest.approx(plain.lower), pytest.approx(plain.p_value))
+    assert found.relative.value == pytest.approx(plain.relative.value)
+    assert (found.relative.lower, found.p_value) == (pytest.approx(plain.relative.lower), pytest.approx(plain.p_value))
 
 
 def test_undifferentiated_codes_are_the_parts_of_control():
@@ -64,7 +65,7 @@ def test_undifferentiated_codes_are_the_parts_of_control():
     part = revenue[(arm == "control") & (depth == 0.3)]
     entry = found.undifferentiated[0.3][0]
     assert entry.comparison.control == pytest.approx(part.mean())
-    assert entry.comparison.test == pytest.approx(revenue[arm == "test"].mean())
+    assert entry.comparison.decided == pytest.approx(revenue[arm == "decided"].mean())
     raw = [entries[0].comparison.p_value for entries in found.undifferentiated.values()]
     assert min(found.holm.values()) == pytest.approx(min(1.0, 2 * min(raw)))
 
@@ -75,7 +76,7 @@ def test_a_holdout_shows_what_would_have_happened_anyway():
     anyway = np.where(rng.random(30_000) < 0.2, rng.gamma(4, 10, 30_000), 0.0)
     found = ab_test(arm, depth, price, other_revenue=anyway)
     paid = np.nan_to_num(price * (1 - depth)) + anyway
-    for name in (Arm.TEST, Arm.CONTROL):
+    for name in ("decided", "control"):
         effect = found.incremental[name].difference
         assert effect.value == pytest.approx(paid[arm == name].mean() - paid[arm == "holdout"].mean())
         assert effect.covers(0.3 * 40 * 0.8)  # nothing but the codes differs
@@ -83,12 +84,83 @@ def test_a_holdout_shows_what_would_have_happened_anyway():
         ab_test(arm, depth, price)
 
 
+def test_without_a_control_arm_the_holdout_decides():
+    rng = np.random.default_rng(13)
+    arm, depth, price = simulated(rng, rows=6000, holdout=0.2)
+    rows = arm != "control"
+    anyway = np.where(rng.random(6000) < 0.2, rng.gamma(4, 10, 6000), 0.0)[rows]
+    found = ab_test(arm[rows], depth[rows], price[rows], other_revenue=anyway, revenue_weight=3.0)
+    assert (found.findings, found.undifferentiated, found.primary) == ((), {}, "revenue")
+    assert set(found.incremental) == {"decided"}
+    assert found.verdict is Verdict.BETTER
+    early = ab_test(
+        arm[rows], depth[rows], price[rows], other_revenue=anyway, final=False, planned_purchasers=10 * rows.sum()
+    )
+    assert "to date" in early.reason
+
+
+def test_arms_may_have_any_names():
+    rng = np.random.default_rng(14)
+    arm, depth, price = simulated(rng, holdout=0.1)
+    anyway = rng.gamma(4, 10, arm.size)
+    plain = ab_test(arm, depth, price, other_revenue=anyway, shares={"decided": 0.5, "control": 0.4, "holdout": 0.1})
+    named = np.select([arm == "decided", arm == "control"], ["B", "A"], "nobody")
+    shares = {"B": 0.5, "A": 0.4, "nobody": 0.1}
+    found = ab_test(named, depth, price, other_revenue=anyway, shares=shares, control="A", holdout="nobody")
+    assert found.findings == plain.findings
+    assert list(found.arms) == ["B", "A", "nobody"]
+    assert found.incremental["B"] == plain.incremental["decided"]
+    assert found.sample_ratio.p_value == plain.sample_ratio.p_value
+
+
+def test_further_arms_are_summed_up_but_not_compared():
+    rng = np.random.default_rng(15)
+    arm, depth, price = simulated(rng)
+    third = np.where((arm == "control") & (rng.random(arm.size) < 0.3), "C", arm)
+    found = ab_test(third, depth, price, decided="decided", shares={"decided": 0.6, "control": 0.28, "C": 0.12})
+    two = third != "C"
+    assert found.findings == ab_test(third[two], depth[two], price[two]).findings
+    assert list(found.arms) == ["decided", "control", "C"]
+    assert found.sample_ratio.ok
+
+
+# ---- how it reads ----------------------------------------------------------------------------------------------------
+
+
+def test_it_reads_in_a_line_in_words_and_as_a_table():
+    rng = np.random.default_rng(16)
+    arm, depth, price = simulated(rng, lift=0.5, holdout=0.1)
+    found = ab_test(arm, depth, price, other_revenue=rng.gamma(4, 10, arm.size), before=rng.gamma(4, 10, arm.size))
+    assert repr(found).startswith("AbTest(better; customers: decided ")
+    assert len(repr(found)) < 100
+    lines = found.summary().splitlines()
+    assert lines[0].startswith("Better. revenue per customer: the 95% interval of the difference excludes 0")
+    assert lines[1].startswith(f"decided: {(arm == 'decided').sum():,} customers, ")
+    assert any(line.startswith("all revenue, control against the holdout, per customer: ") for line in lines)
+    table = found.to_pandas()
+    assert len(table) == len(found.findings)
+    revenue = table[(table.metric == "revenue") & (table.per == "customer")].iloc[0]
+    decisive = found.finding("revenue").decisive
+    assert (revenue.difference, revenue.relative_upper) == (decisive.difference.value, decisive.relative.upper)
+    assert bool(revenue.adjusted)
+
+
+def test_data_frames_and_arrow_are_read_as_arrays_are():
+    rng = np.random.default_rng(17)
+    arm, depth, price = simulated(rng)
+    frame = pd.DataFrame({"arm": arm, "depth": depth, "price": price})
+    table = pa.Table.from_pandas(frame)
+    expected = ab_test(arm, depth, price).findings
+    assert ab_test(frame["arm"], frame["depth"], frame["price"]).findings == expected
+    assert ab_test(table["arm"], table["depth"], table["price"]).findings == expected
+
+
 # ---- verdicts --------------------------------------------------------------------------------------------------------
 
 
 def test_verdicts():
     rng = np.random.default_rng(4)
-    shares = {"test": 0.6, "control": 0.4}
+    shares = {"decided": 0.6, "control": 0.4}
     assert ab_test(*simulated(rng, lift=0.5), shares=shares).verdict is Verdict.BETTER
     assert ab_test(*simulated(rng, lift=-0.5), shares=shares).verdict is Verdict.WORSE
     assert ab_test(*simulated(rng, rows=40, lift=0.02), shares=shares).verdict is Verdict.UNDECIDED
@@ -98,7 +170,7 @@ def test_a_broken_assignment_blocks_the_verdict():
     rng = np.random.default_rng(5)
     arm, depth, price = simulated(rng, lift=0.5)
     keep = (arm == "control") | (rng.random(arm.size) < 0.75)  # some of the test arm went missing
-    found = ab_test(arm[keep], depth[keep], price[keep], shares={"test": 0.6, "control": 0.4})
+    found = ab_test(arm[keep], depth[keep], price[keep], shares={"decided": 0.6, "control": 0.4})
     assert found.verdict is Verdict.BLOCKED
     assert "planned shares" in found.reason
     assert found.finding("revenue").comparison.p_value < 0.05  # the figure looks fine, and must not be believed
@@ -107,8 +179,8 @@ def test_a_broken_assignment_blocks_the_verdict():
 def test_an_arm_that_lost_everybody_blocks_the_verdict():
     """A holdout was planned and nobody is in it: the figures of the others cannot be trusted either."""
     rng = np.random.default_rng(3)
-    arm = np.repeat(["test", "control"], [900, 80])
-    shares = {"test": 0.9, "control": 0.08, "holdout": 0.02}
+    arm = np.repeat(["decided", "control"], [900, 80])
+    shares = {"decided": 0.9, "control": 0.08, "holdout": 0.02}
     result = ab_test(arm, np.full(980, 0.2), rng.lognormal(3, 1, 980), shares=shares)
     assert result.sample_ratio is not None
     assert result.sample_ratio.found["holdout"] == 0
@@ -118,8 +190,8 @@ def test_an_arm_that_lost_everybody_blocks_the_verdict():
 
 def test_the_sample_ratio_check_is_the_chi_square_test():
     counts, shares = (
-        {Arm.TEST: 700, Arm.CONTROL: 280, Arm.HOLDOUT: 20},
-        {Arm.TEST: 14.0, Arm.CONTROL: 5.0, Arm.HOLDOUT: 1.0},
+        {"decided": 700, "control": 280, "holdout": 20},
+        {"decided": 14.0, "control": 5.0, "holdout": 1.0},
     )
     found = sample_ratio(counts, shares)
     assert found.p_value == pytest.approx(chisquare([700, 280, 20], [700, 250, 50]).pvalue)
@@ -206,26 +278,34 @@ def test_shared_caps_bias_the_comparison_and_own_caps_do_not():
 
 # ---- bad input -------------------------------------------------------------------------------------------------------
 
-GOOD = {"arm": ["test", "test", "control", "control"], "depth": [0.1] * 4, "full_price": [10.0, NONE, 20.0, NONE]}
+GOOD = {"arm": ["decided", "decided", "control", "control"], "depth": [0.1] * 4, "full_price": [10.0, NONE, 20.0, NONE]}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"arm": []}, "one label per customer"),
-        ({"arm": ["test"] * 4}, "test and control"),
-        ({"arm": ["test", "control", "placebo", "test"]}, "placebo"),
-        ({"arm": ["test", "control", "control", "holdout"]}, "no codes in the holdout"),
-        ({"arm": ["test", "control", "control", "control"]}, "at least two"),
+        (
+            {"arm": ["decided"] * 4},
+            "found 'decided'; expected 'decided', and 'control' or 'holdout' to compare it with",
+        ),
+        ({"arm": ["control", "holdout"] * 2}, "found 'control', 'holdout'; expected one decided arm beside"),
+        ({"arm": ["decided", "control", "placebo", "decided"]}, "'placebo'; expected one decided arm .* decided='B'"),
+        ({"decided": "B"}, "found 'control', 'decided'; expected 'B', and 'control'"),
+        ({"decided": "control"}, "expected 'control', and 'control' or 'holdout'"),
+        ({"arm": ["decided", None, "control", "control"]}, "arm, row 2: found null"),
+        ({"arm": [["decided"], ["control"]]}, "arm: found shape"),
+        ({"arm": ["decided", "control", "control", "holdout"]}, "no codes in the holdout"),
+        ({"arm": ["decided", "control", "control", "control"]}, "at least two"),
         ({"depth": [0.1] * 3}, "one figure for each of 4 rows"),
         ({"depth": [0.1, 20, 0.1, 0.1]}, "depth, row 2"),
         ({"full_price": [-1.0, 2, 3, 4]}, "full_price, row 1"),
         ({"full_price": [np.inf, 2, 3, 4]}, "full_price, row 1"),
-        ({"full_price": ["x"] * 4}, "no numbers"),
+        ({"full_price": ["x"] * 4}, "full_price: found text"),
         ({"depth": [NONE, 0.1, 0.1, 0.1]}, "a customer who got none"),
         ({"before": [1.0, 2.0]}, "before"),
         ({"before": [1.0, 2.0, NONE, 1.0]}, "before"),
-        ({"shares": {"test": 1.0}}, "shares"),
+        ({"shares": {"decided": 1.0}}, "shares"),
         ({"revenue_weight": -2.0}, "revenue_weight"),
         ({"level": 1.5}, "level"),
         ({"planned_purchasers": 0}, "planned_purchasers"),

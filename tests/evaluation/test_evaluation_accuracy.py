@@ -1,4 +1,4 @@
-"""Accuracy figures by hand, against SciPy and scikit-learn, and at the edges."""
+"""Accuracy and monotonicity: by hand, against SciPy, scikit-learn and plain loops, and at the edges."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,9 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
-from disco.evaluation import accuracy
+from disco.belief import BasketModel, monotone_shares
+from disco.evaluation import accuracy, monotonicity
+from disco.policy import Greedy
 from disco.records.errors import InputError
 
 columns = arrays(np.float64, 12, elements=st.integers(-40, 40).map(lambda n: n / 8))
@@ -21,7 +23,7 @@ def test_by_hand():
 
 
 @given(columns, columns)
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_against_independent_references(predicted, observed):
     result = accuracy(predicted, observed)
     assert result.mae == pytest.approx(mean_absolute_error(observed, predicted))
@@ -42,3 +44,51 @@ def test_a_constant_prediction_ranks_nothing():
 def test_what_cannot_be_compared_is_refused(predicted, observed):
     with pytest.raises(InputError, match="accuracy"):
         accuracy(np.array(predicted), np.array(observed))
+
+
+# ---- monotonicity ----------------------------------------------------------------------------------------------------
+
+
+@given(arrays(np.float64, (5, 4), elements=st.integers(1, 6).map(float)))
+@settings(max_examples=60, deadline=None)
+def test_against_plain_loops(curves):
+    steps = [row[place + 1] >= row[place] for row in curves for place in range(3)]
+    whole = [all(row[place + 1] >= row[place] for place in range(3)) for row in curves]
+    falls = [1 - row[p + 1] / row[p] for row in curves for p in range(3) if row[p + 1] < row[p]]
+    found = monotonicity(curves, [0.1, 0.2, 0.3, 0.4])
+    assert found.steps == pytest.approx(np.mean(steps))
+    assert found.curves == pytest.approx(np.mean(whole))
+    assert found.mean_fall == pytest.approx(np.mean(falls) if falls else 0.0)
+
+
+def test_depths_are_sorted_first():
+    curves = np.array([[3.0, 1.0, 2.0]])
+    assert monotonicity(curves, [0.3, 0.1, 0.2]).curves == 1
+    assert monotonicity(curves, [0.1, 0.2, 0.3]).curves == 0
+
+
+def test_agrees_with_the_beliefs_own_share():
+    rng = np.random.default_rng(1)
+    x, depth = rng.normal(size=(200, 2)).clip(-4, 4), rng.choice([0.1, 0.4], 200)
+    model = BasketModel().update(x, depth, rng.lognormal(3, 0.6, 200))
+    offered = np.linspace(0.05, 0.5, 10)
+    prices = Greedy().full_prices(model, x, offered, ids=np.arange(200), seed=1, campaign="c")
+    at_mean, _ = monotone_shares(model, x, offered, keys=np.arange(200))
+    assert 0 < at_mean < 1
+    assert monotonicity(prices, offered).steps == pytest.approx(at_mean)
+
+
+@pytest.mark.parametrize(
+    ("curves", "depths"),
+    [
+        (np.ones((2, 1)), [0.1]),
+        (np.ones((2, 3)), [0.1, 0.2]),
+        (np.ones((0, 2)), [0.1, 0.2]),
+        ([[1.0, np.nan]], [0.1, 0.2]),
+        (np.ones((2, 2)), [0.1, 0.1]),
+        (np.ones((2, 2)), [10, 20]),
+    ],
+)
+def test_bad_input_is_refused(curves, depths):
+    with pytest.raises(InputError):
+        monotonicity(np.asarray(curves), depths)

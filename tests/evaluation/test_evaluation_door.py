@@ -18,7 +18,7 @@ from disco.evaluation import (
 )
 from disco.records.errors import InputError
 
-ARMS = (["test"] * 3 + ["control"] * 3, [0.1] * 6, [50, 70, np.nan, 40, np.nan, np.nan])
+ARMS = (["decided"] * 3 + ["control"] * 3, [0.1] * 6, [50, 70, np.nan, 40, np.nan, np.nan])
 WEIGHTED = {"propensity": [0.5] * 4, "target": [0, 1, 1, 0]}
 
 
@@ -32,14 +32,14 @@ def small_log(full_price=None):
     ("change", "named"),
     [
         ({"shares": {"tset": 0.5, "control": 0.5}}, "shares: found .*tset"),
-        ({"shares": {"test": "half", "control": 0.5}}, "share of test: found 'half'"),
-        ({"shares": {"test": None, "control": 0.5}}, "share of test: found None"),
-        ({"shares": {"test": np.nan, "control": 0.5}}, "share of test: found nan"),
-        ({"shares": {"test": 1.0}}, "shares: found"),
+        ({"shares": {"decided": "half", "control": 0.5}}, "share of decided: found 'half'"),
+        ({"shares": {"decided": None, "control": 0.5}}, "share of decided: found None"),
+        ({"shares": {"decided": np.nan, "control": 0.5}}, "share of decided: found nan"),
+        ({"shares": {"decided": 1.0}}, "shares: found"),
         ({"shares": [0.5, 0.5]}, "shares: found"),
-        ({"before": ["a"] * 6}, "before: found values that are no numbers"),
-        ({"before": ["1"] * 6}, "before: found values that are no numbers"),
-        ({"before": [[1], [1, 2], [1], [1], [1], [1]]}, "before: found values that are no numbers"),
+        ({"before": ["a"] * 6}, "before: found text; expected an array of numbers"),
+        ({"before": ["1"] * 6}, "before: found text; expected an array of numbers"),
+        ({"before": [[1], [1, 2], [1], [1], [1], [1]]}, "before: found a list; expected an array of numbers"),
         ({"before": np.zeros((6, 0))}, "before: found shape"),
         ({"before": [np.inf] * 6}, "before: found NaN or infinite"),
         ({"planned_purchasers": "10"}, "planned_purchasers: found '10'"),
@@ -93,8 +93,8 @@ def test_a_replay_names_what_it_cannot_read(change, named):
         (lambda: random_log([[1], [1, 2]], [0.1, 0.2], [3, 4]), "log, context"),
         (lambda: random_log([["a"], ["b"]], [0.1, 0.2], [3, 4]), "log, context"),
         (lambda: random_log([[1.0], [2]], ["0.1", "0.2"], [3, 4]), "log, depth"),
-        (lambda: random_log([[1.0], [2]], [0.1, 0.2], [3, 4], customer_id=["a", None]), "row 2, customer_id"),
-        (lambda: random_log([[1.0], [2]], [0.1, 0.2], [3, 4], strata=[np.nan, 1.0]), "row 1, strata"),
+        (lambda: random_log([[1.0], [2]], [0.1, 0.2], [3, 4], customer_id=["a", None]), "log, customer_id, row 2"),
+        (lambda: random_log([[1.0], [2]], [0.1, 0.2], [3, 4], strata=[np.nan, 1.0]), "log, strata, row 1"),
         (lambda: accuracy(["a"], ["b"]), "accuracy, predicted"),
         (lambda: monotonicity([[1, 2], [3]], [0.1, 0.2]), "monotonicity, full_price"),
         (lambda: off_policy(["a"] * 4, **WEIGHTED), "off_policy, figure"),
@@ -108,7 +108,7 @@ def test_a_replay_names_what_it_cannot_read(change, named):
         (lambda: Design(baseline=1, sd=1).power(0.01, customers=np.inf), "customers: found inf"),
         (lambda: Design(baseline=1, sd=1).customers(1e-300), "uplift: found 1e-300"),
         (lambda: Design(baseline=1, sd=1).detectable_uplift(customers=np.nan), "customers: found nan"),
-        (lambda: uplift(["a", "b"], [1, 2]), "test arm"),
+        (lambda: uplift(["a", "b"], [1, 2]), "decided arm"),
         (
             lambda: to_date(disco.ab_test(*ARMS).finding("revenue").comparison, information="x"),
             "information: found 'x'",

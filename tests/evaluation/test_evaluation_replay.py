@@ -3,14 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from disco.belief import BasketModel, OneHotDepth, SmoothSpline
 from disco.campaign import Belief
 from disco.evaluation import UnconstrainedLearner, random_log, replay
-from disco.evaluation.replay_limits import read_batch_limits
-from disco.evaluation.replay_pass import play
-from disco.evaluation.resampling import bootstrap_rows, presented_rows
+from disco.evaluation.passes import bootstrap_rows, play, presented_rows, read_batch_limits
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.errors import InputError, LimitError, SchemaMismatchError
 
@@ -232,7 +231,7 @@ def test_under_caps_the_interval_covers_the_simulated_retailers_truth(offline, l
     ("settings", "error", "message"),
     [
         ({"batch": 5000}, InputError, "more than the 1,200 rows"),
-        ({"batch": 0}, InputError, "at least 1"),
+        ({"batch": 0}, InputError, "batch: found 0; expected a whole number, 1 or more"),
         ({"caps": {0.15: 10}}, LimitError, "depth 0.15, which the log never played"),
         ({"caps": {0.1: -1}}, LimitError, "negative"),
         ({"caps": {0.1: 1.5}}, LimitError, "share of the batch"),
@@ -270,3 +269,36 @@ def test_accepted_rows_without_a_purchase_say_so(log):
     barren = replace(log, full_price=price)
     with pytest.raises(InputError, match="rows accepted, none of them with a purchase"):
         replay(barren, Greedy(), batch=400, caps=dict.fromkeys(log.depths[1:], 0), repeats=0)
+
+
+# ---- how it reads ----------------------------------------------------------------------------------------------------
+
+
+def test_it_reads_in_a_line_in_words_and_as_a_table(log):
+    found = replay(log, [Greedy(), Thompson()], batch=400, repeats=0)
+    assert repr(log) == f"RandomLog(1,200 rows, {log.bought.sum():,} purchases, depths 0.1, 0.2, 0.3)"
+    assert repr(found) == "Replay(greedy, thompson on 1,200 rows in batches of 400, 0 repeats)"
+    assert repr(found.random).startswith("PolicyReplay(Random(): ")
+    assert repr(found.random.series).startswith("BatchSeries(3 batches, ")
+    assert [line.split(":")[0] for line in found.summary().splitlines()] == ["greedy", "thompson", "random"]
+    assert "+0.0% against random" in found.summary().splitlines()[-1]
+    table = found.to_pandas().set_index("policy")
+    greedy = found.policies["greedy"]
+    assert table.loc["greedy", "average_basket_value"] == greedy.average_basket_value.value
+    assert table.loc["greedy", "relative_to_random_lower"] == greedy.relative_to_random.lower
+    assert table.loc["random", "accepted"] == found.random.accepted
+    assert greedy.series.to_pandas()["presented"].tolist() == [400, 400, 400]
+
+
+def test_columns_of_the_earlier_log_must_be_those_of_the_log(log):
+    def named(names):
+        frame = pd.DataFrame(log.context, columns=names)
+        return random_log(frame, log.depth, log.full_price, check_balance=False)
+
+    names = [f"x{column}" for column in range(log.context.shape[1])]
+    assert named(names).context_names == tuple(names)
+    assert log.context_names is None
+    for other in (log, named(names)):
+        assert replay(named(names), Greedy(), batch=400, repeats=0, warm=other).rows == 1200
+    with pytest.raises(InputError, match=r"warm: found context columns x1, x0.*expected those of the log.*: x0, x1"):
+        replay(named(names), Greedy(), batch=400, repeats=0, warm=named(names[1::-1] + names[2:]))

@@ -1,26 +1,35 @@
 """Would it have worked? Accuracy, replay and off-policy estimates, A/B read-out, and judgement by a simulated truth."""
 
 from disco.evaluation.ab_test import AbTest, Finding, Verdict, ab_test
-from disco.evaluation.accuracy import Accuracy, accuracy
-from disco.evaluation.arms import ArmSummary, SampleRatio
-from disco.evaluation.comparison import Comparison, Mean, compare, compare_adjusted
-from disco.evaluation.estimate import Estimate, mean_estimate, ratio_estimate
-from disco.evaluation.log import RandomisationWarning, RandomLog, random_log
-from disco.evaluation.monotonicity import Monotonicity, monotonicity
-from disco.evaluation.off_policy import OffPolicy, off_policy, target_probabilities
-from disco.evaluation.own_log import decision_propensities
+from disco.evaluation.accuracy import Accuracy, Monotonicity, accuracy, monotonicity
+from disco.evaluation.arms import ArmOutcomes, ArmSummary, SampleRatio
+from disco.evaluation.estimates import (
+    Comparison,
+    Mean,
+    Uplift,
+    always_valid_quantile,
+    compare,
+    compare_adjusted,
+    estimate_around,
+    mean_estimate,
+    ratio_estimate,
+    to_date,
+    uplift,
+)
+from disco.evaluation.log import RandomisationWarning, RandomLog, random_log, read_log
+from disco.evaluation.off_policy import OffPolicy, decision_propensities, off_policy, target_probabilities
+from disco.evaluation.passes import BatchLimits, Skew, UnconstrainedLearner
 from disco.evaluation.power import Design
-from disco.evaluation.replay import replay
-from disco.evaluation.replay_pass import UnconstrainedLearner
-from disco.evaluation.replay_result import BatchSeries, PolicyReplay, Replay
-from disco.evaluation.sequential import always_valid_quantile, to_date
+from disco.evaluation.replay import BatchSeries, Player, PolicyReplay, Replay, replay
 from disco.evaluation.truth import Judgement, judge
-from disco.evaluation.uplift import Uplift, uplift
+from disco.records.estimate import Estimate
 
 __all__ = [
     "AbTest",
     "Accuracy",
+    "ArmOutcomes",
     "ArmSummary",
+    "BatchLimits",
     "BatchSeries",
     "Comparison",
     "Design",
@@ -30,11 +39,13 @@ __all__ = [
     "Mean",
     "Monotonicity",
     "OffPolicy",
+    "Player",
     "PolicyReplay",
     "RandomLog",
     "RandomisationWarning",
     "Replay",
     "SampleRatio",
+    "Skew",
     "UnconstrainedLearner",
     "Uplift",
     "Verdict",
@@ -44,12 +55,14 @@ __all__ = [
     "compare",
     "compare_adjusted",
     "decision_propensities",
+    "estimate_around",
     "judge",
     "mean_estimate",
     "monotonicity",
     "off_policy",
     "random_log",
     "ratio_estimate",
+    "read_log",
     "replay",
     "target_probabilities",
     "to_date",

@@ -1,19 +1,24 @@
-"""`ab_test`: the read-out of a campaign with a test and a control arm, and perhaps a holdout without codes."""
+"""`ab_test`: the read-out of a campaign with a decided arm and a control arm, a holdout without codes, or both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, Per, SampleRatio, read_arms, sample_ratio
-from disco.evaluation.comparison import Adjusted, Comparison, Mean, compare, compare_adjusted
-from disco.evaluation.figures import read_level, read_number, read_weight
-from disco.evaluation.sequential import to_date
-from disco.records.decisions import Arm
+from disco.evaluation.estimates import Adjusted, Comparison, Mean, compare, compare_adjusted, to_date
+from disco.objective import read_revenue_weight
+from disco.records.arguments import read_level, read_number
 from disco.records.errors import InputError
+from disco.records.frames import data_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 
 class Verdict(StrEnum):
@@ -29,16 +34,16 @@ class Verdict(StrEnum):
 class Finding:
     """One metric between two arms.
 
-    per customer: everybody assigned, with or without a code; the only one that randomisation protects · per recipient,
-    per purchaser: ratios; who receives and who buys depends on the arm, so they describe rather than prove.
-    adjusted: by pre-period figures, per customer only · to_date: always-valid, where a plan was given.
+    Per customer counts everybody assigned, with or without a code; only this is protected by randomisation. Per
+    recipient and per purchaser are ratios: who receives and who buys depends on the arm, so they describe rather than
+    prove.
     """
 
     metric: Metric
     per: Per
     comparison: Comparison
-    adjusted: Adjusted | None = None
-    to_date: Comparison | None = None
+    adjusted: Adjusted | None = None  # by figures from before the campaign; per customer only
+    to_date: Comparison | None = None  # always-valid, where `planned_purchasers` was given
 
     @property
     def decisive(self) -> Comparison:
@@ -46,22 +51,20 @@ class Finding:
         return self.comparison if self.adjusted is None else self.adjusted.comparison
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class AbTest:
-    """Everything an A/B test says.
+    """Everything an A/B test says. `summary()` puts it into words, `to_pandas()` into a table."""
 
-    findings: test against control · undifferentiated: per depth, test against the control customers who got that
-    depth, a random part of control: what "everybody gets this code" would do · holm: its p-values of the primary
-    metric, adjusted for the number of depths · incremental: test and control against the holdout, revenue with and
-    without codes · sample_ratio is None where no shares were planned; then nothing was checked.
-    """
-
-    arms: Mapping[Arm, ArmSummary]
-    sample_ratio: SampleRatio | None
-    findings: tuple[Finding, ...]
+    arms: Mapping[str, ArmSummary]  # by name, the decided arm first
+    sample_ratio: SampleRatio | None  # None where no shares were planned; then nothing was checked
+    findings: tuple[Finding, ...]  # decided against control; empty without a control arm
     undifferentiated: Mapping[float, tuple[Finding, ...]]
-    holm: Mapping[float, float]
-    incremental: Mapping[Arm, Comparison]
+    """By depth: decided against the control customers who got that depth, a random part of control. It shows what the
+    same code for everybody would do."""
+    holm: Mapping[
+        float, float
+    ]  # p-values of `undifferentiated` on the primary metric, adjusted for the number of depths
+    incremental: Mapping[str, Comparison]  # each arm against the holdout: revenue per customer, with and without codes
     primary: Metric
     verdict: Verdict
     reason: str
@@ -75,63 +78,132 @@ class AbTest:
                 return found
         raise InputError("finding", found=f"{metric} per {per}", expected="a metric of this test")
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name} {arm.customers:,}" for name, arm in self.arms.items())
+        return f"AbTest({self.verdict}; customers: {sizes})"
+
+    def summary(self) -> str:
+        """The verdict, the arms and the findings per customer, as a few lines of text."""
+        lines = [f"{self.verdict.capitalize()}. {self.reason}"]
+        for name, arm in self.arms.items():
+            lines.append(
+                f"{name}: {arm.customers:,} customers, {arm.recipients:,} codes, {arm.purchasers:,} purchasers, "
+                f"revenue {arm.revenue:,.2f}, markdown {arm.markdown:,.2f}"
+            )
+        compared: list[tuple[str, Comparison]]
+        compared = [(f.metric, f.decisive) for f in self.findings if f.per == "customer"]
+        compared += [(f"all revenue, {name} against the holdout,", found) for name, found in self.incremental.items()]
+        return "\n".join([*lines, *(f"{name} per customer: {_in_words(found)}" for name, found in compared)])
+
+    def to_arrow(self) -> "pa.Table":
+        """One row per finding: decided against control; `relative` and its ends are null where control is not positive.
+
+        The comparison is the decisive one: adjusted by figures from before the campaign where there are any.
+        """
+        import pyarrow as pa
+
+        rows = []
+        for found in self.findings:
+            used = found.decisive
+            row: dict[str, object] = {
+                "metric": found.metric,
+                "per": found.per,
+                "decided": used.decided,
+                "control": used.control,
+            }
+            for name, estimate in (("difference", used.difference), ("relative", used.relative)):
+                ends = (None, None, None) if estimate is None else (estimate.value, estimate.lower, estimate.upper)
+                row |= dict(zip((name, f"{name}_lower", f"{name}_upper"), ends, strict=True))
+            rows.append(row | {"p_value": used.p_value, "adjusted": found.adjusted is not None})
+        return pa.Table.from_pylist(rows, schema=_columns())
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """`to_arrow` as a data frame."""
+        return data_frame(self.to_arrow())
+
 
 def ab_test(
-    arm: object,
-    depth: object,
-    full_price: object,
+    arm: ArrayLike,
+    depth: ArrayLike,
+    full_price: ArrayLike,
     *,
     revenue_weight: float | None = None,
-    before: object = None,
-    other_revenue: object = None,
+    before: ArrayLike | None = None,
+    other_revenue: ArrayLike | None = None,
     shares: Mapping[str, float] | None = None,
+    decided: str | None = None,
+    control: str = "control",
+    holdout: str = "holdout",
     final: bool = True,
     planned_purchasers: int | None = None,
     level: float = 0.95,
 ) -> AbTest:
-    """Read out an A/B test: one row per customer assigned, whether or not it got a code or bought.
+    """Read out an A/B test: one row per customer assigned, whether or not they got a code or bought.
 
-    arm (n,): "test", "control", "holdout" · depth (n,): NaN = no code · full_price (n,): bought with the code, NaN =
-    nothing · before (n,) or (n, p): figures known before the campaign, such as spend of the year before (CUPED) ·
-    other_revenue (n,): what the customer paid without the code meanwhile; needed for a holdout · shares: planned share
-    of each arm, for the sample-ratio check · final: the planned end has come. If not, the verdict uses the always-valid
-    interval, which needs `planned_purchasers`, the purchases expected in test and control together by the end.
+    arm (n,): the name of each customer's arm.
+    depth (n,): of the customer's code, a share in [0, 1); NaN = no code.
+    full_price (n,): bought with the code, money before the discount; NaN = nothing.
+    revenue_weight: the weight w of w·R − C, then the primary metric. Without it that is revenue.
+    before (n,) or (n, p): figures known before the campaign, such as spend of the year before (CUPED).
+    other_revenue (n,): what the customer paid without the code in the campaign's time, money; a holdout needs it.
+    shares: planned share of each arm, for the sample-ratio check.
+    decided, control, holdout: names of the arms in the data. The decided arm may go unnamed where it is the only other
+        one. Without a control arm the decided arm is compared with the holdout alone. Further arms are summed up, and
+        counted in the sample ratio, but not compared.
+    final: whether the planned end has come. If not, the verdict uses the always-valid interval, which needs
+        `planned_purchasers`, the purchases expected in the compared arms together by the end.
+    level: of all intervals.
 
-    The primary metric is the objective w·R − C per customer, or revenue without a `revenue_weight`.
-
-    >>> result = ab_test(["test"] * 3 + ["control"] * 3, [0.1] * 6, [50, 70, np.nan, 40, np.nan, np.nan])
+    >>> result = ab_test(["decided"] * 3 + ["control"] * 3, [0.1] * 6, [50, 70, np.nan, 40, np.nan, np.nan])
     >>> result.verdict.value, round(result.finding("revenue").comparison.difference.value, 2)
     ('undecided', 24.0)
     """
     if not isinstance(final, bool | np.bool_):
         raise InputError("final", found=repr(final), expected="True when the planned end has come, else False")
     if revenue_weight is not None:
-        read_weight(revenue_weight)
+        read_revenue_weight(revenue_weight)
     read_level(level)
-    arms = read_arms(arm, depth, full_price, before=before, other_revenue=other_revenue)
-    test, control = arms[Arm.TEST], arms[Arm.CONTROL]
-    purchasers = int(test.purchased.sum() + control.purchased.sum())
+    names, arms = read_arms(
+        arm,
+        depth,
+        full_price,
+        before=before,
+        other_revenue=other_revenue,
+        decided=decided,
+        control=control,
+        holdout=holdout,
+    )
+    ours, theirs = arms[names.decided], None if names.control is None else arms[names.control]
+    purchasers = int(ours.purchased.sum()) + (0 if theirs is None else int(theirs.purchased.sum()))
     information = _information(purchasers, planned_purchasers, final=final)
     weighted: tuple[Metric, ...] = () if revenue_weight is None else ("objective",)
     metrics: tuple[Metric, ...] = ("revenue", "reward", *weighted, "engagement")
-    findings = tuple(
-        _finding(test, control, metric, per, weight=revenue_weight, information=information, level=level)
-        for metric, per in product(metrics, get_args(Per))
-        if _measurable(test, control, metric, per)
-    )
-    ratio = None
-    if shares is not None:
-        ratio = sample_ratio({name: len(rows) for name, rows in arms.items()}, shares)
-    primary: Metric = "objective" if revenue_weight is not None else "revenue"
-    undifferentiated = {
-        float(value): tuple(
-            _finding(test, group, metric, "customer", weight=revenue_weight, information=None, level=level)
-            for metric in metrics
+    findings: tuple[Finding, ...] = ()
+    undifferentiated: dict[float, tuple[Finding, ...]] = {}
+    if theirs is not None:
+        findings = tuple(
+            _finding(ours, theirs, metric, per, weight=revenue_weight, information=information, level=level)
+            for metric, per in product(metrics, get_args(Per))
+            if _measurable(ours, theirs, metric, per)
         )
-        for value in np.unique(control.depth[control.received])
-        if len(group := control.take(control.depth == value)) > 1
-    }
-    found = next(entry for entry in findings if (entry.metric, entry.per) == (primary, "customer"))
+        undifferentiated = {
+            float(value): tuple(
+                _finding(ours, group, metric, "customer", weight=revenue_weight, information=None, level=level)
+                for metric in metrics
+            )
+            for value in np.unique(theirs.depth[theirs.received])
+            if len(group := theirs.take(theirs.depth == value)) > 1
+        }
+    compared = {name: rows for name, rows in arms.items() if name in (names.decided, names.control)}
+    incremental = {} if names.holdout is None else _incremental(compared, arms[names.holdout], level=level)
+    primary: Metric = "objective" if revenue_weight is not None and findings else "revenue"
+    if findings:
+        found = next(entry for entry in findings if (entry.metric, entry.per) == (primary, "customer"))
+    else:
+        alone = incremental[names.decided]
+        running = None if information is None else to_date(alone, information=information, level=level)
+        found = Finding(metric="revenue", per="customer", comparison=alone, to_date=running)
+    ratio = None if shares is None else sample_ratio({name: len(rows) for name, rows in arms.items()}, shares)
     verdict, reason = _verdict(found, ratio, final=final, level=level)
     return AbTest(
         arms={name: ArmSummary.of(rows) for name, rows in arms.items()},
@@ -144,7 +216,7 @@ def ab_test(
                 for value, entries in undifferentiated.items()
             }
         ),
-        incremental=_incremental(arms, level=level),
+        incremental=incremental,
         primary=primary,
         verdict=verdict,
         reason=reason,
@@ -166,16 +238,16 @@ def _information(purchasers: int, planned: int | None, *, final: bool) -> float 
     return max(purchasers, 1) / read_number(planned, where="planned_purchasers", expected=expected, above=1 - 1e-9)
 
 
-def _measurable(test: ArmOutcomes, control: ArmOutcomes, metric: Metric, per: Per) -> bool:
+def _measurable(decided: ArmOutcomes, control: ArmOutcomes, metric: Metric, per: Per) -> bool:
     if per == "customer":
         return True
     if metric == "engagement" and per == "purchaser":
         return False  # 1 by definition
-    return all(bool((arm.received if per == "recipient" else arm.purchased).any()) for arm in (test, control))
+    return all(bool((arm.received if per == "recipient" else arm.purchased).any()) for arm in (decided, control))
 
 
 def _finding(
-    test: ArmOutcomes,
+    decided: ArmOutcomes,
     control: ArmOutcomes,
     metric: Metric,
     per: Per,
@@ -184,12 +256,12 @@ def _finding(
     information: float | None,
     level: float,
 ) -> Finding:
-    figures = [arm.figure(metric, revenue_weight=weight) for arm in (test, control)]
-    first, second = (Mean.of(figure, arm.divisor(per)) for figure, arm in zip(figures, (test, control), strict=True))
+    figures = [arm.figure(metric, revenue_weight=weight) for arm in (decided, control)]
+    first, second = (Mean.of(figure, arm.divisor(per)) for figure, arm in zip(figures, (decided, control), strict=True))
     found = compare(first, second, level=level)
     adjusted = None
-    if per == "customer" and test.before is not None and control.before is not None:
-        adjusted = compare_adjusted(figures[0], figures[1], before=(test.before, control.before), level=level)
+    if per == "customer" and decided.before is not None and control.before is not None:
+        adjusted = compare_adjusted(figures[0], figures[1], before=(decided.before, control.before), level=level)
     decisive = found if adjusted is None else adjusted.comparison
     running = None if information is None else to_date(decisive, information=information, level=level)
     return Finding(metric=metric, per=per, comparison=found, adjusted=adjusted, to_date=running)
@@ -203,10 +275,9 @@ def _verdict(found: Finding, ratio: SampleRatio | None, *, final: bool, level: f
             f"assigned wrongly, so no figure can be trusted until that is found."
         )
     used = found.decisive if final or found.to_date is None else found.to_date
-    difference = used.difference
     name = f"{found.metric} per customer" + ("" if final else " to date")
-    if difference.lower > 0 or difference.upper < 0:
-        side = Verdict.BETTER if difference.value > 0 else Verdict.WORSE
+    if not used.difference.covers(0):
+        side = Verdict.BETTER if used.difference.value > 0 else Verdict.WORSE
         return side, f"{name}: the {level:.0%} interval of the difference excludes 0 (p = {used.p_value:.2g})."
     return Verdict.UNDECIDED, f"{name}: the {level:.0%} interval of the difference includes 0 (p = {used.p_value:.2g})."
 
@@ -224,12 +295,10 @@ def _holm(p_values: Mapping[float, float]) -> dict[float, float]:
     return adjusted
 
 
-def _incremental(arms: Mapping[Arm, ArmOutcomes], *, level: float) -> dict[Arm, Comparison]:
+def _incremental(arms: Mapping[str, ArmOutcomes], holdout: ArmOutcomes, *, level: float) -> dict[str, Comparison]:
     """Revenue per customer with and without codes, against customers who got none."""
-    if Arm.HOLDOUT not in arms:
-        return {}
-    totals = {}
-    for name, rows in arms.items():
+
+    def total(rows: ArmOutcomes) -> Mean:
         if rows.other_revenue is None:
             raise InputError(
                 "other_revenue",
@@ -237,5 +306,25 @@ def _incremental(arms: Mapping[Arm, ArmOutcomes], *, level: float) -> dict[Arm, 
                 expected="what every customer paid without a code in the campaign's time",
                 fix="Without it a holdout would always seem to spend nothing.",
             )
-        totals[name] = Mean.of(rows.figure("revenue", revenue_weight=None) + rows.other_revenue)
-    return {name: compare(totals[name], totals[Arm.HOLDOUT], level=level) for name in (Arm.TEST, Arm.CONTROL)}
+        return Mean.of(rows.figure("revenue", revenue_weight=None) + rows.other_revenue)
+
+    without_codes = total(holdout)
+    return {name: compare(total(rows), without_codes, level=level) for name, rows in arms.items()}
+
+
+def _in_words(found: Comparison) -> str:
+    share = "" if found.relative is None else f", {found.relative.value:+.1%}"
+    lower, upper = found.difference.ends or (-np.inf, np.inf)
+    return (
+        f"{found.decided:,.3f} against {found.control:,.3f}{share}; difference {found.difference.value:+,.3f} "
+        f"({found.difference.level:.0%} interval {lower:+,.3f} to {upper:+,.3f}, p = {found.p_value:.2g})"
+    )
+
+
+def _columns() -> "pa.Schema":
+    import pyarrow as pa
+
+    words = [(name, pa.string()) for name in ("metric", "per")]
+    numbers = ("decided", "control", "difference", "difference_lower", "difference_upper")
+    more = ("relative", "relative_lower", "relative_upper", "p_value")
+    return pa.schema([*words, *((name, pa.float64()) for name in (*numbers, *more)), ("adjusted", pa.bool_())])

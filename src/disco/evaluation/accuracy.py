@@ -1,26 +1,29 @@
-"""How close predictions of ln(full price) come: WAPE, Spearman, MAE, MSE, R²."""
+"""How good predictions of full prices are: their errors, and whether they rise with the discount as they should."""
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from disco.evaluation.figures import read_column
-from disco.records.arrays import Vector
+from disco.records.arguments import read_column, read_matrix
+from disco.records.depths import read_depths
 from disco.records.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
+    """How close predictions of ln(full price) come."""
+
     rows: int
     wape: float  # Σ|y − ŷ| / Σ|y|
     spearman: float  # rank correlation; 0 when either side is constant, as it then ranks nothing
-    mae: float
-    mse: float
+    mae: float  # mean |y − ŷ|
+    mse: float  # mean (y − ŷ)²
     r2: float  # 1 − MSE / variance; 0 when the truth is constant
 
 
-def accuracy(predicted: Vector, observed: Vector) -> Accuracy:
-    """Compare predictions with observations, both on the ln scale, one per purchase.
+def accuracy(predicted: ArrayLike, observed: ArrayLike) -> Accuracy:
+    """Compare predictions (n,) with observations (n,), both on the ln scale, one per purchase.
 
     >>> accuracy(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0])).wape.__round__(4)
     0.1429
@@ -50,4 +53,39 @@ def accuracy(predicted: Vector, observed: Vector) -> Accuracy:
         mae=float(np.abs(error).mean()),
         mse=mse,
         r2=1 - mse / variance if variance else 0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Monotonicity:
+    """Whether predicted full prices rise with the discount, as price elasticity says they should."""
+
+    steps: float  # share of the steps between neighbouring depths that do not fall
+    curves: float  # share of the customers whose whole curve never falls
+    mean_fall: float  # mean relative fall per falling step, 0 without any
+
+
+def monotonicity(full_price: ArrayLike, depths: ArrayLike, *, tolerance: float = 1e-12) -> Monotonicity:
+    """Judge predictions (customers, depths), on any increasing scale; depths (depths,) need not be sorted.
+
+    tolerance: relative falls up to this one are rounding.
+
+    >>> monotonicity(np.array([[10.0, 12.0, 12.0], [10.0, 9.0, 11.0]]), [0.1, 0.2, 0.3])
+    Monotonicity(steps=0.75, curves=0.5, mean_fall=0.1)
+    """
+    offered = np.asarray(read_depths(read_column(depths, where="monotonicity, depths").tolist()))
+    curves = read_matrix(full_price, where="monotonicity, full_price")
+    if offered.size < 2:
+        raise InputError("monotonicity", found="one depth", expected="at least two, to have a step")
+    if curves.shape[1] != offered.size:
+        raise InputError("monotonicity", found=f"shape {curves.shape}", expected=f"(customers, {offered.size})")
+    if not np.isfinite(curves).all():
+        raise InputError("monotonicity", found="NaN or infinite figures", expected="finite figures")
+    curves = curves[:, np.argsort(offered)]
+    change = np.diff(curves, axis=1) / np.maximum(np.abs(curves[:, :-1]), np.finfo(np.float64).tiny)
+    falls = change < -tolerance
+    return Monotonicity(
+        steps=float(1 - falls.mean()),
+        curves=float(1 - falls.any(axis=1).mean()),
+        mean_fall=float(-change[falls].mean()) if falls.any() else 0.0,
     )

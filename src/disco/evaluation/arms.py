@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 from disco import objective
-from disco.evaluation.figures import read_column, read_matrix, read_number
+from disco.records.arguments import read_column, read_labels, read_matrix, read_number
 from disco.records.arrays import Flags, Matrix, Vector
-from disco.records.decisions import Arm
 from disco.records.errors import InputError
 from disco.records.grid import LOG_PRICE_LIMIT
 
@@ -24,13 +24,12 @@ _LARGEST = 1e100  # of figures known before: their squares must still be numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArmOutcomes:
-    """Customers assigned to one arm: depth (n,), NaN = no code · full_price (n,) bought with it, 0 = nothing ·
-    before (n, p) or None: known before the campaign · other_revenue (n,) or None: bought without the code meanwhile."""
+    """Customers assigned to one arm, one entry per customer."""
 
-    depth: Vector
-    full_price: Vector
-    before: Matrix | None
-    other_revenue: Vector | None
+    depth: Vector  # (n,) NaN = no code
+    full_price: Vector  # (n,) bought with the code, money; 0 = nothing
+    before: Matrix | None  # (n, p) known before the campaign
+    other_revenue: Vector | None  # (n,) paid without the code in the campaign's time, money
 
     def __len__(self) -> int:
         return int(self.depth.size)
@@ -73,13 +72,13 @@ class ArmOutcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSummary:
-    """An arm in sums; money in currency units."""
+    """An arm in sums."""
 
-    customers: int
-    recipients: int
+    customers: int  # everybody assigned
+    recipients: int  # those with a code
     purchasers: int
-    revenue: float
-    markdown: float
+    revenue: float  # money
+    markdown: float  # money
 
     @classmethod
     def of(cls, arm: ArmOutcomes) -> "ArmSummary":
@@ -93,26 +92,70 @@ class ArmSummary:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmNames:
+    """Which arm of the data plays which part. The decided arm is there, and one of the other two at least."""
+
+    decided: str
+    control: str | None
+    holdout: str | None
+
+    @classmethod
+    def among(cls, found: set[str], *, decided: str | None, control: str, holdout: str) -> "ArmNames":
+        """The parts of the arms found; without a name for it, the decided arm is the only other one."""
+        names = ", ".join(map(repr, sorted(found)))
+        others = sorted(found - {control, holdout})
+        if decided is None and len(others) != 1:
+            raise InputError(
+                "arm",
+                found=names,
+                expected=f"one decided arm beside {control!r} and {holdout!r}",
+                fix="Name the arms, for example ab_test(…, decided='B', control='A').",
+            )
+        decided = others[0] if decided is None else decided
+        if decided not in others or not {control, holdout} & found:
+            raise InputError(
+                "arm",
+                found=names,
+                expected=f"{decided!r}, and {control!r} or {holdout!r} to compare it with",
+                fix="Name the arms, for example ab_test(…, decided='B', control='A').",
+            )
+        return cls(
+            decided=decided,
+            control=control if control in found else None,
+            holdout=holdout if holdout in found else None,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class SampleRatio:
-    """Customers per arm against the planned shares: χ² test; `ok` is False below p = 0.001."""
+    """Customers per arm against the planned shares, by a χ² test."""
 
-    found: Mapping[Arm, int]
-    expected: Mapping[Arm, float]
+    found: Mapping[str, int]  # customers by arm
+    expected: Mapping[str, float]
     p_value: float
 
     @property
     def ok(self) -> bool:
+        """False below p = 0.001."""
         return self.p_value >= MISMATCH_P_VALUE
 
 
-def sample_ratio(found: Mapping[Arm, int], shares: Mapping[str, float]) -> SampleRatio:
+def sample_ratio(found: Mapping[str, int], shares: Mapping[str, float]) -> SampleRatio:
     """χ² = Σ(found − expected)²/expected with one degree of freedom less than arms.
 
-    >>> sample_ratio({Arm.TEST: 5210, Arm.CONTROL: 4790}, {Arm.TEST: 0.5, Arm.CONTROL: 0.5}).ok
+    found: customers by arm. shares: planned share of each arm found, and of any that is empty; need not sum to 1.
+
+    >>> sample_ratio({"decided": 5210, "control": 4790}, {"decided": 0.5, "control": 0.5}).ok
     False
     """
-    planned = _planned(shares, found)
+    wanted = f"a positive share for each of the arms found: {', '.join(found)}"
+    if not isinstance(shares, Mapping) or not set(map(str, found)) <= set(map(str, shares)):
+        said = {str(arm): share for arm, share in shares.items()} if isinstance(shares, Mapping) else shares
+        raise InputError("shares", found=repr(said), expected=wanted)
+    planned = {
+        str(arm): read_number(share, where=f"share of {arm}", expected=wanted, above=0) for arm, share in shares.items()
+    }
     counts = {arm: found.get(arm, 0) for arm in planned}  # an arm that lost everybody is the worst mismatch of all
     scale = sum(counts.values()) / sum(planned.values())
     expected = {arm: share * scale for arm, share in planned.items()}
@@ -120,27 +163,23 @@ def sample_ratio(found: Mapping[Arm, int], shares: Mapping[str, float]) -> Sampl
     return SampleRatio(counts, expected, float(chdtrc(len(counts) - 1, statistic)) if len(counts) > 1 else 1.0)
 
 
-def _planned(shares: object, found: Mapping[Arm, int]) -> dict[Arm, float]:
-    wanted = f"a positive share for each of the arms found: {', '.join(found)}"
-    if not isinstance(shares, Mapping) or not {str(arm) for arm in found} <= set(shares) <= {str(arm) for arm in Arm}:
-        said = {str(arm): share for arm, share in shares.items()} if isinstance(shares, Mapping) else shares
-        raise InputError("shares", found=repr(said), expected=wanted)
-    return {
-        arm: read_number(shares[arm], where=f"share of {arm}", expected=wanted, above=0) for arm in Arm if arm in shares
-    }
-
-
 def read_arms(
-    arm: object, depth: object, full_price: object, *, before: object, other_revenue: object
-) -> dict[Arm, ArmOutcomes]:
-    """Columns of one length, one row per customer assigned, as arms; every row is checked."""
-    labels = np.asarray(arm)
-    if labels.ndim != 1 or not labels.size:
-        raise InputError("arm", found=f"shape {labels.shape}", expected="one label per customer")
-    names = {str(label) for label in np.unique(labels.astype(str))}
-    unknown = names - set(Arm)
-    if unknown or not {Arm.TEST, Arm.CONTROL} <= names:
-        raise InputError("arm", found=f"{sorted(names)}", expected="test and control, and perhaps holdout")
+    arm: ArrayLike,
+    depth: ArrayLike,
+    full_price: ArrayLike,
+    *,
+    before: ArrayLike | None,
+    other_revenue: ArrayLike | None,
+    decided: str | None,
+    control: str,
+    holdout: str,
+) -> tuple[ArmNames, dict[str, ArmOutcomes]]:
+    """Columns of one length, one row per customer assigned, as arms by name: decided, control, holdout, any others."""
+    labels = read_labels(arm, where="arm").astype(str)
+    if not labels.size:
+        raise InputError("arm", found="no rows", expected="one label per customer")
+    found = set(np.unique(labels).tolist())
+    names = ArmNames.among(found, decided=decided, control=control, holdout=holdout)
     rows = labels.size
     depths = _figures(depth, rows, "depth", highest=1.0)
     prices = _figures(full_price, rows, "full_price")
@@ -151,20 +190,21 @@ def read_arms(
             f"full_price, row {row + 1}",
             found="a purchase with a code by a customer who got none",
             expected="null",
-            fix="Purchases without a code belong into other_revenue.",
+            fix="Put purchases without a code into other_revenue.",
         )
     known = None if before is None else read_matrix(before, where="before", rows=rows)
     if known is not None and not (np.abs(known) < _LARGEST).all():
         raise InputError("before", found="NaN or infinite figures", expected="finite figures, 0 for none")
     other = None if other_revenue is None else np.nan_to_num(_figures(other_revenue, rows, "other_revenue"))
     whole = ArmOutcomes(depth=depths, full_price=np.nan_to_num(prices), before=known, other_revenue=other)
-    arms = {name: whole.take(labels.astype(str) == name) for name in Arm if name in names}
-    if Arm.HOLDOUT in arms and arms[Arm.HOLDOUT].received.any():
+    parts = [name for name in (names.decided, names.control, names.holdout) if name is not None]
+    arms = {name: whole.take(labels == name) for name in (*parts, *sorted(found - set(parts)))}
+    if names.holdout is not None and arms[names.holdout].received.any():
         raise InputError("holdout", found="customers with a code", expected="no codes in the holdout")
-    return arms
+    return names, arms
 
 
-def _figures(values: object, rows: int, name: str, *, highest: float = _LARGEST_PRICE) -> Vector:
+def _figures(values: ArrayLike, rows: int, name: str, *, highest: float = _LARGEST_PRICE) -> Vector:
     column = read_column(values, where=name, rows=rows)
     bad = ~np.isnan(column) & ~((column >= 0) & (column < highest))
     if bad.any():

@@ -6,26 +6,29 @@ import numpy as np
 from scipy.special import erfc
 
 from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.depths import depth_label
+
+_LEAST_P_VALUE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Unevenness:
     """The depth that is furthest from its expected frequency."""
 
-    column: int
-    found: int
-    expected: float
+    column: int  # position of the depth
+    found: int  # rows
+    expected: float  # rows
     p_value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Imbalance:
-    """The depth and context feature where the customers differ most; `p_value` counts all that were looked at."""
+    """The depth and context feature where the customers differ most."""
 
-    depth: int
-    feature: int
-    z: float
-    p_value: float
+    depth: int  # position of the depth
+    feature: int  # column of the context
+    z: float  # standard errors
+    p_value: float  # corrected for the number of depths and features
 
 
 def unevenness(place: Integers, propensity: Vector, *, depths: int) -> Unevenness:
@@ -74,3 +77,30 @@ def bonferroni(z: float, *, tests: int) -> float:
     (0.05, 1.0)
     """
     return min(1.0, tests * float(erfc(abs(z) / np.sqrt(2))))
+
+
+def doubts(
+    context: Matrix, place: Integers, stratum: Integers, chances: Vector, depths: tuple[float, ...]
+) -> tuple[str, ...]:
+    """What is wrong with a log whose depths should be random, given the propensities; nothing where all is well.
+
+    context (n, d1) · place (n,): position of the depth · stratum (n,): 0, 1, … · chances (n,): propensities
+    """
+    notes = []
+    uneven = unevenness(place, chances, depths=len(depths))
+    if uneven.p_value < _LEAST_P_VALUE:
+        depth = depth_label(depths[uneven.column])
+        notes.append(
+            f"The depths are not as frequent as their propensities say (depth {depth}: {uneven.found:,} rows, "
+            f"expected {uneven.expected:,.0f}; p = {uneven.p_value:.1g}). Give the true propensities, or say "
+            f"'observed' if the depths were assigned at random in these shares."
+        )
+    skewed = imbalance(context, place, stratum, chances, depths=len(depths))
+    if skewed.p_value < _LEAST_P_VALUE:
+        notes.append(
+            f"The depths do not look random: customers at depth {depth_label(depths[skewed.depth])} differ from the "
+            f"rest in context feature {skewed.feature + 1} by {skewed.z:+.1f} standard errors "
+            f"(p = {skewed.p_value:.1g}). Estimates from this log are biased unless the propensities or strata account "
+            f"for it."
+        )
+    return tuple(notes)

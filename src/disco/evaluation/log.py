@@ -1,45 +1,49 @@
-"""The log of a campaign whose depths were dealt at random: what replay and off-policy estimates start from."""
+"""The log of a campaign whose depths were assigned at random: what replay and off-policy estimates start from."""
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
 
-from disco.evaluation.balance import imbalance, unevenness
-from disco.evaluation.figures import read_column, read_matrix
+from disco.evaluation.balance import doubts
+from disco.records.arguments import read_column, read_labels, read_matrix
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label, read_depth
-from disco.records.errors import InputError
+from disco.records.errors import FileFormatError, InputError
 from disco.records.grid import CONTEXT_LIMIT, LOG_PRICE_LIMIT
 
-PropensityRule = Literal["uniform", "observed"]
+NO_CONTEXT = ("customer_id", "depth", "full_price", "propensity")  # columns of a log file with a meaning of their own
 SUM_TOLERANCE = 1e-3  # written propensities are rounded: 0.333 · 3
 CHANCE_ALARM = 6.0  # standard errors; beyond it, propensities that vary by row cannot sum to one
-LEAST_P_VALUE = 1e-3
 
 
 class RandomisationWarning(UserWarning):
-    """The log does not look as if its depths had been dealt at random, or not as its propensities say."""
+    """The log does not look as if its depths had been assigned at random, or not as its propensities say."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class RandomLog:
-    """One row per code, in time order. Made by `random_log`, which checks it.
-
-    context (n, d1) · place (n,): position in `depths` · full_price (n,): money, NaN = no purchase · propensity (n,):
-    the probability with which the row got its depth · customer (n,): 0, 1, …, equal for rows of one customer ·
-    warnings: what was found amiss.
-    """
+    """One row per code, in time order. Made by `random_log`, which checks it."""
 
     depths: tuple[float, ...]
-    context: Matrix
-    place: Integers
-    full_price: Vector
-    propensity: Vector
-    customer: Integers
-    warnings: tuple[str, ...] = ()
+    context: Matrix  # (n, d1)
+    place: Integers  # (n,) position in `depths`
+    full_price: Vector  # (n,) money before the discount, NaN = no purchase
+    propensity: Vector  # (n,) the probability with which the row got its depth
+    customer: Integers  # (n,) 0, 1, …, equal for rows of one customer
+    warnings: tuple[str, ...] = ()  # reasons to doubt that the depths were random
+    context_names: tuple[str, ...] | None = None  # of the context's columns, where they came with names
+
+    def __repr__(self) -> str:
+        depths = ", ".join(map(depth_label, self.depths))
+        return f"RandomLog({len(self):,} rows, {int(self.bought.sum()):,} purchases, depths {depths})"
 
     def __len__(self) -> int:
         return int(self.place.size)
@@ -59,21 +63,27 @@ class RandomLog:
 
 
 def random_log(
-    context: object,
-    depth: object,
-    full_price: object,
+    context: ArrayLike,
+    depth: ArrayLike,
+    full_price: ArrayLike,
     *,
-    customer_id: object = None,
-    propensity: object = None,
-    strata: object = None,
+    customer_id: ArrayLike | None = None,
+    propensity: ArrayLike | Literal["observed"] | None = None,
+    strata: ArrayLike | None = None,
     check_balance: bool = True,
 ) -> RandomLog:
-    """Read a log: context (n, d1), depth (n,), full_price (n,) with NaN where nothing was bought.
+    """Read a log, one row per code in time order; a log that does not look random is warned about.
 
-    propensity (n,): the probability of the depth each row got. Absent: uniform over the depths present; with
-    `strata` (n,) labels, the shares observed within each stratum. The word "observed": the shares observed, overall or
-    within each stratum. Strata beside given propensities serve the balance test alone.
-    A log that does not look random, given these, is warned about (`RandomisationWarning`).
+    context (n, d1): figures known before the depth was assigned. A data frame's column names are kept, and a log to be
+        used together with this one must have the same.
+    depth (n,): of the code, a share.
+    full_price (n,): bought with the code, money before the discount; NaN = nothing.
+    customer_id (n,): where a customer may have several rows; their errors are then counted together.
+    propensity (n,): the probability of the depth each row got. None: uniform over the depths present, or, with
+        `strata`, the shares observed within each. "observed": the shares observed, overall or within each stratum.
+    strata (n,): labels within which depths were assigned at random; beside given propensities they serve the balance
+        test alone.
+    check_balance: whether to test that the depths look random (`RandomisationWarning`).
 
     >>> log = random_log([[0.5], [1.0]], [0.1, 0.2], [20.0, np.nan], check_balance=False)
     >>> log.depths, log.place.tolist(), log.propensity.tolist()
@@ -99,11 +109,11 @@ def random_log(
             found=float(prices[row]),
             expected="a positive amount, or null where nothing was bought",
         )
-    stratum = _labels(strata, rows=rows, name="strata")
-    customer = np.arange(rows) if customer_id is None else _labels(customer_id, rows=rows, name="customer_id")
+    stratum = np.zeros(rows, np.int64) if strata is None else _numbered(strata, rows=rows, name="strata")
+    customer = np.arange(rows) if customer_id is None else _numbered(customer_id, rows=rows, name="customer_id")
     depths = tuple(offered.tolist())
     chances = _propensities(propensity, place, stratum, depths, estimate=strata is not None)
-    notes = _doubts(contexts, place, stratum, chances, depths) if check_balance else ()
+    notes = doubts(contexts, place, stratum, chances, depths) if check_balance else ()
     for note in notes:
         warnings.warn(note, RandomisationWarning, stacklevel=2)
     return RandomLog(
@@ -114,26 +124,23 @@ def random_log(
         propensity=chances,
         customer=customer,
         warnings=notes,
+        context_names=_column_names(context),
     )
 
 
-def _labels(values: object, *, rows: int, name: str) -> Integers:
-    if values is None:
-        return np.zeros(rows, np.int64)
-    labels = np.asarray(values)
-    if labels.shape != (rows,):
-        raise InputError(f"log, {name}", found=f"shape {labels.shape}", expected=f"one label for each of {rows} rows")
-    unknown = labels != labels if labels.dtype.kind != "O" else np.array([v is None or v != v for v in labels])
-    if unknown.any():
-        row = int(unknown.argmax())
-        raise InputError(f"log, row {row + 1}, {name}", found="null or NaN", expected="a label in every row")
-    if labels.dtype.kind == "O":
-        labels = labels.astype(str)
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+def _numbered(labels: ArrayLike, *, rows: int, name: str) -> Integers:
+    """Labels as 0, 1, … in their sorted order."""
+    return np.unique(read_labels(labels, where=f"log, {name}", rows=rows), return_inverse=True)[1].astype(np.int64)
+
+
+def _column_names(context: object) -> tuple[str, ...] | None:
+    """The names of a data frame's or an Arrow table's columns; None for arrays, which have none."""
+    names = getattr(context, "column_names", getattr(context, "columns", None))
+    return None if names is None else tuple(map(str, names))
 
 
 def _propensities(
-    given: object, place: Integers, stratum: Integers, depths: tuple[float, ...], *, estimate: bool
+    given: ArrayLike | None, place: Integers, stratum: Integers, depths: tuple[float, ...], *, estimate: bool
 ) -> Vector:
     rows, columns = place.size, len(depths)
     cells = np.zeros((stratum.max() + 1, columns))
@@ -204,29 +211,6 @@ def _refuse_unless_one(
             )
 
 
-def _doubts(
-    context: Matrix, place: Integers, stratum: Integers, chances: Vector, depths: tuple[float, ...]
-) -> tuple[str, ...]:
-    notes = []
-    uneven = unevenness(place, chances, depths=len(depths))
-    if uneven.p_value < LEAST_P_VALUE:
-        depth = depth_label(depths[uneven.column])
-        notes.append(
-            f"The depths are not as frequent as their propensities say (depth {depth}: {uneven.found:,} rows, "
-            f"expected {uneven.expected:,.0f}; p = {uneven.p_value:.1g}). Give the true propensities, or say "
-            f"'observed' if the depths were dealt at random in these shares."
-        )
-    skewed = imbalance(context, place, stratum, chances, depths=len(depths))
-    if skewed.p_value < LEAST_P_VALUE:
-        notes.append(
-            f"The depths do not look random: customers at depth {depth_label(depths[skewed.depth])} differ from the "
-            f"rest in context feature {skewed.feature + 1} by {skewed.z:+.1f} standard errors "
-            f"(p = {skewed.p_value:.1g}). Estimates from this log are biased unless the propensities or strata account "
-            f"for it."
-        )
-    return tuple(notes)
-
-
 def require_model_contexts(log: RandomLog, *, name: str = "log") -> None:
     """A model takes contexts within ±4; say at the start, with the log's row, what it would refuse in mid-replay."""
     beyond = np.argwhere(np.abs(log.context) > CONTEXT_LIMIT)
@@ -238,3 +222,98 @@ def require_model_contexts(log: RandomLog, *, name: str = "log") -> None:
             expected=f"a figure within ±{CONTEXT_LIMIT:g}",
             fix="Standardise and clip contexts, as ContextNetwork does.",
         )
+
+
+# ---- logs in files ---------------------------------------------------------------------------------------------------
+
+
+def read_log(
+    path: Path,
+    *,
+    context: Sequence[str],
+    strata: Sequence[str] = (),
+    observed: bool = False,
+    check_balance: bool = True,
+) -> RandomLog:
+    """A log from Parquet: `customer_id`, the context columns, `depth`, `full_price` (null = no purchase), `propensity`.
+
+    context, strata: names of columns. Without a `propensity` column depths count as uniform, or, with `strata`, as
+    frequent as they are within each stratum. observed: set a `propensity` column aside for the frequencies seen,
+    overall or within strata. check_balance: as in `random_log`.
+    """
+    taken = [name for name in (*context, *strata) if name in NO_CONTEXT]
+    if taken:
+        raise InputError(
+            f"column {taken[0]}",
+            found="it among the context or strata",
+            expected="what was known before the depth was assigned",
+        )
+    wanted = ["customer_id", *context, "depth", "full_price", *strata]
+    if not context:
+        raise InputError("context", found="no column", expected="the names of the context columns, such as x1,x2")
+    table = _read(path, wanted)
+    for name in ("customer_id", *context, "depth", *strata):
+        if table[name].null_count:
+            row = table[name].is_null().to_pylist().index(True)
+            raise InputError(f"{path}, column {name}, row {row + 1}", found="null", expected="a value in every row")
+    propensity: ArrayLike | Literal["observed"] | None = None
+    if observed:
+        propensity = "observed"
+    elif "propensity" in table.column_names:
+        propensity = _numbers(table, "propensity", path)
+    labels = None
+    if strata:
+        columns = [np.asarray(table[name].to_pylist(), object).astype(str) for name in strata]
+        labels = np.array(["\x1f".join(row) for row in zip(*columns, strict=True)])
+    return random_log(
+        pa.table({name: _numbers(table, name, path) for name in context}),
+        _numbers(table, "depth", path),
+        _numbers(table, "full_price", path),
+        customer_id=table["customer_id"].to_numpy(),
+        propensity=propensity,
+        strata=labels,
+        check_balance=check_balance,
+    )
+
+
+def _read(path: Path, wanted: Sequence[str]) -> pa.Table:
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="a Parquet file with the log")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise FileFormatError(str(path), found=str(error).splitlines()[0], expected="a Parquet file") from None
+    missing = [name for name in wanted if name not in table.column_names]
+    if missing:
+        raise InputError(
+            str(path),
+            found=f"no column {', '.join(missing)}",
+            expected=f"{', '.join(wanted)}; it has {', '.join(table.column_names)}",
+        )
+    if not table.num_rows:
+        raise InputError(str(path), found="no rows", expected="a log with at least one")
+    return table
+
+
+def _numbers(table: pa.Table, name: str, path: Path) -> Vector:
+    """A column as float64, null = NaN; a 32-bit 0.2 becomes 0.2. A NaN in the file is refused."""
+    column = table[name].combine_chunks()
+    kind = column.type
+    if pa.types.is_null(kind):  # a column without a single value
+        return np.full(len(column), np.nan)
+    if pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise InputError(f"{path}, column {name}", found=f"values of type {kind}", expected="numbers")
+    values = column.to_numpy(zero_copy_only=False)
+    if pa.types.is_float32(kind) and name == "depth":
+        values = np.array([float(str(value)) for value in values])
+    known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    out = np.where(known, values, np.nan).astype(np.float64)
+    bad = known & ~np.isfinite(out)
+    if bad.any():
+        row = int(bad.argmax())
+        raise InputError(
+            f"{path}, column {name}, row {row + 1}", found=float(out[row]), expected="a finite number, or null for none"
+        )
+    return out

@@ -10,88 +10,87 @@ IPS and DR are unbiased for any q made without these rows; SNIPS is consistent, 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from disco.evaluation.estimate import Estimate, mean_estimate, ratio_estimate
-from disco.evaluation.figures import read_column, read_matrix
-from disco.records.arrays import Integers, Matrix, Vector
+from disco import objective
+from disco.allocation import Allocation, allocate
+from disco.campaign import Belief
+from disco.evaluation.estimates import mean_estimate, ratio_estimate
+from disco.policy import Policy
+from disco.policy.propensity import Propensities, propensities
+from disco.records.arguments import read_column, read_labels, read_matrix
+from disco.records.arrays import Floats, Vector
+from disco.records.decisions import Audience, Offer
 from disco.records.errors import InputError
+from disco.records.estimate import Estimate
+from disco.records.ports import Engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffPolicy:
-    """Estimand: the mean of the figure per customer of the log's population, had `target` chosen the depths.
-
-    `effective_rows` = (Σw)²/Σw²: how many unweighted rows the weighted ones are worth · `largest_weight` · `dr` is None
-    without a model.
-    """
+    """Estimand: the mean of the figure per customer of the log's population, had `target` chosen the depths."""
 
     rows: int
-    effective_rows: float
+    effective_rows: float  # (Σw)²/Σw²: how many unweighted rows the weighted ones are worth
     largest_weight: float
     ips: Estimate
-    snips: Estimate | None  # None when the target never does what the log did
-    dr: Estimate | None
+    snips: Estimate | None  # None where the target never does what the log did
+    dr: Estimate | None  # None without a model
 
 
 def off_policy(
-    figure: Vector,
+    figure: ArrayLike,
     *,
-    propensity: Vector,
-    target: Vector,
-    predicted_logged: Vector | None = None,
-    predicted_target: Vector | None = None,
+    propensity: ArrayLike,
+    target: ArrayLike,
+    predicted_logged: ArrayLike | None = None,
+    predicted_target: ArrayLike | None = None,
     level: float = 0.95,
-    customers: Integers | None = None,
+    customers: ArrayLike | None = None,
 ) -> OffPolicy:
     """Estimate a target policy's value per customer from a log.
 
-    figure (n,): what the row came to · propensity (n,): pᵢ > 0 · target (n,): π(aᵢ|xᵢ), the target's probability of the
-    depth that was played · predicted_logged, predicted_target (n,): q(xᵢ, aᵢ) and q(xᵢ, π), for DR · customers (n,):
-    equal for rows of one customer, whose errors are then counted together.
+    figure (n,): yᵢ of each row, such as revenue in money.
+    propensity (n,): pᵢ > 0, the probability of the depth that was played.
+    target (n,): π(aᵢ|xᵢ), the target's probability of the same depth.
+    predicted_logged, predicted_target (n,): q(xᵢ, aᵢ) and q(xᵢ, π), for DR; both or neither.
+    level: of the intervals.
+    customers (n,): labels, equal for rows of one customer, whose errors are then counted together.
 
     >>> log = {"figure": np.array([1.0, 0.0, 3.0, 4.0]), "propensity": np.full(4, 0.5)}
     >>> result = off_policy(**log, target=np.array([0.0, 1.0, 1.0, 0.0]))
     >>> result.ips.value, result.snips.value, result.effective_rows
     (1.5, 1.5, 2.0)
     """
-    figure = read_column(figure, where="off_policy, figure")
-    columns = {"figure": figure, "propensity": propensity, "target": target}
+    given: dict[str, ArrayLike] = {"figure": figure, "propensity": propensity, "target": target}
     if (predicted_logged is None) != (predicted_target is None):
         raise InputError("off_policy", found="one prediction", expected="both of predicted_logged and predicted_target")
     if predicted_logged is not None and predicted_target is not None:
-        columns |= {"predicted_logged": predicted_logged, "predicted_target": predicted_target}
-    columns = {name: read_column(column, where=f"off_policy, {name}") for name, column in columns.items()}
+        given |= {"predicted_logged": predicted_logged, "predicted_target": predicted_target}
+    columns = {name: read_column(column, where=f"off_policy, {name}") for name, column in given.items()}
     _check(columns)
+    figures, owner = columns["figure"], None
     if customers is not None:
-        customers = _numbered(customers, figure.size)
+        labels = read_labels(customers, where="off_policy, customers", rows=figures.size)
+        owner = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     weights = columns["target"] / columns["propensity"]
     if not weights.any():
         snips, effective = None, 0.0
     else:
-        snips = ratio_estimate(weights * figure, weights, level=level, customers=customers)
+        snips = ratio_estimate(weights * figures, weights, level=level, customers=owner)
         effective = float(weights.sum() ** 2 / (weights @ weights))
     doubly = None
     if "predicted_logged" in columns:
-        terms = columns["predicted_target"] + weights * (figure - columns["predicted_logged"])
-        doubly = mean_estimate(terms, level=level, customers=customers)
+        terms = columns["predicted_target"] + weights * (figures - columns["predicted_logged"])
+        doubly = mean_estimate(terms, level=level, customers=owner)
     return OffPolicy(
-        rows=figure.size,
+        rows=figures.size,
         effective_rows=effective,
         largest_weight=float(weights.max()),
-        ips=mean_estimate(weights * figure, level=level, customers=customers),
+        ips=mean_estimate(weights * figures, level=level, customers=owner),
         snips=snips,
         dr=doubly,
     )
-
-
-def _numbered(customers: object, rows: int) -> Integers:
-    """Customers as 0, 1, …: whatever labels the rows carry."""
-    labels = np.asarray(customers)
-    if labels.shape != (rows,):
-        raise InputError(
-            "off_policy, customers", found=f"shape {labels.shape}", expected=f"one for each of {rows} rows"
-        )
-    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def _check(columns: dict[str, Vector]) -> None:
@@ -116,7 +115,7 @@ def _check(columns: dict[str, Vector]) -> None:
         raise InputError(f"off_policy, target, row {row + 1}", found=float(target[row]), expected="a probability")
 
 
-def target_probabilities(target: Matrix, logging: Matrix, place: Integers) -> Vector:
+def target_probabilities(target: ArrayLike, logging: ArrayLike, place: ArrayLike) -> Vector:
     """π(aᵢ|xᵢ) of the depths played, from full matrices (n, K) of both policies; refuses what no log can tell.
 
     Rows of `logging` sum to one, of `target` to one at most (the rest: no code). Where the target plays a depth whose
@@ -157,3 +156,56 @@ def target_probabilities(target: Matrix, logging: Matrix, place: Integers) -> Ve
             expected="a positive propensity wherever the target plays",
         )
     return np.asarray(np.take_along_axis(target, place[:, None], axis=1)[:, 0])
+
+
+def decision_propensities(
+    audience: Audience,
+    *,
+    belief: Belief,
+    offer: Offer,
+    policy: Policy,
+    campaign: str,
+    seed: int,
+    draws: int = 200,
+    engine: Engine | None = None,
+) -> Propensities:
+    """The law of every customer's depth, from the arguments of `decide`; `.played(decisions.choice)` is what to log.
+
+    Nobody needs it before the codes are out. It costs as much as `draws` decisions for small campaigns, and as many
+    draws without a solve for large ones.
+    """
+    depths = np.asarray(offer.depths, np.float64)
+    rates = belief.engagement.rates(depths)
+    costs = None
+    if offer.budget is not None:
+        expected = belief.basket.expected_full_price(audience.context, depths, engine=engine)
+        costs = objective.expected_markdown(expected, depths, rates)
+
+    def solve(worth: Floats) -> Allocation:
+        allocation = allocate(
+            worth,
+            offer.caps,
+            depths=offer.depths,
+            floors=offer.floors,
+            costs=costs,
+            budget=offer.budget,
+            ids=audience.ids,
+            engine=engine,
+        )
+        allocation.require_feasible(where=f"campaign {campaign}")
+        return allocation
+
+    return propensities(
+        policy,
+        belief.basket,
+        audience.context,
+        depths,
+        ids=audience.ids,
+        seed=seed,
+        campaign=campaign,
+        worth=lambda prices: objective.values(prices, depths, rates, revenue_weight=offer.revenue_weight),
+        solve=solve,
+        costs=costs,
+        draws=draws,
+        engine=engine,
+    )

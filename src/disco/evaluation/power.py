@@ -6,8 +6,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from disco.evaluation.estimate import quantile
-from disco.evaluation.figures import read_number
+from disco.evaluation.estimates import quantile
+from disco.records.arguments import read_number
 from disco.records.errors import InputError
 
 _MOST = 1e15  # customers; there are fewer people

@@ -1,25 +1,148 @@
-"""`replay`: the offline value of policies under caps, on a log whose depths were dealt at random."""
+"""`replay`: the offline value of policies under caps, on a log whose depths were assigned at random.
+
+`passes.py` runs a policy over the log; this file says what the passes come to.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, learn
-from disco.evaluation.figures import read_level
+from disco.evaluation.estimates import error_of_sum, estimate_around
 from disco.evaluation.log import RandomLog, require_model_contexts
-from disco.evaluation.replay_limits import read_batch_limits
-from disco.evaluation.replay_pass import UnconstrainedLearner, play
-from disco.evaluation.replay_result import Reading, Replay, policy_replay
-from disco.evaluation.resampling import Skew, bootstrap_rows, presented_rows
+from disco.evaluation.off_policy import OffPolicy
+from disco.evaluation.passes import (
+    BatchLimits,
+    PassReading,
+    Skew,
+    UnconstrainedLearner,
+    bootstrap_rows,
+    play,
+    presented_rows,
+    read_batch_limits,
+)
 from disco.policy import Policy, Random, require_policy
-from disco.records.arrays import Integers, Vector
+from disco.records.arguments import read_count, read_level, read_seed
+from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Purchases
 from disco.records.errors import InputError
+from disco.records.estimate import Estimate
+from disco.records.frames import data_frame
 from disco.records.ports import Engine
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
 Player = Policy | UnconstrainedLearner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class BatchSeries:
+    """The pass over the log, batch by batch; each array has one entry per batch."""
+
+    presented: Integers
+    accepted: Integers
+    purchasers: Integers
+    average_basket_value: Vector  # revenue per purchaser, money; NaN where nobody bought
+    repeats_mean: (
+        Vector  # of the same over the resampled passes in which somebody bought in that batch; NaN without any
+    )
+    repeats_sd: Vector  # NaN with fewer than two
+
+    def __repr__(self) -> str:
+        return f"BatchSeries({self.presented.size} batches, {int(self.purchasers.sum()):,} purchasers)"
+
+    def to_arrow(self) -> "pa.Table":
+        """One row per batch."""
+        import pyarrow as pa
+
+        return pa.table({name: getattr(self, name) for name in self.__slots__})
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """`to_arrow` as a data frame."""
+        return data_frame(self.to_arrow())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class PolicyReplay:
+    """What a policy would have earned."""
+
+    policy: str
+    average_basket_value: Estimate  # mean revenue F·(1−a) per purchaser, money
+    relative_to_random: Estimate  # its ratio to that of Random under the same caps, on the same log
+    revenue: OffPolicy  # per customer presented, money; 0 without a code
+    objective: OffPolicy | None  # w·R − C per customer presented; None where revenue alone counts
+    presented: int
+    accepted: int
+    purchasers: int  # among the accepted
+    no_code: int  # presented customers to whom the policy gave no code; they are never accepted
+    codes: Integers  # (depths,) given out
+    series: BatchSeries
+
+    def __repr__(self) -> str:
+        return f"PolicyReplay({self.policy}: {_in_words(self)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Replay:
+    """What policies would have earned. `summary()` puts it into words, `to_pandas()` into a table."""
+
+    depths: tuple[float, ...]
+    policies: Mapping[str, PolicyReplay]  # by name
+    random: PolicyReplay  # the baseline, also where nobody asked for it
+    repeats: int
+    batch: int  # customers presented together
+    rows: int  # of the log
+    skew: Skew
+    warnings: tuple[str, ...]  # of the log
+
+    def _by_name(self) -> dict[str, PolicyReplay]:
+        return {**self.policies, "random": self.random}
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.policies)
+        return f"Replay({names} on {self.rows:,} rows in batches of {self.batch:,}, {self.repeats} repeats)"
+
+    def summary(self) -> str:
+        """One line per policy, then the log's warnings."""
+        lines = [f"{name}: {_in_words(found)}" for name, found in self._by_name().items()]
+        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
+
+    def to_arrow(self) -> "pa.Table":
+        """One row per policy, `random` last where it was not asked for; money per purchaser, ratios to random."""
+        import pyarrow as pa
+
+        rows = []
+        for name, found in self._by_name().items():
+            row: dict[str, object] = {"policy": name}
+            for column in ("average_basket_value", "relative_to_random"):
+                estimate: Estimate = getattr(found, column)
+                row |= {
+                    column: estimate.value,
+                    f"{column}_lower": estimate.lower,
+                    f"{column}_upper": estimate.upper,
+                    f"{column}_standard_error": estimate.standard_error,
+                }
+            counts = ("presented", "accepted", "purchasers", "no_code")
+            rows.append(row | {column: getattr(found, column) for column in counts})
+        return pa.Table.from_pylist(rows)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """`to_arrow` as a data frame."""
+        return data_frame(self.to_arrow())
+
+
+def _in_words(found: PolicyReplay) -> str:
+    value, relative = found.average_basket_value, found.relative_to_random
+    lower, upper = relative.ends or (-np.inf, np.inf)
+    return (
+        f"{value.value:,.2f} per purchaser, {relative.value - 1:+.1%} against random ({relative.level:.0%} interval "
+        f"{lower - 1:+.1%} to {upper - 1:+.1%}), {found.accepted:,} of {found.presented:,} rows accepted"
+    )
 
 
 def replay(
@@ -42,13 +165,23 @@ def replay(
 ) -> Replay:
     """Replay policies on a log (`random_log`), in batches, with caps per batch.
 
-    belief: what is known at the start; None, or a model without evidence, is a cold start. warm: an earlier log, all of
-    whose purchases (and codes, with `learn_engagement`) are learned before the start. revenue_weight None: revenue
-    alone. Engagement counts as 1 at every depth unless `belief` brings its own or `learn_engagement` is set.
-    skew: how a log with unequal propensities is used; "resample" drops rows at random until depths are uniform,
-    "weight" presents every row and weighs the accepted ones by 1/p. repeats: whole passes over logs resampled by
-    customer, whose spread is the standard error; with fewer than 2, the delta method's from the single pass.
-    `progress` is called after every pass of a policy.
+    policies: one, or several with different names.
+    belief: what is known at the start; None, or a model without evidence, is a cold start. Engagement counts as 1 at
+        every depth unless a `Belief` brings its own or `learn_engagement` is set.
+    batch: customers presented together.
+    caps: most customers per depth and batch; a whole number is a count, a float a share of the batch.
+    revenue_weight: the weight w of w·R − C; None: revenue alone.
+    repeats: whole passes over logs resampled by customer, whose spread is the standard error; with fewer than 2, the
+        delta method's from the single pass.
+    seed: equal seeds give equal results.
+    warm: an earlier log, all of whose purchases (and codes, with `learn_engagement`) are learned before the start.
+    skew: how a log with unequal propensities is used. "resample" drops rows at random until depths are uniform,
+        "weight" presents every row and weighs the accepted ones by 1/p.
+    learning: whether the belief changes during the replay.
+    learn_engagement: whether the share of buyers at each depth is learned, too.
+    level: of the intervals.
+    progress: called after every pass of a policy.
+    engine: where decisions are computed; never changes a result.
 
     Estimand: the value per purchaser (per customer) over the log's customers of the policy as it goes along, its belief
     at each batch learned from the rows accepted before. A deployed policy learns from every row, so from about as many
@@ -65,6 +198,13 @@ def replay(
     chosen = _by_name(policies)
     for name, given in (("log", log), *([] if warm is None else [("warm", warm)])):
         _require_log(given, name)
+    names, earlier = log.context_names, None if warm is None else warm.context_names
+    if names is not None and earlier is not None and names != earlier:
+        raise InputError(
+            "warm",
+            found=f"context columns {', '.join(earlier)}",
+            expected=f"those of the log, in its order: {', '.join(names)}",
+        )
     if not log.bought.any():
         raise InputError(
             "log",
@@ -72,17 +212,15 @@ def replay(
             expected="a full_price where a customer bought",
             fix="Without purchases there are no baskets to value; check the column.",
         )
-    for name, number, least in (("repeats", repeats, 0), ("seed", seed, -np.inf)):
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < least:
-            more = ", 0 or more" if name == "repeats" else ""
-            raise InputError(name, found=repr(number), expected=f"a whole number{more}")
+    read_count(repeats, where="repeats", least=0)
+    read_seed(seed)
     read_level(level)
     rows = presented_rows(log, skew=skew, seed=seed, repeat=0)
     limits = read_batch_limits(caps, depths=log.depths, batch=batch, rows=rows.size, revenue_weight=revenue_weight)
     start = _believing(belief, log, warm, learn_engagement=learn_engagement)
     players: dict[str, Player] = {"random": Random(), **chosen}
 
-    def read(order: Integers, repeat: int) -> dict[str, Reading]:
+    def read(order: Integers, repeat: int) -> dict[str, PassReading]:
         readings = {}
         for name, policy in players.items():
             played = play(
@@ -96,7 +234,7 @@ def replay(
                 learn_engagement=learn_engagement,
                 engine=engine,
             )
-            readings[name] = Reading.of(log, played, skew=skew)
+            readings[name] = PassReading.of(log, played, skew=skew)
             progress()
         return readings
 
@@ -109,7 +247,7 @@ def replay(
             again[name].append(reading.basket_values(batches))
     repeated = {name: np.reshape(values, (len(values), batches + 1)) for name, values in again.items()}
     results = {
-        name: policy_replay(
+        name: _policy_replay(
             reading,
             first["random"],
             repr(players[name]),
@@ -167,3 +305,95 @@ def _believing(belief: object, log: RandomLog, warm: RandomLog | None, *, learn_
     seen = Purchases(context=warm.context[bought], depth=warm.depth[bought], full_price=warm.full_price[bought])
     codes = EngagementCounts.of(warm.depth, bought) if learn_engagement else None
     return learn(belief, [Lesson.of("warm", seen, codes)])
+
+
+# ---- from passes to figures ------------------------------------------------------------------------------------------
+
+
+def _policy_replay(
+    reading: PassReading,
+    baseline: PassReading,
+    policy: str,
+    *,
+    repeated: Matrix,
+    repeated_baseline: Vector,
+    limits: BatchLimits,
+    level: float,
+) -> PolicyReplay:
+    """`repeated` (repeats, batches + 1): `basket_values` of the resampled passes; `repeated_baseline` (repeats,)."""
+    played, log = reading.played, reading.log
+    accepted = played.accepted(log)
+    bought = accepted & (reading.bought > 0)
+    if (played.choice < 0).all():
+        raise InputError(
+            f"replay of {policy}",
+            found=f"no code for any of {accepted.size:,} customers",
+            expected="at least one code",
+            fix="Raise the caps where all are 0, or the revenue weight where w·R − C is negative at every depth.",
+        )
+    if not bought.any():
+        raise InputError(
+            f"replay of {policy}",
+            found=f"{int(accepted.sum())} of {accepted.size:,} rows accepted, none of them with a purchase",
+            expected="at least one accepted purchase",
+            fix="The policy never did what the log did: raise the caps, or bring a longer log.",
+        )
+    batches = int(played.batch[-1]) + 1
+    over_passes = _mean_and_sd(repeated[:, :-1])
+    values = reading.basket_values(batches)
+    value, random_value = float(values[-1]), float(baseline.basket_values(batches)[-1])
+    ratio = value / random_value
+    if np.isnan(repeated[:, -1]).any() or np.isnan(repeated_baseline).any() or np.isnan(random_value):
+        raise InputError(
+            f"replay of {policy}",
+            found="a pass in which no purchase was accepted",
+            expected="enough rows for every pass",
+            fix="Bring a longer log, or take repeats=0.",
+        )
+    mine, random = reading.influence(), baseline.influence()
+    error, freedom = error_of_sum(mine) if bought.sum() > 1 else (np.inf, np.inf)  # one purchase shows no spread
+    ratio_error, ratio_freedom = error_of_sum((mine - ratio * random) / random_value)
+    if len(repeated) >= 2:
+        # what a single pass cannot tell (one customer, one purchase), resampling that one does not tell either
+        error = float(repeated[:, -1].std(ddof=1)) if np.isfinite(error) else error
+        ratio_error = (
+            float((repeated[:, -1] / repeated_baseline).std(ddof=1)) if np.isfinite(ratio_error) else ratio_error
+        )
+        # two reasons why the error is not known exactly: few passes, and a log in which few rows may dominate
+        freedom, ratio_freedom = (1 / (1 / (len(repeated) - 1) + 1 / known) for known in (freedom, ratio_freedom))
+    return PolicyReplay(
+        policy=policy,
+        average_basket_value=estimate_around(value, error, level=level, freedom=freedom),
+        relative_to_random=estimate_around(ratio, ratio_error, level=level, freedom=ratio_freedom),
+        revenue=reading.per_customer(limits, weight=None, level=level),
+        objective=None
+        if limits.revenue_weight is None
+        else reading.per_customer(limits, weight=limits.revenue_weight, level=level),
+        presented=played.rows.size,
+        accepted=int(accepted.sum()),
+        purchasers=int(bought.sum()),
+        no_code=int((played.choice < 0).sum()),
+        codes=np.bincount(played.choice[played.choice >= 0], minlength=len(log.depths)),
+        series=BatchSeries(
+            presented=np.bincount(played.batch, minlength=batches),
+            accepted=np.bincount(played.batch[accepted], minlength=batches),
+            purchasers=np.bincount(played.batch[bought], minlength=batches),
+            average_basket_value=values[:-1],
+            repeats_mean=over_passes[0],
+            repeats_sd=over_passes[1],
+        ),
+    )
+
+
+def _mean_and_sd(passes: Matrix) -> tuple[Vector, Vector]:
+    """Per batch over the passes that have a figure there; a resampled log may be a batch shorter than the log.
+
+    >>> [column.tolist() for column in _mean_and_sd(np.array([[10.0, np.nan], [14.0, 20.0]]))]
+    [[12.0, 20.0], [2.8284271247461903, nan]]
+    """
+    there = ~np.isnan(passes)
+    count = there.sum(axis=0)
+    mean = np.divide(np.where(there, passes, 0.0).sum(axis=0), count, out=np.full(count.size, np.nan), where=count > 0)
+    squares = (np.where(there, passes - mean, 0.0) ** 2).sum(axis=0)
+    variance = np.divide(squares, count - 1, out=np.full(count.size, np.nan), where=count > 1)
+    return mean, np.sqrt(variance)

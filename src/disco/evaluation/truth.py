@@ -11,7 +11,7 @@ import numpy as np
 
 from disco import objective
 from disco.allocation import allocate
-from disco.evaluation.figures import read_matrix
+from disco.records.arguments import read_matrix
 from disco.records.arrays import Floats, Integers, Matrix
 from disco.records.errors import InputError
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from disco.belief import BasketModel
 from disco.evaluation import Estimate, PolicyReplay, RandomisationWarning, Replay
 from disco.evaluation import replay as run
-from disco.evaluation.log import RandomLog
-from disco.evaluation.log_file import read_log
+from disco.evaluation.log import RandomLog, read_log
 from disco.evaluation.off_policy import OffPolicy
+from disco.evaluation.passes import Skew
 from disco.evaluation.replay import Player
-from disco.evaluation.resampling import Skew
 from disco.records.ports import Engine
 from disco.records.result import DepthKey, Result
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from disco.belief import BasketModel
+from disco.evaluation import read_log
 from disco.evaluation.accuracy import Accuracy, accuracy
-from disco.evaluation.log_file import read_log
 from disco.features import ContextNetwork, Feature
 from disco.features.builder import feature_batches
 from disco.features.cautions import collected

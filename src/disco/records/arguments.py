@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
@@ -92,7 +92,8 @@ def read_array(values: ArrayLike, *, where: str) -> Matrix:
     try:
         kind = np.asarray(values).dtype
         if kind.kind not in "biufO":
-            raise InputError(where, found=f"values of type {kind}", expected="an array of numbers")
+            found = "text" if kind.kind in "US" else f"values of type {kind}"
+            raise InputError(where, found=found, expected="an array of numbers")
         array = np.asarray(values, np.float64, order="C")
     except InputError:
         raise
@@ -140,3 +141,21 @@ def column_labels(table: object) -> tuple[Any, ...] | None:
         labels = getattr(table, "columns", None)  # pandas
     given = None if labels is None else tuple(labels)
     return None if not given or given == tuple(range(len(given))) else given
+
+
+def read_labels(values: ArrayLike, *, where: str, rows: int | None = None) -> NDArray[Any]:
+    """(rows,) labels such as ids or names of groups, without nulls; mixed types become text.
+
+    >>> read_labels(["b", "a"], where="arm").tolist()
+    ['b', 'a']
+    """
+    labels = np.asarray(values)
+    if labels.ndim != 1 or (rows is not None and labels.size != rows):
+        wanted = "one label per row" if rows is None else f"one label for each of {rows} rows"
+        raise InputError(where, found=f"shape {labels.shape}", expected=wanted)
+    mixed = labels.dtype.kind == "O"
+    unknown = np.array([label is None or label != label for label in labels]) if mixed else labels != labels
+    if unknown.any():
+        row = int(unknown.argmax())
+        raise InputError(f"{where}, row {row + 1}", found="null or NaN", expected="a label in every row")
+    return labels.astype(str) if mixed else labels

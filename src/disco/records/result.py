@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 from pydantic import ConfigDict, Field, PlainSerializer
 
 from disco.records.depths import depth_label
-from disco.records.errors import MissingPartError
+from disco.records.frames import data_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,15 +76,7 @@ class TableResult(Result):
 
     def to_pandas(self) -> "pd.DataFrame":
         """The rows as a pandas data frame."""
-        try:
-            return self.to_arrow().to_pandas()
-        except ModuleNotFoundError:
-            raise MissingPartError(
-                "to_pandas()",
-                found="no pandas",
-                expected="pandas",
-                fix="Run `pip install pandas`, or use `to_arrow()`.",
-            ) from None
+        return data_frame(self.to_arrow())
 
 
 @cache

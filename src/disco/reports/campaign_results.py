@@ -91,7 +91,7 @@ def _finding_row(found: Finding) -> list[Cell]:
     (unit, signed), used = _UNITS[found.metric], found.decisive
     return [
         found.metric.capitalize(),
-        FigureCell(used.test, unit),
+        FigureCell(used.decided, unit),
         FigureCell(used.control, unit),
         FigureCell(_estimate(used.difference), signed),
         None if used.relative is None else _estimate(used.relative),
@@ -125,7 +125,7 @@ def incremental_table(results: CampaignResults) -> Table | None:
     if results.ab is None or not results.ab.incremental:
         return None
     rows: list[list[Cell]] = [
-        [_GROUPS[arm], _estimate(found.difference), found.p_value] for arm, found in results.ab.incremental.items()
+        [_GROUPS[Arm(arm)], _estimate(found.difference), found.p_value] for arm, found in results.ab.incremental.items()
     ]
     return Table(
         caption="Incremental revenue per customer, compared with the holdout",

@@ -65,7 +65,7 @@ def replay(
     is learned from (rejection sampling). Values are per purchaser, and relative to random codes under the same caps.
     """
     from disco.entrypoints.python import Shop
-    from disco.evaluation.log_file import NO_CONTEXT
+    from disco.evaluation.log import NO_CONTEXT
     from disco.operations.replaying import read_logs, replay_log
 
     if propensity not in ("column", "observed"):

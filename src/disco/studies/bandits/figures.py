@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ttest_1samp
 
-from disco.evaluation import Estimate
+from disco.evaluation import Estimate, estimate_around
 from disco.records.arrays import Floats, Vector
 from disco.studies.bandits.simulation import Measure
 
@@ -94,9 +94,9 @@ def over_repeats(figures: Vector, *, level: float = 0.95) -> Estimate:
     4.484
     """
     if figures.size < 2:
-        return Estimate(float(figures.mean()), np.nan, np.nan, np.nan, level)
+        return Estimate(float(figures.mean()), level=level)
     error = float(figures.std(ddof=1) / np.sqrt(figures.size))
-    return Estimate.around(float(figures.mean()), error, level=level, freedom=figures.size - 1)
+    return estimate_around(float(figures.mean()), error, level=level, freedom=figures.size - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from disco.evaluation import RandomLog, random_log
-from disco.evaluation.resampling import generator
+from disco.evaluation.passes import generator
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.files import written_whole

@@ -94,7 +94,7 @@ def run_many(
                     figures.setdefault(f"{campaign.name}: {name}", []).append(figure)
             if campaign.revenue_uplift is not None:
                 figures.setdefault(f"{campaign.name}: revenue realised vs control", []).append(
-                    campaign.revenue_uplift.relative
+                    campaign.revenue_uplift.relative.value
                 )
         first = result.campaigns[2].judgement
         if first is not None:

@@ -24,7 +24,7 @@ def learning_words(result: DemoResult) -> str:
 
 
 def estimate_of(measured: Uplift) -> Estimate:
-    return Estimate(measured.relative, measured.lower, measured.upper)
+    return Estimate(measured.relative.value, measured.relative.lower, measured.relative.upper)
 
 
 def _between(interval: Interval | None) -> Estimate | None:

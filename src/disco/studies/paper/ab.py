@@ -168,7 +168,8 @@ def _realised(answers: Answers, test: Integers, control: Integers, offered: Dept
                 for choice in (test, other)
             )
             found = uplift(decided, others)
-            figures += [found.relative, (found.upper - found.lower) / 2 / 1.959964]
+            lower, upper = found.relative.ends or (-np.inf, np.inf)
+            figures += [found.relative.value, (upper - lower) / 2 / 1.959964]
     buyers = [float((answers.spent(choice)[choice >= 0] > 0).sum()) for choice in (test, control)]
     return np.array([*figures, *buyers])
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from disco.evaluation.resampling import generator
+from disco.evaluation.passes import generator
 from disco.features import ContextNetwork
 from disco.retailer import Retailer, RetailerSettings
 from disco.studies.bandits.stage import Law, Past, Stage

@@ -235,8 +235,8 @@ def _why(main: Gaps, by_setting: dict[str, Gaps]) -> str:
     )
 
 
-def _shown(value: float, lower: float, upper: float) -> Estimate:
-    return Estimate(value, lower, upper) if np.isfinite(lower) else Estimate(value)
+def _shown(value: float, lower: float | None, upper: float | None) -> Estimate:
+    return Estimate(value) if lower is None or not np.isfinite(lower) else Estimate(value, lower, upper)
 
 
 def _p(value: float) -> float | None:

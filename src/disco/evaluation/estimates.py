@@ -1,0 +1,299 @@
+"""Figures with intervals: a mean, a ratio of sums, the difference of two arms, and looks before the end.
+
+Customers are assigned at random, so customers are what varies. A ratio of sums, such as revenue per purchaser, is
+turned into a mean over customers through its linear terms (delta method).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri, stdtr, stdtrit
+
+from disco.records.arguments import read_column, read_level, read_number
+from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.errors import InputError
+from disco.records.estimate import Estimate
+
+# ---- one figure ------------------------------------------------------------------------------------------------------
+
+
+def estimate_around(value: float, standard_error: float, *, level: float, freedom: float = np.inf) -> Estimate:
+    """value ± q·standard_error with q of the normal, or of Student's t with `freedom` degrees of freedom.
+
+    >>> round(estimate_around(10.0, 1.0, level=0.95).upper, 2)
+    11.96
+    """
+    half = quantile(level, freedom=freedom) * standard_error
+    return Estimate(value, value - half, value + half, level, standard_error)
+
+
+def quantile(level: float, *, freedom: float = np.inf) -> float:
+    """The two-sided quantile of a level: 1.96 at 95%.
+
+    >>> round(quantile(0.95), 3), round(quantile(0.95, freedom=10), 3)
+    (1.96, 2.228)
+    """
+    share = 0.5 + read_level(level) / 2
+    return float(ndtri(share) if np.isinf(freedom) else stdtrit(freedom, share))
+
+
+def mean_estimate(figures: Vector, *, level: float = 0.95, customers: Integers | None = None) -> Estimate:
+    """The mean of one figure per row, (n,); `customers` (n,) numbers them 0, 1, … where one may have several rows.
+
+    >>> mean_estimate(np.array([1.0, 2.0, 3.0])).standard_error.__round__(4)
+    0.5774
+    """
+    return ratio_estimate(figures, np.ones_like(figures), level=level, customers=customers)
+
+
+def ratio_estimate(
+    numerators: Vector, denominators: Vector, *, level: float = 0.95, customers: Integers | None = None
+) -> Estimate:
+    """r = Σnᵢ / Σdᵢ; its linear terms (nᵢ − r·dᵢ)/Σdᵢ, summed by customer, give error and quantile (delta method).
+
+    numerators, denominators (n,): one of each per row. customers (n,): as in `mean_estimate`.
+
+    >>> estimate = ratio_estimate(np.array([0.0, 30.0, 50.0]), np.array([0.0, 1.0, 1.0]))
+    >>> estimate.value, round(estimate.standard_error, 3)
+    (40.0, 8.66)
+    """
+    total = float(denominators.sum())
+    if total == 0:
+        raise InputError("ratio", found="a denominator of 0", expected="at least one row that counts")
+    value = float(numerators.sum()) / total
+    terms = (numerators - value * denominators) / total
+    if customers is not None:
+        terms = np.asarray(np.bincount(customers, weights=terms), np.float64)
+    if np.count_nonzero(denominators) < 2:  # one row that counts shows no spread
+        return Estimate(value, -np.inf, np.inf, level, np.inf)
+    error, freedom = error_of_sum(terms)
+    return estimate_around(value, error, level=level, freedom=freedom)
+
+
+def error_of_sum(terms: Vector) -> tuple[float, float]:
+    """√(g/(g−1)·Σt²) for g independent terms with mean 0, and how well it is known: 2g/(κ−1) degrees of freedom.
+
+    κ = g·Σt⁴/(Σt²)² is the terms' kurtosis; the variance of their mean square is (κ−1)/g of its square, as that of a
+    χ² with 2g/(κ−1) degrees of freedom. Normal terms have κ = 3 and g of them; figures of which a few dominate have
+    far fewer, and their interval widens.
+
+    >>> error, freedom = error_of_sum(np.array([-1.0, 1.0, -2.0, 2.0]))
+    >>> round(error, 3), round(freedom, 2)
+    (3.651, 3.0)
+    """
+    groups, squares = terms.size, terms**2
+    total = float(squares.sum())
+    if groups < 2 or total == 0:
+        return (np.inf if groups < 2 else 0.0), np.inf
+    excess = groups * float(squares @ squares) / total**2 - 1
+    most = float(np.count_nonzero(terms)) - 1  # rows that do not count have a term of 0
+    freedom = min(most, 2 * groups / excess) if excess > 0 else most
+    return float(np.sqrt(groups / (groups - 1) * total)), max(freedom, 1.0)
+
+
+# ---- two arms --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """An arm's figure per customer, or per whatever `counts` counts."""
+
+    value: float
+    variance: float  # the squared standard error of `value`
+    customers: int
+
+    @classmethod
+    def of(cls, figures: Vector, counts: Vector | None = None) -> "Mean":
+        """Mean of `figures` (n,), or Σfigures/Σcounts with the delta method.
+
+        >>> Mean.of(np.array([0.0, 30.0, 50.0]), np.array([0.0, 1.0, 1.0]))
+        Mean(value=40.0, variance=75.0, customers=3)
+        """
+        customers = figures.size
+        if customers < 2:
+            raise InputError("arm", found=f"{customers} customers", expected="at least two")
+        if counts is None:
+            return cls(float(figures.mean()), float(figures.var(ddof=1)) / customers, customers)
+        total = float(counts.sum())
+        if total == 0:
+            raise InputError("arm", found="no customer that counts", expected="at least one")
+        value = float(figures.sum()) / total
+        linear = (figures - value * counts) * (customers / total)
+        return cls(value, float(linear @ linear) / (customers - 1) / customers, customers)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One figure of the decided arm against that of control."""
+
+    decided: float
+    control: float
+    difference: Estimate  # decided − control
+    relative: Estimate | None  # decided/control − 1; None where control is not positive and a percentage means nothing
+    p_value: float  # of equal means, by Welch's t-test
+
+
+def compare(decided: Mean, control: Mean, *, level: float = 0.95, shared_variance: float = 0.0) -> Comparison:
+    """Welch: t = d/√(v_d+v_c) with (v_d+v_c)²/(v_d²/(n_d−1)+v_c²/(n_c−1)) degrees of freedom.
+
+    Relative by the delta method, r = m_d/m_c: variance (v_d + r²·v_c + (1−r)²·shared)/m_c², where `shared_variance` is
+    that of a term which both means contain (a pre-period mean); it cancels from the difference.
+
+    >>> found = compare(Mean(6.0, 1.0, 10), Mean(4.0, 1.0, 10))
+    >>> found.difference.value, found.relative.value, round(found.p_value, 3)
+    (2.0, 0.5, 0.174)
+    """
+    variance = decided.variance + control.variance
+    difference = decided.value - control.value
+    error = float(np.sqrt(variance))
+    if variance > 0:
+        freedom = variance**2 / (
+            decided.variance**2 / (decided.customers - 1) + control.variance**2 / (control.customers - 1)
+        )
+        p_value = 2 * float(stdtr(freedom, -abs(difference) / error))
+    else:
+        freedom, p_value = np.inf, 1.0 if difference == 0 else 0.0
+    relative = None
+    if control.value > 0:
+        ratio = decided.value / control.value
+        spread = decided.variance + ratio**2 * control.variance + (1 - ratio) ** 2 * shared_variance
+        relative = estimate_around(ratio - 1, float(np.sqrt(spread)) / control.value, level=level)
+    return Comparison(
+        decided.value,
+        control.value,
+        estimate_around(difference, error, level=level, freedom=freedom),
+        relative,
+        p_value,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Adjusted:
+    """A comparison adjusted by what was known before the campaign (CUPED)."""
+
+    comparison: Comparison
+    variance_reduction: float  # share of the variance that the adjustment took away
+
+
+def compare_adjusted(
+    decided: Vector, control: Vector, *, before: tuple[Matrix, Matrix], level: float = 0.95
+) -> Adjusted:
+    """CUPED: compare y − θᵀ(x − x̄), x (n, p) known before the campaign, θ from least squares within arms, pooled.
+
+    decided, control: y of each arm, one figure per customer. before: x of each arm, in the same order of customers.
+    Randomisation makes x̄ equal in expectation, so the estimand is unchanged; the variance falls by the R² of y on x.
+
+    >>> rng = np.random.default_rng(5)
+    >>> x = rng.normal(size=(400, 1)); y = 10 + 3 * x[:, 0] + rng.normal(size=400)
+    >>> found = compare_adjusted(y[:200], y[200:], before=(x[:200], x[200:]))
+    >>> bool(0.85 < found.variance_reduction < 0.95)
+    True
+    """
+    centre = np.concatenate(before).mean(axis=0)
+    y = np.concatenate([arm - arm.mean() for arm in (decided, control)])
+    x = np.concatenate([arm - arm.mean(axis=0) for arm in before])
+    theta = np.linalg.lstsq(x, y, rcond=None)[0]
+    first, second = (
+        Mean.of(figures - (known - centre) @ theta) for figures, known in zip((decided, control), before, strict=True)
+    )
+    shared = float(((x @ theta) ** 2).mean()) / y.size
+    plain = compare(Mean.of(decided), Mean.of(control), level=level)
+    found = compare(first, second, level=level, shared_variance=shared)
+    spread = _error(plain.difference) ** 2
+    reduction = 1 - _error(found.difference) ** 2 / spread if spread > 0 else 0.0
+    return Adjusted(found, reduction)
+
+
+@dataclass(frozen=True, slots=True)
+class Uplift:
+    """The relative difference of two arms' means."""
+
+    relative: Estimate  # mean(decided)/mean(control) − 1
+    p_value: float  # of equal means, by Welch's t-test
+
+
+def uplift(decided: ArrayLike, control: ArrayLike, *, level: float = 0.95) -> Uplift:
+    """Compare a figure per customer, (n_d,) and (n_c,), between two arms assigned at random.
+
+    Interval: r ± z·r·√(s²_d/(n_d·m_d²) + s²_c/(n_c·m_c²)) with r = m_d/m_c (delta method).
+
+    >>> found = uplift([2.0, 4.0, 6.0], [2.0, 2.0, 5.0])
+    >>> round(found.relative.value, 4), found.relative.covers(0)
+    (0.3333, True)
+    """
+    arms = {"decided": read_column(decided, where="decided arm"), "control": read_column(control, where="control arm")}
+    for name, arm in arms.items():
+        if arm.size < 2:
+            raise InputError(f"{name} arm", found=f"{arm.size} customers", expected="at least two")
+        if not np.isfinite(arm).all():
+            raise InputError(f"{name} arm", found="NaN or infinite figures", expected="finite figures")
+    found = compare(Mean.of(arms["decided"]), Mean.of(arms["control"]), level=level)
+    if found.relative is None:
+        raise InputError(
+            "control mean", found=found.control, expected="a positive mean, else a relative uplift means nothing"
+        )
+    return Uplift(found.relative, found.p_value)
+
+
+def _error(estimate: Estimate) -> float:
+    """Every estimate of this file has a standard error; others may come without one."""
+    if estimate.standard_error is None:
+        raise InputError("estimate", found="no standard error", expected="an estimate with one")
+    return estimate.standard_error
+
+
+# ---- looks before the end --------------------------------------------------------------------------------------------
+#
+# An interval that may be looked at every day is an asymptotic confidence sequence; its estimand is always "to date".
+# While a campaign runs, the sums Σ(y − mean) of an arm behave as a Brownian motion in the time V, their variance.
+# Robbins' normal mixture bounds |S| by √((V + τ)·(2·ln(1/α) + ln(1 + V/τ))) for all V at once with probability ≥ 1 − α,
+# for any τ fixed in advance (Waudby-Smith et al. 2021 show that estimated variances suffice in the limit). So the usual
+# quantile, 1.96, is replaced by one that depends on how much of the planned information is there: about 3.0 at the end.
+
+
+def always_valid_quantile(information: float, *, level: float = 0.95) -> float:
+    """q(f) = √((1 + 1/x)·(2·ln(1/α) + ln(1 + x))), x = V/τ = f·x₁, f the share of the planned information seen.
+
+    x₁ = 2·ln(1/α) + ln(2·ln(1/α) + 1) makes the interval tightest at the planned end; the level holds for any f > 0,
+    also beyond 1.
+
+    >>> round(always_valid_quantile(1.0), 2), round(always_valid_quantile(0.1), 2)
+    (3.04, 3.86)
+    """
+    seen = read_number(information, where="information", expected="the share of what was planned, above 0", above=0)
+    log_odds = 2 * np.log(1 / (1 - read_level(level)))
+    x = seen * (log_odds + np.log(log_odds + 1))
+    return float(np.sqrt((1 + 1 / x) * (log_odds + np.log1p(x))))
+
+
+def to_date(found: Comparison, *, information: float, level: float = 0.95) -> Comparison:
+    """The same comparison with always-valid intervals; its p-value is the smallest level α at which 0 lies outside.
+
+    Estimand: the difference between the arms by now, not by the end of the campaign. information: purchases so far over
+    purchases planned, with which the variance of the sums grows.
+    """
+    q = always_valid_quantile(information, level=level)
+
+    def widened(estimate: Estimate) -> Estimate:
+        half = q * _error(estimate)
+        return Estimate(estimate.value, estimate.value - half, estimate.value + half, level, estimate.standard_error)
+
+    return Comparison(
+        found.decided,
+        found.control,
+        widened(found.difference),
+        None if found.relative is None else widened(found.relative),
+        always_valid_p_value(found.difference, information=information, level=level),
+    )
+
+
+def always_valid_p_value(difference: Estimate, *, information: float, level: float) -> float:
+    """The α at which the boundary is |z|, τ as planned for `level`: z² = (1 + 1/x)·(2·ln(1/α) + ln(1 + x))."""
+    error = _error(difference)
+    if error == 0:
+        return 1.0 if difference.value == 0 else 0.0
+    log_odds = 2 * np.log(1 / (1 - level))
+    x = information * (log_odds + np.log(log_odds + 1))
+    z = difference.value / error
+    return float(min(1.0, np.exp((np.log1p(x) - z**2 * x / (1 + x)) / 2)))

@@ -1,0 +1,273 @@
+"""One pass of a policy over a log, by rejection sampling (Li et al. 2010), batch by batch under caps.
+
+The policy decides for every customer presented, with the caps of a campaign of that size. Where it chose the depth that
+the log happened to play, the outcome is known: the row is accepted, counts, and is learned from. Other rows leave no
+trace. With uniform depths acceptance says nothing about the outcome, so accepted rows are a fair sample of what the
+policy would have seen. `decide` and `learn` are those of production.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from disco import objective
+from disco.belief import Engagement, EngagementCounts
+from disco.campaign import Belief, Lesson, decide, learn
+from disco.evaluation.log import RandomLog
+from disco.evaluation.off_policy import OffPolicy, off_policy
+from disco.objective import read_revenue_weight
+from disco.policy import Policy
+from disco.records.arguments import read_count
+from disco.records.arrays import Flags, Floats, Integers, Vector
+from disco.records.decisions import Audience, Offer, Purchases
+from disco.records.depths import depth_label, read_depth
+from disco.records.errors import InputError, LimitError
+from disco.records.identity import name_key
+from disco.records.ports import Engine
+
+Skew = Literal["resample", "weight"]
+"""How a log with unequal propensities is used: drop rows at random until depths are uniform, or weigh by 1/p."""
+
+REVENUE_ALONE = 1e9  # w → ∞: markdown weighs a billionth of revenue, far below any difference that matters
+
+# ---- who plays, within which limits ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnconstrainedLearner:
+    """ULCC: a learner acts without caps and its outcomes update belief; a consumer acts under caps and earns.
+
+    Both act on one draw of `policy`, valued alike; only the caps differ. No retailer can act twice on one customer: it
+    measures what caps cost in learning.
+    """
+
+    name: ClassVar[str] = "ulcc"
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """What may be decided per batch of customers."""
+
+    depths: tuple[float, ...]
+    caps: tuple[int | None, ...]  # most customers per depth; None = no limit
+    batch: int  # customers
+    revenue_weight: float | None  # w; None = revenue alone
+
+    def offer(self, size: int, *, capped: bool = True) -> Offer:
+        """The offer for a batch; in the last, shorter one the caps shrink with it, rounded down."""
+        caps = tuple(None if cap is None else cap * size // self.batch for cap in self.caps)
+        weight = REVENUE_ALONE if self.revenue_weight is None else self.revenue_weight
+        return Offer(depths=self.depths, caps=caps if capped else (None,) * len(caps), revenue_weight=weight)
+
+
+def read_batch_limits(
+    caps: Mapping[float, int | float | None] | None,
+    *,
+    depths: tuple[float, ...],
+    batch: int,
+    rows: int,
+    revenue_weight: float | None,
+) -> BatchLimits:
+    """Caps by depth: a whole number counts customers, a float is a share of the batch, None or absent is no limit.
+
+    depths: of the log. rows: how many of its rows can be presented.
+
+    >>> read_batch_limits({0.2: 0.25, 0.1: 30}, depths=(0.1, 0.2), batch=100, rows=100, revenue_weight=None).caps
+    (30, 25)
+    """
+    read_count(batch, where="batch")
+    if batch > rows:
+        raise InputError(
+            "batch",
+            found=f"{batch:,} customers per batch, more than the {rows:,} rows that can be presented",
+            expected="at most as many as the log has",
+            fix="Choose a smaller batch, or bring a longer log.",
+        )
+    if revenue_weight is not None:
+        read_revenue_weight(revenue_weight)
+    if caps is not None and not isinstance(caps, Mapping):
+        raise LimitError("caps", found=repr(caps), expected="caps by depth, such as {0.1: 0.25, 0.2: 500}")
+    given = {read_depth(depth, where="caps"): _read_cap(cap, depth) for depth, cap in (caps or {}).items()}
+    absent = sorted(set(given) - set(depths))
+    if absent:
+        raise LimitError(
+            "caps",
+            found=f"a cap for depth {depth_label(absent[0])}, which the log never played",
+            expected=f"depths of the log: {', '.join(map(depth_label, depths))}",
+        )
+    counts = tuple(
+        int(np.floor(cap * batch + 1e-9)) if isinstance(cap, float) else cap
+        for cap in (given.get(depth) for depth in depths)
+    )
+    return BatchLimits(depths=depths, caps=counts, batch=int(batch), revenue_weight=revenue_weight)
+
+
+def _read_cap(cap: object, depth: object) -> int | float | None:
+    if cap is None:
+        return None
+    if isinstance(cap, bool) or not isinstance(cap, int | float | np.integer | np.floating):
+        raise LimitError(f"cap of depth {depth}", found=repr(cap), expected="a count, or a share such as 0.25")
+    if isinstance(cap, float | np.floating) and not 0 <= cap <= 1:
+        raise LimitError(f"cap of depth {depth}", found=cap, expected="a share of the batch from 0 to 1")
+    if cap < 0:
+        raise LimitError(f"cap of depth {depth}", found=cap, expected="no negative count")
+    return float(cap) if isinstance(cap, float | np.floating) else int(cap)
+
+
+# ---- which rows are presented ----------------------------------------------------------------------------------------
+
+
+def generator(*names: object) -> np.random.Generator:
+    """Random numbers that belong to these names alone."""
+    return np.random.Generator(np.random.Philox(key=name_key(*names)))
+
+
+def presented_rows(log: RandomLog, *, skew: Skew, seed: int, repeat: int) -> Integers:
+    """Rows in time order. "resample": a row is kept with probability min(p)/p, so that every depth is equally likely
+    for every customer and the customers stay the same population; "weight": all rows."""
+    if skew not in ("resample", "weight"):
+        raise InputError("skew", found=repr(skew), expected="'resample' or 'weight'")
+    if skew == "weight" or log.is_uniform:
+        return np.arange(len(log))
+    keep = log.propensity.min() / log.propensity
+    return np.flatnonzero(generator("uniform subsample", seed, repeat).random(len(log)) < keep)
+
+
+def bootstrap_rows(log: RandomLog, rows: Integers, *, seed: int, repeat: int) -> Integers:
+    """As many customers as there are, drawn with replacement, each with all their rows; in time order."""
+    owner = np.unique(log.customer[rows], return_inverse=True)[1]
+    count = int(owner.max()) + 1
+    times = np.bincount(generator("bootstrap", seed, repeat).integers(0, count, count), minlength=count)
+    return np.repeat(rows, times[owner])
+
+
+# ---- the pass --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Played:
+    """What a pass did, one entry per row presented."""
+
+    rows: Integers  # (m,) rows of the log in the order presented
+    batch: Integers  # (m,)
+    choice: Integers  # (m,) position of a depth, -1 = no code
+    predicted: Vector  # (m,) full price × engagement believed at the chosen depth before the batch; 0 without a code
+
+    def accepted(self, log: RandomLog) -> Flags:
+        return np.asarray(self.choice == log.place[self.rows])
+
+
+def play(
+    log: RandomLog,
+    rows: Integers,
+    policy: Policy | UnconstrainedLearner,
+    *,
+    start: Belief,
+    limits: BatchLimits,
+    seed: int,
+    learning: bool,
+    learn_engagement: bool,
+    engine: Engine | None = None,
+) -> Played:
+    """Present `rows` (m,) of the log in this order; a row may occur twice and is then another customer each time.
+
+    start: what is known before the first batch. learning: whether accepted purchases are learned after each batch;
+    learn_engagement: whether their codes are, too.
+    """
+    acting = policy.policy if isinstance(policy, UnconstrainedLearner) else policy
+    belief, seen = start, Engagement(counts=start.engagement.counts)
+    choice, predicted = np.empty(rows.size, np.int64), np.zeros(rows.size)
+    batches = np.arange(rows.size) // limits.batch
+    depth, bought = log.depth, log.bought
+    for number, first in enumerate(range(0, rows.size, limits.batch)):
+        part = slice(first, min(first + limits.batch, rows.size))
+        here = rows[part]
+        audience = Audience(
+            ids=np.arange(part.start, part.stop), context=log.context[here], known=np.ones(here.size, np.bool_)
+        )
+        act = partial(
+            decide, audience, belief=belief, policy=acting, campaign=f"batch {number}", seed=seed, engine=engine
+        )
+        chosen = act(offer=limits.offer(here.size))
+        choice[part] = chosen.choice
+        rates = np.append(seen.rates(np.asarray(limits.depths)), 0.0)
+        predicted[part] = np.nan_to_num(chosen.expected_full_price) * rates[chosen.choice]
+        learned = chosen.choice
+        if isinstance(policy, UnconstrainedLearner) and learning:
+            learned = act(offer=limits.offer(here.size, capped=False)).choice
+        accepted = here[learned == log.place[here]]
+        counts = EngagementCounts.of(depth[accepted], bought[accepted])
+        seen = replace(seen, counts=seen.counts + counts)
+        if learning:
+            buyers = accepted[bought[accepted]]
+            purchases = Purchases(context=log.context[buyers], depth=depth[buyers], full_price=log.full_price[buyers])
+            belief = learn(belief, [Lesson.of("replay", purchases, counts if learn_engagement else None)])
+    return Played(rows=rows, batch=batches, choice=choice, predicted=predicted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PassReading:
+    """A pass over the log with its outcomes, one entry per presented row."""
+
+    log: RandomLog
+    played: Played
+    weight: Vector  # (m,) 1{accepted}/p
+    revenue: Vector  # (m,) money
+    bought: Vector  # (m,) 1 for a purchase, else 0
+
+    @classmethod
+    def of(cls, log: RandomLog, played: Played, *, skew: Skew) -> "PassReading":
+        """p is 1/K where the log was made uniform first."""
+        accepted = played.accepted(log)
+        p = 1 / len(log.depths) if skew == "resample" else log.propensity[played.rows]
+        return cls(
+            log=log,
+            played=played,
+            weight=np.asarray(accepted / p),
+            revenue=np.nan_to_num(objective.revenue(log.full_price[played.rows], log.depth[played.rows])),
+            bought=log.bought[played.rows].astype(np.float64),
+        )
+
+    def basket_values(self, batches: int) -> Vector:
+        """Σw·R/Σw·bought per batch, and over all as the last entry; NaN where nobody bought."""
+        batch = np.minimum(self.played.batch, batches - 1)  # a resampled log may be a few rows longer
+        sums = np.stack(
+            [np.bincount(batch, weights=self.weight * y, minlength=batches) for y in (self.revenue, self.bought)]
+        )
+        revenue, purchases = np.column_stack([sums, sums.sum(axis=1)])
+        return np.asarray(np.divide(revenue, purchases, out=np.full(batches + 1, np.nan), where=purchases > 0))
+
+    def influence(self) -> Vector:
+        """Per customer: how far their rows move the average basket value (the delta method's linear term)."""
+        total = float(self.weight @ self.bought)
+        value = float(self.weight @ self.revenue) / total
+        terms = self.weight * (self.revenue - value * self.bought) / total
+        owner = self.log.customer[self.played.rows]
+        return np.asarray(np.bincount(owner, weights=terms, minlength=self.log.customer.max() + 1), np.float64)
+
+    def per_customer(self, limits: BatchLimits, *, weight: float | None, level: float) -> OffPolicy:
+        """Revenue (weight None) or objective w·R − C per presented customer; without a code it is 0 for certain."""
+        depth = np.append(limits.depths, 0.0)
+        logged, chosen = self.log.depth[self.played.rows], depth[self.played.choice]
+
+        def figure(full_price: Floats, at: Floats) -> Vector:
+            revenue = objective.revenue(full_price, at)
+            return np.asarray(
+                revenue if weight is None else weight * revenue - objective.markdown(full_price, at), np.float64
+            )
+
+        predicted = figure(self.played.predicted, chosen)
+        matched = self.weight > 0
+        return off_policy(
+            figure(np.nan_to_num(self.log.full_price[self.played.rows]), logged),
+            propensity=np.divide(1.0, self.weight, out=np.ones_like(self.weight), where=matched),
+            target=matched.astype(np.float64),
+            predicted_logged=np.where(matched, predicted, 0.0),
+            predicted_target=predicted,
+            level=level,
+            customers=np.unique(self.log.customer[self.played.rows], return_inverse=True)[1],
+        )

@@ -1,0 +1,273 @@
+"""Means, ratios and comparisons of arms: by hand, against SciPy and an independent regression, and by coverage."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom, kurtosis, sem, ttest_ind
+from scipy.stats import t as student
+
+from disco.evaluation import (
+    Estimate,
+    Mean,
+    always_valid_quantile,
+    compare,
+    compare_adjusted,
+    estimate_around,
+    mean_estimate,
+    ratio_estimate,
+    to_date,
+    uplift,
+)
+from disco.evaluation.estimates import always_valid_p_value, error_of_sum, quantile
+from disco.records.errors import InputError
+
+
+def test_ratio_by_hand():
+    found = ratio_estimate(np.array([0.0, 30.0, 50.0, 0.0]), np.array([0.0, 1.0, 1.0, 0.0]), level=0.9)
+    # residuals 0, -10, 10, 0; four customers, of whom two count
+    error = np.sqrt(4 / 3 * 200) / 2
+    assert found.value == 40
+    assert found.standard_error == pytest.approx(error)
+    assert found.upper - found.value == pytest.approx(student.ppf(0.95, 1) * error)
+
+
+def test_a_mean_is_scipys():
+    figures = np.random.default_rng(3).gamma(2.0, 7.0, 200)
+    found = mean_estimate(figures, level=0.8)
+    assert found.value == pytest.approx(figures.mean())
+    assert found.standard_error == pytest.approx(sem(figures))
+    freedom = 400 / (kurtosis(figures, fisher=False) - 1)
+    assert freedom < 199
+    assert (found.lower, found.upper) == pytest.approx(student.interval(0.8, freedom, figures.mean(), sem(figures)))
+
+
+def test_the_spread_of_normal_figures_is_known_as_textbooks_say():
+    found = mean_estimate(np.random.default_rng(3).normal(5, 2, 20_000))
+    reach = (found.upper - found.value) / found.standard_error
+    assert reach == pytest.approx(1.96, abs=0.001)
+
+
+def test_degrees_of_freedom_are_those_of_the_variance_estimate():
+    """By moments: over many samples the mean square varies as a χ² with that many degrees of freedom would."""
+    rng = np.random.default_rng(9)
+    terms = rng.exponential(1.0, (20_000, 50)) - 1
+    squares = (terms**2).mean(axis=1)
+    seen = 2 * squares.mean() ** 2 / squares.var()
+    assert seen == pytest.approx(2 * 50 / (9 - 1), rel=0.1)  # the exponential's kurtosis is 9
+    assert error_of_sum(terms.ravel())[1] == pytest.approx(2 * terms.size / (9 - 1), rel=0.1)
+
+
+def test_rows_of_one_customer_count_as_one():
+    rng = np.random.default_rng(4)
+    customer = rng.integers(0, 60, 300)
+    numerator, denominator = rng.gamma(2, 3, 300), rng.integers(1, 3, 300).astype(float)
+    together = [np.bincount(customer, weights=column, minlength=60) for column in (numerator, denominator)]
+    by_row = ratio_estimate(numerator, denominator, customers=customer)
+    by_customer = ratio_estimate(*together)
+    assert by_row.value == pytest.approx(by_customer.value)
+    assert by_row.standard_error == pytest.approx(by_customer.standard_error)
+
+
+def test_the_interval_of_a_ratio_covers_at_its_rate():
+    rng = np.random.default_rng(5)
+    runs, covered = 2_000, 0
+    for _ in range(runs):
+        bought = rng.random(600) < 0.4
+        covered += ratio_estimate(bought * rng.gamma(3, 10, 600), bought.astype(float), level=0.9).covers(30.0)
+    low, high = binom.ppf([0.0005, 0.9995], runs, 0.9)
+    assert low <= covered <= high
+
+
+def test_one_row_that_counts_says_nothing_about_its_spread():
+    found = ratio_estimate(np.array([5.0, 0.0]), np.array([1.0, 0.0]))
+    assert found.value == 5
+    assert np.isinf(found.standard_error)
+    assert found.covers(1e9)
+
+
+def test_quantiles():
+    assert quantile(0.99) == pytest.approx(2.5758293035489004)
+    assert quantile(0.9, freedom=4) == pytest.approx(student.ppf(0.95, 4))
+    assert estimate_around(3.0, 2.0, level=0.9, freedom=4).lower == pytest.approx(3 - 2 * student.ppf(0.95, 4))
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95, np.nan])
+def test_a_level_is_a_share(level):
+    with pytest.raises(InputError, match="level"):
+        quantile(level)
+
+
+def test_nothing_that_counts_is_refused():
+    with pytest.raises(InputError, match="denominator of 0"):
+        ratio_estimate(np.ones(3), np.zeros(3))
+
+
+# ---- two arms --------------------------------------------------------------------------------------------------------
+
+
+def test_welch_against_scipy():
+    rng = np.random.default_rng(1)
+    test, control = rng.lognormal(1, 1, 300), rng.lognormal(1.1, 0.7, 900)
+    found = compare(Mean.of(test), Mean.of(control), level=0.9)
+    reference = ttest_ind(test, control, equal_var=False)
+    assert found.p_value == pytest.approx(reference.pvalue)
+    interval = reference.confidence_interval(0.9)
+    assert (found.difference.lower, found.difference.upper) == pytest.approx((interval.low, interval.high))
+
+
+def test_a_ratio_of_sums_by_hand():
+    mean = Mean.of(np.array([0.0, 60.0, 20.0, 0.0]), np.array([0.0, 1.0, 1.0, 0.0]))
+    # 40 per purchaser; linear terms 0, 40, -40, 0 after scaling by 4 customers / 2 purchasers
+    assert mean.value == 40
+    assert mean.variance == pytest.approx((40**2 + 40**2) / 3 / 4)
+
+
+def test_the_ratio_of_ratios_covers_at_its_rate():
+    """Revenue per purchaser, where the number of purchasers varies too."""
+    rng = np.random.default_rng(2)
+    runs, covered = 2_000, 0
+    for _ in range(runs):
+        arms = []
+        for rows, rate, scale in ((800, 0.4, 12.0), (500, 0.3, 10.0)):
+            bought = rng.random(rows) < rate
+            arms.append(Mean.of(bought * rng.gamma(4, scale, rows), bought.astype(float)))
+        covered += compare(*arms, level=0.9).relative.covers(0.2)
+    low, high = binom.ppf([0.0005, 0.9995], runs, 0.9)
+    assert low <= covered <= high
+
+
+def test_a_negative_control_has_a_difference_but_no_percentage():
+    found = compare(Mean(1.0, 0.1, 50), Mean(-2.0, 0.1, 50))
+    assert found.relative is None
+    assert found.difference.value == 3
+
+
+def test_equal_constants_and_different_constants():
+    assert compare(Mean(2.0, 0.0, 5), Mean(2.0, 0.0, 5)).p_value == 1
+    assert compare(Mean(3.0, 0.0, 5), Mean(2.0, 0.0, 5)).p_value == 0
+
+
+def world(rng, rows, effect):
+    before = rng.normal(size=(rows, 2))
+    return before, 20 + effect + before @ [4.0, -2.0] + rng.normal(0, 2, rows)
+
+
+def test_adjustment_is_the_regression_on_arm_and_pre_period():
+    rng = np.random.default_rng(3)
+    (x1, test), (x2, control) = world(rng, 300, 1.0), world(rng, 200, 0.0)
+    found = compare_adjusted(test, control, before=(x1, x2))
+    design = np.column_stack([np.ones(500), np.arange(500) < 300, np.concatenate([x1, x2])])
+    effect = np.linalg.lstsq(design, np.concatenate([test, control]), rcond=None)[0][1]
+    assert found.comparison.difference.value == pytest.approx(effect)
+    assert found.variance_reduction == pytest.approx(20 / 24, abs=0.05)  # 16 + 4 of 24
+
+
+def test_adjusted_intervals_cover_the_same_truth():
+    rng = np.random.default_rng(4)
+    runs, absolute, relative = 1_500, 0, 0
+    for _ in range(runs):
+        (x1, test), (x2, control) = world(rng, 150, 8.0), world(rng, 100, 0.0)
+        found = compare_adjusted(test, control, before=(x1, x2), level=0.9).comparison
+        absolute += found.difference.covers(8.0)
+        relative += found.relative.covers(0.4)
+    low, high = binom.ppf([0.0005, 0.9995], runs, 0.9)
+    assert low <= absolute <= high
+    assert low <= relative <= high
+
+
+def test_useless_pre_period_figures_cost_nothing():
+    rng = np.random.default_rng(5)
+    test, control = rng.gamma(2, 3, 400), rng.gamma(2, 3, 400)
+    found = compare_adjusted(test, control, before=(np.ones((400, 1)), np.ones((400, 1))))
+    assert found.variance_reduction == pytest.approx(0.0, abs=1e-9)
+    assert found.comparison.difference.value == pytest.approx(test.mean() - control.mean())
+
+
+# ---- always valid ---------------------------------------------------------------------------------------------------
+
+
+def test_quantile_by_hand():
+    log_odds = 2 * np.log(10)  # level 90 %
+    x = 0.5 * (log_odds + np.log(log_odds + 1))
+    expected = np.sqrt((1 + 1 / x) * (log_odds + np.log(1 + x)))
+    assert always_valid_quantile(0.5, level=0.9) == pytest.approx(expected)
+
+
+def test_a_brownian_motion_stays_inside_at_its_rate():
+    """The boundary holds for all times at once: crossings over a fine grid of information from 1 % to 300 %."""
+    rng = np.random.default_rng(6)
+    information = np.geomspace(0.01, 3.0, 400)
+    steps = rng.normal(size=(4000, 400)) * np.sqrt(np.diff(information, prepend=0.0))
+    z = np.abs(steps.cumsum(axis=1)) / np.sqrt(information)
+    quantiles = np.array([always_valid_quantile(share, level=0.8) for share in information])
+    crossed = (z > quantiles).any(axis=1).mean()
+    assert crossed < binom.ppf(0.9995, 4000, 0.2) / 4000
+    assert crossed > 0.05  # and it is no empty promise: it does get close
+
+
+def test_the_interval_and_the_p_value_agree():
+    for z in (2.9, 3.2):
+        found = to_date(compare(Mean(10 + z, 0.5, 900), Mean(10.0, 0.5, 900)), information=0.8)
+        assert (found.p_value < 0.05) == (not found.difference.covers(0.0))
+    estimate = compare(Mean(12.0, 0.5, 900), Mean(10.0, 0.5, 900)).difference
+    alpha = always_valid_p_value(estimate, information=0.8, level=0.95)
+    assert 0.05 < alpha < 1
+
+
+def test_it_is_tightest_near_the_planned_end():
+    widths = {share: always_valid_quantile(share) / np.sqrt(share) for share in (0.25, 0.5, 1.0, 2.0)}
+    assert list(widths.values()) == sorted(widths.values(), reverse=True)
+    planned_elsewhere = [always_valid_quantile(factor) for factor in (0.3, 3.0)]
+    assert min(planned_elsewhere) > always_valid_quantile(1.0) - 0.01
+
+
+@pytest.mark.parametrize(("share", "level"), [(0.0, 0.95), (-1.0, 0.95), (np.inf, 0.95), (0.5, 1.0)])
+def test_nonsense_is_refused(share, level):
+    with pytest.raises(InputError):
+        always_valid_quantile(share, level=level)
+
+
+# ---- uplift ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_uplift_by_hand():
+    decided, control = np.array([3.0, 5.0]), np.array([2.0, 2.0, 5.0])
+    result = uplift(decided, control, level=0.95)
+    assert result.relative.value == pytest.approx(1 / 3)
+    # delta method: sd of the ratio 4/3 with errors 1 of 4 and 1 of 3
+    spread = 4 / 3 * np.sqrt((1 / 4) ** 2 + (1 / 3) ** 2)
+    assert result.relative.upper - result.relative.lower == pytest.approx(2 * 1.959963984540054 * spread)
+
+
+def test_the_p_value_is_welchs():
+    rng = np.random.default_rng(3)
+    decided, control = rng.lognormal(1, 1, 300), rng.lognormal(1.1, 0.7, 900)
+    assert uplift(decided, control).p_value == pytest.approx(ttest_ind(decided, control, equal_var=False).pvalue)
+
+
+def test_the_interval_covers_the_true_ratio_at_its_rate():
+    rng = np.random.default_rng(11)
+    runs = 2_000
+    covered = 0
+    for _ in range(runs):
+        result = uplift(rng.gamma(4, 2.5, 400), rng.gamma(4, 2.0, 150), level=0.9)
+        covered += result.relative.covers(0.25)
+    low, high = binom.ppf([0.0005, 0.9995], runs, 0.9)
+    assert low <= covered <= high
+
+
+def test_equal_constant_arms_show_no_difference():
+    result = uplift(np.full(5, 2.0), np.full(4, 2.0))
+    assert (result.relative, result.p_value) == (Estimate(0, 0, 0, 0.95, 0), 1)
+
+
+@pytest.mark.parametrize(
+    ("decided", "control", "named"),
+    [
+        ([1.0], [1.0, 2.0], "decided arm"),
+        ([1.0, 2.0], [np.nan, 2.0], "control arm"),
+        ([1.0, 2.0], [0.0, 0.0], "control mean"),
+    ],
+)
+def test_arms_that_cannot_be_compared_are_refused_by_name(decided, control, named):
+    with pytest.raises(InputError, match=named):
+        uplift(decided, control)
