@@ -55,9 +55,19 @@ class FixedPolicy:
     """Figures that follow x2 alone, a little wrong on purpose, the same whatever was learned."""
 
     name: ClassVar[str] = "fixed"
+    deterministic: ClassVar[bool] = True
 
     def full_prices(
-        self, model: Any, context: Any, depths: Any, *, ids: Any, seed: int, campaign: str, dtype: Any = np.float64
+        self,
+        model: Any,
+        context: Any,
+        depths: Any,
+        *,
+        ids: Any,
+        seed: int,
+        campaign: str,
+        dtype: Any = np.float64,
+        engine: Any = None,
     ) -> Any:
         return np.asfortranarray(np.exp((1.3 + 0.9 * np.asarray(context)[:, 1:]) * np.asarray(depths)), dtype)
 

@@ -10,7 +10,7 @@ from disco.allocation import allocate
 from disco.belief import BasketModel
 from disco.objective import values
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
-from disco.policy.propensity import Propensities, is_deterministic, propensities
+from disco.policy.propensity import Propensities, propensities
 from disco.records.errors import InputError
 
 DEPTHS = np.array([0.1, 0.2, 0.4])
@@ -139,9 +139,14 @@ def test_draws_are_repeatable_and_not_those_of_the_decision():
 )
 def test_deterministic_policies_are_marked(policy):
     law = Campaign(rows=30).law(policy, draws=100)
-    assert is_deterministic(policy)
+    assert policy.deterministic
     assert (law.deterministic, law.draws) == (True, 1)
     assert law.played(np.full(30, -1)).tolist() == [1.0] * 30
+
+
+@pytest.mark.parametrize("policy", [Thompson(), Thompson(scope="round"), EpsilonGreedy(), Random()], ids=repr)
+def test_policies_that_explore_are_not(policy):
+    assert not policy.deterministic
 
 
 # ---- bad input -------------------------------------------------------------------------------------------------------

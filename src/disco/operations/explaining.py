@@ -15,6 +15,7 @@ from disco.records.arrays import Matrix
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
+from disco.records.identity import read_ids
 from disco.records.life import CampaignRecord
 from disco.records.ports import Store
 from disco.records.result import TableResult
@@ -150,7 +151,7 @@ def _figures(
 ) -> tuple[DepthFigures, ...]:
     plan, depths, rates = record.plan, np.asarray(solution.depths), np.asarray(solution.engagement)
     drawn = policy_of(plan).full_prices(
-        belief.basket, context, depths, ids=[customer], seed=plan.seed, campaign=plan.campaign
+        belief.basket, context, depths, ids=read_ids([customer]), seed=plan.seed, campaign=plan.campaign
     )
     expected = belief.basket.expected_full_price(context, depths)
     costs = objective.expected_markdown(expected, depths, rates)

@@ -1,11 +1,6 @@
-"""Belief → one full price per (customer, depth)."""
+"""Belief → one full price per (customer, depth), and the probabilities of what a policy decides."""
 
-from disco.policy.base import Policy, require_policy
-from disco.policy.epsilon_greedy import EpsilonGreedy
-from disco.policy.greedy import Greedy
-from disco.policy.random import Random
-from disco.policy.thompson import Thompson
-from disco.policy.ucb import UpperConfidence
+from disco.policy.policies import EpsilonGreedy, Greedy, Policy, Random, Thompson, UpperConfidence, require_policy
 from disco.records.errors import InputError
 
 POLICIES: dict[str, type[Policy]] = {

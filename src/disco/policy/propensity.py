@@ -5,7 +5,7 @@ re-solve the whole campaign for every draw (exact up to the number of draws), or
 shadow prices nearly certain, take each customer's best depth at prices averaged over a few re-solves. What comes after
 the draw is handed in: `worth` turns full prices into values, `solve` turns values into a choice with prices.
 
-Nothing here is needed to decide; it is done after the codes are out.
+Deciding needs none of this; it is computed after the codes are out.
 """
 
 from __future__ import annotations
@@ -19,11 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from disco.belief.model import BasketModel
-from disco.policy.base import Policy, read_figure
-from disco.policy.epsilon_greedy import EpsilonGreedy
-from disco.policy.greedy import Greedy
-from disco.policy.thompson import Thompson
-from disco.policy.ucb import UpperConfidence
+from disco.policy.policies import Policy, Thompson
+from disco.records.arguments import read_count, read_number
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.identity import name_key
@@ -48,12 +45,12 @@ class Solved(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Propensities:
-    """counts (n, K+1): how often each depth, in the last column none, came out of `draws` draws · method: how.
+    """The law of every customer's depth, by draws of the policy.
 
     A deterministic policy (greedy, UCB, or no exploration) has one draw and says nothing about other depths.
     """
 
-    counts: Integers
+    counts: Integers  # (n, K+1) how often each depth, in the last column none, was the choice
     draws: int
     method: Method
     resolves: int  # solves of the whole campaign
@@ -76,8 +73,7 @@ class Propensities:
         >>> found.played(np.array([0])).tolist(), found.played(np.array([-1]), floor=0.5).tolist()
         ([0.4], [0.5])
         """
-        if read_figure(floor, where="floor", most=1.0) == 1:
-            raise InputError("floor", found=floor, expected="a probability below 1; 0 is none")
+        read_number(floor, where="floor", expected="a probability below 1; 0 is none", least=0.0, below=1.0)
         choice, depths = np.asarray(choice), self.counts.shape[1] - 1
         if choice.shape != (len(self.counts),) or choice.dtype.kind not in "iu":
             found = f"{choice.dtype} of shape {choice.shape}"
@@ -99,7 +95,7 @@ def propensities(
     context: ArrayLike,
     depths: ArrayLike,
     *,
-    ids: object,
+    ids: ArrayLike,
     seed: int,
     campaign: str,
     worth: Callable[[Floats], Floats],
@@ -112,13 +108,16 @@ def propensities(
 ) -> Propensities:
     """The law of every customer's depth under a policy and its limits, by `draws` fresh draws of the policy.
 
-    auto: re-solve per draw for up to 20,000 customers, and always where one θ is shared by everybody (scope `round`),
-    because then the prices move with it; else at prices averaged over `price_resolves` solves. `costs` (n, K): what the
-    budget sees, where `solve` has one.
+    model, context, depths, ids, seed, campaign, engine: as in `Policy.full_prices`.
+    worth: full prices (n, K) → values (n, K). solve: values → a choice with prices.
+    costs (n, K): what the budget sees, money, where `solve` has one.
+    price_resolves: solves over which the method "prices" averages.
+    method: "resolve" solves the campaign for every draw; "prices" takes each customer's best depth at averaged prices.
+        "auto" re-solves for up to 20,000 customers, and always where one θ is shared by everybody (scope `round`),
+        because the prices then move with it.
     """
     for name, count in (("draws", draws), ("price_resolves", price_resolves)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise InputError(name, found=repr(count), expected="a whole number, at least 1")
+        read_count(count, where=name)
     if method not in ("auto", "resolve", "prices"):
         raise InputError("method", found=repr(method), expected="'auto', 'resolve' or 'prices'")
     shared = isinstance(policy, Thompson) and policy.scope == "round"
@@ -134,7 +133,7 @@ def propensities(
 
     first = drawn(0)
     counts = np.zeros((first.shape[0], first.shape[1] + 1), np.int64)
-    if is_deterministic(policy):
+    if policy.deterministic:
         _count(solve(first).choice, counts)
         return Propensities(counts=counts, draws=1, method="deterministic", resolves=1)
     if method == "resolve" or (method == "auto" and (shared or len(first) <= RESOLVE_AT_MOST)):
@@ -151,19 +150,6 @@ def propensities(
         worths = first if number == 0 else drawn(number)
         _count_best((worths if charged is None else worths - charged).T, prices, counts)
     return Propensities(counts=counts, draws=draws, method="prices", resolves=price_resolves)
-
-
-def is_deterministic(policy: Policy) -> bool:
-    """Whether the policy gives everybody the same figures whatever the seed: its own log cannot be reweighed.
-
-    >>> is_deterministic(Greedy()), is_deterministic(Thompson()), is_deterministic(EpsilonGreedy(epsilon=0.0))
-    (True, False, True)
-    """
-    if isinstance(policy, Thompson):
-        return policy.exploration == 0
-    if isinstance(policy, EpsilonGreedy):
-        return policy.epsilon == 0
-    return isinstance(policy, Greedy | UpperConfidence)
 
 
 @nb.njit(cache=True, nogil=True)

@@ -24,8 +24,7 @@ SOURCES = (
     "campaign.py",
     "records/decisions.py",
     "records/identity.py",
-    "evaluation/replay_limits.py",
-    "evaluation/resampling.py",
+    "evaluation/passes.py",
     "studies/bandits/simulation.py",
     "studies/bandits/stage.py",
 )
