@@ -186,6 +186,44 @@ def test_depths_in_per_cent_are_asked_about_before_anything_is_decided():
         Offer(depths=(20, 30), caps=(1, 2), revenue_weight=3.0)
 
 
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"caps": (0.25, 1, 1)}, r"caps: found 0\.25; expected a whole number of customers.*times the share"),
+        ({"caps": (-1, 1, 1)}, "caps: found -1"),
+        ({"caps": (True, 1, 1)}, "caps: found True"),
+        ({"caps": (1, 1)}, "caps: found 2 caps; expected one per depth: 3"),
+        ({"caps": {0.1: 5}}, "caps: found {0.1: 5}; expected one number of customers per depth"),
+        ({"caps": None}, "caps: found None"),
+        ({"floors": (1.5, 0, 0)}, r"floors: found 1\.5"),
+        ({"floors": (None, 0, 0)}, "floors: found None"),
+        ({"floors": (1,)}, "floors: found 1 floors"),
+    ],
+)
+def test_limits_are_whole_numbers_of_customers_one_per_depth(limits, words):
+    with pytest.raises(InputError, match=words):
+        Offer(**{"depths": DEPTHS, "caps": (1, 1, 1), "revenue_weight": 3.0} | limits)
+
+
+def test_an_audience_has_one_of_each_per_customer():
+    context, _ = world(3)
+    assert Audience(ids=[1, 2, 3], context=context, known=True).known.tolist() == [True] * 3
+    with pytest.raises(InputError, match="3 ids, 2 contexts and 3 known flags"):
+        Audience(ids=[1, 2, 3], context=context[:2], known=np.ones(3, bool))
+    with pytest.raises(InputError, match=r"audience, context: found shape \(3,\)"):
+        Audience(ids=[1, 2, 3], context=context[:, 0], known=True)
+
+
+def test_decisions_read_in_a_line_and_as_a_table():
+    found = run(audience(40), Offer(depths=DEPTHS, caps=(10, 5, 2), revenue_weight=3.0), Greedy())
+    assert repr(found) == "Decisions(c, 40 customers, codes {0.1: 10, 0.2: 5, 0.4: 2}, OPTIMAL)"
+    table = found.to_pandas()
+    assert table["customer_id"].tolist() == list(range(40))
+    assert table["depth"].value_counts().to_dict() == {0.1: 10, 0.2: 5, 0.4: 2}
+    assert table["expected_full_price"].isna().sum() == table["depth"].isna().sum() == 23
+    np.testing.assert_array_equal(table["value"], found.value)
+
+
 def test_lists_do_as_well_as_arrays():
     offer = Offer(depths=list(DEPTHS), caps=[10, 5, 2], revenue_weight=3.0)
     assert offer == Offer(depths=DEPTHS, caps=(10, 5, 2), revenue_weight=3.0)

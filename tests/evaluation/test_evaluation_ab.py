@@ -134,7 +134,7 @@ def test_it_reads_in_a_line_in_words_and_as_a_table():
     assert repr(found).startswith("AbTest(better; customers: decided ")
     assert len(repr(found)) < 100
     lines = found.summary().splitlines()
-    assert lines[0].startswith("Better. revenue per customer: the 95% interval of the difference excludes 0")
+    assert lines[0].startswith("Better. Revenue per customer: the 95% interval of the difference excludes 0")
     assert lines[1].startswith(f"decided: {(arm == 'decided').sum():,} customers, ")
     assert any(line.startswith("all revenue, control against the holdout, per customer: ") for line in lines)
     table = found.to_pandas()

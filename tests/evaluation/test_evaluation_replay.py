@@ -281,7 +281,7 @@ def test_it_reads_in_a_line_in_words_and_as_a_table(log):
     assert repr(found.random).startswith("PolicyReplay(Random(): ")
     assert repr(found.random.series).startswith("BatchSeries(3 batches, ")
     assert [line.split(":")[0] for line in found.summary().splitlines()] == ["greedy", "thompson", "random"]
-    assert "+0.0% against random" in found.summary().splitlines()[-1]
+    assert ["against random" in line for line in found.summary().splitlines()] == [True, True, False]
     table = found.to_pandas().set_index("policy")
     greedy = found.policies["greedy"]
     assert table.loc["greedy", "average_basket_value"] == greedy.average_basket_value.value

@@ -74,7 +74,7 @@ def test_with_the_orders_the_holdout_is_read_and_the_year_before_takes_noise_awa
     found = read_out(shop.store, "spring", as_of=shop.after, orders=orders)
     holdout = found.ab.incremental[Arm.TEST]
     assert holdout.control == pytest.approx(7.0)
-    assert holdout.test > 7.0
+    assert holdout.decided > 7.0
     assert found.ab.finding("revenue").adjusted is not None
     assert found.ab.sample_ratio.ok
 

@@ -61,9 +61,8 @@ class AbTest:
     undifferentiated: Mapping[float, tuple[Finding, ...]]
     """By depth: decided against the control customers who got that depth, a random part of control. It shows what the
     same code for everybody would do."""
-    holm: Mapping[
-        float, float
-    ]  # p-values of `undifferentiated` on the primary metric, adjusted for the number of depths
+    holm: Mapping[float, float]
+    """By depth: p-values of `undifferentiated` on the primary metric, adjusted for the number of depths."""
     incremental: Mapping[str, Comparison]  # each arm against the holdout: revenue per customer, with and without codes
     primary: Metric
     verdict: Verdict
@@ -275,7 +274,7 @@ def _verdict(found: Finding, ratio: SampleRatio | None, *, final: bool, level: f
             f"assigned wrongly, so no figure can be trusted until that is found."
         )
     used = found.decisive if final or found.to_date is None else found.to_date
-    name = f"{found.metric} per customer" + ("" if final else " to date")
+    name = f"{found.metric.capitalize()} per customer" + ("" if final else " to date")
     if not used.difference.covers(0):
         side = Verdict.BETTER if used.difference.value > 0 else Verdict.WORSE
         return side, f"{name}: the {level:.0%} interval of the difference excludes 0 (p = {used.p_value:.2g})."

@@ -16,17 +16,13 @@ _SMALLEST_UPLIFT, _LARGEST_UPLIFT = 1e-9, 1e7  # beyond, it is no difference any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A two-sided Welch test of a figure per customer: `baseline` and `sd` in control, 1 + uplift times both in test.
+    """A two-sided Welch test of a figure per customer. An uplift u scales mean and sd of the decided arm by 1 + u."""
 
-    control_share: control's share of all customers · explained: share of variance that pre-period figures take away
-    (the R² of CUPED) · level: 1 − α.
-    """
-
-    baseline: float
-    sd: float
-    control_share: float = 0.5
-    explained: float = 0.0
-    level: float = 0.95
+    baseline: float  # mean per customer in control
+    sd: float  # per customer in control
+    control_share: float = 0.5  # control's share of all customers
+    explained: float = 0.0  # share of the variance that pre-period figures take away (the R² of CUPED)
+    level: float = 0.95  # 1 − α
 
     def __post_init__(self) -> None:
         _require_amounts(baseline=self.baseline, sd=self.sd)
@@ -39,6 +35,8 @@ class Design:
     ) -> "Design":
         """Per customer from figures per purchaser: mean e·m, variance e·(s² + m²) − e²·m².
 
+        baseline, sd: m and s, per purchaser. engagement: e, the share of customers who buy.
+
         >>> design = Design.of_purchases(baseline=40.0, sd=30.0, engagement=0.1)
         >>> round(design.baseline, 9), round(design.sd, 3)
         (4.0, 15.297)
@@ -50,7 +48,7 @@ class Design:
         return cls(baseline=engagement * baseline, sd=variance**0.5, control_share=control_share, level=level)
 
     def standard_error(self, customers: float, *, uplift: float = 0.0) -> float:
-        """Of the difference of the arms' means with this many customers in both arms together."""
+        """Of the difference of the arms' means, with this many customers in both arms together."""
         read_number(customers, where="customers", expected="a number above 0", above=0)
         share = self.control_share
         parts = 1 / share + (1 + uplift) ** 2 / (1 - share)

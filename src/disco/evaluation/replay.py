@@ -109,7 +109,7 @@ class Replay:
 
     def summary(self) -> str:
         """One line per policy, then the log's warnings."""
-        lines = [f"{name}: {_in_words(found)}" for name, found in self._by_name().items()]
+        lines = [f"{name}: {_in_words(found, baseline=self.random)}" for name, found in self._by_name().items()]
         return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
     def to_arrow(self) -> "pa.Table":
@@ -136,13 +136,14 @@ class Replay:
         return data_frame(self.to_arrow())
 
 
-def _in_words(found: PolicyReplay) -> str:
-    value, relative = found.average_basket_value, found.relative_to_random
-    lower, upper = relative.ends or (-np.inf, np.inf)
-    return (
-        f"{value.value:,.2f} per purchaser, {relative.value - 1:+.1%} against random ({relative.level:.0%} interval "
-        f"{lower - 1:+.1%} to {upper - 1:+.1%}), {found.accepted:,} of {found.presented:,} rows accepted"
-    )
+def _in_words(found: PolicyReplay, *, baseline: PolicyReplay | None = None) -> str:
+    value = f"{found.average_basket_value.value:,.2f} per purchaser, "
+    if found is not baseline:
+        relative = found.relative_to_random
+        lower, upper = relative.ends or (-np.inf, np.inf)
+        value += f"{relative.value - 1:+.1%} against random ({relative.level:.0%} interval "
+        value += f"{lower - 1:+.1%} to {upper - 1:+.1%}), "
+    return f"{value}{found.accepted:,} of {found.presented:,} rows accepted"
 
 
 def replay(

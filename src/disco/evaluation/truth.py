@@ -18,14 +18,14 @@ from disco.records.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Expected revenue and objective of a decision, of random allocation and of the oracle, in money."""
+    """Expected revenue and objective Σ w·R − C of a decision and of its yardsticks, in money."""
 
     revenue: float
     objective: float
-    random_revenue: float
+    random_revenue: float  # of a random allocation with the same codes per depth
     random_objective: float
-    shuffled_objective: float  # the same customers, their depths dealt at random among them
-    oracle_revenue: float
+    shuffled_objective: float  # the same customers, their depths assigned at random among them
+    oracle_revenue: float  # of the best allocation with the same codes per depth
     oracle_objective: float
 
     @property
@@ -49,7 +49,7 @@ class Judgement:
 
     @property
     def share_of_possible(self) -> float:
-        """How much of the way from random to the oracle was gone, on the objective."""
+        """The share of the oracle's gain over random that the decision reached, on the objective."""
         possible = self.oracle_objective - self.random_objective
         return (self.objective - self.random_objective) / possible if possible > 0 else 0.0
 
@@ -62,7 +62,11 @@ def judge(
     depths: tuple[float, ...],
     revenue_weight: float,
 ) -> Judgement:
-    """Compare a choice (n,) of depths, -1 = none, with random and with the oracle; truth arrays are (n, K).
+    """Compare a choice with a random allocation and with an oracle that knows the truth.
+
+    choice (n,): position in `depths`, -1 = none.
+    full_price (n, K): E[F | purchase], money. purchase_probability (n, K).
+    depths (K,). revenue_weight: the weight w of w·R − C.
 
     >>> truth = {"full_price": np.array([[100.0, 110.0], [100.0, 180.0]]), "purchase_probability": np.full((2, 2), 0.5)}
     >>> result = judge(np.array([0, 1]), **truth, depths=(0.1, 0.3), revenue_weight=3.0)

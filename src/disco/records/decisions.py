@@ -1,14 +1,22 @@
 """What passes along the pipe of a campaign: who may get a code, what is on offer, what was decided, what was bought."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from disco.records.arguments import read_count
 from disco.records.arrays import Flags, Ids, Integers, Matrix, Vector
 from disco.records.depths import read_depths
-from disco.records.errors import InputError
+from disco.records.errors import InputError, LimitError
+from disco.records.frames import data_frame
 from disco.records.identity import read_ids
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 
 class Arm(StrEnum):
@@ -21,22 +29,26 @@ class Arm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audience:
-    """Customers to decide about: ids (n,), context (n, d1); `known` marks those whose context is their own.
+    """Customers to decide about."""
 
-    A customer without a purchase in the last year has the population's context and is not `known`.
-    """
-
-    ids: Ids
-    context: Matrix
+    ids: Ids  # (n,) integers or text
+    context: Matrix  # (n, d1)
     known: Flags
+    """(n,) whether the context is the customer's own; one flag stands for all. Customers without a purchase in the last
+    year have the population's context and are not `known`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", read_ids(self.ids))
         object.__setattr__(self, "context", np.asarray(self.context))
-        object.__setattr__(self, "known", np.asarray(self.known, np.bool_))
-        shapes = (self.ids.shape, self.context.shape[:1], self.known.shape)
-        if self.context.ndim != 2 or len(set(shapes)) != 1:
-            raise InputError("audience", found=f"lengths {shapes}", expected="one id, context and mark per customer")
+        known = np.asarray(self.known, np.bool_)
+        object.__setattr__(self, "known", known if known.ndim else np.full(self.ids.size, known))
+        if self.context.ndim != 2:
+            raise InputError(
+                "audience, context", found=f"shape {self.context.shape}", expected="shape (customers, features)"
+            )
+        if not self.ids.size == len(self.context) == self.known.size or self.known.ndim != 1:
+            found = f"{self.ids.size:,} ids, {len(self.context):,} contexts and {self.known.size:,} known flags"
+            raise InputError("audience", found=found, expected="one of each per customer")
 
     def __len__(self) -> int:
         return int(self.ids.size)
@@ -48,46 +60,80 @@ class Audience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What the operator allows: depths, caps and floors per depth (customers), a markdown budget, and the weight w."""
+    """What the operator allows."""
 
-    depths: tuple[float, ...]
-    caps: tuple[int | None, ...]
-    revenue_weight: float
-    floors: tuple[int, ...] | None = None
-    budget: float | None = None
+    depths: tuple[float, ...]  # (K,) shares
+    caps: tuple[int | None, ...]  # (K,) most customers per depth; None = no limit
+    revenue_weight: float  # the weight w of w·R − C
+    floors: tuple[int, ...] | None = None  # (K,) fewest customers per depth
+    budget: float | None = None  # ceiling of the expected markdown, money
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "depths", read_depths(self.depths))
-        object.__setattr__(self, "caps", tuple(self.caps))
-        if len(self.caps) != len(self.depths):
-            raise InputError("caps", found=f"{len(self.caps)} caps", expected=f"one per depth: {len(self.depths)}")
+        for name in ("caps", "floors"):
+            given = getattr(self, name)
+            if given is None and name == "floors":
+                continue
+            if isinstance(given, Mapping | str) or not np.iterable(given):
+                raise LimitError(name, found=repr(given), expected="one number of customers per depth, in their order")
+            limits = tuple(given)
+            if len(limits) != len(self.depths):
+                raise LimitError(name, found=f"{len(limits)} {name}", expected=f"one per depth: {len(self.depths)}")
+            for limit in limits:
+                if limit is not None or name == "floors":
+                    _read_limit(limit, name)
+            object.__setattr__(self, name, limits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _read_limit(limit: object, name: str) -> None:
+    try:
+        read_count(limit, where=name, least=0)
+    except InputError as error:
+        fix = "A share of the customers is their number times the share, rounded." if isinstance(limit, float) else None
+        raise LimitError(name, found=error.found, expected="a whole number of customers, 0 or more", fix=fix) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Decisions:
-    """One depth or none per customer, with what is needed to explain and audit it.
-
-    choice: (n,) position in `depths`, -1 = no code · value: (n,) worth of the choice at the policy's figures, 0 without
-    a code · expected_full_price: (n,) posterior mean given a purchase, money, at the chosen depth (NaN without one) ·
-    engagement: (K,) the rates used · prices: (K,) shadow prices; budget_price: of one more unit of budget, 0 without
-    one · bound, gap, status: the certificate.
-    """
+    """One depth or none per customer, with what is needed to explain and audit it."""
 
     campaign: str
-    ids: Ids
-    depths: tuple[float, ...]
-    choice: Integers
-    value: Vector
-    expected_full_price: Vector
-    engagement: Vector
-    prices: Vector
-    budget_price: float
-    status: str
-    bound: float
-    gap: float
+    ids: Ids  # (n,)
+    depths: tuple[float, ...]  # (K,) on offer
+    choice: Integers  # (n,) position in `depths`, -1 = no code
+    value: Vector  # (n,) worth of the choice at the policy's figures, 0 without a code
+    expected_full_price: Vector  # (n,) posterior mean given a purchase at the chosen depth, money; NaN without a code
+    engagement: Vector  # (K,) share of receivers who buy, as used
+    prices: Vector  # (K,) shadow prices: what one more code of a depth would add
+    budget_price: float  # of one more unit of budget; 0 without one
+    status: str  # how the solve ended
+    bound: float  # no allocation within the limits is worth more
+    gap: float  # (bound − value)/bound, 0 where proved optimal
     policy: str
     model_hash: str
     seed: int
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{depth:g}: {count:,}" for depth, count in zip(self.depths, self.counts, strict=True))
+        return f"Decisions({self.campaign}, {self.ids.size:,} customers, codes {{{given}}}, {self.status})"
+
+    def to_arrow(self) -> "pa.Table":
+        """One row per customer: customer_id, depth and expected_full_price (null = no code), value."""
+        import pyarrow as pa
+
+        none = self.choice < 0
+        return pa.table(
+            {
+                "customer_id": pa.array(self.ids),
+                "depth": pa.array(self.depth, mask=none),
+                "value": pa.array(self.value),
+                "expected_full_price": pa.array(self.expected_full_price, mask=none),
+            }
+        )
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """`to_arrow` as a data frame."""
+        return data_frame(self.to_arrow())
 
     @property
     def counts(self) -> Integers:
@@ -102,14 +148,14 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Purchases:
-    """Baskets bought with a code: context (n, d1) as it was at the decision, depth (n,), full_price (n,) in money."""
+    """Baskets bought with a code."""
 
-    context: Matrix
-    depth: Vector
-    full_price: Vector
+    context: Matrix  # (n, d1) as it was at the decision
+    depth: Vector  # (n,)
+    full_price: Vector  # (n,) money before the discount
 
     def __len__(self) -> int:
-        return int(self.depth.size)
+        return len(self.depth)
 
 
 @dataclass(frozen=True, slots=True)
