@@ -23,7 +23,7 @@ from disco.reports import (
     Table,
 )
 from disco.reports.charts.parts import nice_extent
-from disco.studies.customers.context import probe
+from disco.studies.customers import probe
 
 _PANELS = ("Smallest baskets", "Below the middle", "Above the middle", "Largest baskets")
 _KNOWLEDGE = {

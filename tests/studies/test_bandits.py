@@ -1,4 +1,4 @@
-"""Bandit simulations: runs that mean what they say, and units of work that are the same however they came about."""
+"""Bandit simulations: runs that mean what they say, and plays that are the same however they came about."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +9,19 @@ import pytest
 from disco.evaluation import UnconstrainedLearner
 from disco.policy import Greedy, Random, Thompson
 from disco.records.errors import InputError
-from disco.studies.bandits.figures import Runs, basket_uplift, objective_uplift
-from disco.studies.bandits.recipes import NARROW, RECIPES, SPLINE
-from disco.studies.bandits.simulation import Measure, Rules, simulate, starting_belief
-from disco.studies.bandits.stage import Crowd, Law, Past, Stage, dealt_at_random
-from disco.studies.bandits.study import COLD, WARM, Play, run_plays
-from disco.studies.bandits.unit import Shelf, Unit
-from disco.studies.bandits.work import run_units
-from disco.studies.paper.readings import READINGS, empty_model
+from disco.studies.bandits.figures import RunColumn, Runs, basket_uplift, objective_uplift
+from disco.studies.bandits.simulation import (
+    COLD,
+    WARM,
+    Play,
+    Rules,
+    run_plays,
+    simulate,
+    starting_belief,
+)
+from disco.studies.bandits.stage import Crowd, Law, Past, Stage, random_log_of
+from disco.studies.cache import worker_pool
+from disco.studies.readings import AUTOMATIC, NARROW, SPLINE
 
 DEPTHS = (0.1, 0.2, 0.3)
 RULES = Rules(batches=3, batch=90, caps=(30, 30, 30), revenue_weight=3.0)
@@ -32,17 +37,17 @@ def make_stage(*, customers: int = 600, seed: int = 1, spread: float = 0.4, purc
     law = Law(depths=DEPTHS, log_full_price=level, purchase_probability=probability, residual_sd=0.5)
     nothing = Past(context=np.zeros((0, 2)), depth=np.zeros(0), full_price=np.zeros(0))
     stage = Stage(name="test", seed=seed, context=context, law=law, past=nothing, depth_scale=0.5)
-    log = dealt_at_random(stage, rows=2000)
+    log = random_log_of(stage, rows=2000)
     return stage.with_past(Past(context=log.context, depth=log.depth, full_price=log.full_price))
 
 
 def run(stage: Stage, player: object, *, rules: Rules = RULES, codes: int | None = WARM, repeat: int = 0) -> np.ndarray:
     start = starting_belief(stage, NARROW, codes=codes)
-    return simulate(stage, player, recipe=NARROW, start=start, rules=rules, repeat=repeat)
+    return simulate(stage, player, reading=NARROW, start=start, rules=rules, repeat=repeat)
 
 
-def unit(stage: Stage, **changes: object) -> Unit:
-    base = Unit(stage=stage.key, recipe=NARROW, start=WARM, player=Thompson(), rules=RULES, first=0, repeats=2)
+def play(stage: Stage, **changes: object) -> Play:
+    base = Play(stage=stage.key, reading=NARROW, start=WARM, player=Thompson(), rules=RULES, first=0, repeats=2)
     return replace(base, **changes)
 
 
@@ -62,10 +67,10 @@ def test_money_by_hand() -> None:
     stage = Stage(name="flat", seed=3, context=np.linspace(-1, 1, n)[:, None], law=law, past=past, depth_scale=0.5)
     rules = Rules(batches=2, batch=10, caps=(4, 3), revenue_weight=3.0)
     found = run(stage, Random(), rules=rules)
-    assert found[:, Measure.CODES].tolist() == [7, 7]
+    assert found[:, RunColumn.CODES].tolist() == [7, 7]
     for purchases, revenue, markdown in (
-        (Measure.PURCHASES, Measure.REVENUE, Measure.MARKDOWN),
-        (Measure.EXPECTED_PURCHASES, Measure.EXPECTED_REVENUE, Measure.EXPECTED_MARKDOWN),
+        (RunColumn.PURCHASES, RunColumn.REVENUE, RunColumn.MARKDOWN),
+        (RunColumn.EXPECTED_PURCHASES, RunColumn.EXPECTED_REVENUE, RunColumn.EXPECTED_MARKDOWN),
     ):
         assert found[:, purchases].tolist() == [7, 7]
         np.testing.assert_allclose(found[:, revenue], 4 * 36 + 3 * 28)
@@ -79,9 +84,9 @@ def test_realised_figures_are_draws_of_the_expected_ones() -> None:
     stage = make_stage()
     totals = run(stage, Random(), rules=replace(RULES, batches=60)).sum(axis=0)
     for realised, expected in (
-        (Measure.PURCHASES, Measure.EXPECTED_PURCHASES),
-        (Measure.REVENUE, Measure.EXPECTED_REVENUE),
-        (Measure.MARKDOWN, Measure.EXPECTED_MARKDOWN),
+        (RunColumn.PURCHASES, RunColumn.EXPECTED_PURCHASES),
+        (RunColumn.REVENUE, RunColumn.EXPECTED_REVENUE),
+        (RunColumn.MARKDOWN, RunColumn.EXPECTED_MARKDOWN),
     ):
         # 60 · 90 codes, half of them purchases with a spread of about two thirds: six standard errors
         assert totals[realised] == pytest.approx(totals[expected], rel=6 * 1.2 / np.sqrt(5400))
@@ -112,7 +117,7 @@ def test_with_caps_the_learner_learns_something_else_and_the_consumer_keeps_the_
     learner, policy = run(stage, UnconstrainedLearner(policy=Thompson())), run(stage, Thompson())
     np.testing.assert_array_equal(learner[0], policy[0])  # the first batch is decided by the same belief and draw
     assert not (learner[1:] == policy[1:]).all()
-    assert (learner[:, Measure.CODES] <= sum(cap for cap in RULES.caps if cap is not None)).all()
+    assert (learner[:, RunColumn.CODES] <= sum(cap for cap in RULES.caps if cap is not None)).all()
 
 
 def test_knowing_who_responds_pays() -> None:
@@ -130,19 +135,12 @@ def test_knowing_who_responds_pays() -> None:
 
 def test_an_automatic_model_tunes_itself_warm_and_cold() -> None:
     stage = make_stage()
-    automatic = next(recipe for recipe in RECIPES if recipe.automatic)
-    assert starting_belief(stage, automatic, codes=WARM).basket.reason.startswith(("chosen by marginal", "kept as it"))
-    start = starting_belief(stage, automatic, codes=COLD)
-    tuned = simulate(stage, Thompson(), recipe=automatic, start=start, rules=RULES, repeat=0)
-    plain = simulate(stage, Thompson(), recipe=NARROW, start=start, rules=RULES, repeat=0)
+    assert starting_belief(stage, AUTOMATIC, codes=WARM).basket.reason.startswith(("chosen by marginal", "kept as it"))
+    start = starting_belief(stage, AUTOMATIC, codes=COLD)
+    tuned = simulate(stage, Thompson(), reading=AUTOMATIC, start=start, rules=RULES, repeat=0)
+    plain = simulate(stage, Thompson(), reading=NARROW, start=start, rules=RULES, repeat=0)
     np.testing.assert_array_equal(tuned[0], plain[0])
     assert not (tuned == plain).all()
-
-
-def test_recipes_are_the_papers_readings() -> None:
-    assert [recipe.name for recipe in RECIPES] == list(READINGS)
-    for recipe in RECIPES:
-        assert recipe.model(depth_scale=0.5).hash == empty_model(recipe.name).hash
 
 
 def test_a_start_larger_than_the_past_is_refused() -> None:
@@ -151,81 +149,73 @@ def test_a_start_larger_than_the_past_is_refused() -> None:
         starting_belief(stage, NARROW, codes=2001)
 
 
-# ---- units of work -------------------------------------------------------------------------------------------------
+# ---- plays ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_setting_is_part_of_a_units_name() -> None:
+def test_every_setting_is_part_of_the_name_of_a_piece(tmp_path: Path) -> None:
     stage = make_stage()
-    units = [
-        unit(stage),
-        unit(make_stage(seed=2)),
-        unit(stage, recipe=SPLINE),
-        unit(stage, start=COLD),
-        unit(stage, player=Thompson(exploration=0.5)),
-        unit(stage, rules=replace(RULES, revenue_weight=None)),
-        unit(stage, rules=replace(RULES, caps=(30, 30, None))),
-        unit(stage, first=2),
-        unit(stage, repeats=3),
+    plays = [
+        play(stage),
+        play(make_stage(seed=2)),
+        play(stage, reading=SPLINE),
+        play(stage, start=COLD),
+        play(stage, player=Thompson(exploration=0.5)),
+        play(stage, rules=replace(RULES, revenue_weight=None)),
+        play(stage, rules=replace(RULES, caps=(30, 30, None))),
+        play(stage, first=2),
+        play(stage, repeats=3),
     ]
-    assert len({each.file_name for each in units}) == len(units)
-    assert unit(stage).file_name == units[0].file_name
+    names = [piece.path.name for each in plays for piece in each.pieces(tmp_path)]
+    assert len(set(names)) == len(plays)
+    assert play(stage).pieces(tmp_path)[0].path.name == names[0]
 
 
-def test_a_repeat_is_the_same_in_any_block() -> None:
+def test_a_repeat_is_the_same_in_any_piece() -> None:
     stage = make_stage()
-    together = unit(stage, repeats=3).run(stage)
-    apart = [unit(stage, first=first, repeats=1).run(stage)[0] for first in range(3)]
+    together = play(stage, repeats=3).run(stage)
+    apart = [play(stage, first=first, repeats=1).run(stage)[0] for first in range(3)]
     np.testing.assert_array_equal(together, apart)
     assert not (together[0] == together[1]).all()
 
 
-def test_an_interrupted_study_continues_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    """Stopped after two units in this process, then continued over two others; another study is never interrupted."""
+def test_more_repeats_keep_the_pieces_of_fewer(tmp_path: Path) -> None:
     stage = make_stage()
-    units = [unit(stage, player=player, first=first) for player in (Thompson(), Random()) for first in (0, 2, 4)]
-    broken, whole = Shelf(tmp_path / "broken"), Shelf(tmp_path / "whole")
-    for shelf in (broken, whole):
-        stage.save(shelf.stages)
+    few, more = (play(stage, repeats=repeats).pieces(tmp_path) for repeats in (20, 35))
+    assert [piece.path for piece in more[:2]] == [piece.path for piece in few]
+    assert [part.repeats for part in play(stage, repeats=35).parts()] == [10, 10, 10, 5]
 
-    def stop(done: int, total: int) -> None:
-        if done == 2:
+
+def test_an_interrupted_study_continues_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    """Stopped after two pieces in this process, then continued over two others; another study is never interrupted."""
+    stage = make_stage()
+    plays = [play(stage, player=player, first=first) for player in (Thompson(), Random()) for first in (0, 2, 4)]
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+
+    def stop(step: str) -> None:
+        if "(2 of 6)" in step:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_units(units, shelf=broken, processes=1, progress=stop)
-    left = broken.missing(units)
-    assert len(left) == len(units) - 2, "the interruption did not interrupt"
-    kept = {path: path.stat().st_mtime_ns for path in (broken.folder / "units").glob("*.npy")}
+        run_plays(plays, stages=[stage], folder=broken, progress=stop)
+    kept = {path: path.stat().st_mtime_ns for path in (broken / "plays").iterdir()}
+    assert len(kept) == 2, "the interruption did not interrupt"
 
-    heard: list[tuple[int, int]] = []
-    run_units(units, shelf=broken, processes=2, progress=lambda done, total: heard.append((done, total)))
-    assert heard[0] == (len(units) - len(left), len(units))
-    assert heard[-1] == (len(units), len(units))
+    heard: list[str] = []
+    with worker_pool(2) as pool:
+        run_plays(plays, stages=[stage], folder=broken, pool=pool, progress=heard.append, step="test")
+    assert heard == [f"test ({done} of 6)" for done in (3, 4, 5, 6)]
     assert all(path.stat().st_mtime_ns == time for path, time in kept.items()), "finished work was done again"
 
-    run_units(units, shelf=whole, processes=1)
-    for each in units:
-        assert broken.path(each).read_bytes() == whole.path(each).read_bytes()
-
-
-@pytest.mark.parametrize("damage", [b"", b"not an array", b"half"])
-def test_a_damaged_unit_is_done_again(tmp_path: Path, damage: bytes) -> None:
-    stage, shelf = make_stage(), Shelf(tmp_path)
-    stage.save(shelf.stages)
-    run_units([unit(stage)], shelf=shelf, processes=1)
-    path = shelf.path(unit(stage))
-    sound = path.read_bytes()
-    path.write_bytes(sound[: len(sound) // 2] if damage == b"half" else damage)
-    assert shelf.missing([unit(stage)]) == [unit(stage)]
-    run_units([unit(stage)], shelf=shelf, processes=1)
-    assert path.read_bytes() == sound
+    run_plays(plays, stages=[stage], folder=whole)
+    for path in (whole / "plays").iterdir():
+        assert (broken / "plays" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_plays_read_back_all_their_repeats(tmp_path: Path) -> None:
     stage = make_stage()
-    play = Play(stage=stage.key, recipe=NARROW, start=WARM, player=Random(), rules=RULES, repeats=12)
-    found = run_plays([play], stages=[stage], shelf=Shelf(tmp_path), processes=1)[play]
-    assert found.figures.shape == (12, RULES.batches, len(Measure))
+    wanted = play(stage, player=Random(), repeats=12)
+    found = run_plays([wanted], stages=[stage], folder=tmp_path)[wanted]
+    assert found.figures.shape == (12, RULES.batches, len(RunColumn))
     np.testing.assert_array_equal(found.figures[11], run(stage, Random(), repeat=11))
 
 

@@ -8,7 +8,7 @@ from disco.belief import Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, learn
 from disco.policy import Thompson
 from disco.records.decisions import Purchases
-from disco.studies.bandits.figures import gap, over_repeats
+from disco.studies.bandits.figures import gap
 from disco.studies.bandits.ladder import (
     LOSSES,
     Rung,
@@ -18,10 +18,9 @@ from disco.studies.bandits.ladder import (
     rungs_of_knowledge,
     rungs_of_learning,
 )
-from disco.studies.bandits.recipes import SPLINE
 from disco.studies.bandits.stage import Law, Past, Stage
-from disco.studies.paper.explained import SITUATIONS
-from disco.studies.paper.explanation import FACTORS, _worth
+from disco.studies.paper.explanation import FACTORS, SITUATIONS, _worth
+from disco.studies.readings import SPLINE
 
 DEPTHS = (0.1, 0.2, 0.3)
 
@@ -124,15 +123,15 @@ def test_the_gap_has_the_p_values_of_paired_t_tests() -> None:
     other = better * (1 - 0.002 - 0.001 * np.arange(10) / 10 + 0.002 * rng.normal(size=(40, 10)))
     found, below = gap(better, other), 1 - other / better
     first, last = below[:, :5].mean(axis=1), below[:, 5:].mean(axis=1)
-    assert found.overall.value == pytest.approx(below.mean())
+    assert found.overall.mean == pytest.approx(below.mean())
     assert found.p_overall == pytest.approx(ttest_rel(below.mean(axis=1), np.zeros(40)).pvalue)
     assert found.p_halves == pytest.approx(ttest_rel(last, first).pvalue)
-    assert found.last_half.value > found.first_half.value
+    assert found.last_half.mean > found.first_half.mean
 
 
 def test_a_single_repeat_has_no_interval() -> None:
-    assert np.isnan(over_repeats(np.array([1.0])).lower)
-    assert np.isnan(gap(np.full((1, 4), 2.0), np.full((1, 4), 1.0)).p_overall)
+    found = gap(np.full((1, 4), 2.0), np.full((1, 4), 1.0))
+    assert (found.overall.half_width, found.p_overall) == (None, None)
 
 
 @pytest.mark.parametrize(("factor", "axis"), FACTORS.items())

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from disco.studies.bandits.recipes import RECIPES
-from disco.studies.customers.figures import Cell
-from disco.studies.paper import cold, explanation, ulcc, warm
+from disco.studies.paper import explanation, policies, ulcc
 from disco.studies.paper.item import Item
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.settings import TINY
+from disco.studies.paper.lab import TINY, Lab
+from disco.studies.readings import READINGS
+from disco.studies.sample import Sample
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +18,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 @pytest.fixture(scope="module")
 def items(lab: Lab) -> dict[str, Item]:
-    return {item.key: item for item in (module.run(lab) for module in (warm, cold, ulcc, explanation))}
+    makers = (policies.run_warm, policies.run_cold, ulcc.run, explanation.run)
+    return {item.key: item for item in (make(lab) for make in makers)}
 
 
 def test_every_item_can_be_shown(items: dict[str, Item]) -> None:
@@ -38,7 +38,7 @@ def test_every_item_can_be_shown(items: dict[str, Item]) -> None:
 @pytest.mark.parametrize("key", ["warm", "cold", "ulcc"])
 def test_claims_are_put_to_every_reading(items: dict[str, Item], key: str) -> None:
     item = items[key]
-    assert list(item.verdict_by_reading) == [recipe.name for recipe in RECIPES]
+    assert list(item.verdict_by_reading) == list(READINGS)
     by_reading = {name: [c.claim for c in item.checks if c.reading == name] for name in item.verdict_by_reading}
     assert len({tuple(claims) for claims in by_reading.values()}) == 1
 
@@ -61,9 +61,9 @@ def test_shapes_of_one_environment_are_averaged_before_the_interval_is_taken() -
 
 
 def test_the_warm_uplift_is_that_of_the_item_and_nothing_is_played_again(lab: Lab, items: dict[str, Item]) -> None:
-    units = lab.folder / "bandits" / "units"
-    before = {path: path.stat().st_mtime_ns for path in units.iterdir()}
-    found: Cell = warm.warm_uplift(lab)
-    assert {path: path.stat().st_mtime_ns for path in units.iterdir()} == before
+    pieces = lab.folder / "bandits" / "plays"
+    before = {path: path.stat().st_mtime_ns for path in pieces.iterdir()}
+    found: Sample = policies.warm_uplift(lab)
+    assert {path: path.stat().st_mtime_ns for path in pieces.iterdir()} == before
     shown = next(check for check in items["warm"].checks if check.claim == "TS-IP beats Random")
     assert found == shown.ours

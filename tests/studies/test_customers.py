@@ -9,13 +9,24 @@ import pytest
 
 from disco.features.baselines import LEAST_SQUARES, LIGHT_GBM, NETWORK, RANDOM_FOREST
 from disco.retailer import RetailerSettings
-from disco.studies.customers.__main__ import main
-from disco.studies.customers.context import probe
-from disco.studies.customers.figures import Cell, Figure, difference, tabulate
-from disco.studies.customers.page import TARGETS, misses, parameters
-from disco.studies.customers.recipes import MAIN, OTHER_DIMENSIONS
-from disco.studies.customers.shop import open_shop
-from disco.studies.customers.study import CONFOUNDED, MODELS, SIZES, contexts_table
+from disco.studies.customers import (
+    CONFOUNDED,
+    MAIN,
+    MODELS,
+    OTHER_DIMENSIONS,
+    SIZES,
+    TARGETS,
+    Figure,
+    contexts_table,
+    difference,
+    main,
+    misses,
+    parameters,
+    probe,
+    tabulate,
+)
+from disco.studies.environment import open_shop
+from disco.studies.sample import Sample
 
 PAGE = Path(__file__).parents[2] / "docs" / "calibration.md"
 
@@ -52,12 +63,12 @@ def test_the_page_holds_the_parameters_of_today_s_retailer():
 
 
 def test_random_campaigns_reach_everybody_at_every_depth():
-    """Depths are dealt in equal parts, purchases belong to the code that was sent, and the deeper the more of them."""
+    """Depths have equal shares, purchases belong to the code that was sent, and the deeper the more of them."""
     shop = open_shop(RetailerSettings(customers=6_000, seed=4))
-    assert [past.name for past in shop.campaigns] == ["A", "B"]
+    assert [past.campaign.name for past in shop.campaigns] == ["A", "B"]
     for past in shop.campaigns:
         depths, counts = np.unique(past.depth, return_counts=True)
-        assert depths.tolist() == list(shop.shop.settings.campaign(past.name).depths)
+        assert depths.tolist() == list(past.campaign.depths)
         assert counts.max() - counts.min() <= len(depths)
         bought = ~np.isnan(past.full_price)
         assert 0.05 < bought.mean() < 0.5
@@ -76,19 +87,19 @@ def test_a_probe_is_r_squared_on_rows_it_was_not_fitted_on():
 
 def test_an_interval_by_hand_and_differences_shop_by_shop():
     """4 and 8: mean 6, sd 2√2, standard error 2, t(0.975; 1) = 12.706."""
-    cell = Cell.of([4.0, 8.0])
-    assert (cell.mean, cell.half_width) == (6.0, pytest.approx(2 * 12.7062, rel=1e-4))
+    sample = Sample.of([4.0, 8.0])
+    assert (sample.mean, sample.half_width) == (6.0, pytest.approx(2 * 12.7062, rel=1e-4))
     figures = [Figure("t", row, "c", seed, value) for row, seed, value in (("a", 1, 5.0), ("a", 2, 7.0), ("b", 2, 4.0))]
     assert difference(figures, table="t", minus=("a", "b"), column="c", name="d") == [Figure("t", "d", "c", 2, 3.0)]
 
 
 def test_a_missed_target_is_named():
-    def rows(wape_off: float, line_mse: float) -> dict[str, dict[str, Cell]]:
+    def rows(wape_off: float, line_mse: float) -> dict[str, dict[str, Sample]]:
         return {
             name: {
-                "WAPE": Cell.of([target.wape + wape_off]),
-                "Spearman": Cell.of([target.spearman]),
-                "MSE": Cell.of([line_mse if name == LEAST_SQUARES else 0.5]),
+                "WAPE": Sample.of([target.wape + wape_off]),
+                "Spearman": Sample.of([target.spearman]),
+                "MSE": Sample.of([line_mse if name == LEAST_SQUARES else 0.5]),
             }
             for name, target in TARGETS.items()
         }

@@ -11,12 +11,10 @@ import pytest
 from disco.records.errors import InputError
 from disco.studies.paper import encodings, plays, rbf, uncertainty
 from disco.studies.paper.command import reproduce
-from disco.studies.paper.item import Verdict
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.page import page, picture_name
-from disco.studies.paper.readings import READINGS, curves, learned, some_customers, true_curves
-from disco.studies.paper.result import MOST_PICTURES
-from disco.studies.paper.settings import TINY
+from disco.studies.paper.item import ItemVerdict
+from disco.studies.paper.lab import TINY, Lab
+from disco.studies.paper.report import MOST_PICTURES, page, picture_name
+from disco.studies.readings import READINGS, curves, learned, some_customers, true_curves
 
 OURS = ("rbf", "plays", "uncertainty", "elasticity", "encodings", "demand", "models", "campaigns", "ab")
 DOCS = Path(__file__).parents[2] / "docs"
@@ -38,7 +36,7 @@ def test_every_item_has_a_verdict_checks_and_a_reason(run):
     _, result, text = run
     assert [item["key"] for item in result["items"]] == list(OURS)
     for item in result["items"]:
-        assert item["verdict"] in list(Verdict)
+        assert item["verdict"] in list(ItemVerdict)
         assert item["checks"]
         assert all(math.isfinite(check["mean"]) for check in item["checks"])
         assert item["reason"]
@@ -65,13 +63,12 @@ def test_the_report_is_one_file_that_says_simulated(run):
 
 def test_a_second_run_is_equal_and_computes_nothing(run, tmp_path, monkeypatch):
     """What was measured is taken from the folder: a simulation would be noticed."""
-    from disco.studies.paper import lab as module
+    from disco.studies import cache
 
-    def never(*arguments: object) -> str:
+    def never(*arguments: object) -> None:
         raise AssertionError("done again")
 
-    monkeypatch.setattr(module, "_make", never)
-    monkeypatch.setattr(module, "_measure", never)
+    monkeypatch.setattr(cache, "_make", never)
     again, _ = reproduce(TINY, only=OURS, out=run[0], page=None, command="disco reproduce")
     without_time = [[{**item, "seconds": 0} for item in each["items"]] for each in (run[1], again)]
     assert without_time[0] == without_time[1]

@@ -31,15 +31,15 @@ def reproduce(
 
     Writes one HTML report and its JSON. An interrupted run continues where it stopped when it is started again.
     """
+    from disco.studies.paper.command import chosen
     from disco.studies.paper.command import reproduce as run
-    from disco.studies.paper.registry import chosen
-    from disco.studies.paper.settings import Extent, settings_of
+    from disco.studies.paper.lab import RunSize, settings_of
 
     if out.is_dir():
         check_outputs(out / "report.html", out / "result.json")
     if page is not None and page.parent.is_dir():
         check_outputs(page, page.with_suffix(".json"))
-    settings = settings_of(Extent.QUICK if quick else Extent.FULL, environments=environments, seed=seed)
+    settings = settings_of(RunSize.QUICK if quick else RunSize.FULL, environments=environments, seed=seed)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("starting", total=len(chosen(only or ())))
         result, text = run(

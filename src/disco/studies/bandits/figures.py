@@ -1,13 +1,25 @@
-"""From runs to figures: what policies earned relative to Random, paired, with intervals over repeats."""
+"""What runs are measured by: what policies earned relative to Random, paired, with intervals over repeats."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from scipy.stats import ttest_1samp
 
-from disco.evaluation import Estimate, estimate_around
 from disco.records.arrays import Floats, Vector
-from disco.studies.bandits.simulation import Measure
+from disco.studies.sample import Sample
+
+
+class RunColumn(IntEnum):
+    """Columns of a run. `EXPECTED_…` is what the truth says of the same decisions, free of the luck of the answers."""
+
+    CODES = 0
+    PURCHASES = 1
+    REVENUE = 2
+    MARKDOWN = 3
+    EXPECTED_PURCHASES = 4
+    EXPECTED_REVENUE = 5
+    EXPECTED_MARKDOWN = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,22 +33,27 @@ class Runs:
     def basket_value(self) -> Vector:
         """(repeats,) expected revenue per expected purchaser over all batches, by the truth of what was decided."""
         totals = self.figures.sum(axis=1)
-        return np.asarray(totals[:, Measure.EXPECTED_REVENUE] / totals[:, Measure.EXPECTED_PURCHASES])
+        return np.asarray(totals[:, RunColumn.EXPECTED_REVENUE] / totals[:, RunColumn.EXPECTED_PURCHASES])
 
     @property
     def realised_basket_value(self) -> Vector:
         """(repeats,) revenue per purchaser as the customers answered."""
         totals = self.figures.sum(axis=1)
-        return np.asarray(totals[:, Measure.REVENUE] / totals[:, Measure.PURCHASES])
+        return np.asarray(totals[:, RunColumn.REVENUE] / totals[:, RunColumn.PURCHASES])
 
     @property
     def basket_value_by_batch(self) -> Floats:
-        return np.asarray(self.figures[..., Measure.EXPECTED_REVENUE] / self.figures[..., Measure.EXPECTED_PURCHASES])
+        return np.asarray(
+            self.figures[..., RunColumn.EXPECTED_REVENUE] / self.figures[..., RunColumn.EXPECTED_PURCHASES]
+        )
 
     @property
     def objective_by_batch(self) -> Floats:
         """Expected w·R − C; revenue where it counts alone."""
-        revenue, markdown = self.figures[..., Measure.EXPECTED_REVENUE], self.figures[..., Measure.EXPECTED_MARKDOWN]
+        revenue, markdown = (
+            self.figures[..., RunColumn.EXPECTED_REVENUE],
+            self.figures[..., RunColumn.EXPECTED_MARKDOWN],
+        )
         return np.asarray(revenue if self.revenue_weight is None else self.revenue_weight * revenue - markdown)
 
     @property
@@ -87,28 +104,15 @@ def trend(runs: Runs, random: Runs) -> Vector:
     return np.asarray(last - first)
 
 
-def over_repeats(figures: Vector, *, level: float = 0.95) -> Estimate:
-    """The mean with Student's interval; a single repeat has no width to show.
-
-    >>> over_repeats(np.array([1.0, 2.0, 3.0])).upper.__round__(3)
-    4.484
-    """
-    if figures.size < 2:
-        return Estimate(float(figures.mean()), level=level)
-    error = float(figures.std(ddof=1) / np.sqrt(figures.size))
-    return estimate_around(float(figures.mean()), error, level=level, freedom=figures.size - 1)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """By which share a policy is below another, overall and in each half of the batches, with the p-values of two
-    t-tests over repeats: is the overall gap 0, and is it the same in both halves?"""
+    """By which share a policy is below another, over repeats."""
 
-    overall: Estimate
-    first_half: Estimate
-    last_half: Estimate
-    p_overall: float
-    p_halves: float
+    overall: Sample
+    first_half: Sample  # of the batches
+    last_half: Sample
+    p_overall: float | None  # t-test: is the overall gap 0? None without spread to judge by
+    p_halves: float | None  # t-test: is the gap the same in both halves?
 
 
 def gap(better: Floats, other: Floats) -> Gap:
@@ -117,23 +121,23 @@ def gap(better: Floats, other: Floats) -> Gap:
     >>> rng = np.random.default_rng(1)
     >>> noise = rng.normal(size=(50, 10))
     >>> found = gap(101 + noise, 100 + noise + 0.01 * rng.normal(size=(50, 10)))
-    >>> round(found.overall.value, 3), found.p_overall < 0.001
+    >>> round(found.overall.mean, 3), (found.p_overall or 0) < 0.001
     (0.01, True)
     """
     below = 1 - other / better
     middle = below.shape[1] // 2
     overall, first, last = below.mean(axis=1), below[:, :middle].mean(axis=1), below[:, middle:].mean(axis=1)
     return Gap(
-        overall=over_repeats(overall),
-        first_half=over_repeats(first),
-        last_half=over_repeats(last),
+        overall=Sample.of(overall.tolist()),
+        first_half=Sample.of(first.tolist()),
+        last_half=Sample.of(last.tolist()),
         p_overall=_p_value(overall),
         p_halves=_p_value(last - first),
     )
 
 
-def _p_value(figures: Vector) -> float:
-    """Two-sided, that the mean is 0; NaN without spread to judge by."""
+def _p_value(figures: Vector) -> float | None:
+    """Two-sided, that the mean is 0."""
     if figures.size < 2 or not figures.std() > 0:
-        return float("nan")
+        return None
     return float(ttest_1samp(figures, 0.0).pvalue)

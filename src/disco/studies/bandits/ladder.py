@@ -14,8 +14,8 @@ w(1−a) − a, e_a the share of buyers at depth a, and p, F the true purchase p
 
 x is the context. E[·| x] is estimated from the true figures of the other half of the customers (a line plus boosted
 trees, two folds), so CONTEXT is a lower bound that more customers would raise a little. θ* is the least-squares fit of
-the true E[ln F] over all purchasers of a log dealt at random over the offered depths: infinitely many purchases of
-these customers. Below CONTEXT rungs need not descend: nobody there maximises the truth itself, and an error may help.
+the true E[ln F] over all purchasers of a log with depths assigned at random: infinitely many purchases of these
+customers. Below CONTEXT rungs need not descend: nobody there maximises the truth itself, and an error may help.
 """
 
 from collections.abc import Callable
@@ -31,8 +31,8 @@ from disco.campaign import Belief, decide
 from disco.policy import Greedy, Policy
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.decisions import Audience, Offer
-from disco.studies.bandits.recipes import Recipe
 from disco.studies.bandits.stage import Law, Stage
+from disco.studies.readings import Reading
 
 
 class Rung(StrEnum):
@@ -73,7 +73,7 @@ LOSSES = {
 class Yardstick:
     """Judges choices for a stage's whole population by the truth: as a share above random allocation.
 
-    Random allocation deals each depth to as many customers as the oracle deals it to, in expectation.
+    Random allocation gives each depth to as many customers as the oracle does, in expectation.
     """
 
     stage: Stage
@@ -87,9 +87,9 @@ class Yardstick:
         factor = objective.weights(np.asarray(law.depths), np.ones(len(caps)), revenue_weight=revenue_weight)
         worth = law.purchase_probability * law.expected_full_price * factor
         oracle = _allocated(worth, caps)
-        dealt = np.bincount(oracle[oracle >= 0], minlength=len(caps))
+        given = np.bincount(oracle[oracle >= 0], minlength=len(caps))
         offer = Offer(depths=law.depths, caps=caps, revenue_weight=revenue_weight)
-        return cls(stage, offer, worth, float(worth.mean(axis=0) @ dealt))
+        return cls(stage, offer, worth, float(worth.mean(axis=0) @ given))
 
     def share(self, choice: Integers) -> float:
         rows = np.flatnonzero(choice >= 0)
@@ -123,10 +123,10 @@ def rungs_of_knowledge(yardstick: Yardstick) -> dict[Rung, float]:
     }
 
 
-def rungs_of_learning(yardstick: Yardstick, recipe: Recipe, belief: Belief, policy: Policy) -> dict[Rung, float]:
+def rungs_of_learning(yardstick: Yardstick, reading: Reading, belief: Belief, policy: Policy) -> dict[Rung, float]:
     """LINEAR to DECIDED: one way to model baskets, and a belief that learned so."""
     stage = yardstick.stage
-    model = recipe.model(depth_scale=stage.depth_scale)
+    model = reading.model(depth_scale=stage.depth_scale)
     known = Engagement(override=dict(zip(stage.law.depths, yardstick.rates.tolist(), strict=True)))
     return {
         Rung.LINEAR: yardstick.valued(best_of_class(model, stage.context, stage.law)),

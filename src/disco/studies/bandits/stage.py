@@ -1,5 +1,6 @@
-"""Where a bandit plays: a population with known truth, and the log of an earlier campaign to start from."""
+"""Where a bandit plays: a population with known truth, and the log of earlier campaigns to start from."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -7,10 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from disco.evaluation import RandomLog, random_log
-from disco.evaluation.passes import generator
+from disco.evaluation.resampling import generator
+from disco.features import ContextNetwork
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError
-from disco.records.files import written_whole
+from disco.retailer import Retailer, RetailerSettings
+from disco.studies.cache import load_arrays, save_arrays
+from disco.studies.environment import PAST_CAMPAIGNS, PLAYED_CAMPAIGN, CampaignLog, Environment, StudyShop
+from disco.studies.readings import DEPTH_SCALE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,31 +98,30 @@ class Stage:
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             settings = np.array([self.name, repr(self.seed), repr(self.depth_scale), repr(self.law.residual_sd)])
-            with written_whole(path) as unfinished, unfinished.open("wb") as file:
-                np.savez(file, settings=settings, depths=np.asarray(self.law.depths), **self._arrays())  # type: ignore[arg-type]
+            save_arrays(path, {"settings": settings, "depths": np.asarray(self.law.depths), **self._arrays()})
         return path
 
     @classmethod
     def load(cls, path: Path) -> "Stage":
-        with np.load(path, allow_pickle=False) as stored:
-            name, seed, depth_scale, residual_sd = stored["settings"].tolist()
-            stage = cls(
-                name=name,
-                seed=int(seed),
-                context=stored["context"],
-                law=Law(
-                    depths=tuple(stored["depths"].tolist()),
-                    log_full_price=stored["log_full_price"],
-                    purchase_probability=stored["purchase_probability"],
-                    residual_sd=float(residual_sd),
-                ),
-                past=Past(
-                    context=stored["past_context"],
-                    depth=stored["past_depth"],
-                    full_price=stored["past_full_price"],
-                ),
-                depth_scale=float(depth_scale),
-            )
+        stored = load_arrays(path)
+        name, seed, depth_scale, residual_sd = stored["settings"].tolist()
+        stage = cls(
+            name=name,
+            seed=int(seed),
+            context=stored["context"],
+            law=Law(
+                depths=tuple(stored["depths"].tolist()),
+                log_full_price=stored["log_full_price"],
+                purchase_probability=stored["purchase_probability"],
+                residual_sd=float(residual_sd),
+            ),
+            past=Past(
+                context=stored["past_context"],
+                depth=stored["past_depth"],
+                full_price=stored["past_full_price"],
+            ),
+            depth_scale=float(depth_scale),
+        )
         if stage.key != path.stem:
             raise InputError(str(path), found="other contents than its name says", expected="the file as written")
         return stage
@@ -150,10 +154,51 @@ class Crowd:
         return full_price
 
 
-def dealt_at_random(stage: Stage, *, rows: int) -> RandomLog:
-    """A log of `rows` customers drawn from the population, their depths dealt uniformly: what replay needs."""
+def random_log_of(stage: Stage, *, rows: int) -> RandomLog:
+    """A log of `rows` customers drawn from the population, each at a depth drawn uniformly: what replay needs."""
     draw = generator("bandit log", stage.seed)
     crowd = Crowd.drawn(stage, size=rows, repeat=-1, batch=0)
     choice = draw.integers(0, len(stage.law.depths), rows)
     depth = np.asarray(stage.law.depths)[choice]
     return random_log(stage.context[crowd.rows], depth, crowd.answers(stage.law, choice), check_balance=False)
+
+
+# ---- from a simulated shop to a stage --------------------------------------------------------------------------------
+
+
+def stage_of(environment: Environment) -> Stage:
+    """Campaigns A and B are the past; campaign C is played, by customers with a purchase in the year before."""
+    return _stage(f"environment {environment.seed}", environment.retailer, environment.campaigns)
+
+
+def stage_of_shop(shop: StudyShop, network: ContextNetwork) -> Stage:
+    """A shop after campaigns A, B and C, its customers as this network sees them."""
+    settings = shop.retailer.settings
+    logs = {run.campaign.name: run.log(network) for run in shop.campaigns}
+    return _stage(f"{settings.curves.shape} shop {settings.seed}", settings, logs)
+
+
+def _stage(name: str, settings: RetailerSettings, logs: Mapping[str, CampaignLog]) -> Stage:
+    played = logs[PLAYED_CAMPAIGN]
+    campaign, known = played.campaign, played.known
+    truth = Retailer.simulate(settings).truth(played.ids[known], campaign.depths, channel=str(campaign.channel))
+    residual_sd = settings.baskets.campaign_residual_sd
+    law = Law(
+        depths=campaign.depths,
+        log_full_price=np.log(truth.expected_full_price) - residual_sd**2 / 2,
+        purchase_probability=truth.purchase_probability,
+        residual_sd=residual_sd,
+    )
+    past = _past([logs[each] for each in PAST_CAMPAIGNS], seed=settings.seed)
+    return Stage(
+        name=name, seed=settings.seed, context=played.context[known], law=law, past=past, depth_scale=DEPTH_SCALE
+    )
+
+
+def _past(logs: list[CampaignLog], *, seed: int) -> Past:
+    """All codes shuffled together: any first part is a fair sample of both campaigns."""
+    context, depth, full_price = (
+        np.concatenate([getattr(log, name)[log.known] for log in logs]) for name in ("context", "depth", "full_price")
+    )
+    order = generator("bandit past", seed).permutation(depth.size)
+    return Past(context=context[order], depth=depth[order], full_price=full_price[order])

@@ -15,8 +15,7 @@ from disco.records.files import written_whole
 from disco.reports.formats import percent
 from disco.reports.table import Table
 from disco.studies.demo.loop import DemoResult, Progress, run_demo
-from disco.studies.demo.report import demo_report
-from disco.studies.demo.tables import campaign_table, demo_json, learning_words
+from disco.studies.demo.report import campaign_table, demo_json, demo_report, learning_words
 
 _OURS = frozenset({"allocations", "shop", "disco.sqlite", "report.html", "result.json", "seeds.json"})
 _MARKS = frozenset({"result.json", "seeds.json"})  # every earlier run left one of them

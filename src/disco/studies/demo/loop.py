@@ -10,13 +10,15 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from disco import objective
 from disco.adapters.store import CampaignStore
 from disco.adapters.tables import FolderTables
 from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief, decide
-from disco.evaluation import Judgement
+from disco.evaluation import Accuracy, Judgement, Uplift, accuracy, judge, uplift
 from disco.features import ContextNetwork, build_features, has_history, training_set
 from disco.operations import (
     Planned,
@@ -29,13 +31,15 @@ from disco.operations import (
     purchases_of,
 )
 from disco.operations.arms import share_offers
+from disco.operations.forecast import Interval
+from disco.operations.purchases import bought
 from disco.policy import Thompson
-from disco.records.arrays import Matrix, Vector
+from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience, Purchases
 from disco.records.plan import Plan, read_plan
+from disco.records.ports import Store
 from disco.retailer import Retailer, RetailerSettings
 from disco.retailer.settings import Campaign
-from disco.studies.demo.results import CampaignResult, campaign_result, judge_by_truth
 
 REVENUE_WEIGHT = 3.0
 DECIDED_SHARES = (0.3, 0.2, 0.1)  # of the customers, shallow to deep: codes are scarce, deep ones scarcer
@@ -45,10 +49,43 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DemoArm:
+    """One arm of one campaign; money in currency units, `predicted_*` with 90 % intervals, None before any evidence."""
+
+    customers: int
+    codes: dict[float, int]
+    purchases: int
+    revenue: float
+    markdown: float
+    predicted_revenue: Interval | None
+    predicted_markdown: Interval | None
+
+    @property
+    def reward(self) -> float:
+        return self.revenue - self.markdown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoCampaign:
+    """What a campaign decided, what came of it, and how good the decision really was."""
+
+    name: str
+    decided_by: str
+    plan: Plan
+    test: DemoArm
+    control: DemoArm | None
+    revenue_uplift: Uplift | None  # revenue per customer against control, realised
+    reward_uplift: Uplift | None
+    judgement: Judgement | None  # of the test arm, by truth
+    accuracy: Accuracy | None  # of ln full price, belief before the campaign, all purchases of the campaign
+    prices: dict[float, float]  # shadow prices as pounds of revenue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
     seed: int
     customers: int
-    campaigns: tuple[CampaignResult, ...]
+    campaigns: tuple[DemoCampaign, ...]
     again: Judgement  # campaign C decided once more with the belief after all campaigns, same customers and limits
     belief_before: Belief  # after the random campaigns
     belief_after: Belief
@@ -84,7 +121,7 @@ def run_demo(
     network = _train_network(FolderTables(tables_folder), before=shop.today, seed=seed)
     prior = Belief(basket=BasketModel(encoding=SmoothSpline(), depth_scale=0.5), engagement=Engagement())
 
-    results: list[CampaignResult] = []
+    results: list[DemoCampaign] = []
     belief, version = prior, None
     before, audience_c, decided_c = belief, None, None
     for campaign in shop.settings.campaigns:
@@ -99,7 +136,7 @@ def run_demo(
         launched = launch(store, planned, clock=clock, secret=_secret(seed))
         response = shop.respond(export_codes(store, plan.campaign))
         ingest(store, plan.campaign, response.outcomes, source="simulated customers", clock=clock)
-        results.append(campaign_result(planned, audience, belief=belief, store=store, shop=shop))
+        results.append(demo_campaign(planned, audience, belief=belief, store=store, shop=shop))
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             pq.write_table(launched.decisions, folder / f"{campaign.name}.parquet")
@@ -188,3 +225,73 @@ def _decide_again(planned: Planned, audience: Audience, belief: Belief, shop: Re
         seed=planned.plan.seed,
     )
     return judge_by_truth(again.choice, members.ids, planned.plan, shop)
+
+
+# ---- what a campaign came to ---------------------------------------------------------------------------------------
+
+
+def _choice(decisions: pa.Table, depths: tuple[float, ...]) -> Integers:
+    column = {depth: place for place, depth in enumerate(depths)}
+    return np.array([-1 if depth is None else column[depth] for depth in decisions["depth"].to_pylist()], np.int64)
+
+
+def demo_campaign(
+    planned: Planned, audience: Audience, *, belief: Belief, store: Store, shop: Retailer
+) -> DemoCampaign:
+    """Everything there is to say about one campaign; `belief` and `shop` are those before it."""
+    plan, decisions = planned.plan, planned.decisions
+    with store.reading() as shelves:
+        full_price = bought(shelves, plan.campaign, shelves.decisions(plan.campaign))
+    choice = _choice(decisions, plan.offered)
+    depth = np.append(plan.offered, 0.0)[choice]
+    arms = {arm: np.array(decisions["arm"].to_pylist()) == arm for arm in (Arm.TEST, Arm.CONTROL)}
+
+    def arm_result(arm: Arm) -> DemoArm:
+        rows = arms[arm]
+        expected = planned.arms[arm].money
+        return DemoArm(
+            customers=int(rows.sum()),
+            codes={d: int((choice[rows] == place).sum()) for place, d in enumerate(plan.offered)},
+            purchases=int((full_price[rows] > 0).sum()),
+            revenue=float(objective.revenue(full_price[rows], depth[rows]).sum()),
+            markdown=float(objective.markdown(full_price[rows], depth[rows]).sum()),
+            predicted_revenue=expected.revenue if expected else None,
+            predicted_markdown=expected.markdown if expected else None,
+        )
+
+    def compare(figure: Callable[..., np.ndarray]) -> Uplift | None:
+        if not arms[Arm.CONTROL].any():
+            return None
+        return uplift(*(figure(full_price[rows], depth[rows]) for rows in (arms[Arm.TEST], arms[Arm.CONTROL])))
+
+    seen = purchases_of(store, plan.campaign)
+    prices = planned.solution.prices
+    return DemoCampaign(
+        name=plan.campaign,
+        decided_by="at random" if prices is None else "the system",
+        plan=plan,
+        test=arm_result(Arm.TEST),
+        control=arm_result(Arm.CONTROL) if arms[Arm.CONTROL].any() else None,
+        revenue_uplift=compare(objective.revenue),
+        reward_uplift=compare(objective.reward),
+        judgement=None
+        if prices is None
+        else judge_by_truth(choice[arms[Arm.TEST]], audience.ids[arms[Arm.TEST]], plan, shop),
+        accuracy=accuracy(belief.basket.predict(seen.context, seen.depth)[0], np.log(seen.full_price))
+        if belief.basket.campaigns and len(seen)
+        else None,
+        prices={}
+        if prices is None
+        else {d: price / plan.objective.revenue_weight for d, price in zip(plan.offered, prices, strict=True)},
+    )
+
+
+def judge_by_truth(choice: Integers, ids: np.ndarray, plan: Plan, shop: Retailer) -> Judgement:
+    truth = shop.truth(ids, plan.offered, channel=plan.channel)
+    return judge(
+        choice,
+        full_price=truth.expected_full_price,
+        purchase_probability=truth.purchase_probability,
+        depths=plan.offered,
+        revenue_weight=plan.objective.revenue_weight,
+    )

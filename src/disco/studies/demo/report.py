@@ -1,8 +1,13 @@
 """The demo's report: what was decided, what came of it, how good it really was, and what was learned."""
 
+from dataclasses import asdict
+from typing import Any
+
 import numpy as np
 
-from disco.records.depths import depth_percent
+from disco.evaluation import Uplift
+from disco.operations.forecast import Interval
+from disco.records.depths import depth_label, depth_percent
 from disco.reports import (
     Axis,
     BarChart,
@@ -10,6 +15,7 @@ from disco.reports import (
     Column,
     Count,
     CurveChart,
+    Estimate,
     Fact,
     Facts,
     IntervalChart,
@@ -23,9 +29,7 @@ from disco.reports import (
     Table,
 )
 from disco.reports.formats import percent
-from disco.studies.demo.loop import CURVE_DEPTHS, DemoResult
-from disco.studies.demo.results import CampaignResult
-from disco.studies.demo.tables import campaign_table, estimate_of, learning_words
+from disco.studies.demo.loop import CURVE_DEPTHS, DemoArm, DemoCampaign, DemoResult
 
 _SIMULATED = "All customers, orders and answers here are simulated."
 
@@ -71,11 +75,11 @@ def demo_report(result: DemoResult) -> Report:
     )
 
 
-def _decided(result: DemoResult) -> list[CampaignResult]:
+def _decided(result: DemoResult) -> list[DemoCampaign]:
     return [campaign for campaign in result.campaigns if campaign.judgement is not None]
 
 
-def _lead(result: DemoResult, decided: list[CampaignResult]) -> str:
+def _lead(result: DemoResult, decided: list[DemoCampaign]) -> str:
     parts = [
         f"{percent(campaign.judgement.objective_uplift, signed=True)} in campaign {campaign.name}"
         for campaign in decided
@@ -87,7 +91,7 @@ def _lead(result: DemoResult, decided: list[CampaignResult]) -> str:
     )
 
 
-def _truth_facts(decided: list[CampaignResult]) -> Facts:
+def _truth_facts(decided: list[DemoCampaign]) -> Facts:
     facts = []
     for campaign in decided:
         judged = campaign.judgement
@@ -115,7 +119,7 @@ def truth_chart(result: DemoResult) -> BarChart:
     )
 
 
-def _truth_table(result: DemoResult, decided: list[CampaignResult]) -> Table:
+def _truth_table(result: DemoResult, decided: list[DemoCampaign]) -> Table:
     rows = [(f"Campaign {campaign.name}", campaign.judgement) for campaign in decided]
     rows.append(("Campaign C decided again, all learned", result.again))
     return Table(
@@ -144,9 +148,9 @@ def _truth_table(result: DemoResult, decided: list[CampaignResult]) -> Table:
     )
 
 
-def _uplift_chart(decided: list[CampaignResult]) -> IntervalChart:
+def _uplift_chart(decided: list[DemoCampaign]) -> IntervalChart:
     rows = [
-        IntervalRow(f"Campaign {campaign.name}, {name}", estimate_of(measured))
+        IntervalRow(f"Campaign {campaign.name}, {name}", _estimate(measured))
         for campaign in decided
         for name, measured in (("revenue", campaign.revenue_uplift), ("reward", campaign.reward_uplift))
         if measured is not None
@@ -246,3 +250,118 @@ def _sd_chart(result: DemoResult) -> CurveChart:
         from_zero=True,
         lines=[Line("After A and B", CURVE_DEPTHS, before, muted=True), Line("After all four", CURVE_DEPTHS, after)],
     )
+
+
+# ---- the campaigns as a table for people and as JSON for machines --------------------------------------------------
+
+
+def learning_words(result: DemoResult) -> str:
+    """Does it get better from campaign to campaign? One sentence, whichever way it went."""
+    first = result.campaigns[2].judgement
+    assert first is not None
+    gain = result.again.objective / first.objective - 1
+    better = "adds" if gain > 0 else "does not help: it changes the objective by"
+    return (
+        f"deciding campaign C again with all that was learned since {better} {percent(gain, signed=True, decimals=2)}."
+    )
+
+
+def _estimate(measured: Uplift) -> Estimate:
+    return Estimate(measured.relative, measured.lower, measured.upper)
+
+
+def _between(interval: Interval | None) -> Estimate | None:
+    return None if interval is None else Estimate(interval.mean, interval.lower, interval.upper)
+
+
+def campaign_table(result: DemoResult, *, codes_per_depth: bool) -> Table:
+    """Per campaign and arm: customers, codes, predicted and realised money, uplift."""
+    rows: list[tuple[str | float | Estimate | None, ...]] = []
+    for campaign in result.campaigns:
+        arms: list[tuple[str, DemoArm]] = [(campaign.name, campaign.test)]
+        if campaign.control is not None:
+            arms.append((f"{campaign.name} control", campaign.control))
+        for name, arm in arms:
+            own = arm is campaign.test and campaign.revenue_uplift is not None
+            rows.append(
+                (
+                    name,
+                    campaign.decided_by if arm is campaign.test else "at random",
+                    arm.customers,
+                    _codes_words(arm) if codes_per_depth else sum(arm.codes.values()),
+                    _between(arm.predicted_revenue),
+                    arm.revenue,
+                    _between(arm.predicted_markdown),
+                    arm.markdown,
+                    arm.reward,
+                    _estimate(campaign.revenue_uplift) if own and campaign.revenue_uplift else None,
+                )
+            )
+    return Table(
+        caption="Campaign by campaign",
+        columns=(
+            "Campaign",
+            "Decided",
+            Column("Customers", Count()),
+            "Codes per depth" if codes_per_depth else Column("Codes", Count()),
+            Column("Revenue predicted", Money()),
+            Column("realised", Money()),
+            Column("Markdown predicted", Money()),
+            Column("realised ", Money()),
+            Column("Reward", Money()),
+            Column("Revenue uplift vs control", Percent(signed=True)),
+        ),
+        rows=rows,
+        note="Predictions with 90 % intervals, uplift with 95 %. Before any purchase was seen there is nothing to "
+        "predict. Campaign D goes out by e-mail, valid for a month, at depths never tried before: its prediction "
+        "extrapolates.",
+    )
+
+
+def _codes_words(arm: DemoArm) -> str:
+    return " · ".join(f"{depth_percent(depth).removesuffix(' off')}: {codes:,}" for depth, codes in arm.codes.items())
+
+
+def demo_json(result: DemoResult) -> dict[str, Any]:
+    """The run for machines."""
+
+    def arm(figures: DemoArm | None) -> dict[str, Any] | None:
+        if figures is None:
+            return None
+        return {
+            **asdict(figures),
+            "codes": {depth_label(d): n for d, n in figures.codes.items()},
+            "reward": figures.reward,
+        }
+
+    return {
+        "simulated": True,
+        "seed": result.seed,
+        "customers": result.customers,
+        "campaigns": [
+            {
+                "campaign": c.name,
+                "decided_by": c.decided_by,
+                "valid_from": c.plan.valid.start.isoformat(),
+                "test": arm(c.test),
+                "control": arm(c.control),
+                "revenue_uplift": asdict(c.revenue_uplift) if c.revenue_uplift else None,
+                "reward_uplift": asdict(c.reward_uplift) if c.reward_uplift else None,
+                "by_truth": {
+                    **asdict(c.judgement),
+                    "objective_uplift": c.judgement.objective_uplift,
+                    "revenue_uplift": c.judgement.revenue_uplift,
+                    "share_of_possible": c.judgement.share_of_possible,
+                }
+                if c.judgement
+                else None,
+                "accuracy": asdict(c.accuracy) if c.accuracy else None,
+                "prices": {depth_label(d): p for d, p in c.prices.items()},
+            }
+            for c in result.campaigns
+        ],
+        "campaign_c_decided_again": {
+            "objective_uplift": result.again.objective_uplift,
+            "learning": learning_words(result),
+        },
+    }

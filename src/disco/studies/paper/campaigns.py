@@ -7,13 +7,12 @@ import numpy as np
 from disco.evaluation import accuracy
 from disco.reports import Axis, Column, IntervalChart, IntervalRow, Number, Table
 from disco.reports.formats import number
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.cache import Arrays
-from disco.studies.paper.environment import CAMPAIGNS, Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, Row, below, estimate_of, near
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.readings import READINGS, learned
-from disco.studies.paper.settings import Settings
+from disco.studies.cache import Arrays
+from disco.studies.environment import CAMPAIGNS, Environment
+from disco.studies.paper.item import MAIN_READING, Check, Item, Row, below, near
+from disco.studies.paper.lab import Lab, ReproductionSettings
+from disco.studies.readings import READINGS, learned
+from disco.studies.sample import Sample
 
 KEY = "campaigns"
 PAPER = {"A": (0.140, 0.476), "B": (0.140, 0.447), "C": (0.139, 0.438), "D": (0.134, 0.461)}  # WAPE, Spearman
@@ -22,7 +21,7 @@ WAPE, SPEARMAN = 0, 1
 _UNIT = Number(decimals=3)
 
 
-def measure(environment: Environment, settings: Settings) -> Arrays:
+def measure(environment: Environment, settings: ReproductionSettings) -> Arrays:
     """(campaigns, figures) for each reading: WAPE, Spearman, MAE, MSE, R², and the mean error of ln F."""
     out = {}
     for reading in READINGS:
@@ -65,13 +64,13 @@ def run(lab: Lab) -> Item:
     )
 
 
-def _cell(measured: list[Arrays], reading: str, campaign: str, figure: int) -> Cell:
-    return Cell.of([float(each[reading][CAMPAIGNS.index(campaign), figure]) for each in measured])
+def _cell(measured: list[Arrays], reading: str, campaign: str, figure: int) -> Sample:
+    return Sample.of([float(each[reading][CAMPAIGNS.index(campaign), figure]) for each in measured])
 
 
 def _keeps_accuracy(measured: list[Arrays], reading: str) -> Check:
     c, d = CAMPAIGNS.index("C"), CAMPAIGNS.index("D")
-    loss = Cell.of([float(each[reading][d, WAPE] - each[reading][c, WAPE]) for each in measured])
+    loss = Sample.of([float(each[reading][d, WAPE] - each[reading][c, WAPE]) for each in measured])
     return below(
         "D is predicted as well as C (WAPE of D less that of C)",
         loss,
@@ -110,14 +109,14 @@ def _chart(measured: list[Arrays]) -> IntervalChart:
         x=Axis("WAPE of D less WAPE of C", Number(decimals=3, signed=True)),
         interval="95 % interval over environments",
         reference=PAPER["D"][WAPE] - PAPER["C"][WAPE],
-        rows=[IntervalRow(reading, estimate_of(check.ours)) for reading, check in losses.items()],
+        rows=[IntervalRow(reading, check.ours.estimate()) for reading, check in losses.items()],
     )
 
 
 def _table(measured: list[Arrays], title: str, figure: int) -> Table:
     rows: list[Row] = [("the paper", *(PAPER[name][figure] for name in CAMPAIGNS))]
     rows += [
-        (reading, *(estimate_of(_cell(measured, reading, name, figure)) for name in CAMPAIGNS)) for reading in READINGS
+        (reading, *(_cell(measured, reading, name, figure).estimate() for name in CAMPAIGNS)) for reading in READINGS
     ]
     return Table(
         caption=f"{title} by campaign",

@@ -1,24 +1,60 @@
-"""What `disco reproduce` does: items one after the other, then the report."""
+"""What `disco reproduce` does: the paper's items one after the other, then the report."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from disco.records.errors import InputError
+from disco.records.errors import InputError, UsageError
 from disco.reports.picture import find_browser
+from disco.studies.cache import Progress, worker_pool
+from disco.studies.paper import (
+    ab,
+    campaigns,
+    demand,
+    elasticity,
+    encodings,
+    explanation,
+    models,
+    plays,
+    policies,
+    rbf,
+    ulcc,
+    uncertainty,
+)
 from disco.studies.paper.item import Item
-from disco.studies.paper.lab import Lab, Progress, worker_pool
-from disco.studies.paper.page import write_page
-from disco.studies.paper.registry import chosen, module_of
-from disco.studies.paper.result import Reproduction, as_json, save
-from disco.studies.paper.settings import Settings
+from disco.studies.paper.lab import Lab, ReproductionSettings
+from disco.studies.paper.report import Reproduction, as_json, save, write_page
 
+#: In the order of the paper: each key with the function that makes its item.
+ITEMS: Mapping[str, Callable[[Lab], Item]] = {
+    "rbf": rbf.run,
+    "plays": plays.run,
+    "uncertainty": uncertainty.run,
+    "elasticity": elasticity.run,
+    "encodings": encodings.run,
+    "demand": demand.run,
+    "models": models.run,
+    "campaigns": campaigns.run,
+    "warm": policies.run_warm,
+    "cold": policies.run_cold,
+    "ulcc": ulcc.run,
+    "explanation": explanation.run,
+    "ab": ab.run,
+}
 CACHE = "cache"
 
 
+def chosen(only: Sequence[str]) -> tuple[str, ...]:
+    """The keys asked for, in the paper's order; all where none was named."""
+    unknown = sorted(set(only) - set(ITEMS))
+    if unknown:
+        raise UsageError("--only", found=", ".join(unknown), expected=f"some of {', '.join(ITEMS)}")
+    return tuple(key for key in ITEMS if key in only or not only)
+
+
 def reproduce(
-    settings: Settings,
+    settings: ReproductionSettings,
     *,
     only: Sequence[str],
     out: Path,
@@ -33,7 +69,7 @@ def reproduce(
     if page is not None:
         find_browser()  # hours of work should not end at a missing browser
     started = time.monotonic()
-    with worker_pool(settings) as pool:
+    with worker_pool(settings.processes) as pool:
         lab = Lab(settings=settings, folder=out / CACHE, items=keys, pool=pool, progress=progress)
         progress("simulating the retailers")
         lab.make_environments()
@@ -54,7 +90,7 @@ def reproduce(
 def _timed(key: str, lab: Lab, *, command: str, done: Callable[[], None]) -> Item:
     lab.progress(f"item {key}")
     since = time.monotonic()
-    item = module_of(key).run(lab)
+    item = ITEMS[key](lab)
     done()
     return item.timed(command=f"{command} --only {key}", seconds=time.monotonic() - since)
 

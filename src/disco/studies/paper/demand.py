@@ -5,12 +5,11 @@ import numpy as np
 from disco.evaluation import monotonicity
 from disco.reports import Axis, Column, CurveChart, Line, Number, Percent, Table
 from disco.reports.formats import percent
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.cache import Arrays
-from disco.studies.paper.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above, estimate_of
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.readings import (
+from disco.studies.cache import Arrays
+from disco.studies.environment import Environment
+from disco.studies.paper.item import MAIN_READING, Check, Item, above
+from disco.studies.paper.lab import Lab, ReproductionSettings
+from disco.studies.readings import (
     DEPTH_SCALE,
     READINGS,
     SCALED_DEPTHS,
@@ -19,7 +18,7 @@ from disco.studies.paper.readings import (
     some_customers,
     true_curves,
 )
-from disco.studies.paper.settings import Settings
+from disco.studies.sample import Sample
 
 KEY = "demand"
 PLAYED_FROM = 0.65  # scaled: the shallowest depth of campaigns A and B
@@ -28,7 +27,7 @@ _INDIVIDUALS = 3
 _DEEP = SCALED_DEPTHS >= PLAYED_FROM - 1e-9
 
 
-def measure(environment: Environment, settings: Settings) -> Arrays:
+def measure(environment: Environment, settings: ReproductionSettings) -> Arrays:
     """Per reading: the average curve, its spread over customers, three customers' curves, and monotone shares."""
     customers = some_customers(environment)
     out = {TRUTH: true_curves(environment, customers).mean(axis=0)}
@@ -47,8 +46,8 @@ def measure(environment: Environment, settings: Settings) -> Arrays:
 def run(lab: Lab) -> Item:
     measured = lab.measure(measure)
 
-    def share(reading: str, place: int) -> Cell:
-        return Cell.of([float(each[f"{reading}: shares"][place]) for each in measured])
+    def share(reading: str, place: int) -> Sample:
+        return Sample.of([float(each[f"{reading}: shares"][place]) for each in measured])
 
     best = max(READINGS, key=lambda reading: share(reading, 0).mean)
     return Item(
@@ -74,7 +73,7 @@ def run(lab: Lab) -> Item:
                     Column("Whole curves that never fall", Percent()),
                 ),
                 rows=[
-                    (reading, *(estimate_of(share(reading, place), share=True) for place in (0, 2, 1)))
+                    (reading, *(share(reading, place).estimate(share=True) for place in (0, 2, 1)))
                     for reading in READINGS
                 ],
                 note="1,000 customers per environment, steps of u by 0.05; mean with 95 % interval over environments.",
@@ -83,13 +82,13 @@ def run(lab: Lab) -> Item:
     )
 
 
-def _words(share: Cell) -> str:
+def _words(share: Sample) -> str:
     return percent(share.mean, decimals=0)
 
 
 def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
-    shares = Cell.of([float(each[f"{reading}: shares"][0]) for each in measured])
-    average = Cell.of([float((np.diff(each[reading]) >= 0).mean()) for each in measured])
+    shares = Sample.of([float(each[f"{reading}: shares"][0]) for each in measured])
+    average = Sample.of([float((np.diff(each[reading]) >= 0).mean()) for each in measured])
     unit = Percent()
     return (
         above(

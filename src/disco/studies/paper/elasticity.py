@@ -5,17 +5,16 @@ import numpy as np
 from disco.records.arrays import Vector
 from disco.reports import Axis, Column, Count, CurveChart, Money, Number, Percent, Points, Table
 from disco.reports.formats import number, percent
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.cache import Arrays
-from disco.studies.paper.environment import CAMPAIGNS, Environment
-from disco.studies.paper.item import Item, above, below, estimate_of, interval_of
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.settings import Settings
+from disco.studies.cache import Arrays
+from disco.studies.environment import CAMPAIGNS, Environment
+from disco.studies.paper.item import Item, above, below
+from disco.studies.paper.lab import Lab, ReproductionSettings
+from disco.studies.sample import Sample
 
 KEY = "elasticity"
 
 
-def measure(environment: Environment, settings: Settings) -> Arrays:
+def measure(environment: Environment, settings: ReproductionSettings) -> Arrays:
     """Mean basket per depth, before and after the discount, of all random campaigns, and how many were bought."""
     seen = [environment.campaigns[name].purchases for name in CAMPAIGNS]
     depth = np.concatenate([each.depth for each in seen])
@@ -28,8 +27,8 @@ def measure(environment: Environment, settings: Settings) -> Arrays:
 
 def run(lab: Lab) -> Item:
     measured = lab.measure(measure)
-    full, discounted = (Cell.of([_slope(each, name) for each in measured]) for name in ("full", "discounted"))
-    ranks, after = (Cell.of([_rank(each, name) for each in measured]) for name in ("full", "discounted"))
+    full, discounted = (Sample.of([_slope(each, name) for each in measured]) for name in ("full", "discounted"))
+    ranks, after = (Sample.of([_rank(each, name) for each in measured]) for name in ("full", "discounted"))
     return Item(
         key=KEY,
         title="Observed elasticity: full-price and discounted baskets (figure 2, left)",
@@ -91,14 +90,14 @@ def _rank(each: Arrays, name: str) -> float:
     return float(np.corrcoef(ranks, np.arange(ranks.size))[0, 1])
 
 
-def _cells(measured: list[Arrays], name: str) -> list[Cell]:
-    return [Cell.of([float(each[name][place]) for each in measured]) for place in range(measured[0]["depths"].size)]
+def _cells(measured: list[Arrays], name: str) -> list[Sample]:
+    return [Sample.of([float(each[name][place]) for each in measured]) for place in range(measured[0]["depths"].size)]
 
 
 def _chart(measured: list[Arrays], name: str, title: str) -> CurveChart:
     relative = [{name: each[name] / np.average(each[name], weights=each["count"])} for each in measured]
-    cells = [Cell.of([float(each[name][place]) - 1 for each in relative]) for place in range(len(relative[0][name]))]
-    low, high = zip(*(interval_of(cell) for cell in cells), strict=True)
+    cells = [Sample.of([float(each[name][place]) - 1 for each in relative]) for place in range(len(relative[0][name]))]
+    low, high = zip(*(cell.interval for cell in cells), strict=True)
     return CurveChart(
         title=title,
         subtitle="Mean basket of purchases with a random code against the shop's average, campaigns A to D, %",
@@ -121,7 +120,7 @@ def _table(measured: list[Arrays]) -> Table:
             Column("After the discount", Money()),
         ),
         rows=[
-            (float(depth), float(count), estimate_of(full), estimate_of(discounted))
+            (float(depth), float(count), full.estimate(), discounted.estimate())
             for depth, count, full, discounted in zip(
                 depths, counts, _cells(measured, "full"), _cells(measured, "discounted"), strict=True
             )

@@ -12,24 +12,23 @@ from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Purchases
 from disco.reports import Axis, Column, CurveChart, IntervalChart, IntervalRow, Line, Number, Percent, Table
 from disco.reports.formats import percent
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.cache import Arrays
-from disco.studies.paper.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above, below, estimate_of, near
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.readings import (
+from disco.studies.cache import Arrays
+from disco.studies.environment import Environment
+from disco.studies.paper.item import MAIN_READING, Check, Item, above, below, near
+from disco.studies.paper.lab import Lab, ReproductionSettings
+from disco.studies.readings import (
+    AUTOMATIC,
     CENTRES,
     DEPTH_SCALE,
+    PAST_CAMPAIGNS,
     READINGS,
     SCALED_DEPTHS,
-    TRAINED_ON,
+    WIDE,
     curves,
-    empty_model,
-    settled,
     some_customers,
     true_curves,
 )
-from disco.studies.paper.settings import Settings
+from disco.studies.sample import Sample
 
 KEY = "encodings"
 SEVEN = tuple(0.125 * place for place in range(1, 8))
@@ -45,10 +44,10 @@ PLAIN: Mapping[str, Encoding] = {
 ONE_HOT, CHOSEN, TRUTH = "one-hot", "3 centres, γ = 20", "truth (simulated)"
 WAPE, SPEARMAN, SEEN, ALL = range(4)  # the figures of a scheme: accuracy, monotone shares at played and at all depths
 _TEST_SHARE = 1 / 3
-CellOf = Callable[[str, int], Cell]
+SampleOf = Callable[[str, int], Sample]
 
 
-def measure(environment: Environment, settings: Settings) -> Arrays:
+def measure(environment: Environment, settings: ReproductionSettings) -> Arrays:
     """Per scheme: accuracy on purchases kept out, monotone shares, and the curve averaged over customers."""
     training, test = _split(environment)
     customers = some_customers(environment)
@@ -56,7 +55,8 @@ def measure(environment: Environment, settings: Settings) -> Arrays:
     out: dict[str, NDArray[Any]] = {f"{TRUTH}: curve": true_curves(environment, customers).mean(axis=0)}
     for name, model in _schemes(played).items():
         fitted = model.update(training.context, training.depth, training.full_price)
-        fitted = settled(name.removeprefix(_reading_name("")), fitted)
+        if name == _reading_name(AUTOMATIC.name):
+            fitted = AUTOMATIC.settled(fitted)
         found = accuracy(fitted.predict(test.context, test.depth)[0], np.log(test.full_price))
         seen = curves(fitted, customers.context, played)[0]
         everywhere = seen if name == ONE_HOT else curves(fitted, customers.context)[0]
@@ -69,7 +69,7 @@ def measure(environment: Environment, settings: Settings) -> Arrays:
 def _schemes(played: Vector) -> dict[str, BasketModel]:
     plain = {**PLAIN, ONE_HOT: OneHotDepth(tuple(played.tolist()))}
     models = {name: BasketModel(encoding=encoding, depth_scale=DEPTH_SCALE) for name, encoding in plain.items()}
-    return models | {_reading_name(reading): empty_model(reading) for reading in READINGS}
+    return models | {_reading_name(reading): READINGS[reading].model() for reading in READINGS}
 
 
 def _reading_name(reading: str) -> str:
@@ -82,7 +82,7 @@ def _monotone(log_prices: Matrix, u: Vector) -> float:
 
 def _split(environment: Environment) -> tuple[Purchases, Purchases]:
     """Purchases of the two training campaigns, a third of them kept out."""
-    seen = [environment.campaigns[name].purchases for name in TRAINED_ON]
+    seen = [environment.campaigns[name].purchases for name in PAST_CAMPAIGNS]
     context, depth, full_price = (
         np.concatenate([getattr(each, name) for each in seen]) for name in ("context", "depth", "full_price")
     )
@@ -96,8 +96,8 @@ def _split(environment: Environment) -> tuple[Purchases, Purchases]:
 def run(lab: Lab) -> Item:
     measured = lab.measure(measure)
 
-    def cell(name: str, figure: int) -> Cell:
-        return Cell.of([float(each[f"{name}: figures"][figure]) for each in measured])
+    def cell(name: str, figure: int) -> Sample:
+        return Sample.of([float(each[f"{name}: figures"][figure]) for each in measured])
 
     best = max(PLAIN, key=lambda name: cell(name, ALL).mean)
     return Item(
@@ -119,10 +119,10 @@ def run(lab: Lab) -> Item:
     )
 
 
-def _checks(measured: list[Arrays], cell: CellOf) -> tuple[Check, ...]:
-    def spread(figure: int, names: tuple[str, ...]) -> Cell:
+def _checks(measured: list[Arrays], cell: SampleOf) -> tuple[Check, ...]:
+    def spread(figure: int, names: tuple[str, ...]) -> Sample:
         """The largest minus the smallest figure of the schemes, environment by environment."""
-        return Cell.of([float(np.ptp([each[f"{name}: figures"][figure] for name in names])) for each in measured])
+        return Sample.of([float(np.ptp([each[f"{name}: figures"][figure] for name in names])) for each in measured])
 
     everyone, unit = (*PLAIN, ONE_HOT), Number(decimals=3)
     shares = [
@@ -154,15 +154,15 @@ def _checks(measured: list[Arrays], cell: CellOf) -> tuple[Check, ...]:
     )
 
 
-def _same(claim: str, spread: Cell, *, within: float) -> Check:
+def _same(claim: str, spread: Sample, *, within: float) -> Check:
     return below(claim, spread, than=within, paper="0.000", unit=Number(decimals=4), clearly=False)
 
 
 def _rows() -> tuple[str, ...]:
-    return (*PLAIN, *(_reading_name(reading) for reading in READINGS if reading not in (MAIN_READING, "γ = 2")))
+    return (*PLAIN, *(_reading_name(reading) for reading in READINGS if reading not in (MAIN_READING, WIDE.name)))
 
 
-def _share_chart(cell: CellOf) -> IntervalChart:
+def _share_chart(cell: SampleOf) -> IntervalChart:
     kept = [name for name in _rows() if cell(name, ALL).mean > 0.9]
     return IntervalChart(
         title=f"Baskets keep growing in nine steps of ten under {len(kept)} of {len(_rows())} encodings",
@@ -171,7 +171,7 @@ def _share_chart(cell: CellOf) -> IntervalChart:
         interval="95 % interval over environments",
         reference=0.9,
         rows=[
-            IntervalRow(name, estimate_of(cell(name, ALL), share=True), muted=name.startswith("reading"))
+            IntervalRow(name, cell(name, ALL).estimate(share=True), muted=name.startswith("reading"))
             for name in _rows()
         ],
     )
@@ -197,7 +197,7 @@ def _curve_chart(measured: list[Arrays]) -> CurveChart:
     )
 
 
-def _table(cell: CellOf) -> Table:
+def _table(cell: SampleOf) -> Table:
     return Table(
         caption="Accuracy and monotone share by encoding",
         columns=(
@@ -210,8 +210,8 @@ def _table(cell: CellOf) -> Table:
         rows=[
             (
                 name,
-                *(estimate_of(cell(name, figure), share=True) for figure in (WAPE, SPEARMAN, SEEN)),
-                None if name == ONE_HOT else estimate_of(cell(name, ALL), share=True),
+                *(cell(name, figure).estimate(share=True) for figure in (WAPE, SPEARMAN, SEEN)),
+                None if name == ONE_HOT else cell(name, ALL).estimate(share=True),
             )
             for name in (*PLAIN, ONE_HOT, *_rows()[len(PLAIN) :])
         ],

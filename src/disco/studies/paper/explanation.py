@@ -1,34 +1,53 @@
 """What explains the bandit results: where regret comes from, and what head, curve and policy are worth.
 
 Nothing of this is in the paper but the claim it rests on, that exploring pays. Regret is split by a ladder of decision
-makers, `disco.studies.bandits.ladder`: each knows or may do less than the one above it.
+makers, `disco.studies.bandits.ladder`: each knows or may do less than the one above it. There is one shop per
+environment and response shape. Each is the paper's in all but the shape, which is this study's parameter (`CONCAVE` is
+the frozen default), with customers, orders and campaigns of its own, and networks trained on its own orders.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
+from disco.policy import Greedy, Random, Thompson
 from disco.records.arrays import Floats
 from disco.reports import Axis, BarChart, Bars, Column, Estimate, IntervalChart, IntervalRow, Percent, Table
-from disco.studies.bandits.ladder import LOSSES, Rung
-from disco.studies.customers.figures import Cell
-from disco.studies.paper import explained
-from disco.studies.paper.cache import Arrays
-from disco.studies.paper.explained import (
-    DIMENSIONS,
-    EXPLORATION,
-    FILLED,
-    HEADS,
-    MODELS,
-    PAST_SHARES,
-    SHAPES,
-    SITUATIONS,
-    SLACK,
+from disco.retailer.settings import Shape
+from disco.studies.bandits.figures import Runs, objective_uplift
+from disco.studies.bandits.ladder import LOSSES, Rung, Yardstick, rungs_of_knowledge, rungs_of_learning
+from disco.studies.bandits.simulation import COLD, WARM, Player, Rules, simulate, starting_belief
+from disco.studies.bandits.stage import Stage, stage_of_shop
+from disco.studies.cache import Arrays
+from disco.studies.environment import (
+    LEVEL,
+    PAST_CAMPAIGNS,
+    PLAYED_CAMPAIGN,
+    REVENUE_WEIGHT,
+    SLOPE,
+    ContextRecipe,
+    Environment,
+    equal_caps,
+    open_shop,
 )
-from disco.studies.paper.item import Item, above, estimate_of
-from disco.studies.paper.lab import Lab
+from disco.studies.paper.item import Item, above
+from disco.studies.paper.lab import Lab, ReproductionSettings, RunSize
 from disco.studies.paper.policies import SHARE, words
+from disco.studies.readings import NARROW, SPLINE, Reading
+from disco.studies.sample import Sample
 
+SHAPES = (Shape.CONCAVE, Shape.S_SHAPED, Shape.THRESHOLD)
+HEADS = {"level": LEVEL, "level+slope": SLOPE}
+MODELS: tuple[Reading, ...] = (NARROW, SPLINE)
+POLICIES: tuple[Player, ...] = (Greedy(), Thompson())
+PAST_SHARES = (0.03, 0.15, 1.0)  # of the codes of campaigns A and B
+DIMENSIONS = (4, 6, 8)  # the paper: six, and much the same with two more or less
+EXPLORATION = (0.0, 0.3, 1.0, 3.0)
+FILLED, SLACK = "filled caps", "slack caps"
+SITUATIONS = tuple(product(("warm", "cold"), (FILLED, SLACK)))
+_CONTEXT, _LEARNED = list(Rung).index(Rung.CONTEXT), list(Rung).index(Rung.LEARNED)
 #: Main effects, second minus first along an axis of `worth` (situations, heads, models, policies).
 FACTORS = {"slope head": 1, "spline": 2, "Thompson sampling": 3}
 _FACTOR_WORDS = {
@@ -42,10 +61,147 @@ Figure = Callable[[Arrays], float]
 Row = list[str | float | Estimate | None]
 
 
+# ---- what is measured ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """How much of it."""
+
+    customers: int
+    max_epochs: int
+    batches: int
+    batch: int
+    repeats: int
+
+
+AMOUNTS = {
+    RunSize.TINY: Amount(customers=1_200, max_epochs=2, batches=2, batch=200, repeats=1),
+    RunSize.QUICK: Amount(customers=4_000, max_epochs=5, batches=5, batch=2_000, repeats=1),
+    RunSize.FULL: Amount(customers=20_000, max_epochs=40, batches=100, batch=5_000, repeats=2),
+}
+
+
+def concave(environment: Environment, settings: ReproductionSettings) -> Arrays:
+    return _explained(environment, settings, Shape.CONCAVE)
+
+
+def s_shaped(environment: Environment, settings: ReproductionSettings) -> Arrays:
+    return _explained(environment, settings, Shape.S_SHAPED)
+
+
+def threshold(environment: Environment, settings: ReproductionSettings) -> Arrays:
+    return _explained(environment, settings, Shape.THRESHOLD)
+
+
+def _explained(environment: Environment, settings: ReproductionSettings, shape: Shape) -> Arrays:
+    """Shares above random allocation, of the objective throughout.
+
+    - ladder (heads, models, rungs)
+    - past (shares of the past,): LEARNED after that much of it
+    - dimensions (sizes, 2): CONTEXT and LEARNED
+    - exploration (warm and cold, scales of Thompson)
+    - worth (situations, heads, models, policies)
+
+    The middle three are those of the paper's head and γ = 20.
+    """
+    amount = AMOUNTS[settings.size]
+    retailer = replace(
+        environment.retailer,
+        customers=amount.customers,
+        curves=replace(environment.retailer.curves, shape=shape),
+    )
+    shop = open_shop(retailer, campaigns=(*PAST_CAMPAIGNS, PLAYED_CAMPAIGN))
+
+    def stage(context: ContextRecipe) -> Stage:
+        network = context.fit(shop.training, seed=retailer.seed, max_epochs=amount.max_epochs)
+        return stage_of_shop(shop, network)
+
+    stages = [stage(head) for head in HEADS.values()]
+    ladders = np.array([_ladder(each) for each in stages])
+    sizes = {
+        size: _ladder(stage(replace(LEVEL, dimensions=size)), models=(NARROW,))
+        for size in DIMENSIONS
+        if size != LEVEL.dimensions
+    }
+    sizes[LEVEL.dimensions] = ladders[0].tolist()
+    return {
+        "ladder": ladders,
+        "past": np.array([_learned(stages[0], share=share) for share in PAST_SHARES]),
+        "dimensions": np.array([[sizes[size][0][rung] for rung in (_CONTEXT, _LEARNED)] for size in DIMENSIONS]),
+        "exploration": _exploration(stages[0], amount),
+        "worth": np.array([_gains(stages, amount, start, caps) for start, caps in SITUATIONS]),
+    }
+
+
+def _yardstick(stage: Stage) -> Yardstick:
+    caps = equal_caps(customers=len(stage.context), depths=len(stage.law.depths))
+    return Yardstick.of(stage, caps=caps, revenue_weight=REVENUE_WEIGHT)
+
+
+def _ladder(stage: Stage, *, models: tuple[Reading, ...] = MODELS) -> list[list[float]]:
+    """(models, rungs)."""
+    yardstick = _yardstick(stage)
+    known = rungs_of_knowledge(yardstick)
+    rows = []
+    for reading in models:
+        belief = starting_belief(stage, reading, codes=WARM)
+        found = {**known, **rungs_of_learning(yardstick, reading, belief, Thompson())}
+        rows.append([found[rung] for rung in Rung])
+    return rows
+
+
+def _learned(stage: Stage, *, share: float) -> float:
+    belief = starting_belief(stage, NARROW, codes=int(share * stage.past.depth.size))
+    return rungs_of_learning(_yardstick(stage), NARROW, belief, Thompson())[Rung.LEARNED]
+
+
+def _rules(stage: Stage, amount: Amount, caps: str) -> Rules:
+    depths = len(stage.law.depths)
+    return Rules(
+        batches=amount.batches,
+        batch=amount.batch,
+        caps=equal_caps(customers=amount.batch, depths=depths) if caps == FILLED else (None,) * depths,
+        revenue_weight=REVENUE_WEIGHT,
+    )
+
+
+def _runs(stage: Stage, reading: Reading, player: Player, rules: Rules, *, start: str, repeats: int) -> Runs:
+    belief = starting_belief(stage, reading, codes=WARM if start == "warm" else COLD)
+    runs = [simulate(stage, player, reading=reading, start=belief, rules=rules, repeat=each) for each in range(repeats)]
+    return Runs(np.stack(runs), rules.revenue_weight)
+
+
+def _exploration(stage: Stage, amount: Amount) -> Floats:
+    rules = _rules(stage, amount, FILLED)
+    found = np.empty((2, len(EXPLORATION)))
+    for row, start in enumerate(("warm", "cold")):
+        random = _runs(stage, NARROW, Random(), rules, start=start, repeats=amount.repeats)
+        for column, scale in enumerate(EXPLORATION):
+            player = Thompson(exploration=scale)
+            runs = _runs(stage, NARROW, player, rules, start=start, repeats=amount.repeats)
+            found[row, column] = objective_uplift(runs, random).mean()
+    return found
+
+
+def _gains(stages: list[Stage], amount: Amount, start: str, caps: str) -> Floats:
+    """(heads, models, policies) of objective above Random in one situation, paired: the same customers throughout."""
+    rules = _rules(stages[0], amount, caps)
+    random = _runs(stages[0], NARROW, Random(), rules, start=start, repeats=amount.repeats)
+    found = np.empty((len(stages), len(MODELS), len(POLICIES)))
+    for place in np.ndindex(*found.shape):
+        head, model, policy = place
+        runs = _runs(stages[head], MODELS[model], POLICIES[policy], rules, start=start, repeats=amount.repeats)
+        found[place] = objective_uplift(runs, random).mean()
+    return found
+
+
+# ---- the item ------------------------------------------------------------------------------------------------------
+
+
 def run(lab: Lab) -> Item:
     measured: ByShape = {
-        shape: lab.measure(measure)
-        for shape, measure in zip(SHAPES, (explained.concave, explained.s_shaped, explained.threshold), strict=True)
+        shape: lab.measure(measure) for shape, measure in zip(SHAPES, (concave, s_shaped, threshold), strict=True)
     }
     return Item(
         key="explanation",
@@ -63,7 +219,7 @@ def run(lab: Lab) -> Item:
             )
             for start in ("warm", "cold")
         ),
-        why=f"{_why(measured)} {_size(explained.AMOUNTS[lab.settings.extent])}",
+        why=f"{_why(measured)} {_size(AMOUNTS[lab.settings.size])}",
         charts=(
             _losses_chart(measured),
             _worth_chart(measured, FILLED),
@@ -77,7 +233,7 @@ def run(lab: Lab) -> Item:
     )
 
 
-def _size(amount: explained.Amount) -> str:
+def _size(amount: Amount) -> str:
     """These shops are smaller than the other items'."""
     return (
         f"Shops of {amount.customers:,} customers each, trained and played for this item alone; policies had "
@@ -90,21 +246,21 @@ def _at(name: str, *place: int) -> Figure:
     return lambda shop: float(shop[name][place])
 
 
-def _cells(measured: ByShape, shape: str, figure: Figure) -> Cell:
+def _cells(measured: ByShape, shape: str, figure: Figure) -> Sample:
     """The figure over the environments: of one shape, or the mean of all shapes in each environment.
 
     Shops of one environment share its seed whatever their shape, so they are not independent pieces of evidence.
     """
     chosen = [shops for name, shops in measured.items() if shape in (name, _EVERYWHERE)]
-    return Cell.of([float(np.mean([figure(shop) for shop in alike])) for alike in zip(*chosen, strict=True)])
+    return Sample.of([float(np.mean([figure(shop) for shop in alike])) for alike in zip(*chosen, strict=True)])
 
 
-def _loss(measured: ByShape, shape: str, loss: str, *, head: int = 0, model: int = 0) -> Cell:
+def _loss(measured: ByShape, shape: str, loss: str, *, head: int = 0, model: int = 0) -> Sample:
     upper, lower = (_at("ladder", head, model, list(Rung).index(rung)) for rung in LOSSES[loss])
     return _cells(measured, shape, lambda shop: upper(shop) - lower(shop))
 
 
-def _worth(measured: ByShape, shape: str, factor: str, situation: tuple[str, str]) -> Cell:
+def _worth(measured: ByShape, shape: str, factor: str, situation: tuple[str, str]) -> Sample:
     """A factor's main effect: the mean over the settings of the other two."""
     place, axis = SITUATIONS.index(situation), FACTORS[factor]
 
@@ -119,7 +275,7 @@ def _losses_chart(measured: ByShape) -> BarChart:
     cells = {shape: [_loss(measured, shape, loss) for loss in LOSSES] for shape in SHAPES}
     everywhere = {loss: _loss(measured, _EVERYWHERE, loss).mean for loss in LOSSES if loss != "constraint"}
     most = max(everywhere, key=lambda loss: everywhere[loss])
-    estimates = {shape: [estimate_of(cell) for cell in row] for shape, row in cells.items()}
+    estimates = {shape: [cell.estimate() for cell in row] for shape, row in cells.items()}
     wide = all(estimate.ends is not None for row in estimates.values() for estimate in row)
     return BarChart(
         title=f"Under given caps most is lost in {most}: {100 * everywhere[most]:.2f} points",
@@ -145,19 +301,19 @@ def _worth_chart(measured: ByShape, caps: str) -> IntervalChart:
         for factor in FACTORS
         for start in ("warm", "cold")
     }
-    clear = [name for name, cell in rows.items() if cell.half_width is not None and abs(cell.mean) > cell.half_width]
+    clear = [name for name, cell in rows.items() if cell.is_clear]
     finding = f"{len(clear)} of {len(rows)} choices matter clearly" if clear else "no choice matters clearly"
     return IntervalChart(
         title=f"{caps.capitalize()}: {finding}",
         subtitle="Objective gained by a choice, points of Random's, mean of three response shapes",
         x=Axis("Gained", SHARE),
-        rows=[IntervalRow(name, estimate_of(cell)) for name, cell in rows.items()],
+        rows=[IntervalRow(name, cell.estimate()) for name, cell in rows.items()],
         interval="95 % interval over environments",
     )
 
 
 def _row(measured: ByShape, figure: Figure) -> list[Estimate]:
-    return [estimate_of(_cells(measured, shape, figure)) for shape in (*SHAPES, _EVERYWHERE)]
+    return [_cells(measured, shape, figure).estimate() for shape in (*SHAPES, _EVERYWHERE)]
 
 
 def _columns() -> list[Column]:
@@ -168,7 +324,7 @@ def _ladder_table(measured: ByShape, *, head: int, model: int) -> Table:
     reached: list[Row] = [[rung, *_row(measured, _at("ladder", head, model, place))] for place, rung in enumerate(Rung)]
     lost: list[Row] = [
         [f"lost: {loss}"]
-        + [estimate_of(_loss(measured, shape, loss, head=head, model=model)) for shape in (*SHAPES, _EVERYWHERE)]
+        + [_loss(measured, shape, loss, head=head, model=model).estimate() for shape in (*SHAPES, _EVERYWHERE)]
         for loss in LOSSES
     ]
     return Table(
@@ -189,7 +345,7 @@ def _worth_table(measured: ByShape) -> Table:
                 _FACTOR_WORDS[factor],
                 start,
                 caps,
-                *(estimate_of(_worth(measured, shape, factor, (start, caps))) for shape in (*SHAPES, _EVERYWHERE)),
+                *(_worth(measured, shape, factor, (start, caps)).estimate() for shape in (*SHAPES, _EVERYWHERE)),
             ]
             for factor in FACTORS
             for start, caps in SITUATIONS

@@ -14,21 +14,23 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from disco.reports import BarChart, CurveChart, Estimate, IntervalChart, Table
-from disco.reports.formats import Unit
-from disco.studies.customers.figures import Cell
+from disco.reports.formats import Unit, number
+from disco.studies.readings import MAIN_READING
+from disco.studies.sample import Sample
 
-MAIN_READING = "γ = 20"
+HOLDS, OPEN, FAILS = "✓", "?", "✗"
+_TIED = "\u00a0"  # no line ends between a mark and its figure
 Row: TypeAlias = tuple[str | float | Estimate | None, ...]  # of a table
 
 
-class Verdict(StrEnum):
+class ItemVerdict(StrEnum):
     REPRODUCES = "reproduces"
     PARTLY = "partly"
     UNDECIDED = "undecided"
     DOES_NOT = "does not reproduce"
 
     @classmethod
-    def of(cls, checks: Sequence["Check"]) -> "Verdict":
+    def of(cls, checks: Sequence["Check"]) -> "ItemVerdict":
         if any(check.holds for check in checks):
             return cls.REPRODUCES if all(check.holds for check in checks) else cls.PARTLY
         return cls.UNDECIDED if all(check.is_open for check in checks) else cls.DOES_NOT
@@ -43,7 +45,7 @@ class Check:
 
     claim: str
     paper: str
-    ours: Cell
+    ours: Sample
     unit: Unit
     rule: str
     holds: bool
@@ -71,15 +73,15 @@ class Item:
         return tuple(check for check in self.checks if check.reading in ("", MAIN_READING))
 
     @property
-    def verdict(self) -> Verdict:
-        return Verdict.of(self.headline)
+    def verdict(self) -> ItemVerdict:
+        return ItemVerdict.of(self.headline)
 
     @property
-    def verdict_by_reading(self) -> dict[str, Verdict]:
+    def verdict_by_reading(self) -> dict[str, ItemVerdict]:
         """Of each reading, its own checks and those that have none; empty where no encoding matters."""
         readings = dict.fromkeys(check.reading for check in self.checks if check.reading)
         return {
-            reading: Verdict.of([check for check in self.checks if check.reading in ("", reading)])
+            reading: ItemVerdict.of([check for check in self.checks if check.reading in ("", reading)])
             for reading in readings
         }
 
@@ -97,7 +99,7 @@ class Item:
         return replace(self, command=command, seconds=seconds)
 
 
-def near(claim: str, ours: Cell, *, paper: float, within: float, unit: Unit, reading: str = "") -> Check:
+def near(claim: str, ours: Sample, *, paper: float, within: float, unit: Unit, reading: str = "") -> Check:
     """Holds where the mean over environments is as close to the paper's figure as `within`."""
     rule = f"within {unit.text(within).removeprefix('+')} of the paper's figure"
     holds = abs(ours.mean - paper) <= within
@@ -115,7 +117,7 @@ def near(claim: str, ours: Cell, *, paper: float, within: float, unit: Unit, rea
 
 
 def above(
-    claim: str, ours: Cell, *, than: float, paper: str, unit: Unit, reading: str = "", clearly: bool = True
+    claim: str, ours: Sample, *, than: float, paper: str, unit: Unit, reading: str = "", clearly: bool = True
 ) -> Check:
     """Holds where the mean is above `than`; `clearly`: where the whole 95 % interval over environments is."""
     low, high = _possible(ours)
@@ -128,7 +130,7 @@ def above(
 
 
 def below(
-    claim: str, ours: Cell, *, than: float, paper: str, unit: Unit, reading: str = "", clearly: bool = True
+    claim: str, ours: Sample, *, than: float, paper: str, unit: Unit, reading: str = "", clearly: bool = True
 ) -> Check:
     """`above`, the other way round."""
     low, high = _possible(ours)
@@ -140,24 +142,50 @@ def below(
     )
 
 
-def _possible(cell: Cell) -> tuple[float, float]:
+def _possible(sample: Sample) -> tuple[float, float]:
     """What environments leave possible: their interval, and anything where there is only one of them."""
-    return interval_of(cell) if cell.half_width is not None else (-math.inf, math.inf)
+    return sample.interval if sample.half_width is not None else (-math.inf, math.inf)
 
 
-def interval_of(cell: Cell) -> tuple[float, float]:
-    """The 95 % interval over environments; a single environment has the point alone."""
-    half = cell.half_width or 0.0
-    return cell.mean - half, cell.mean + half
+# ---- checks as a table: one row per claim, one column per reading, each figure with its mark -------------------------
 
 
-def estimate_of(cell: Cell, *, share: bool = False) -> Estimate:
-    """For charts and tables; the interval of a share ends at 0 and 1.
+def figure(check: Check) -> str:
+    """Whether the claim holds, is open or fails, and ours with half its interval.
 
-    >>> estimate_of(Cell.of([0.5, 0.9]), share=True).ends
-    (0.0, 1.0)
+    >>> from disco.reports import Number
+    >>> figure(Check(claim="c", paper="", ours=Sample.of([0.1, 0.3]), unit=Number(), rule="", holds=True))
+    '✓\\xa00.20 ±\\xa01.27'
     """
-    if cell.half_width is None:
-        return Estimate(cell.mean)
-    low, high = interval_of(cell)
-    return Estimate(cell.mean, max(low, 0.0), min(high, 1.0)) if share else Estimate(cell.mean, low, high)
+    half = check.ours.half_width
+    spread = "" if not half else f" ±{_TIED}{check.unit.text(half).removeprefix('+')}"
+    mark = HOLDS if check.holds else OPEN if check.is_open else FAILS
+    return f"{mark}{_TIED}{check.unit.text(check.ours.mean)}{spread}"
+
+
+def checks_table(item: Item) -> Table:
+    """Claims without a reading have one figure, in the first column of figures."""
+    readings = list(dict.fromkeys(check.reading for check in item.checks if check.reading)) or [""]
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    for check in item.checks:
+        row = rows.setdefault((check.claim, check.paper, check.rule), {})
+        row[check.reading or readings[0]] = figure(check)
+    body = [(*words, *(cells.get(reading) for reading in readings)) for words, cells in rows.items()]
+    by_reading = item.verdict_by_reading
+    if by_reading:
+        body.append(("verdict", "", "", *(str(by_reading[reading]).removesuffix(" reproduce") for reading in readings)))
+    return Table(
+        caption="What was checked",
+        columns=("Claim", "The paper", "Holds when", *(reading or "Simulated" for reading in readings)),
+        rows=body,
+        note=f"{HOLDS} holds; {OPEN} open: not met, but the interval leaves room for it; {FAILS} does not hold. ± is "
+        "half the 95 % interval of the mean over environments.",
+    )
+
+
+def tally(item: Item) -> str:
+    """How many of the claims that decide hold, and how many are open: "5 of 7, 1 open"."""
+    held = sum(check.holds for check in item.headline)
+    still_open = sum(check.is_open for check in item.headline)
+    shown = f"{number(held, decimals=0)} of {number(len(item.headline), decimals=0)}"
+    return f"{shown}, {number(still_open, decimals=0)} open" if still_open else shown

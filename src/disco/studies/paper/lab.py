@@ -1,128 +1,160 @@
 """Where items get their environments and have things measured in them: in parallel, and never twice."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from importlib import import_module
-from multiprocessing import get_context
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-from disco.records.errors import StateError
+from disco.features.baselines import Effort
+from disco.records.errors import InputError
 from disco.retailer import RetailerSettings
-from disco.studies.paper import environment
-from disco.studies.paper.cache import (
-    ENVIRONMENT_ROOMS,
-    MEASURE_ROOMS,
+from disco.studies.cache import (
     Arrays,
+    Piece,
+    Progress,
+    code_version,
     key_of,
     load_arrays,
+    make_missing,
     save_arrays,
+    source_of,
 )
-from disco.studies.paper.environment import Environment
-from disco.studies.paper.settings import Settings
-from disco.studies.processes import code_version, require_same_source, single_threaded
+from disco.studies.environment import ENVIRONMENT_ROOMS, Environment, load_environment, make_environment
 
-Measure = Callable[[Environment, Settings], Arrays]  # a function at the top of a module: it travels to a process
-Progress = Callable[[str], None]
+#: The source behind what is measured in an environment, besides that of the measuring function.
+MEASURE_ROOMS = (
+    *ENVIRONMENT_ROOMS,
+    "belief",
+    "policy",
+    "allocation",
+    "objective.py",
+    "campaign.py",
+    "evaluation",
+    "studies/readings.py",
+    "studies/bandits",
+    "studies/paper/simulations.py",
+)
+MAX_ENVIRONMENTS = 100
+
+
+class RunSize(StrEnum):
+    TINY = "tiny"  # does it run
+    QUICK = "quick"  # minutes: what it looks like
+    FULL = "full"  # the figures that docs/reproduction.md speaks of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproductionSettings:
+    """One run. An environment is a simulated retailer with the frozen settings and a seed of its own.
+
+    Seeds start at 11: the retailer was calibrated on 1 to 8, and these shops have had no say in it.
+    """
+
+    size: RunSize = RunSize.FULL
+    environments: int = 4
+    first_seed: int = 11
+    customers: int = 200_000
+    max_epochs: int = 40
+    effort: Effort = field(default_factory=lambda: Effort(threads=1))
+    processes: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.environments <= MAX_ENVIRONMENTS:
+            raise InputError("environments", found=self.environments, expected=f"1 to {MAX_ENVIRONMENTS}")
+        if self.first_seed < 0:
+            raise InputError("seed", found=self.first_seed, expected="0 or more")
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(range(self.first_seed, self.first_seed + self.environments))
+
+    @property
+    def is_full(self) -> bool:
+        return self.size is RunSize.FULL
+
+
+FULL = ReproductionSettings()
+QUICK = ReproductionSettings(
+    size=RunSize.QUICK,
+    environments=4,
+    customers=15_000,
+    effort=Effort(boosting_rounds=100, forest_trees=30, threads=1),
+)
+TINY = ReproductionSettings(
+    size=RunSize.TINY,
+    environments=2,
+    customers=1_500,
+    max_epochs=3,
+    effort=Effort(boosting_rounds=10, forest_trees=5, threads=1),
+    processes=1,
+)
+
+
+def settings_of(size: RunSize, *, environments: int | None = None, seed: int | None = None) -> ReproductionSettings:
+    """The settings of a size, with another number of environments or other seeds where asked for."""
+    base = {RunSize.FULL: FULL, RunSize.QUICK: QUICK, RunSize.TINY: TINY}[size]
+    return replace(
+        base,
+        environments=base.environments if environments is None else environments,
+        first_seed=base.first_seed if seed is None else seed,
+    )
+
+
+Measure = Callable[[Environment, ReproductionSettings], Arrays]  # at the top of a module: it travels to a process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """`folder` holds what was made; `items` are the keys of this run, `progress` hears of each step that is done.
+    """One run of the reproduction, as its items see it."""
 
-    Without a `pool` everything is done in this process.
-    """
-
-    settings: Settings
-    folder: Path
-    items: tuple[str, ...] = ()
-    pool: Executor | None = None
-    progress: Progress = lambda step: None
+    settings: ReproductionSettings
+    folder: Path  # holds what was made
+    items: tuple[str, ...] = ()  # keys of this run
+    pool: Executor | None = None  # without one, everything is done in this process
+    progress: Progress = lambda step: None  # hears of each step that is done
 
     def environments(self) -> tuple[Environment, ...]:
         """All environments, made where they are not there yet."""
-        self.make_environments()
-        return tuple(environment.load(self.environment_folder(seed)) for seed in self.settings.seeds)
+        return tuple(load_environment(path) for path in self.make_environments())
 
-    def make_environments(self) -> None:
+    def make_environments(self) -> list[Path]:
         """Simulate what is missing; nothing is read."""
-        missing = [seed for seed in self.settings.seeds if not self.environment_folder(seed).is_dir()]
-        version = code_version(ENVIRONMENT_ROOMS)
-        self._map(
-            _make, [(self._retailer(seed), self.environment_folder(seed), self.settings, version) for seed in missing]
-        )
+        pieces = [self.environment(seed) for seed in self.settings.seeds]
+        make_missing(pieces, pool=self.pool, progress=self.progress)
+        return [piece.path for piece in pieces]
 
     def measure(self, function: Measure) -> list[Arrays]:
         """The function's named arrays for every environment, in the order of the seeds."""
         self.make_environments()
-        paths = [self._measured(function, seed) for seed in self.settings.seeds]
-        missing = [(seed, path) for seed, path in zip(self.settings.seeds, paths, strict=True) if not path.is_file()]
-        version = code_version(MEASURE_ROOMS)
-        self._map(
-            _measure,
-            [(function, self.environment_folder(seed), self.settings, path, version) for seed, path in missing],
+        pieces = [self.measured(function, seed) for seed in self.settings.seeds]
+        make_missing(pieces, pool=self.pool, progress=self.progress)
+        return [load_arrays(piece.path) for piece in pieces]
+
+    def environment(self, seed: int) -> Piece:
+        retailer = RetailerSettings(customers=self.settings.customers, seed=seed)
+        epochs = self.settings.max_epochs
+        key = key_of(retailer.to_json(), epochs, code_version(ENVIRONMENT_ROOMS))
+        return Piece(
+            path=self.folder / "environments" / f"{seed}-{key}",
+            make=make_environment,
+            arguments=(retailer, epochs),
+            rooms=ENVIRONMENT_ROOMS,
+            step=f"simulating retailer {seed}",
         )
-        return [load_arrays(path) for path in paths]
 
-    def environment_folder(self, seed: int) -> Path:
-        parts = (self._retailer(seed).to_json(), self.settings.max_epochs, code_version(ENVIRONMENT_ROOMS))
-        return self.folder / "environments" / f"{seed}-{key_of(*parts)}"
-
-    def _retailer(self, seed: int) -> RetailerSettings:
-        return RetailerSettings(customers=self.settings.customers, seed=seed)
-
-    def _measured(self, function: Measure, seed: int) -> Path:
-        source = Path(str(import_module(function.__module__).__file__)).read_text(encoding="utf-8")
-        version = code_version(MEASURE_ROOMS)
-        effort = replace(
-            self.settings, environments=1, first_seed=0, processes=1
-        )  # what may change a figure of one shop
-        key = key_of(self.environment_folder(seed).name, effort, function.__qualname__, source, version)
-        return self.folder / "measured" / f"{function.__module__.rpartition('.')[2]}-{seed}-{key}.npz"
-
-    def _map(self, task: Callable[..., str], arguments: Sequence[tuple[Any, ...]]) -> None:
-        """Each task once, in the pool's processes where there is one."""
-        if self.pool is None:
-            for each in arguments:
-                self.progress(task(*each))
-            return
-        waiting: list[Future[str]] = [self.pool.submit(task, *each) for each in arguments]
-        try:
-            for done in as_completed(waiting):
-                self.progress(done.result())
-        except BrokenProcessPool:
-            raise StateError(
-                "reproduction",
-                found="a process that ended in the middle of its work, most likely for lack of memory",
-                expected="every process to finish",
-                fix="Free memory and start it again: finished pieces are kept.",
-            ) from None
-        finally:
-            for left in waiting:
-                left.cancel()
+    def measured(self, function: Measure, seed: int) -> Piece:
+        shop, item = self.environment(seed).path, function.__module__.rpartition(".")[2]
+        effort = replace(self.settings, environments=1, first_seed=0, processes=1)  # what may change a figure
+        key = key_of(shop.name, effort, function.__qualname__, source_of(function), code_version(MEASURE_ROOMS))
+        return Piece(
+            path=self.folder / "measured" / f"{item}-{seed}-{key}.npz",
+            make=_measure,
+            arguments=(function, shop, self.settings),
+            rooms=MEASURE_ROOMS,
+            step=f"{item}: measuring retailer {seed}",
+        )
 
 
-@contextmanager
-def worker_pool(settings: Settings) -> Iterator[Executor | None]:
-    """Processes for a whole run, so that each reads the libraries once; none where one process is asked for."""
-    if settings.processes == 1:
-        yield None
-        return
-    with single_threaded(), ProcessPoolExecutor(settings.processes, mp_context=get_context("spawn")) as pool:
-        yield pool
-
-
-def _make(retailer: RetailerSettings, folder: Path, settings: Settings, version: str) -> str:
-    require_same_source(ENVIRONMENT_ROOMS, version)
-    environment.make(retailer, folder, max_epochs=settings.max_epochs)
-    return f"environment {retailer.seed}: simulated"
-
-
-def _measure(function: Measure, folder: Path, settings: Settings, path: Path, version: str) -> str:
-    require_same_source(MEASURE_ROOMS, version)
-    found = environment.load(folder)
-    save_arrays(path, function(found, settings))
-    return f"environment {found.seed}: {function.__module__.rpartition('.')[2]}"
+def _measure(path: Path, function: Measure, environment: Path, settings: ReproductionSettings) -> None:
+    save_arrays(path, function(load_environment(environment), settings))

@@ -8,14 +8,12 @@ from disco.evaluation import accuracy
 from disco.features import TrainingSet
 from disco.features.baselines import LEAST_SQUARES, LIGHT_GBM, NETWORK, RANDOM_FOREST, fit_models
 from disco.reports import Axis, BarChart, Bars, Column, Number, Table
-from disco.studies.customers.figures import Cell
-from disco.studies.customers.page import TARGETS
-from disco.studies.customers.recipes import LEVEL
-from disco.studies.paper.cache import Arrays
-from disco.studies.paper.environment import Environment
-from disco.studies.paper.item import Check, Item, above, below, estimate_of, interval_of, near
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.settings import Settings
+from disco.studies.cache import Arrays
+from disco.studies.customers import TARGETS
+from disco.studies.environment import LEVEL, Environment
+from disco.studies.paper.item import Check, Item, above, below, near
+from disco.studies.paper.lab import Lab, ReproductionSettings
+from disco.studies.sample import Sample
 
 KEY = "models"
 MODELS = (NETWORK, RANDOM_FOREST, LIGHT_GBM, LEAST_SQUARES)
@@ -24,7 +22,7 @@ WAPE, SPEARMAN, MAE, MSE, R2 = range(5)
 _UNIT = Number(decimals=3)
 
 
-def measure(environment: Environment, settings: Settings) -> Arrays:
+def measure(environment: Environment, settings: ReproductionSettings) -> Arrays:
     """WAPE, Spearman, MAE, MSE and R² of each model."""
     training, test = _first(environment.orders("training"), MOST_ORDERS), environment.orders("test")
     network = LEVEL.network(seed=environment.seed, max_epochs=settings.max_epochs)
@@ -71,19 +69,19 @@ def run(lab: Lab) -> Item:
             Table(
                 caption="Accuracy of ln full price on the month after training",
                 columns=("Model", *(Column(name, _UNIT) for name in ("WAPE", "Spearman", "MAE", "MSE", "R²"))),
-                rows=[(name, *(estimate_of(_cell(measured, name, figure)) for figure in range(5))) for name in MODELS],
+                rows=[(name, *(_cell(measured, name, figure).estimate() for figure in range(5))) for name in MODELS],
                 note=f"Up to {MOST_ORDERS:,} orders to train; mean with 95 % interval over environments.",
             ),
         ),
     )
 
 
-def _cell(measured: list[Arrays], name: str, figure: int) -> Cell:
-    return Cell.of([float(each[name][figure]) for each in measured])
+def _cell(measured: list[Arrays], name: str, figure: int) -> Sample:
+    return Sample.of([float(each[name][figure]) for each in measured])
 
 
-def _gap(measured: list[Arrays], name: str, minus: str, figure: int) -> Cell:
-    return Cell.of([float(each[name][figure] - each[minus][figure]) for each in measured])
+def _gap(measured: list[Arrays], name: str, minus: str, figure: int) -> Sample:
+    return Sample.of([float(each[name][figure] - each[minus][figure]) for each in measured])
 
 
 def _checks(measured: list[Arrays]) -> tuple[Check, ...]:
@@ -127,7 +125,7 @@ def _checks(measured: list[Arrays]) -> tuple[Check, ...]:
 
 def _chart(measured: list[Arrays]) -> BarChart:
     cells = [_cell(measured, name, SPEARMAN) for name in MODELS]
-    low, high = zip(*(interval_of(cell) for cell in cells), strict=True)
+    low, high = zip(*(cell.interval for cell in cells), strict=True)
     best_line = cells[MODELS.index(LEAST_SQUARES)].mean
     ahead = all(cell.mean > best_line for cell in cells[:3])
     return BarChart(

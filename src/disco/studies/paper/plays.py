@@ -7,13 +7,12 @@ import numpy as np
 from disco.belief import BasketModel
 from disco.records.arrays import Vector
 from disco.reports import Axis, Column, Count, CurveChart, Line, Number, Points, Table
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.cache import Arrays
-from disco.studies.paper.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above, below, estimate_of
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.readings import READINGS, learned, some_customers
-from disco.studies.paper.settings import Settings
+from disco.studies.cache import Arrays
+from disco.studies.environment import Environment
+from disco.studies.paper.item import MAIN_READING, Check, Item, above, below
+from disco.studies.paper.lab import Lab, ReproductionSettings
+from disco.studies.readings import READINGS, learned, some_customers
+from disco.studies.sample import Sample
 
 KEY = "plays"
 PLAYED, PLAYS = (0.4, 0.6, 0.8), 1000
@@ -23,7 +22,7 @@ ALONE = f"{MAIN_READING}, ψ2 alone"  # neither context nor constant: three numb
 LINES = (MAIN_READING, ALONE, *(reading for reading in READINGS if reading != MAIN_READING))
 
 
-def measure(environment: Environment, settings: Settings) -> Arrays:
+def measure(environment: Environment, settings: ReproductionSettings) -> Arrays:
     """Effective plays over the grid for one fixed customer, under each reading's encoding, prior and noise."""
     (context,) = some_customers(environment, most=1).context
     found = {reading: _effective_plays(learned(environment, reading), context) for reading in READINGS}
@@ -72,9 +71,9 @@ def _at(plays: Vector, u: float) -> float:
 
 def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
     plays = [each[reading] for each in measured]
-    played = Cell.of([min(_at(each, u) for u in PLAYED) for each in plays])
-    between = Cell.of([min(_at(each, u) for u in _BETWEEN) for each in plays])
-    far = Cell.of([_at(each, _FAR) / min(_at(each, u) for u in PLAYED) for each in plays])
+    played = Sample.of([min(_at(each, u) for u in PLAYED) for each in plays])
+    between = Sample.of([min(_at(each, u) for u in _BETWEEN) for each in plays])
+    far = Sample.of([_at(each, _FAR) / min(_at(each, u) for u in PLAYED) for each in plays])
     return (
         above(
             "played depths count at least the plays they had",
@@ -133,7 +132,7 @@ def _table(measured: list[Arrays]) -> Table:
         caption="Effective plays by depth",
         columns=("Reading", *(Column(f"u = {u:g}", Count()) for u in shown)),
         rows=[
-            (reading, *(estimate_of(Cell.of([_at(each[reading], u) for each in measured])).value for u in shown))
+            (reading, *(Sample.of([_at(each[reading], u) for each in measured]).estimate().value for u in shown))
             for reading in LINES
         ],
         note="Mean over environments; 0.4, 0.6 and 0.8 were played 1,000 times each.",

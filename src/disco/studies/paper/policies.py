@@ -1,60 +1,210 @@
-"""Policies side by side, warm or cold: the claims of the paper's figure, checked at every reading of the depths."""
+"""Policies side by side, from a warm and from a cold start: one page, told twice.
+
+Policies play against simulated customers, and once more by replay on a log with depths assigned at random.
+"""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from disco.evaluation import replay
 from disco.records.arrays import Vector
-from disco.reports import Axis, Column, Count, CurveChart, Estimate, IntervalChart, IntervalRow, Line, Percent, Table
-from disco.reports.formats import estimate_text
+from disco.reports import Axis, Column, Count, CurveChart, IntervalChart, IntervalRow, Line, Percent, Table
 from disco.studies.bandits import figures
-from disco.studies.bandits.figures import Runs, over_repeats
-from disco.studies.bandits.recipes import (
+from disco.studies.bandits.figures import RunColumn, Runs
+from disco.studies.bandits.simulation import (
+    COLD,
     EPSILON_GREEDY,
     GREEDY,
-    NARROW,
     PLAYERS,
     RANDOM,
-    RECIPES,
     THOMPSON,
     UCB,
     ULCC,
-    Recipe,
+    WARM,
+    starting_belief,
 )
-from disco.studies.bandits.simulation import Measure
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.item import Check, above, below, estimate_of
-from disco.studies.paper.simulations import Games
+from disco.studies.bandits.stage import random_log_of, stage_of
+from disco.studies.cache import Arrays
+from disco.studies.environment import REVENUE_WEIGHT, Environment, equal_caps
+from disco.studies.paper.item import Check, Item, above, below
+from disco.studies.paper.lab import Lab, Measure, ReproductionSettings
+from disco.studies.paper.simulations import SIZES, Games, Request, main_rules, play
+from disco.studies.readings import NARROW, READINGS, Reading
+from disco.studies.sample import Sample
 
 SHARE = Percent(decimals=2, signed=True)
 COMPARED = tuple(name for name in PLAYERS if name not in (RANDOM, ULCC))
+REPLAYED = tuple(name for name in PLAYERS if name != RANDOM)
 _POINTS = 20  # of a line over batches: each is the mean of as many batches as it takes
 Figure = Callable[[Runs, Runs], Vector]
 
 
-def difference(games: Games, figure: Figure, policy: str, other: str, recipe: Recipe) -> Cell:
-    """A policy's figure minus another's, environment by environment."""
-    pairs = zip(
-        games.over_environments(figure, policy, recipe).values,
-        games.over_environments(figure, other, recipe).values,
-        strict=True,
+def run_warm(lab: Lab) -> Item:
+    """Trained on earlier campaigns, then a hundred batches of five thousand customers."""
+    return _compared(
+        lab,
+        key="warm",
+        start=WARM,
+        word="Warm",
+        paper="A figure of basket value relative to Random (there without caps) over 100 batches, without "
+        "figures in the text: TS-IP rises throughout and ends highest; Greedy-IP and ε-greedy-IP start well and "
+        "decline; UCB-IP declines.",
+        greedy_declines=True,
+        measure=replayed_warm,
     )
-    return Cell.of([first - second for first, second in pairs])
 
 
-def checks_of(games: Games, *, recipe: Recipe, greedy_declines: bool) -> list[Check]:
+def run_cold(lab: Lab) -> Item:
+    """Nothing is known of the customers when the first batch is decided."""
+    return _compared(
+        lab,
+        key="cold",
+        start=COLD,
+        word="Cold",
+        paper="A figure of basket value relative to Random (there without caps) over 100 batches, without "
+        "figures in the text: TS-IP needs some batches, then passes the greedy policies, goes on rising and ends "
+        "highest; UCB-IP declines.",
+        greedy_declines=False,
+        measure=replayed_cold,
+    )
+
+
+def warm_uplift(lab: Lab) -> Sample:
+    """TS-IP's basket value over Random's from a warm start, a share, one figure per environment."""
+    request = Request(start=WARM, rules=main_rules(lab), policies=(RANDOM, THOMPSON))
+    (games,) = play(lab, request, named="warm start")
+    return games.over_environments(figures.basket_uplift, THOMPSON, NARROW)
+
+
+def _compared(
+    lab: Lab,
+    *,
+    key: str,
+    start: int | None,
+    word: str,
+    paper: str,
+    greedy_declines: bool,
+    measure: Measure,
+) -> Item:
+    """`word` is "Warm" or "Cold"; `measure` does the same by replay."""
+    rules = main_rules(lab)
+    games, alone = play(
+        lab,
+        Request(start=start, rules=rules, readings=tuple(READINGS.values())),
+        Request(start=start, rules=replace(rules, revenue_weight=None)),
+        named=f"{key} start",
+    )
+    logs = _replayed_over(lab, measure)
+    return Item(
+        key=key,
+        title=f"Policies from a {key} start",
+        paper=paper,
+        checks=tuple(
+            check
+            for reading in READINGS.values()
+            for check in checks_of(games, reading=reading, greedy_declines=greedy_declines)
+        ),
+        why=_why(games, alone),
+        charts=(series_chart(games, start=word), uplift_chart(games, start=word)),
+        tables=(
+            policies_table(
+                games, caption=f"{word} start, {REVENUE_WEIGHT:g} pounds of revenue against one of markdown",
+                objective="objective",
+            ),
+            repeats_table(games, caption=f"{word} start in one environment"),
+            policies_table(alone, caption=f"{word} start, revenue alone", objective="revenue"),
+            readings_table(games, caption=f"{word} start by encoding of the depths"),
+            replay_table(logs, caption=f"{word} start by replay"),
+        ),
+    )  # fmt: skip
+
+
+def _why(games: Games, alone: Games) -> str:
+    """In words that follow from the figures."""
+    basket = games.over_environments(figures.basket_uplift, THOMPSON, NARROW)
+    objective = games.over_environments(figures.objective_uplift, THOMPSON, NARROW)
+    revenue = alone.over_environments(figures.basket_uplift, THOMPSON, NARROW)
+    greedy = difference(games, figures.last_half, THOMPSON, GREEDY, NARROW)
+    bound = games.over_environments(figures.trend, UCB, NARROW)
+    return (
+        f"The policies maximise the objective, {REVENUE_WEIGHT:g} times revenue less markdown, counted per customer; "
+        f"the basket value is revenue per purchaser. TS-IP's objective is {words(objective)} against Random's, its "
+        f"basket value {words(basket)}; where revenue alone is sought, its basket value is {words(revenue)}. "
+        "With everybody getting a code and every depth used equally often, all that is left to gain is who gets which "
+        "depth, and the three depths lie close together. "
+        f"TS-IP minus Greedy-IP in the last half: {words(greedy)}"
+        + (
+            ": no difference that environments agree on. We think that is because full caps make every policy play "
+            "every depth in every batch: a greedy one goes on learning about all of them, and exploring on purpose has "
+            "little left to find. "
+            if not greedy.is_clear
+            else ". "
+        )
+        + f"UCB-IP's last half minus its first: {words(bound)}."
+    )
+
+
+# ---- by replay: on a log from the same law, where only matching rows are seen ----------------------------------------
+
+
+def replayed_warm(environment: Environment, settings: ReproductionSettings) -> Arrays:
+    return _replayed(environment, settings, start=WARM)
+
+
+def replayed_cold(environment: Environment, settings: ReproductionSettings) -> Arrays:
+    return _replayed(environment, settings, start=COLD)
+
+
+def _replayed(environment: Environment, settings: ReproductionSettings, *, start: int | None) -> Arrays:
+    """Basket value relative to Random's, in the order of `REPLAYED`: one pass over as many rows as a run has."""
+    size, stage = SIZES[settings.size], stage_of(environment)
+    depths = stage.law.depths
+    caps = equal_caps(customers=size.batch, depths=len(depths))
+    found = replay(
+        random_log_of(stage, rows=size.batches * size.batch),
+        [PLAYERS[name] for name in REPLAYED],
+        belief=starting_belief(stage, NARROW, codes=start),
+        batch=size.batch,
+        caps=dict(zip(depths, caps, strict=True)),
+        revenue_weight=REVENUE_WEIGHT,
+        repeats=0,
+        seed=environment.seed,
+        learn_engagement=True,
+    )
+    by_name = {result.policy: result.relative_to_random.value - 1 for result in found.policies.values()}
+    return {"uplift": np.array([by_name[repr(PLAYERS[name])] for name in REPLAYED])}
+
+
+def _replayed_over(lab: Lab, measure: Measure) -> dict[str, Sample]:
+    """By policy, over environments."""
+    found = np.stack([each["uplift"] for each in lab.measure(measure)])
+    return {name: Sample.of(found[:, place].tolist()) for place, name in enumerate(REPLAYED)}
+
+
+# ---- claims, charts and tables -------------------------------------------------------------------------------------
+
+
+def difference(games: Games, figure: Figure, policy: str, other: str, reading: Reading) -> Sample:
+    """A policy's figure minus another's, environment by environment."""
+    over = games.over_environments
+    return over(figure, policy, reading).minus(over(figure, other, reading))
+
+
+def checks_of(games: Games, *, reading: Reading, greedy_declines: bool) -> list[Check]:
     """The paper's claims at one reading; `greedy_declines`: the paper says so of the warm start alone."""
     over = games.over_environments
-    rises = partial(above, than=0.0, unit=SHARE, reading=recipe.name)
-    falls = partial(below, than=0.0, unit=SHARE, reading=recipe.name)
+    rises = partial(above, than=0.0, unit=SHARE, reading=reading.name)
+    falls = partial(below, than=0.0, unit=SHARE, reading=reading.name)
     checks = [
-        rises("TS-IP beats Random", over(figures.basket_uplift, THOMPSON, recipe), paper="above Random"),
-        rises("TS-IP improves over the batches", over(figures.trend, THOMPSON, recipe), paper="steadily upward"),
+        rises("TS-IP beats Random", over(figures.basket_uplift, THOMPSON, reading), paper="above Random"),
+        rises("TS-IP improves over the batches", over(figures.trend, THOMPSON, reading), paper="steadily upward"),
         *(
             rises(
                 f"TS-IP ends above {other}",
-                difference(games, figures.last_half, THOMPSON, other, recipe),
+                difference(games, figures.last_half, THOMPSON, other, reading),
                 paper=f"TS-IP above {other}",
             )
             for other in (GREEDY, EPSILON_GREEDY, UCB)
@@ -62,7 +212,7 @@ def checks_of(games: Games, *, recipe: Recipe, greedy_declines: bool) -> list[Ch
     ]
     declining = (UCB, GREEDY, EPSILON_GREEDY) if greedy_declines else (UCB,)
     return checks + [
-        falls(f"{name} declines", over(figures.trend, name, recipe), paper="falls over time") for name in declining
+        falls(f"{name} declines", over(figures.trend, name, reading), paper="falls over time") for name in declining
     ]
 
 
@@ -93,13 +243,13 @@ def series_chart(games: Games, *, start: str) -> CurveChart:
 
 def uplift_chart(games: Games, *, start: str) -> IntervalChart:
     cells = {name: games.over_environments(figures.basket_uplift, name, NARROW) for name in COMPARED}
-    clear = [name for name, cell in cells.items() if cell.half_width is not None and cell.mean > cell.half_width]
+    clear = [name for name, cell in cells.items() if cell.is_clear and cell.mean > 0]
     finding = f"{', '.join(clear)} clearly beat Random" if clear else "no policy is clearly above Random"
     return IntervalChart(
         title=f"{start} start over environments: {finding}",
         subtitle=f"Basket value over all batches against Random, {len(games.stages)} environments, γ = 20",
         x=Axis("Basket value against Random", SHARE),
-        rows=[IntervalRow(name, estimate_of(cell)) for name, cell in cells.items()],
+        rows=[IntervalRow(name, cell.estimate()) for name, cell in cells.items()],
         interval="95 % interval over environments",
     )
 
@@ -115,7 +265,7 @@ def policies_table(games: Games, *, caption: str, objective: str) -> Table:
         caption=caption,
         columns=["policy", *(Column(heading, SHARE) for heading, _ in columns)],
         rows=[
-            [name, *(estimate_of(games.over_environments(figure, name, NARROW)) for _, figure in columns)]
+            [name, *(games.over_environments(figure, name, NARROW).estimate() for _, figure in columns)]
             for name in COMPARED
         ],
         note="Against Random with the same caps. Basket value: expected revenue per expected purchaser of what was "
@@ -127,7 +277,7 @@ def policies_table(games: Games, *, caption: str, objective: str) -> Table:
 def _played(games: Games) -> str:
     """How much: batches, and repeats where they are fewest."""
     repeats, batches, _ = min((runs.figures.shape for runs in games.runs.values()), key=lambda shape: shape[0])
-    customers = games.of(games.main, RANDOM).figures[..., Measure.CODES].max()
+    customers = games.of(games.main, RANDOM).figures[..., RunColumn.CODES].max()
     return f"{repeats:,} or more runs in each, of {batches:,} batches with {customers:,.0f} codes"
 
 
@@ -140,13 +290,14 @@ def repeats_table(games: Games, *, caption: str) -> Table:
         ("last half − first", figures.trend),
     )
     random = games.of(games.main, RANDOM)
+
+    def over_repeats(name: str, figure: Figure) -> Sample:
+        return Sample.of(figure(games.of(games.main, name), random).tolist())
+
     return Table(
         caption=caption,
         columns=["policy", *(Column(heading, SHARE) for heading, _ in columns)],
-        rows=[
-            [name, *(_estimate(figure(games.of(games.main, name), random)) for _, figure in columns)]
-            for name in COMPARED
-        ],
+        rows=[[name, *(over_repeats(name, figure).estimate() for _, figure in columns)] for name in COMPARED],
         note=f"{games.main.name.capitalize()} alone, 95 % intervals over {len(random.figures)} repeats; they say "
         "nothing about another retailer. As realised: revenue per purchaser as the simulated customers answered.",
     )
@@ -158,31 +309,26 @@ def readings_table(games: Games, *, caption: str) -> Table:
         columns=["reading", *(Column(name, SHARE) for name in COMPARED), Column("TS-IP − Greedy-IP, last half", SHARE)],
         rows=[
             [
-                recipe.name,
-                *(estimate_of(games.over_environments(figures.basket_uplift, name, recipe)) for name in COMPARED),
-                estimate_of(difference(games, figures.last_half, THOMPSON, GREEDY, recipe)),
+                reading.name,
+                *(games.over_environments(figures.basket_uplift, name, reading).estimate() for name in COMPARED),
+                difference(games, figures.last_half, THOMPSON, GREEDY, reading).estimate(),
             ]
-            for recipe in RECIPES
+            for reading in READINGS.values()
         ],
         note="Basket value against Random over all batches; 95 % intervals over environments.",
     )
 
 
-def replay_table(cells: Mapping[str, Cell], *, caption: str) -> Table:
+def replay_table(cells: Mapping[str, Sample], *, caption: str) -> Table:
     return Table(
         caption=caption,
         columns=["policy", Column("basket value", SHARE)],
-        rows=[[name, estimate_of(cell)] for name, cell in cells.items()],
+        rows=[[name, cell.estimate()] for name, cell in cells.items()],
         note="One pass over a log as long as a run, its depths dealt at random; a policy sees the rows where it agrees "
         "with the log, about one in three. Relative to Random on the same log; 95 % intervals over environments.",
     )
 
 
-def _estimate(values: Vector) -> Estimate:
-    found = over_repeats(values)
-    return Estimate(found.value) if values.size < 2 else Estimate(found.value, found.lower, found.upper)
-
-
-def words(cell: Cell) -> str:
+def words(cell: Sample) -> str:
     """A share with its interval, for a sentence."""
-    return estimate_text(estimate_of(cell), unit=SHARE)
+    return cell.estimate().text(SHARE)

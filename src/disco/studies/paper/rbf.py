@@ -7,30 +7,29 @@ import numpy as np
 from disco.belief import RadialBasis
 from disco.records.arrays import Matrix
 from disco.reports import Axis, Column, CurveChart, Line, Number, Percent, Table
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.cache import Arrays
-from disco.studies.paper.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above, below, estimate_of
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.readings import AUTOMATIC, CENTRES, READINGS, SPLINE, learned
-from disco.studies.paper.settings import Settings
+from disco.studies.cache import Arrays
+from disco.studies.environment import Environment
+from disco.studies.paper.item import MAIN_READING, Check, Item, above, below
+from disco.studies.paper.lab import Lab, ReproductionSettings
+from disco.studies.readings import AUTOMATIC, CENTRES, READINGS, SPLINE, learned
+from disco.studies.sample import Sample
 
 KEY = "rbf"
 GRID = np.linspace(0.0, 1.0, 101)
 _SIMILARITY = Number(decimals=2)
 
 
-def measure(environment: Environment, settings: Settings) -> Arrays:
+def measure(environment: Environment, settings: ReproductionSettings) -> Arrays:
     """ψ2 on the grid for each reading; the automatic one after campaigns A and B have chosen its width."""
-    found = {reading: encoding.features(GRID) for reading, encoding in READINGS.items()}
-    chosen = learned(environment, AUTOMATIC).encoding
+    found = {name: reading.encoding.features(GRID) for name, reading in READINGS.items()}
+    chosen = learned(environment, AUTOMATIC.name).encoding
     width = chosen.gamma if isinstance(chosen, RadialBasis) else None
-    return {**found, AUTOMATIC: chosen.features(GRID), "width": np.atleast_1d(np.asarray(width, np.float64))}
+    return {**found, AUTOMATIC.name: chosen.features(GRID), "width": np.atleast_1d(np.asarray(width, np.float64))}
 
 
 def run(lab: Lab) -> Item:
     measured = lab.measure(measure)
-    checks = [check for reading in READINGS if reading != SPLINE for check in _checks(reading, measured)]
+    checks = [check for reading in READINGS if reading != SPLINE.name for check in _checks(reading, measured)]
     features: Matrix = measured[0][MAIN_READING]
     return Item(
         key=KEY,
@@ -46,7 +45,7 @@ def run(lab: Lab) -> Item:
         "is no set of bumps and is shown for comparison.",
         charts=(
             _chart(features, f"Read as {MAIN_READING}, three bumps tell all depths apart"),
-            _spline_chart(measured[0][SPLINE]),
+            _spline_chart(measured[0][SPLINE.name]),
         ),
         tables=(_widths(lab, measured),),
     )
@@ -54,9 +53,9 @@ def run(lab: Lab) -> Item:
 
 def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
     bumps = [each[reading] for each in measured]
-    falls = Cell.of([float(each.min(axis=0).max()) for each in bumps])
-    covered = Cell.of([float(each.max(axis=1).min()) for each in bumps])
-    apart = Cell.of([float(np.linalg.norm(np.diff(each[::5], axis=0), axis=1).min()) for each in bumps])
+    falls = Sample.of([float(each.min(axis=0).max()) for each in bumps])
+    covered = Sample.of([float(each.max(axis=1).min()) for each in bumps])
+    apart = Sample.of([float(np.linalg.norm(np.diff(each[::5], axis=0), axis=1).min()) for each in bumps])
     claims = (
         (
             below,
@@ -119,7 +118,7 @@ def _widths(lab: Lab, measured: list[Arrays]) -> Table:
         caption="Width chosen from campaigns A and B",
         columns=("Environment", Column("γ, automatic", Number(decimals=1)), Column("Range of a function", Percent())),
         rows=[
-            (str(seed), float(each["width"][0]), estimate_of(Cell.of([float(np.ptp(each[AUTOMATIC], axis=0).min())])))
+            (str(seed), float(each["width"][0]), float(np.ptp(each[AUTOMATIC.name], axis=0).min()))
             for seed, each in zip(lab.settings.seeds, measured, strict=True)
         ],
         note="Range: from the smallest to the largest value over u in [0, 1], of the function that varies least.",

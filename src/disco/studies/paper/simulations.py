@@ -13,21 +13,18 @@ import numpy as np
 from disco.records.arrays import Vector
 from disco.retailer.settings import PAPER_CAMPAIGNS
 from disco.studies.bandits.figures import Runs
-from disco.studies.bandits.recipes import NARROW, PLAYERS, RANDOM, Recipe
-from disco.studies.bandits.simulation import Rules
-from disco.studies.bandits.stage import Stage
-from disco.studies.bandits.study import Play, run_plays
-from disco.studies.bandits.unit import Shelf
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.settings import REVENUE_WEIGHT, Extent, equal_caps
-from disco.studies.paper.stages import PLAYED, stage_of
+from disco.studies.bandits.simulation import PLAYERS, RANDOM, Play, Rules, run_plays
+from disco.studies.bandits.stage import Stage, stage_of
+from disco.studies.environment import PLAYED_CAMPAIGN, REVENUE_WEIGHT, equal_caps
+from disco.studies.paper.lab import Lab, RunSize
+from disco.studies.readings import NARROW, Reading
+from disco.studies.sample import Sample
 
-PLAYED_DEPTHS = next(len(campaign.depths) for campaign in PAPER_CAMPAIGNS if campaign.name == PLAYED)
+PLAYED_DEPTHS = next(len(campaign.depths) for campaign in PAPER_CAMPAIGNS if campaign.name == PLAYED_CAMPAIGN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class SimulationSize:
     """How much is played: `main_repeats` in the first environment at the main reading, `repeats` everywhere else."""
 
     batches: int
@@ -36,27 +33,27 @@ class Scale:
     main_repeats: int
 
 
-SCALES = {
-    Extent.TINY: Scale(batches=4, batch=300, repeats=2, main_repeats=3),
-    Extent.QUICK: Scale(batches=12, batch=5000, repeats=1, main_repeats=4),
-    Extent.FULL: Scale(batches=100, batch=5000, repeats=10, main_repeats=100),
+SIZES = {
+    RunSize.TINY: SimulationSize(batches=4, batch=300, repeats=2, main_repeats=3),
+    RunSize.QUICK: SimulationSize(batches=12, batch=5000, repeats=1, main_repeats=4),
+    RunSize.FULL: SimulationSize(batches=100, batch=5000, repeats=10, main_repeats=100),
 }
 
 
-def scale_of(lab: Lab) -> Scale:
-    return SCALES[lab.settings.extent]
+def size_of(lab: Lab) -> SimulationSize:
+    return SIZES[lab.settings.size]
 
 
 def main_rules(lab: Lab) -> Rules:
     """Every depth to a third of a batch, everybody one code, markdown weighed as in the other studies."""
-    scale = scale_of(lab)
-    caps = equal_caps(customers=scale.batch, depths=PLAYED_DEPTHS)
-    return Rules(batches=scale.batches, batch=scale.batch, caps=caps, revenue_weight=REVENUE_WEIGHT)
+    size = size_of(lab)
+    caps = equal_caps(customers=size.batch, depths=PLAYED_DEPTHS)
+    return Rules(batches=size.batches, batch=size.batch, caps=caps, revenue_weight=REVENUE_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Games:
-    """What was played under one set of rules from one start: runs by (stage, recipe, policy)."""
+    """What was played under one set of rules from one start: runs by (stage, reading, policy)."""
 
     stages: tuple[Stage, ...]
     runs: Mapping[tuple[str, str, str], Runs]
@@ -65,14 +62,16 @@ class Games:
     def main(self) -> Stage:
         return self.stages[0]
 
-    def of(self, stage: Stage, policy: str, *, recipe: Recipe = NARROW) -> Runs:
-        return self.runs[stage.name, recipe.name, policy]
+    def of(self, stage: Stage, policy: str, *, reading: Reading = NARROW) -> Runs:
+        return self.runs[stage.name, reading.name, policy]
 
-    def over_environments(self, figure: Callable[[Runs, Runs], Vector | float], policy: str, recipe: Recipe) -> Cell:
+    def over_environments(
+        self, figure: Callable[[Runs, Runs], Vector | float], policy: str, reading: Reading
+    ) -> Sample:
         """The figure of a policy given Random's runs, averaged over repeats: one number per environment."""
-        return Cell.of(
+        return Sample.of(
             [
-                float(np.mean(figure(self.of(stage, policy, recipe=recipe), self.of(stage, RANDOM, recipe=recipe))))
+                float(np.mean(figure(self.of(stage, policy, reading=reading), self.of(stage, RANDOM, reading=reading))))
                 for stage in self.stages
             ]
         )
@@ -84,37 +83,38 @@ class Request:
 
     start: int | None
     rules: Rules
-    recipes: tuple[Recipe, ...] = (NARROW,)
+    readings: tuple[Reading, ...] = (NARROW,)
     policies: tuple[str, ...] = tuple(PLAYERS)
 
 
 def play(lab: Lab, *requests: Request, named: str) -> tuple[Games, ...]:
-    """Play what is not on the shelf yet; the first environment under the main rules and reading is played most."""
+    """Play what is not kept yet; the first environment under the main rules and reading is played most."""
     stages = tuple(stage_of(environment) for environment in lab.environments())
     keys = {stage.name: stage.key for stage in stages}
     wanted = [_plays(lab, request, keys) for request in requests]
     found = run_plays(
         [each for plays in wanted for each in plays.values()],
         stages=stages,
-        shelf=Shelf(lab.folder / "bandits"),
-        processes=lab.settings.processes,
-        progress=lambda done, total: lab.progress(f"{named}: {done:,} of {total:,} pieces of simulation"),
+        folder=lab.folder / "bandits",
+        pool=lab.pool,
+        progress=lab.progress,
+        step=named,
     )
     return tuple(Games(stages, {key: found[each] for key, each in plays.items()}) for plays in wanted)
 
 
 def _plays(lab: Lab, request: Request, keys: Mapping[str, str]) -> dict[tuple[str, str, str], Play]:
-    """By (stage, recipe, policy); `keys` of the stages by name, the first of them the main one."""
-    scale, main = scale_of(lab), next(iter(keys))
+    """By (stage, reading, policy); `keys` of the stages by name, the first of them the main one."""
+    size, main = size_of(lab), next(iter(keys))
     plays = {}
-    for stage, recipe, policy in product(keys, request.recipes, request.policies):
-        is_main = stage == main and recipe is NARROW and request.rules == main_rules(lab)
-        plays[stage, recipe.name, policy] = Play(
+    for stage, reading, policy in product(keys, request.readings, request.policies):
+        is_main = stage == main and reading is NARROW and request.rules == main_rules(lab)
+        plays[stage, reading.name, policy] = Play(
             stage=keys[stage],
-            recipe=recipe,
+            reading=reading,
             start=request.start,
             player=PLAYERS[policy],
             rules=request.rules,
-            repeats=scale.main_repeats if is_main else scale.repeats,
+            repeats=size.main_repeats if is_main else size.repeats,
         )
     return plays

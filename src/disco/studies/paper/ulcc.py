@@ -11,14 +11,14 @@ import numpy as np
 from disco.reports import Axis, Column, CurveChart, Estimate, IntervalChart, IntervalRow, Line, Number, Table
 from disco.reports.formats import Count
 from disco.studies.bandits.figures import Gap, Runs, gap
-from disco.studies.bandits.recipes import NARROW, RANDOM, RECIPES, THOMPSON, ULCC, Recipe
+from disco.studies.bandits.simulation import RANDOM, THOMPSON, ULCC, WARM
 from disco.studies.bandits.stage import Stage
-from disco.studies.bandits.study import WARM
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.item import Check, Item, above, below, estimate_of, interval_of, near
+from disco.studies.paper.item import Check, Item, above, below, near
 from disco.studies.paper.lab import Lab
 from disco.studies.paper.policies import SHARE, words
 from disco.studies.paper.simulations import Games, Request, main_rules, play
+from disco.studies.readings import NARROW, READINGS, Reading
+from disco.studies.sample import Sample
 
 PAPER_GAP = 0.00234
 CLOSE = 0.001
@@ -40,9 +40,9 @@ class Gaps:
     objective: tuple[Gap, ...]
 
     @classmethod
-    def of(cls, games: Games, recipe: Recipe) -> "Gaps":
+    def of(cls, games: Games, reading: Reading) -> "Gaps":
         def pair(stage: Stage) -> tuple[Runs, Runs]:
-            return games.of(stage, ULCC, recipe=recipe), games.of(stage, THOMPSON, recipe=recipe)
+            return games.of(stage, ULCC, reading=reading), games.of(stage, THOMPSON, reading=reading)
 
         pairs = [pair(stage) for stage in games.stages]
         return cls(
@@ -51,23 +51,23 @@ class Gaps:
         )
 
     @property
-    def overall(self) -> Cell:
-        return Cell.of([found.overall.value for found in self.basket])
+    def overall(self) -> Sample:
+        return Sample.of([found.overall.mean for found in self.basket])
 
     @property
-    def growth(self) -> Cell:
-        return Cell.of([found.last_half.value - found.first_half.value for found in self.basket])
+    def growth(self) -> Sample:
+        return Sample.of([found.last_half.mean - found.first_half.mean for found in self.basket])
 
     @property
-    def of_objective(self) -> Cell:
-        return Cell.of([found.overall.value for found in self.objective])
+    def of_objective(self) -> Sample:
+        return Sample.of([found.overall.mean for found in self.objective])
 
 
 def run(lab: Lab) -> Item:
     rules = main_rules(lab)
     games, *others = play(
         lab,
-        Request(start=WARM, rules=rules, recipes=RECIPES, policies=POLICIES),
+        Request(start=WARM, rules=rules, readings=tuple(READINGS.values()), policies=POLICIES),
         *(
             Request(start=WARM, rules=replace(rules, caps=_caps(shares, rules.batch)), policies=POLICIES)
             for shares in OTHER_SETTINGS.values()
@@ -78,7 +78,7 @@ def run(lab: Lab) -> Item:
         "a third each": Gaps.of(games, NARROW),
         **{name: Gaps.of(played, NARROW) for name, played in zip(OTHER_SETTINGS, others, strict=True)},
     }
-    gaps = {recipe.name: Gaps.of(games, recipe) for recipe in RECIPES}
+    gaps = {reading.name: Gaps.of(games, reading) for reading in READINGS.values()}
     main = gaps[NARROW.name]
     return Item(
         key="ulcc",
@@ -111,7 +111,7 @@ def _checks(gaps: Gaps, reading: str) -> list[Check]:
             ours=growth,
             unit=SHARE,
             rule="interval of last half minus first half reaches 0 or below",
-            holds=growth.half_width is not None and interval_of(growth)[0] <= 0,
+            holds=growth.half_width is not None and growth.interval[0] <= 0,
             is_open=growth.half_width is None,
             reading=reading,
         ),
@@ -134,11 +134,11 @@ def _tests(games: Games, main: Gaps) -> Table:
             [
                 stage.name,
                 float(repeats),
-                _shown(found.overall.value, found.overall.lower, found.overall.upper),
-                _p(found.p_overall),
-                found.first_half.value,
-                found.last_half.value,
-                _p(found.p_halves),
+                found.overall.estimate(),
+                found.p_overall,
+                found.first_half.mean,
+                found.last_half.mean,
+                found.p_halves,
             ]
         )
     return Table(
@@ -163,10 +163,10 @@ def _series(games: Games) -> CurveChart:
     by_batch = (1 - capped.basket_value_by_batch / free.basket_value_by_batch).mean(axis=0)
     parts = np.array_split(np.arange(by_batch.size), min(20, by_batch.size))
     found = gap(free.basket_value_by_batch, capped.basket_value_by_batch)
-    side = "below" if found.overall.value > 0 else "above"
+    side = "below" if found.overall.mean > 0 else "above"
     return CurveChart(
-        title=f"In one environment TS-IP is {100 * abs(found.overall.value):.2f} % {side} the learner without caps"
-        if found.p_overall < 0.05
+        title=f"In one environment TS-IP is {100 * abs(found.overall.mean):.2f} % {side} the learner without caps"
+        if found.p_overall is not None and found.p_overall < 0.05
         else "In one environment no clear gap between TS-IP and the learner without caps",
         subtitle=f"Gap in basket value; {games.main.name}, γ = 20, warm start, mean of {len(free.figures)} repeats",
         x=Axis("Batch", Count()),
@@ -180,9 +180,7 @@ def _series(games: Games) -> CurveChart:
 
 def _settings_chart(by_setting: dict[str, Gaps]) -> IntervalChart:
     costs = {name: gaps.of_objective for name, gaps in by_setting.items()}
-    clear = {
-        name: cost.mean for name, cost in costs.items() if cost.half_width is not None and cost.mean > cost.half_width
-    }
+    clear = {name: cost.mean for name, cost in costs.items() if cost.is_clear and cost.mean > 0}
     dearest = max(clear, key=lambda name: clear[name], default=None)
     return IntervalChart(
         title="Under no cap setting is there a clear cost in learning"
@@ -190,7 +188,7 @@ def _settings_chart(by_setting: dict[str, Gaps]) -> IntervalChart:
         else f"Of four cap settings, {dearest} costs most in learning: {100 * clear[dearest]:+.2f} % of the objective",
         subtitle="TS-IP below TS-ULCC under the same caps, warm start, γ = 20",
         x=Axis("Objective below TS-ULCC's", SHARE),
-        rows=[IntervalRow(name, estimate_of(gaps.of_objective)) for name, gaps in by_setting.items()],
+        rows=[IntervalRow(name, gaps.of_objective.estimate()) for name, gaps in by_setting.items()],
         interval="95 % interval over environments",
     )
 
@@ -199,7 +197,7 @@ def _settings_table(by_setting: dict[str, Gaps]) -> Table:
     return Table(
         caption="What caps cost in learning, by cap setting",
         columns=["codes, shallow to deep", Column("basket value", SHARE), Column("objective", SHARE)],
-        rows=[[name, estimate_of(gaps.overall), estimate_of(gaps.of_objective)] for name, gaps in by_setting.items()],
+        rows=[[name, gaps.overall.estimate(), gaps.of_objective.estimate()] for name, gaps in by_setting.items()],
         note="By which share TS-IP is below TS-ULCC under the same caps: what lifting the caps for learning alone "
         "would bring. It is not what the caps themselves cost. Warm start; 95 % intervals over environments.",
     )
@@ -215,7 +213,7 @@ def _readings(gaps: dict[str, Gaps]) -> Table:
             Column("objective", SHARE),
         ],
         rows=[
-            [name, estimate_of(found.overall), estimate_of(found.growth), estimate_of(found.of_objective)]
+            [name, found.overall.estimate(), found.growth.estimate(), found.of_objective.estimate()]
             for name, found in gaps.items()
         ],
         note="95 % intervals over environments.",
@@ -223,7 +221,7 @@ def _readings(gaps: dict[str, Gaps]) -> Table:
 
 
 def _why(main: Gaps, by_setting: dict[str, Gaps]) -> str:
-    sides = [found.overall.value > 0 for found in main.basket]
+    sides = [found.overall.mean > 0 for found in main.basket]
     agree = "all environments agree on the side" if len(set(sides)) == 1 else "environments disagree on the side"
     settings = "; ".join(f"{name}: {words(found.of_objective)}" for name, found in by_setting.items())
     return (
@@ -233,11 +231,3 @@ def _why(main: Gaps, by_setting: dict[str, Gaps]) -> str:
         f"without them different customers are chosen, so that the rates differ as well. On the objective the gap is "
         f"{words(main.of_objective)}. By cap setting, on the objective: {settings}."
     )
-
-
-def _shown(value: float, lower: float | None, upper: float | None) -> Estimate:
-    return Estimate(value) if lower is None or not np.isfinite(lower) else Estimate(value, lower, upper)
-
-
-def _p(value: float) -> float | None:
-    return value if np.isfinite(value) else None

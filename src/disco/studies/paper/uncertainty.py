@@ -6,23 +6,20 @@ from disco.records.arrays import Matrix
 from disco.records.decisions import Purchases
 from disco.reports import Axis, Column, Count, CurveChart, Line, Number, Table
 from disco.reports.formats import percent
-from disco.studies.customers.figures import Cell
-from disco.studies.paper.cache import Arrays
-from disco.studies.paper.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above, below, estimate_of
-from disco.studies.paper.lab import Lab
-from disco.studies.paper.readings import (
+from disco.studies.cache import Arrays
+from disco.studies.environment import Environment
+from disco.studies.paper.item import MAIN_READING, Check, Item, above, below
+from disco.studies.paper.lab import Lab, ReproductionSettings
+from disco.studies.readings import (
     DEPTH_SCALE,
+    PAST_CAMPAIGNS,
     READINGS,
     SCALED_DEPTHS,
     SPLINE,
-    TRAINED_ON,
     curves,
-    empty_model,
-    settled,
     some_customers,
 )
-from disco.studies.paper.settings import Settings
+from disco.studies.sample import Sample
 
 KEY = "uncertainty"
 SEEN_FROM = 0.6  # scaled: every purchase to learn from was deeper
@@ -31,7 +28,7 @@ _UNSEEN = SCALED_DEPTHS < SEEN_FROM - 1e-9
 _SEEN = SCALED_DEPTHS > SEEN_FROM + 1e-9
 
 
-def measure(environment: Environment, settings: Settings) -> Arrays:
+def measure(environment: Environment, settings: ReproductionSettings) -> Arrays:
     """(volumes, depths) mean sd of E[ln F] over a thousand customers, for each reading."""
     seen = _deep_purchases(environment)
     order = np.random.default_rng(environment.seed).permutation(len(seen))
@@ -47,7 +44,7 @@ def _volumes(most: int) -> list[int]:
 
 
 def _deep_purchases(environment: Environment) -> Purchases:
-    parts = [environment.campaigns[name].purchases for name in TRAINED_ON]
+    parts = [environment.campaigns[name].purchases for name in PAST_CAMPAIGNS]
     context, depth, full_price = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("context", "depth", "full_price")
     )
@@ -59,8 +56,8 @@ def _sds(reading: str, seen: Purchases, order: np.ndarray, context: Matrix) -> M
     rows = []
     for volume in _volumes(len(seen)):
         first = order[:volume]
-        model = empty_model(reading).update(seen.context[first], seen.depth[first], seen.full_price[first])
-        rows.append(curves(settled(reading, model), context)[1].mean(axis=0))
+        model = READINGS[reading].model().update(seen.context[first], seen.depth[first], seen.full_price[first])
+        rows.append(curves(READINGS[reading].settled(model), context)[1].mean(axis=0))
     return np.array(rows)
 
 
@@ -69,7 +66,7 @@ def run(lab: Lab) -> Item:
     common = min(each["volumes"].size for each in found)  # a shop with fewer purchases has fewer volumes
     measured: list[Arrays] = [{name: rows[:common] for name, rows in each.items()} for each in found]
     checks = tuple(check for reading in READINGS for check in _checks(reading, measured))
-    edge = Cell.of([float(each[MAIN_READING][-1, 0] / each[MAIN_READING][-1, _UNSEEN].max()) for each in measured])
+    edge = Sample.of([float(each[MAIN_READING][-1, 0] / each[MAIN_READING][-1, _UNSEEN].max()) for each in measured])
     falls_back = edge.mean < 0.95
     return Item(
         key=KEY,
@@ -95,9 +92,9 @@ def run(lab: Lab) -> Item:
 
 def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
     sds = [each[reading] for each in measured]
-    ratio = Cell.of([float((each[:, _UNSEEN].mean(axis=1) / each[:, _SEEN].mean(axis=1)).min()) for each in sds])
-    shrinks = Cell.of([float(each[-1, _UNSEEN].mean() / each[0, _UNSEEN].mean()) for each in sds])
-    known = Cell.of([float(each[-1, _SEEN].mean() / each[0, _SEEN].mean()) for each in sds])
+    ratio = Sample.of([float((each[:, _UNSEEN].mean(axis=1) / each[:, _SEEN].mean(axis=1)).min()) for each in sds])
+    shrinks = Sample.of([float(each[-1, _UNSEEN].mean() / each[0, _UNSEEN].mean()) for each in sds])
+    known = Sample.of([float(each[-1, _SEEN].mean() / each[0, _SEEN].mean()) for each in sds])
     unit = Number()
     return (
         above(
@@ -142,7 +139,7 @@ def _volume_chart(measured: list[Arrays]) -> CurveChart:
 
 def _reading_chart(measured: list[Arrays]) -> CurveChart:
     last = {reading: np.mean([each[reading][-1] for each in measured], axis=0) for reading in READINGS}
-    steady = bool((np.diff(last[SPLINE][_UNSEEN]) < 0).all())
+    steady = bool((np.diff(last[SPLINE.name][_UNSEEN]) < 0).all())
     return CurveChart(
         title="The spline's uncertainty grows steadily with the distance from what was played"
         if steady
@@ -157,8 +154,8 @@ def _reading_chart(measured: list[Arrays]) -> CurveChart:
 
 
 def _table(measured: list[Arrays]) -> Table:
-    def cell(reading: str, volume: int, part: np.ndarray) -> Cell:
-        return Cell.of([float(each[reading][volume, part].mean()) for each in measured])
+    def cell(reading: str, volume: int, part: np.ndarray) -> Sample:
+        return Sample.of([float(each[reading][volume, part].mean()) for each in measured])
 
     volumes = measured[0]["volumes"].tolist()
     return Table(
@@ -173,8 +170,8 @@ def _table(measured: list[Arrays]) -> Table:
             (
                 reading,
                 volumes[place],
-                estimate_of(cell(reading, place, _UNSEEN)),
-                estimate_of(cell(reading, place, _SEEN)),
+                cell(reading, place, _UNSEEN).estimate(),
+                cell(reading, place, _SEEN).estimate(),
             )
             for reading in READINGS
             for place in (0, len(volumes) - 1)
