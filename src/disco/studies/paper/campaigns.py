@@ -9,9 +9,9 @@ from disco.reports import Axis, Column, IntervalChart, IntervalRow, Number, Tabl
 from disco.reports.formats import number
 from disco.studies.cache import Arrays
 from disco.studies.environment import CAMPAIGNS, Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, Row, below, near
+from disco.studies.paper.item import Check, Item, Row, below, near
 from disco.studies.paper.lab import Lab, ReproductionSettings
-from disco.studies.readings import READINGS, learned
+from disco.studies.readings import MAIN_READING, READINGS, learned
 from disco.studies.sample import Sample
 
 KEY = "campaigns"

@@ -7,10 +7,11 @@ from disco.reports import Axis, Column, CurveChart, Line, Number, Percent, Table
 from disco.reports.formats import percent
 from disco.studies.cache import Arrays
 from disco.studies.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above
+from disco.studies.paper.item import Check, Item, above
 from disco.studies.paper.lab import Lab, ReproductionSettings
 from disco.studies.readings import (
     DEPTH_SCALE,
+    MAIN_READING,
     READINGS,
     SCALED_DEPTHS,
     curves,

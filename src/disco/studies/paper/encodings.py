@@ -13,14 +13,14 @@ from disco.records.decisions import Purchases
 from disco.reports import Axis, Column, CurveChart, IntervalChart, IntervalRow, Line, Number, Percent, Table
 from disco.reports.formats import percent
 from disco.studies.cache import Arrays
-from disco.studies.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above, below, near
+from disco.studies.environment import PAST_CAMPAIGNS, Environment
+from disco.studies.paper.item import Check, Item, above, below, near
 from disco.studies.paper.lab import Lab, ReproductionSettings
 from disco.studies.readings import (
     AUTOMATIC,
     CENTRES,
     DEPTH_SCALE,
-    PAST_CAMPAIGNS,
+    MAIN_READING,
     READINGS,
     SCALED_DEPTHS,
     WIDE,

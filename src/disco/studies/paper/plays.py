@@ -9,9 +9,9 @@ from disco.records.arrays import Vector
 from disco.reports import Axis, Column, Count, CurveChart, Line, Number, Points, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above, below
+from disco.studies.paper.item import Check, Item, above, below
 from disco.studies.paper.lab import Lab, ReproductionSettings
-from disco.studies.readings import READINGS, learned, some_customers
+from disco.studies.readings import MAIN_READING, READINGS, learned, some_customers
 from disco.studies.sample import Sample
 
 KEY = "plays"

@@ -9,9 +9,9 @@ from disco.records.arrays import Matrix
 from disco.reports import Axis, Column, CurveChart, Line, Number, Percent, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above, below
+from disco.studies.paper.item import Check, Item, above, below
 from disco.studies.paper.lab import Lab, ReproductionSettings
-from disco.studies.readings import AUTOMATIC, CENTRES, READINGS, SPLINE, learned
+from disco.studies.readings import AUTOMATIC, CENTRES, MAIN_READING, READINGS, SPLINE, learned
 from disco.studies.sample import Sample
 
 KEY = "rbf"

@@ -7,12 +7,12 @@ from disco.records.decisions import Purchases
 from disco.reports import Axis, Column, Count, CurveChart, Line, Number, Table
 from disco.reports.formats import percent
 from disco.studies.cache import Arrays
-from disco.studies.environment import Environment
-from disco.studies.paper.item import MAIN_READING, Check, Item, above, below
+from disco.studies.environment import PAST_CAMPAIGNS, Environment
+from disco.studies.paper.item import Check, Item, above, below
 from disco.studies.paper.lab import Lab, ReproductionSettings
 from disco.studies.readings import (
     DEPTH_SCALE,
-    PAST_CAMPAIGNS,
+    MAIN_READING,
     READINGS,
     SCALED_DEPTHS,
     SPLINE,
