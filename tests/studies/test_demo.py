@@ -1,6 +1,8 @@
 """The demo in small: it ends, tells the truth about its limits, and repeats itself byte for byte."""
 
+import html
 import json
+import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -37,7 +39,7 @@ def test_caps_hold_in_every_arm_and_the_decided_campaigns_have_a_control_group(r
     assert [campaign["decided_by"] for campaign in result["campaigns"]] == ["at random"] * 2 + ["the system"] * 2
     for campaign in result["campaigns"][2:]:
         table = pq.read_table(runs / "one" / "allocations" / f"{campaign['campaign']}.parquet").to_pylist()
-        codes = campaign["test"]["codes"], campaign["control"]["codes"]
+        codes = campaign["decided"]["codes"], campaign["control"]["codes"]
         for depth, share in zip(codes[0], (0.3, 0.2, 0.1), strict=True):
             assert codes[0][depth] + codes[1][depth] <= share * len(table)
         assert campaign["revenue_uplift"]["lower"] < campaign["revenue_uplift"]["upper"]
@@ -48,6 +50,17 @@ def test_the_report_says_simulated_and_names_every_campaign(runs):
     page = (runs / "one" / "report.html").read_text()
     for words in ("simulated", *(f"Campaign {name}" for name in "ABCD"), "decided again"):
         assert words in page
+
+
+def test_the_headline_is_one_short_sentence_with_the_finding(runs):
+    """One figure, one comparison, then money: the expected revenue of both decided campaigns against random codes."""
+    result = json.loads((runs / "one" / "result.json").read_text())
+    judged = [campaign["by_truth"] for campaign in result["campaigns"] if campaign["by_truth"]]
+    share = sum(each["revenue"] for each in judged) / sum(each["random_revenue"] for each in judged) - 1
+    page = html.unescape((runs / "one" / "report.html").read_text())
+    (lead,) = re.findall(r"DISCO's choices earned .*?\(simulated\)\.", page)
+    assert len(lead.split()) < 25
+    assert f"{100 * share:.0f}" in lead
 
 
 def test_a_run_replaces_the_files_of_an_earlier_one_and_leaves_no_scraps(runs):

@@ -1,4 +1,4 @@
-"""What `disco demo` does with runs of the demo: one run with its files, or many seeds with intervals over them."""
+"""What `disco demo` does: one run with its files, or many seeds with intervals over them."""
 
 import json
 import shutil
@@ -7,22 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.stats import t as student
-
 from disco.records.errors import InputError
 from disco.records.files import written_whole
 from disco.reports.formats import percent
 from disco.reports.table import Table
 from disco.studies.demo.loop import DemoResult, Progress, run_demo
-from disco.studies.demo.report import campaign_table, demo_json, demo_report, learning_words
+from disco.studies.demo.report import campaign_table, demo_json, demo_report, headline, learning_words
+from disco.studies.sample import Sample
 
 _OURS = frozenset({"allocations", "shop", "disco.sqlite", "report.html", "result.json", "seeds.json"})
 _MARKS = frozenset({"result.json", "seeds.json"})  # every earlier run left one of them
 
 
 def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tuple[dict[str, Any], str]:
-    """One run; report, allocations and raw tables replace those of an earlier run once everything is there."""
+    """One run; report, allocations and raw tables replace those of an earlier run once everything is written."""
     _refuse_to_replace(out)
     shown, out = out, out.resolve()  # a link to a folder stays a link
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -60,22 +58,21 @@ def _refuse_to_replace(out: Path) -> None:
 
 
 def _truth_words(result: DemoResult) -> str:
-    head = "By the simulation's truth (expected, without the luck of one campaign), against random with the same codes:"
+    head = "Expected value of the decisions (simulated), compared with the same codes assigned at random:"
     lines = [
         f"  campaign {campaign.name}: revenue {percent(judged.revenue_uplift, signed=True)}, "
         f"objective {percent(judged.objective_uplift, signed=True)} "
-        f"({percent(judged.share_of_possible, decimals=0)} of what an oracle would gain)"
+        f"({percent(judged.share_of_possible, decimals=0)} of the best possible gain)"
         for campaign in result.campaigns
         if (judged := campaign.judgement)
     ]
-    words = learning_words(result)
-    return "\n".join([head, *lines, f"  {words[0].upper()}{words[1:]}"])
+    return "\n".join([headline(result), "", head, *lines, f"  {learning_words(result)}"])
 
 
 def run_many(
     *, customers: int, first_seed: int, seeds: int, out: Path, progress: Progress
 ) -> tuple[dict[str, Any], str]:
-    """Several retailers, one seed each; uplift by truth with a 95 % interval (Student's t) over them."""
+    """Several retailers, one seed each; uplift by truth with a 95% interval (Student's t) over them."""
     out.mkdir(parents=True, exist_ok=True)  # a name that cannot be a folder is refused before the long work
     figures: dict[str, list[float]] = {}
     for seed in range(first_seed, first_seed + seeds):
@@ -99,14 +96,15 @@ def run_many(
         if first is not None:
             gain = result.again.objective / first.objective - 1
             figures.setdefault("C decided again with later belief: objective", []).append(gain)
-    summary = {name: _interval(values) for name, values in figures.items()}
+    samples = {name: Sample.of(values) for name, values in figures.items()}
+    summary = {name: (sample.mean, *sample.interval) for name, sample in samples.items()}
     with written_whole(out / "seeds.json") as unfinished:
         content = {"values": figures, "summary": summary}
         unfinished.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     width = max(map(len, summary))
     lines = [
-        f"{seeds} simulated retailers of {customers:,} customers, mean and 95 % interval over seeds;",
-        "uplifts against random allocation with the same codes, unless said otherwise",
+        f"{seeds} simulated retailers of {customers:,} customers: mean and 95% interval over seeds.",
+        "Uplifts compare with the same codes assigned at random, unless stated otherwise.",
         "",
     ]
     for name, (mean, low, high) in summary.items():
@@ -115,14 +113,8 @@ def run_many(
     return {"simulated": True, "values": figures, "summary": summary}, "\n".join(lines)
 
 
-def _interval(values: list[float]) -> tuple[float, float, float]:
-    array = np.array(values)
-    half = float(student.ppf(0.975, array.size - 1) * array.std(ddof=1) / np.sqrt(array.size))
-    return float(array.mean()), float(array.mean() - half), float(array.mean() + half)
-
-
 def table_text(table: Table, *, columns: Iterable[int]) -> str:
-    """Some columns of a table as plain text, figures to the right; all ten are wider than a terminal."""
+    """Some columns of a table as plain text, figures to the right: all ten are wider than a terminal."""
     shown = list(columns)
     headings = [table.headings()[place] for place in shown]
     rows = [[column.heading.strip() for column in headings], *([row[place] for place in shown] for row in table.text())]

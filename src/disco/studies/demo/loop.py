@@ -1,7 +1,7 @@
-"""The whole loop on a simulated retailer: two random campaigns to learn from, two decided ones against a control group.
+"""The whole loop on a simulated retailer: two random campaigns to learn from, two decided ones with a control group.
 
-Judged twice: by what the simulated customers did (noisy, as in life) and by the simulation's truth (what was decided
-is really worth). Nothing here is tuned; the retailer, the limits and the seed are arguments.
+Decisions are judged twice: by what the simulated customers did (noisy, as in life), and by the simulation's truth
+(what a decision is really worth). Nothing here is tuned; the retailer, the limits and the seed are arguments.
 """
 
 from collections.abc import Callable
@@ -50,14 +50,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoArm:
-    """One arm of one campaign; money in currency units, `predicted_*` with 90 % intervals, None before any evidence."""
+    """One group of one campaign; money in currency units."""
 
     customers: int
-    codes: dict[float, int]
+    codes: dict[float, int]  # sent, by depth
     purchases: int
     revenue: float
     markdown: float
-    predicted_revenue: Interval | None
+    predicted_revenue: Interval | None  # 90%; None before anything was learned
     predicted_markdown: Interval | None
 
     @property
@@ -67,16 +67,16 @@ class DemoArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoCampaign:
-    """What a campaign decided, what came of it, and how good the decision really was."""
+    """What a campaign decided, what it brought, and what the decision was really worth."""
 
     name: str
     decided_by: str
     plan: Plan
-    test: DemoArm
+    decided: DemoArm  # decided by the system, or assigned at random where the campaign is random
     control: DemoArm | None
-    revenue_uplift: Uplift | None  # revenue per customer against control, realised
+    revenue_uplift: Uplift | None  # actual revenue per customer compared with control
     reward_uplift: Uplift | None
-    judgement: Judgement | None  # of the test arm, by truth
+    judgement: Judgement | None  # of the decided group, by the simulation's truth
     accuracy: Accuracy | None  # of ln full price, belief before the campaign, all purchases of the campaign
     prices: dict[float, float]  # shadow prices as pounds of revenue
 
@@ -86,12 +86,13 @@ class DemoResult:
     seed: int
     customers: int
     campaigns: tuple[DemoCampaign, ...]
-    again: Judgement  # campaign C decided once more with the belief after all campaigns, same customers and limits
+    again: Judgement  # campaign C decided again with the belief after all campaigns, same customers and limits
     belief_before: Belief  # after the random campaigns
     belief_after: Belief
-    observed: Purchases  # with codes dealt at random: campaigns A and B, control groups of C and D
-    contexts: Matrix  # of the customers of campaign C
-    true_log_full_price: Vector  # mean over those customers, on CURVE_DEPTHS
+    observed: Purchases  # with codes assigned at random: campaigns A and B, control groups of C and D
+    # expected buyers among campaign C's customers, at each of CURVE_DEPTHS
+    buyer_contexts: Matrix  # (depths, d1) their mean context
+    buyer_log_full_price: Vector  # (depths,) the true mean of ln(full price)
 
 
 CURVE_DEPTHS = np.linspace(0.05, 0.5, 19)
@@ -150,8 +151,10 @@ def run_demo(
 
     if audience_c is None or decided_c is None:
         raise AssertionError("the retailer's settings name no campaign C")
-    progress("deciding campaign C once more with everything learned")
+    progress("deciding campaign C again with everything learned")
     truth = shop.truth(audience_c.ids, CURVE_DEPTHS.tolist())
+    known = audience_c.known
+    buyers = truth.purchase_probability[known] / truth.purchase_probability[known].sum(axis=0)  # (customers, depths)
     purchases = [purchases_of(store, campaign.name, only_random=True) for campaign in shop.settings.campaigns]
     store.close()
     return DemoResult(
@@ -166,8 +169,8 @@ def run_demo(
             depth=np.concatenate([part.depth for part in purchases]),
             full_price=np.concatenate([part.full_price for part in purchases]),
         ),
-        contexts=audience_c.context[audience_c.known],
-        true_log_full_price=np.log(truth.expected_full_price[audience_c.known]).mean(axis=0)
+        buyer_contexts=buyers.T @ audience_c.context[known],
+        buyer_log_full_price=(buyers * np.log(truth.expected_full_price[known])).sum(axis=0)
         - shop.settings.baskets.campaign_residual_sd**2 / 2,
     )
 
@@ -211,7 +214,7 @@ def _plan(campaign: Campaign, *, random: bool, seed: int, as_of: date) -> Plan:
 
 
 def _decide_again(planned: Planned, audience: Audience, belief: Belief, shop: Retailer) -> Judgement:
-    """Campaign C's test customers and limits under a later belief, judged by the same truth."""
+    """Campaign C's decided customers and limits under a later belief, judged by the same truth."""
     members = audience.take(np.array(planned.decisions["arm"].to_pylist()) == Arm.TEST)
     offer = share_offers(offer_of(planned.plan, eligible=len(audience)), [len(members), len(audience) - len(members)])[
         0
@@ -227,7 +230,7 @@ def _decide_again(planned: Planned, audience: Audience, belief: Belief, shop: Re
     return judge_by_truth(again.choice, members.ids, planned.plan, shop)
 
 
-# ---- what a campaign came to ---------------------------------------------------------------------------------------
+# ---- what a campaign brought -----------------------------------------------------------------------------------------
 
 
 def _choice(decisions: pa.Table, depths: tuple[float, ...]) -> Integers:
@@ -270,7 +273,7 @@ def demo_campaign(
         name=plan.campaign,
         decided_by="at random" if prices is None else "the system",
         plan=plan,
-        test=arm_result(Arm.TEST),
+        decided=arm_result(Arm.TEST),
         control=arm_result(Arm.CONTROL) if arms[Arm.CONTROL].any() else None,
         revenue_uplift=compare(objective.revenue),
         reward_uplift=compare(objective.reward),

@@ -1,4 +1,4 @@
-"""The demo's report: what was decided, what came of it, how good it really was, and what was learned."""
+"""The demo's report: what was decided, what it brought, what it was really worth, and what was learned."""
 
 from dataclasses import asdict
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 
 from disco.evaluation import Uplift
 from disco.operations.forecast import Interval
+from disco.records.arrays import Vector
 from disco.records.depths import depth_label, depth_percent
 from disco.reports import (
     Axis,
@@ -28,10 +29,10 @@ from disco.reports import (
     Section,
     Table,
 )
-from disco.reports.formats import percent
+from disco.reports.formats import money, percent
 from disco.studies.demo.loop import CURVE_DEPTHS, DemoArm, DemoCampaign, DemoResult
 
-_SIMULATED = "All customers, orders and answers here are simulated."
+_SIMULATED = "All customers, orders and purchases here are simulated."
 
 
 def demo_report(result: DemoResult) -> Report:
@@ -39,34 +40,35 @@ def demo_report(result: DemoResult) -> Report:
     decided = _decided(result)
     return Report(
         title="DISCO demo: four campaigns of a simulated retailer",
-        lead=_lead(result, decided),
+        lead=headline(result),
         sections=[
             Section(
                 "How good were the decisions?",
-                "A simulation knows each customer's true demand, so a decision can be judged without the luck of one "
-                "campaign: its expected objective (3 × revenue − markdown) beside random allocation with the same "
-                "number of codes per depth, and beside an oracle that knows every customer.",
+                "The simulation knows how every customer responds to every discount, so a decision can be valued "
+                "without the luck of one campaign. Its expected revenue is compared with the same number of codes "
+                "assigned at random, and with the best possible decision, which knows every customer's response. The "
+                f"system maximises the objective, 3 × revenue − markdown.\n\n{learning_words(result)}",
                 [_truth_facts(decided), truth_chart(result), _truth_table(result, decided)],
             ),
             Section(
                 "What did the campaigns earn?",
-                "What the simulated customers then really bought, noise included. Campaigns A and B are random, to "
-                "learn from; C and D are decided by the system, with a control group that gets its codes at random "
-                "within its own share of the caps.",
+                "What the simulated customers actually bought. Campaigns A and B assign codes at random, to learn "
+                "from. C and D are decided by the system; their control group gets codes at random within its own "
+                "share of the caps.",
                 [_uplift_chart(decided), campaign_table(result, codes_per_depth=False)],
             ),
             Section(
                 "Who got what?",
-                "A prediction's interval covers what the model does not know about demand and engagement. It does not "
-                "cover that big spenders also buy more often, nor that campaigns differ by channel.",
+                "A forecast's range covers what the model does not know about baskets and about the share of customers "
+                "who buy. It does not cover that big spenders also buy more often, nor that campaigns differ by "
+                "channel.",
                 [_codes_chart(result), _money_chart(result)],
                 side_by_side=True,
             ),
             Section(
                 "What has it learned?",
-                "Demand of the average customer over depth: the basket before the discount, given a purchase. The band "
-                "is the uncertainty of the average curve, which narrows where codes were played. The truth is the "
-                "average over all customers; buyers, from whom is learned, spend somewhat more.",
+                "The typical basket of buyers before the discount, at every discount. The band is the model's "
+                "uncertainty about the average buyer; it is narrow where codes were sent.",
                 [curve_chart(result), _sd_chart(result)],
                 side_by_side=True,
             ),
@@ -79,15 +81,26 @@ def _decided(result: DemoResult) -> list[DemoCampaign]:
     return [campaign for campaign in result.campaigns if campaign.judgement is not None]
 
 
-def _lead(result: DemoResult, decided: list[DemoCampaign]) -> str:
-    parts = [
-        f"{percent(campaign.judgement.objective_uplift, signed=True)} in campaign {campaign.name}"
-        for campaign in decided
-        if campaign.judgement
-    ]
+def headline(result: DemoResult) -> str:
+    """The finding in one sentence: expected revenue of both decided campaigns against random codes."""
+    judged = [campaign.judgement for campaign in result.campaigns if campaign.judgement]
+    revenue, random = sum(j.revenue for j in judged), sum(j.random_revenue for j in judged)
+    share, more = revenue / random - 1, "more" if revenue >= random else "less"
     return (
-        f"Judged by the simulation's truth, the codes the system gave are worth {' and '.join(parts)} against the same "
-        f"codes given at random; {learning_words(result)}"
+        f"DISCO's choices earned {percent(abs(share), decimals=0)} {more} revenue than random ones, "
+        f"{money(abs(revenue - random))} {more} in {len(judged)} campaigns (simulated)."
+    )
+
+
+def learning_words(result: DemoResult) -> str:
+    """Does it get better from campaign to campaign? One sentence, whichever way it went."""
+    first = result.campaigns[2].judgement
+    assert first is not None
+    gain = result.again.objective / first.objective - 1
+    change = "raises" if gain > 0 else "does not raise"
+    return (
+        f"Deciding campaign C again with everything learned since {change} its expected objective "
+        f"({percent(gain, signed=True, decimals=2)})."
     )
 
 
@@ -96,41 +109,49 @@ def _truth_facts(decided: list[DemoCampaign]) -> Facts:
     for campaign in decided:
         judged = campaign.judgement
         assert judged is not None
-        note = f"of what an oracle would gain in campaign {campaign.name}"
-        facts.append(Fact(f"Campaign {campaign.name}", percent(judged.share_of_possible, decimals=0), note))
+        extra = money(judged.revenue - judged.random_revenue, signed=True)
+        share = percent(judged.share_of_possible, decimals=0)
+        note = f"{extra} compared with random codes; {share} of the best possible gain"
+        facts.append(
+            Fact(f"Campaign {campaign.name}: revenue", percent(judged.revenue_uplift, decimals=0, signed=True), note)
+        )
     return Facts(facts)
 
 
 def truth_chart(result: DemoResult) -> BarChart:
     decided = _decided(result)
     judged = [campaign.judgement for campaign in decided if campaign.judgement]
+    better = sum(j.revenue > j.random_revenue for j in judged)
     return BarChart(
-        title="Most of the gain is choosing whom; the depth adds less"
-        if all(abs(j.uplift_by_whom) >= abs(j.uplift_by_depth) for j in judged)
-        else "Where the gain comes from",
-        subtitle="Expected objective against random allocation with the same codes, simulated truth",
+        title="DISCO's choices earn more than random codes in both campaigns"
+        if better == len(judged)
+        else f"DISCO's choices earn more than random codes in {better} of {len(judged)} campaigns",
+        subtitle="Expected revenue of the same number of codes per discount; simulated",
         categories=[f"Campaign {campaign.name}" for campaign in decided],
-        y=Axis("Uplift of the objective", Percent(signed=True)),
+        y=Axis("Expected revenue", Money()),
         bars=[
-            Bars("Who gets a code", [j.uplift_by_whom for j in judged]),
-            Bars("Which depth they get", [j.uplift_by_depth for j in judged]),
-            Bars("Oracle, all in all", [j.oracle_objective / j.random_objective - 1 for j in judged], muted=True),
+            Bars("DISCO", [j.revenue for j in judged]),
+            Bars("Random", [j.random_revenue for j in judged], muted=True),
+            Bars("Best possible", [j.oracle_revenue for j in judged]),
         ],
     )
 
 
 def _truth_table(result: DemoResult, decided: list[DemoCampaign]) -> Table:
     rows = [(f"Campaign {campaign.name}", campaign.judgement) for campaign in decided]
-    rows.append(("Campaign C decided again, all learned", result.again))
+    rows.append(("Campaign C decided again", result.again))
+    uplift = Percent(signed=True)
     return Table(
-        caption="Expected worth of the decisions, by the simulation's truth",
+        caption="Expected value of the decisions",
         columns=(
             "Decision",
             Column("Revenue", Money()),
-            Column("Uplift of revenue", Percent(signed=True)),
+            Column("Revenue uplift", uplift),
             Column("Objective", Money()),
-            Column("Uplift of objective", Percent(signed=True)),
-            Column("Oracle's uplift", Percent(signed=True)),
+            Column("Objective uplift", uplift),
+            Column("from who gets a code", uplift),
+            Column("from which discount", uplift),
+            Column("Best possible uplift", uplift),
         ),
         rows=[
             (
@@ -139,12 +160,15 @@ def _truth_table(result: DemoResult, decided: list[DemoCampaign]) -> Table:
                 j.revenue_uplift,
                 j.objective,
                 j.objective_uplift,
+                j.uplift_by_whom,
+                j.uplift_by_depth,
                 j.oracle_objective / j.random_objective - 1,
             )
             for name, j in rows
             if j is not None
         ],
-        note="Uplift: against random allocation with the same number of codes per depth.",
+        note="Compared with the same number of codes per discount, assigned at random. The objective's two parts "
+        "multiply to its uplift. Decided again: with everything learned from all four campaigns.",
     )
 
 
@@ -159,25 +183,27 @@ def _uplift_chart(decided: list[DemoCampaign]) -> IntervalChart:
     return IntervalChart(
         title="Both campaigns beat their control group"
         if len(clear) == len(rows)
-        else "One campaign is too small to prove each uplift",
-        subtitle="Per customer, against the control group, as realised; reward is revenue − markdown",
-        x=Axis("Uplift against control", Percent(signed=True)),
+        else f"{len(clear)} of {len(rows)} uplifts are clear; one campaign is often too small to prove more",
+        subtitle="Actual revenue and reward per customer, decided compared with control; reward is revenue − markdown",
+        x=Axis("Uplift compared with control", Percent(signed=True)),
         rows=rows,
-        interval="95 % interval",
+        interval="95% interval",
     )
 
 
 def _codes_chart(result: DemoResult) -> BarChart:
-    depths = sorted({depth for campaign in result.campaigns for depth in campaign.test.codes})
+    depths = sorted({depth for campaign in result.campaigns for depth in campaign.decided.codes})
     return BarChart(
-        title="Deep codes are scarce in the decided campaigns",
-        subtitle="Codes sent by the system or at random, control group left out",
+        title="Deep discounts are scarce in the decided campaigns",
+        subtitle="Codes sent, without the control group",
         categories=[f"Campaign {campaign.name}" for campaign in result.campaigns],
         y=Axis("Customers with a code", Count()),
         stacked=True,
         bars=[
             Bars(
-                depth_percent(depth), [campaign.test.codes.get(depth, 0) for campaign in result.campaigns], depth=depth
+                depth_percent(depth),
+                [campaign.decided.codes.get(depth, 0) for campaign in result.campaigns],
+                depth=depth,
             )
             for depth in depths
         ],
@@ -185,67 +211,61 @@ def _codes_chart(result: DemoResult) -> BarChart:
 
 
 def _money_chart(result: DemoResult) -> BarChart:
-    predicted = [c for c in result.campaigns if c.test.predicted_revenue is not None]
-    intervals = [c.test.predicted_revenue for c in predicted if c.test.predicted_revenue]
-    inside = [i.lower <= c.test.revenue <= i.upper for c, i in zip(predicted, intervals, strict=True)]
+    forecast = [(c, c.decided.predicted_revenue) for c in result.campaigns if c.decided.predicted_revenue is not None]
+    inside = [i.lower <= c.decided.revenue <= i.upper for c, i in forecast]
     return BarChart(
-        title=f"Revenue fell into its predicted interval in {sum(inside)} of {len(inside)} campaigns",
-        subtitle="Revenue of the codes sent, predicted before the launch and realised",
-        categories=[f"Campaign {c.name}" for c in predicted],
+        title=f"Actual revenue was inside the forecast range in {sum(inside)} of {len(inside)} campaigns",
+        subtitle="Revenue of the codes sent: forecast before the launch, and actual",
+        categories=[f"Campaign {c.name}" for c, _ in forecast],
         y=Axis("Revenue", Money()),
-        interval="90 % interval",
+        interval="90% range",
         bars=[
-            Bars("Predicted", [i.mean for i in intervals], [i.lower for i in intervals], [i.upper for i in intervals]),
-            Bars("Realised", [c.test.revenue for c in predicted], muted=True),
+            Bars("Forecast", *([getattr(i, end) for _, i in forecast] for end in ("mean", "lower", "upper"))),
+            Bars("Actual", [c.decided.revenue for c, _ in forecast], muted=True),
         ],
     )
 
 
 def curve_chart(result: DemoResult) -> CurveChart:
-    mean, sd = _average_curve(result)
+    mean, sd = result.belief_after.basket.predict(result.buyer_contexts, CURVE_DEPTHS)
+    truth = result.buyer_log_full_price
     played = np.unique(result.observed.depth)
     observed = [np.log(result.observed.full_price[result.observed.depth == depth]) for depth in played]
     centre = np.array([part.mean() for part in observed])
     error = np.array([1.645 * part.std() / np.sqrt(part.size) for part in observed])
     known = (float(played.min()), float(played.max()))
     inside = (known[0] <= CURVE_DEPTHS) & (known[1] >= CURVE_DEPTHS)
-    furthest = float(np.abs(np.expm1(mean - result.true_log_full_price))[inside].max())
+    furthest = float(np.abs(np.expm1(mean - truth))[inside].max())
     return CurveChart(
-        title=f"The learned curve stays within {percent(furthest, decimals=0)} of the true one where codes were played",
-        subtitle="Typical basket before the discount, average customer, £; observed: codes dealt at random, A to D",
-        x=Axis("Depth of the code", Percent(decimals=0)),
+        title=f"The learned curve is within {percent(furthest, decimals=0)} of the true one where codes were sent",
+        subtitle="Typical basket of buyers before the discount, £; observed: codes assigned at random",
+        x=Axis("Discount", Percent(decimals=0)),
         y=Axis("Full-price basket", Money()),
-        interval="90 % interval",
+        interval="90% interval",
         lines=[
-            Line(
-                "Learned",
-                CURVE_DEPTHS,
-                np.exp(mean),
-                np.exp(mean - 1.645 * sd),
-                np.exp(mean + 1.645 * sd),
-                known=known,
-            ),
-            Line("Truth (simulated)", CURVE_DEPTHS, np.exp(result.true_log_full_price), muted=True),
+            Line("Learned", CURVE_DEPTHS, *_band(mean, sd), known=known),
+            Line("Truth (simulated)", CURVE_DEPTHS, np.exp(truth), muted=True),
         ],
         points=[Points("Observed", played, np.exp(centre), np.exp(centre - error), np.exp(centre + error))],
     )
 
 
-def _average_curve(result: DemoResult) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd of ln F for the average context: the curve is linear in the context, so the average is exact."""
-    average = result.contexts.mean(axis=0, keepdims=True)
-    return result.belief_after.basket.predict(np.repeat(average, CURVE_DEPTHS.size, axis=0), CURVE_DEPTHS)
+def _band(mean: Vector, sd: Vector) -> tuple[Vector, Vector, Vector]:
+    """The middle and the ends of a 90% interval, in money."""
+    return np.exp(mean), np.exp(mean - 1.645 * sd), np.exp(mean + 1.645 * sd)
 
 
 def _sd_chart(result: DemoResult) -> CurveChart:
-    average = np.repeat(result.contexts.mean(axis=0, keepdims=True), CURVE_DEPTHS.size, axis=0)
     before, after = (
-        belief.basket.predict(average, CURVE_DEPTHS)[1] for belief in (result.belief_before, result.belief_after)
+        belief.basket.predict(result.buyer_contexts, CURVE_DEPTHS)[1]
+        for belief in (result.belief_before, result.belief_after)
     )
     return CurveChart(
-        title="Every campaign narrows what is unknown",
-        subtitle="Uncertainty of the average basket, ± one standard deviation, % of the basket",
-        x=Axis("Depth of the code", Percent(decimals=0)),
+        title="Uncertainty falls with every campaign"
+        if (after <= before).all()
+        else "Uncertainty falls where codes were sent",
+        subtitle="Uncertainty of the average buyer's basket, ± one standard deviation, % of the basket",
+        x=Axis("Discount", Percent(decimals=0)),
         y=Axis("Uncertainty", Percent()),
         from_zero=True,
         lines=[Line("After A and B", CURVE_DEPTHS, before, muted=True), Line("After all four", CURVE_DEPTHS, after)],
@@ -253,17 +273,6 @@ def _sd_chart(result: DemoResult) -> CurveChart:
 
 
 # ---- the campaigns as a table for people and as JSON for machines --------------------------------------------------
-
-
-def learning_words(result: DemoResult) -> str:
-    """Does it get better from campaign to campaign? One sentence, whichever way it went."""
-    first = result.campaigns[2].judgement
-    assert first is not None
-    gain = result.again.objective / first.objective - 1
-    better = "adds" if gain > 0 else "does not help: it changes the objective by"
-    return (
-        f"deciding campaign C again with all that was learned since {better} {percent(gain, signed=True, decimals=2)}."
-    )
 
 
 def _estimate(measured: Uplift) -> Estimate:
@@ -275,25 +284,25 @@ def _between(interval: Interval | None) -> Estimate | None:
 
 
 def campaign_table(result: DemoResult, *, codes_per_depth: bool) -> Table:
-    """Per campaign and arm: customers, codes, predicted and realised money, uplift."""
+    """Per campaign and group: customers, codes, forecast and actual money, uplift."""
     rows: list[tuple[str | float | Estimate | None, ...]] = []
     for campaign in result.campaigns:
-        arms: list[tuple[str, DemoArm]] = [(campaign.name, campaign.test)]
+        groups: list[tuple[str, DemoArm]] = [(campaign.name, campaign.decided)]
         if campaign.control is not None:
-            arms.append((f"{campaign.name} control", campaign.control))
-        for name, arm in arms:
-            own = arm is campaign.test and campaign.revenue_uplift is not None
+            groups.append((f"{campaign.name} control", campaign.control))
+        for name, group in groups:
+            own = group is campaign.decided
             rows.append(
                 (
                     name,
-                    campaign.decided_by if arm is campaign.test else "at random",
-                    arm.customers,
-                    _codes_words(arm) if codes_per_depth else sum(arm.codes.values()),
-                    _between(arm.predicted_revenue),
-                    arm.revenue,
-                    _between(arm.predicted_markdown),
-                    arm.markdown,
-                    arm.reward,
+                    campaign.decided_by if own else "at random",
+                    group.customers,
+                    _codes_words(group) if codes_per_depth else sum(group.codes.values()),
+                    _between(group.predicted_revenue),
+                    group.revenue,
+                    _between(group.predicted_markdown),
+                    group.markdown,
+                    group.reward,
                     _estimate(campaign.revenue_uplift) if own and campaign.revenue_uplift else None,
                 )
             )
@@ -303,23 +312,23 @@ def campaign_table(result: DemoResult, *, codes_per_depth: bool) -> Table:
             "Campaign",
             "Decided",
             Column("Customers", Count()),
-            "Codes per depth" if codes_per_depth else Column("Codes", Count()),
-            Column("Revenue predicted", Money()),
-            Column("realised", Money()),
-            Column("Markdown predicted", Money()),
-            Column("realised ", Money()),
+            "Codes per discount" if codes_per_depth else Column("Codes", Count()),
+            Column("Forecast revenue", Money()),
+            Column("Actual revenue", Money()),
+            Column("Forecast markdown", Money()),
+            Column("Actual markdown", Money()),
             Column("Reward", Money()),
             Column("Revenue uplift vs control", Percent(signed=True)),
         ),
         rows=rows,
-        note="Predictions with 90 % intervals, uplift with 95 %. Before any purchase was seen there is nothing to "
-        "predict. Campaign D goes out by e-mail, valid for a month, at depths never tried before: its prediction "
-        "extrapolates.",
+        note="Forecasts with 90% ranges, uplift with a 95% interval. There is no forecast before the first purchases "
+        "are learned. Campaign D goes out by e-mail, is valid for a month and uses discounts never tried before, so "
+        "its forecast is an extrapolation.",
     )
 
 
-def _codes_words(arm: DemoArm) -> str:
-    return " · ".join(f"{depth_percent(depth).removesuffix(' off')}: {codes:,}" for depth, codes in arm.codes.items())
+def _codes_words(group: DemoArm) -> str:
+    return " · ".join(f"{depth_percent(depth).removesuffix(' off')}: {codes:,}" for depth, codes in group.codes.items())
 
 
 def demo_json(result: DemoResult) -> dict[str, Any]:
@@ -343,7 +352,7 @@ def demo_json(result: DemoResult) -> dict[str, Any]:
                 "campaign": c.name,
                 "decided_by": c.decided_by,
                 "valid_from": c.plan.valid.start.isoformat(),
-                "test": arm(c.test),
+                "decided": arm(c.decided),
                 "control": arm(c.control),
                 "revenue_uplift": asdict(c.revenue_uplift) if c.revenue_uplift else None,
                 "reward_uplift": asdict(c.reward_uplift) if c.reward_uplift else None,
