@@ -62,7 +62,7 @@ def test_the_reason_names_what_holds_and_what_does_not():
         check(True, claim="apples fall"), check(False, claim="pigs fly"), check(False, claim="it rains", is_open=True)
     )
     assert found.reason == (
-        "Holds: apples fall. Open, as intervals leave room for both: it rains. Does not hold: pigs fly."
+        "Holds: apples fall. Open, because the interval allows both: it rains. Does not hold: pigs fly."
     )
 
 

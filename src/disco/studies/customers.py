@@ -300,7 +300,7 @@ def page(figures: Iterable[Figure], *, customers: int) -> str:
         "## Contexts\n\nAccuracy without knowing the depth. R² of linear probes from the context to the truth. "
         "Objective: expected objective of campaign C decided after random campaigns A and B, per cent over random "
         "allocation with as many codes per depth; *by depth*: the part that comes from who gets which depth, given who "
-        "gets a code; *of possible*: share of the way from random to an oracle. ± is a 95 % interval of the mean over "
+        "gets a code; *of possible*: share of the way from random to an oracle. ± is a 95% interval of the mean over "
         f"shops. In the second table the depth of ordinary codes follows spend (correlation {CONFOUNDED:g}).",
         *(_plain(tables[name]) for name in (contexts_table(None), contexts_table(CONFOUNDED))),
         f"## Other dimensions\n\n{_plain(tables[SIZES])}",

@@ -220,7 +220,12 @@ def _money_chart(result: DemoResult) -> BarChart:
         y=Axis("Revenue", Money()),
         interval="90% range",
         bars=[
-            Bars("Forecast", *([getattr(i, end) for _, i in forecast] for end in ("mean", "lower", "upper"))),
+            Bars(
+                "Forecast",
+                [i.mean for _, i in forecast],
+                [i.lower for _, i in forecast],
+                [i.upper for _, i in forecast],
+            ),
             Bars("Actual", [c.decided.revenue for c, _ in forecast], muted=True),
         ],
     )

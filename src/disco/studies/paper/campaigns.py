@@ -46,8 +46,8 @@ def run(lab: Lab) -> Item:
         "campaign C, and 0.134/0.461 on D, which goes out by e-mail, is valid for a month and has only "
         "shallower, unseen depths.",
         checks=tuple(check for reading in READINGS for check in _checks(reading, measured)),
-        why="On A, B and C every reading predicts alike: the depths were played. D asks for depths below all of them, "
-        f"where {MAIN_READING} is off by {number(bias.mean, signed=True)} in ln F on average. "
+        why="On A, B and C all readings predict alike, because the depths were played. D uses depths below all of "
+        f"them, where {MAIN_READING} is off by {number(bias.mean, signed=True)} in ln F on average. "
         + (
             f"D is as accurate as C (within 0.005 of WAPE) under: {', '.join(good)}. "
             if good
@@ -56,8 +56,8 @@ def run(lab: Lab) -> Item:
         + (
             ""
             if MAIN_READING in good
-            else "That the paper's model extrapolated well may mean that its width was not a narrow one in our sense, "
-            "that it had learned from far more purchases, or that its customers answer shallow codes much as deep ones."
+            else "That the paper's model extrapolated well may mean that its width was not as narrow as γ = 20, that "
+            "it had learned from far more purchases, or that its customers respond to shallow codes as to deep ones."
         ),
         charts=(_chart(measured),),
         tables=tuple(_table(measured, title, figure) for title, figure in (("WAPE", WAPE), ("Spearman", SPEARMAN))),
@@ -107,7 +107,7 @@ def _chart(measured: list[Arrays]) -> IntervalChart:
         title=f"Campaign D is predicted as well as C under {len(good)} of {len(READINGS)} readings",
         subtitle="WAPE of D, at depths shallower than any that was learned from, less WAPE of C; the line: the paper's",
         x=Axis("WAPE of D less WAPE of C", Number(decimals=3, signed=True)),
-        interval="95 % interval over environments",
+        interval="95% interval over environments",
         reference=PAPER["D"][WAPE] - PAPER["C"][WAPE],
         rows=[IntervalRow(reading, check.ours.estimate()) for reading, check in losses.items()],
     )
@@ -122,5 +122,5 @@ def _table(measured: list[Arrays], title: str, figure: int) -> Table:
         caption=f"{title} by campaign",
         columns=("Reading", *(Column(f"Campaign {name}", _UNIT) for name in CAMPAIGNS)),
         rows=rows,
-        note="Mean with 95 % interval over environments; A and B were trained on.",
+        note="Mean with 95% interval over environments; A and B were trained on.",
     )

@@ -55,11 +55,11 @@ def run(lab: Lab) -> Item:
         key=KEY,
         title="Demand curves of a thousand customers and of three (figure 2, right)",
         paper="Predicted full-price baskets rise with depth, on average and for three customers, and over more than "
-        "90 % of the customer × depth space.",
+        "90% of the customer × depth space.",
         checks=tuple(check for reading in READINGS for check in _checks(reading, measured)),
         why=f"Over depths that were played, {MAIN_READING} keeps {_words(share(MAIN_READING, 2))} of the steps from "
-        f"falling; over all depths {_words(share(MAIN_READING, 0))}. Below the played depths nothing pulls a narrow "
-        f"bump up or down but the prior, which pulls to zero, that is, to the constant. {best[0].upper()}{best[1:]} "
+        f"falling; over all depths {_words(share(MAIN_READING, 0))}. Below the played depths only the prior acts on a "
+        f"narrow bump, and it pulls the curve to the constant. {best[0].upper()}{best[1:]} "
         f"keeps {_words(share(best, 0))}. The spline's prior expects baskets to grow with depth; with it, monotone "
         "curves are partly an assumption. A served curve can also be projected onto monotone ones (`monotone=True`), "
         "which none of these figures use.",
@@ -77,7 +77,7 @@ def run(lab: Lab) -> Item:
                     (reading, *(share(reading, place).estimate(share=True) for place in (0, 2, 1)))
                     for reading in READINGS
                 ],
-                note="1,000 customers per environment, steps of u by 0.05; mean with 95 % interval over environments.",
+                note="1,000 customers per environment, steps of u by 0.05; mean with 95% interval over environments.",
             ),
         ),
     )
@@ -96,7 +96,7 @@ def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
             "baskets do not fall over the customer × depth space",
             shares,
             than=0.9,
-            paper="more than 90 %",
+            paper="more than 90%",
             unit=unit,
             reading=reading,
             clearly=False,
@@ -122,7 +122,7 @@ def _individuals(measured: list[Arrays]) -> CurveChart:
         subtitle=f"Predicted typical full-price basket, {MAIN_READING}, first environment, £",
         x=Axis("Scaled depth u", Number()),
         y=Axis("Full-price basket, £", Number(decimals=0)),
-        interval="95 % interval of the mean",
+        interval="95% interval of the mean",
         lines=[
             Line(
                 "mean of 1,000",

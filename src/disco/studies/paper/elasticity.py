@@ -58,13 +58,13 @@ def run(lab: Lab) -> Item:
                 clearly=False,
             ),
         ),
-        why="Simulated customers put more into the basket when the discount is deeper, by construction: a rise with "
-        "depth is one of the retailer's assumptions, so that it is seen is no evidence. After the discount, ten more "
+        why="Simulated customers buy larger baskets at deeper discounts by construction, so this rise is no evidence "
+        "for the paper's claim. After the discount, ten more "
         f"points of depth change the basket by {percent(discounted.mean, signed=True)} (rank correlation "
         f"{number(after.mean)}): the larger basket "
         + ("does not make" if discounted.mean < 0 else "makes")
-        + " up for the lower price. What is bought at a depth is bought by those whom it reached, so the means also "
-        "carry who buys at all; campaign D (the three shallow depths) went out by e-mail.",
+        + " up for the lower price. The mean at a depth is over those who bought at it, so it also reflects who buys "
+        "at all; campaign D (the three shallow depths) went out by e-mail.",
         charts=(
             _chart(measured, "full", "Before the discount, deeper codes bring larger baskets"),
             _chart(
@@ -100,10 +100,10 @@ def _chart(measured: list[Arrays], name: str, title: str) -> CurveChart:
     low, high = zip(*(cell.interval for cell in cells), strict=True)
     return CurveChart(
         title=title,
-        subtitle="Mean basket of purchases with a random code against the shop's average, campaigns A to D, %",
+        subtitle="Mean basket of purchases with a random code relative to the shop's average, campaigns A to D, %",
         x=Axis("Depth of the code", Percent(decimals=0)),
         y=Axis("Basket before the discount" if name == "full" else "Basket after the discount", Percent(signed=True)),
-        interval="95 % interval over environments",
+        interval="95% interval over environments",
         lines=(),
         points=[Points("observed", measured[0]["depths"], [cell.mean for cell in cells], low, high)],
     )

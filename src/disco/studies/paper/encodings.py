@@ -107,8 +107,8 @@ def run(lab: Lab) -> Item:
         "0.475, but only some keep baskets growing with depth, those with seven centres among them; three centres "
         "with α = 20 is chosen because it is smaller. (One-hot is avoided there; we add it.)",
         checks=_checks(measured, cell),
-        why="Accuracy hardly depends on the encoding because a purchase's depth explains little of its basket next to "
-        "who bought it. Encodings differ where nothing was played: there the curve is what prior and shape make of it. "
+        why="Accuracy hardly depends on the encoding because a purchase's depth explains much less of its basket than "
+        "the customer does. Encodings differ where nothing was played: there prior and shape determine the curve. "
         f"Of the plain schemes, {best} keeps the largest share of the steps from one depth to the next from falling "
         f"({percent(cell(best, ALL).mean, decimals=0)}); {CHOSEN} keeps "
         f"{percent(cell(CHOSEN, ALL).mean, decimals=0)} over all depths and "
@@ -168,7 +168,7 @@ def _share_chart(cell: SampleOf) -> IntervalChart:
         title=f"Baskets keep growing in nine steps of ten under {len(kept)} of {len(_rows())} encodings",
         subtitle="Steps of u by 0.05, over all depths and 1,000 customers, at which the predicted basket does not fall",
         x=Axis("Monotone share", Percent(decimals=0)),
-        interval="95 % interval over environments",
+        interval="95% interval over environments",
         reference=0.9,
         rows=[
             IntervalRow(name, cell(name, ALL).estimate(share=True), muted=name.startswith("reading"))
@@ -184,7 +184,7 @@ def _curve_chart(measured: list[Arrays]) -> CurveChart:
         u: np.ptp([np.exp(curve[np.argmin(np.abs(SCALED_DEPTHS - u))]) for curve in mean.values()]) for u in (0.1, 0.8)
     }
     return CurveChart(
-        title=f"Typical baskets lie £{apart[0.8]:,.0f} apart at u = 0.8, which was near what was played, "
+        title=f"Typical baskets lie £{apart[0.8]:,.0f} apart at u = 0.8, near the played depths, "
         f"and £{apart[0.1]:,.0f} at u = 0.1",
         subtitle="Typical full-price basket, 1,000 customers, £, mean of environments; trained on u of 0.65 and more",
         x=Axis("Scaled depth u", Number()),
@@ -217,5 +217,5 @@ def _table(cell: SampleOf) -> Table:
         ],
         note="Purchases of A and B, two thirds to train, a third to test. Monotone: share of the steps from one depth "
         "to the next, over 1,000 customers, at which the predicted basket does not fall; all depths: u from 0.05 to 1. "
-        "One-hot knows played depths alone. Mean over environments with 95 % intervals.",
+        "One-hot predicts at played depths only. Mean over environments with 95% intervals.",
     )

@@ -1,6 +1,6 @@
 """What explains the bandit results: where regret comes from, and what head, curve and policy are worth.
 
-Nothing of this is in the paper but the claim it rests on, that exploring pays. Regret is split by a ladder of decision
+Of this, the paper has only the claim that exploring pays. Regret is split by a ladder of decision
 makers, `disco.studies.bandits.ladder`: each knows or may do less than the one above it. There is one shop per
 environment and response shape. Each is the paper's in all but the shape, which is this study's parameter (`CONCAVE` is
 the frozen default), with customers, orders and campaigns of its own, and networks trained on its own orders.
@@ -278,7 +278,7 @@ def _losses_chart(measured: ByShape) -> BarChart:
     estimates = {shape: [cell.estimate() for cell in row] for shape, row in cells.items()}
     wide = all(estimate.ends is not None for row in estimates.values() for estimate in row)
     return BarChart(
-        title=f"Under given caps most is lost in {most}: {100 * everywhere[most]:.2f} points",
+        title=f"Under given caps the largest loss is {most}: {100 * everywhere[most]:.2f} points",
         subtitle="Objective lost from one decision maker to the next, of random allocation's; warm start, γ = 20",
         categories=list(LOSSES),
         y=Axis("Lost", Percent(decimals=1, signed=True)),
@@ -291,7 +291,7 @@ def _losses_chart(measured: ByShape) -> BarChart:
             )
             for shape, row in estimates.items()
         ],
-        interval="95 % interval over environments" if wide else "",
+        interval="95% interval over environments" if wide else "",
     )
 
 
@@ -302,13 +302,17 @@ def _worth_chart(measured: ByShape, caps: str) -> IntervalChart:
         for start in ("warm", "cold")
     }
     clear = [name for name, cell in rows.items() if cell.is_clear]
-    finding = f"{len(clear)} of {len(rows)} choices matter clearly" if clear else "no choice matters clearly"
+    finding = (
+        f"{len(clear)} of {len(rows)} choices make a clear difference"
+        if clear
+        else "no choice makes a clear difference"
+    )
     return IntervalChart(
         title=f"{caps.capitalize()}: {finding}",
         subtitle="Objective gained by a choice, points of Random's, mean of three response shapes",
         x=Axis("Gained", SHARE),
         rows=[IntervalRow(name, cell.estimate()) for name, cell in rows.items()],
-        interval="95 % interval over environments",
+        interval="95% interval over environments",
     )
 
 
@@ -332,7 +336,7 @@ def _ladder_table(measured: ByShape, *, head: int, model: int) -> Table:
         columns=["decision maker", *_columns()],
         rows=[*reached, *lost],
         note="Expected objective above random allocation with as many codes per depth, all customers decided at once "
-        "after campaigns A and B; filled caps. Each loss is a row minus the next. 95 % intervals over environments.",
+        "after campaigns A and B; filled caps. Each loss is a row minus the next. 95% intervals over environments.",
     )
 
 
@@ -351,7 +355,7 @@ def _worth_table(measured: ByShape) -> Table:
             for start, caps in SITUATIONS
         ],
         note="Points of Random's objective over all batches, the mean over both settings of the other two choices. "
-        "Slack: no depth is limited, so depth mixes differ and only the objective can be compared. 95 % intervals over "
+        "Slack: no depth is limited, so depth mixes differ and only the objective can be compared. 95% intervals over "
         "environments.",
     )
 
@@ -361,8 +365,8 @@ def _varied_table(measured: ByShape) -> Table:
         ["past codes", f"{share:.0%}", *_row(measured, _at("past", place))] for place, share in enumerate(PAST_SHARES)
     ]
     rows += [
-        [f"dimensions, {told}", str(size), *_row(measured, _at("dimensions", place, column))]
-        for column, told in enumerate(("best given the context", "learned"))
+        [f"dimensions, {maker}", str(size), *_row(measured, _at("dimensions", place, column))]
+        for column, maker in enumerate(("best given the context", "learned"))
         for place, size in enumerate(DIMENSIONS)
     ]
     rows += [
@@ -377,7 +381,7 @@ def _varied_table(measured: ByShape) -> Table:
         note="Objective above random allocation. Past codes and dimensions: one decision for all customers by the "
         "median of what was learned; exploration: over all batches, Thompson with that multiple of the noise (0 is "
         "greedy). "
-        "Level head, γ = 20, filled caps. 95 % intervals over environments.",
+        "Level head, γ = 20, filled caps. 95% intervals over environments.",
     )
 
 
@@ -401,7 +405,7 @@ def _why(measured: ByShape) -> str:
     )
     if max(abs(cell.mean) for cell in policy) < losses["context"].mean:
         text += (
-            " What policies differ in is small beside what the context does not tell: we think that is why their order "
-            "hangs on the environment."
+            " The differences between policies are small compared with what the context does not tell, which we think "
+            "is why their order depends on the environment."
         )
     return text

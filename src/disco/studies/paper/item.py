@@ -38,18 +38,15 @@ class ItemVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """A claim of the paper, its figure or shape in words, ours over environments, and whether the rule is met.
-
-    is_open: it is not met, but what was measured does not speak against the claim either.
-    """
+    """A claim of the paper beside our figure, and whether its rule is met."""
 
     claim: str
-    paper: str
-    ours: Sample
+    paper: str  # its figure, or its shape in words
+    ours: Sample  # over environments
     unit: Unit
-    rule: str
+    rule: str  # in words
     holds: bool
-    is_open: bool = False
+    is_open: bool = False  # the rule is not met, but what was measured does not refute the claim either
     reading: str = ""  # of the depth's encoding; empty where no encoding has a part in it
 
 
@@ -90,7 +87,7 @@ class Item:
         """Which claims hold, which are open and which do not hold: a sentence for each."""
         sentences = {
             "Holds": [check.claim for check in self.headline if check.holds],
-            "Open, as intervals leave room for both": [check.claim for check in self.headline if check.is_open],
+            "Open, because the interval allows both": [check.claim for check in self.headline if check.is_open],
             "Does not hold": [check.claim for check in self.headline if not (check.holds or check.is_open)],
         }
         return " ".join(f"{word}: {'; '.join(claims)}." for word, claims in sentences.items() if claims)
@@ -119,7 +116,7 @@ def near(claim: str, ours: Sample, *, paper: float, within: float, unit: Unit, r
 def above(
     claim: str, ours: Sample, *, than: float, paper: str, unit: Unit, reading: str = "", clearly: bool = True
 ) -> Check:
-    """Holds where the mean is above `than`; `clearly`: where the whole 95 % interval over environments is."""
+    """Holds where the mean is above `than`; `clearly`: where the whole 95% interval over environments is."""
     low, high = _possible(ours)
     holds = (low if clearly else ours.mean) > than
     rule = f"{'whole interval' if clearly else 'mean'} above {unit.text(than)}"
@@ -178,8 +175,8 @@ def checks_table(item: Item) -> Table:
         caption="What was checked",
         columns=("Claim", "The paper", "Holds when", *(reading or "Simulated" for reading in readings)),
         rows=body,
-        note=f"{HOLDS} holds; {OPEN} open: not met, but the interval leaves room for it; {FAILS} does not hold. ± is "
-        "half the 95 % interval of the mean over environments.",
+        note=f"{HOLDS} holds; {OPEN} open: not met, but the interval allows it; {FAILS} does not hold. ± is "
+        "half the 95% interval of the mean over environments.",
     )
 
 

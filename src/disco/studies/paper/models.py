@@ -55,14 +55,13 @@ def run(lab: Lab) -> Item:
         paper="WAPE and Spearman of ln full price: network 0.153/0.409, random forest 0.153/0.409, LightGBM "
         "0.154/0.410, least squares 0.160/0.346. The network is as good as the trees and better than the line.",
         checks=checks,
-        why="The simulated retailer was calibrated to these very figures, on other seeds, so that they agree is no "
-        "evidence. "
+        why="The simulated retailer was calibrated to these figures, on other seeds, so agreement is no evidence. "
         + (
-            "That the order of the models holds in shops it was not calibrated on says that the calibration is no "
-            "accident of its seeds."
+            "The order of the models also holds in shops that the calibration did not use, so the calibration does not "
+            "depend on its seeds."
             if all(check.holds for check in checks[-2:])
             else "The gap between the network and least squares is not clear in every shop: it needs more orders to "
-            "train on, or more shops to see it."
+            "train on, or more shops, to be seen."
         ),
         charts=(_chart(measured),),
         tables=(
@@ -70,7 +69,7 @@ def run(lab: Lab) -> Item:
                 caption="Accuracy of ln full price on the month after training",
                 columns=("Model", *(Column(name, _UNIT) for name in ("WAPE", "Spearman", "MAE", "MSE", "R²"))),
                 rows=[(name, *(_cell(measured, name, figure).estimate() for figure in range(5))) for name in MODELS],
-                note=f"Up to {MOST_ORDERS:,} orders to train; mean with 95 % interval over environments.",
+                note=f"Up to {MOST_ORDERS:,} orders to train; mean with 95% interval over environments.",
             ),
         ),
     )
@@ -135,7 +134,7 @@ def _chart(measured: list[Arrays]) -> BarChart:
         subtitle="Spearman correlation of predicted and true ln full price, month after training",
         categories=list(MODELS),
         y=Axis("Spearman", Number()),
-        interval="95 % interval over environments",
+        interval="95% interval over environments",
         bars=[
             Bars("simulated", [cell.mean for cell in cells], low, high),
             Bars("the paper", [TARGETS[name].spearman for name in MODELS], muted=True),

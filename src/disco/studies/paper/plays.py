@@ -48,18 +48,18 @@ def run(lab: Lab) -> Item:
     return Item(
         key=KEY,
         title="Effective plays after 1,000 plays at 0.4, 0.6 and 0.8 (figure 1, middle)",
-        paper="For a fixed context, depths near those played are perceived as played too. (That this fades far away is "
+        paper="For a fixed context, depths near those played count as played too. (That this fades with distance is "
         "our reading.)",
         checks=tuple(checks),
         why="Plays of a depth are counted as 1/(ψᵀV⁻¹ψ) − 1/(ψᵀV0⁻¹ψ): how many plays of this very depth would leave "
-        "the same uncertainty. For one customer the model has four unknowns, a level and three functions, and three "
-        "played depths leave one of them open: at a narrow width it is what the depths between need. With the three "
-        "functions alone, as a fixed context may be meant, nothing is open and those depths count as played; but plays "
-        "then grow again at both ends, where all functions vanish and the model is sure of knowing nothing. "
-        "How far it reaches depends on the width: "
+        "the same uncertainty. For one customer the model has four unknowns, a level and three functions. Three played "
+        "depths leave one of them undetermined; at a narrow width the depths between depend on it. With the three "
+        "functions alone, as the paper's fixed context may be meant, nothing is undetermined and those depths count as "
+        "played; but plays then grow again at both ends, where all functions vanish and the prior alone remains. "
+        "How far a play reaches depends on the width: "
         + (f"it is local under {', '.join(local)}. " if local else "it is local under no reading. ")
-        + "Wide functions believe that a play anywhere says something about everything; the spline knows a prior for "
-        "its slope and bends, and loses information steadily with the distance.",
+        + "With wide functions a play anywhere informs every depth; the spline has a prior for its slope and bends, "
+        "and loses information steadily with distance.",
         charts=(_chart(measured),),
         tables=(_table(measured),),
     )

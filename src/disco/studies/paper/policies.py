@@ -1,4 +1,4 @@
-"""Policies side by side, from a warm and from a cold start: one page, told twice.
+"""Policies side by side, from a warm and from a cold start: the same page for both.
 
 Policies play against simulated customers, and once more by replay on a log with depths assigned at random.
 """
@@ -111,7 +111,7 @@ def _compared(
         charts=(series_chart(games, start=word), uplift_chart(games, start=word)),
         tables=(
             policies_table(
-                games, caption=f"{word} start, {REVENUE_WEIGHT:g} pounds of revenue against one of markdown",
+                games, caption=f"{word} start, {REVENUE_WEIGHT:g} pounds of revenue per pound of markdown",
                 objective="objective",
             ),
             repeats_table(games, caption=f"{word} start in one environment"),
@@ -131,15 +131,15 @@ def _why(games: Games, alone: Games) -> str:
     bound = games.over_environments(figures.trend, UCB, NARROW)
     return (
         f"The policies maximise the objective, {REVENUE_WEIGHT:g} times revenue less markdown, counted per customer; "
-        f"the basket value is revenue per purchaser. TS-IP's objective is {words(objective)} against Random's, its "
-        f"basket value {words(basket)}; where revenue alone is sought, its basket value is {words(revenue)}. "
-        "With everybody getting a code and every depth used equally often, all that is left to gain is who gets which "
+        f"the basket value is revenue per purchaser. TS-IP's objective is {words(objective)} relative to Random's, its "
+        f"basket value {words(basket)}; where only revenue counts, its basket value is {words(revenue)}. "
+        "Everybody gets a code and every depth is used equally often, so a policy can gain only by who gets which "
         "depth, and the three depths lie close together. "
         f"TS-IP minus Greedy-IP in the last half: {words(greedy)}"
         + (
-            ": no difference that environments agree on. We think that is because full caps make every policy play "
-            "every depth in every batch: a greedy one goes on learning about all of them, and exploring on purpose has "
-            "little left to find. "
+            ": no difference that environments agree on. We think this is because full caps make every policy play "
+            "every depth in every batch: a greedy policy goes on learning about all of them, which leaves little for "
+            "deliberate exploration to find. "
             if not greedy.is_clear
             else ". "
         )
@@ -230,10 +230,10 @@ def series_chart(games: Games, *, start: str) -> CurveChart:
     return CurveChart(
         title=f"{start} start in one environment: {best} ends highest, {100 * (ends[best] - ends[worst]):.2f} points "
         f"above {worst}",
-        subtitle=f"Basket value against Random with the same caps; {games.main.name}, γ = 20, mean of "
+        subtitle=f"Basket value relative to Random with the same caps; {games.main.name}, γ = 20, mean of "
         f"{len(random.figures)} repeats",
         x=Axis("Batch", Count()),
-        y=Axis("Basket value against Random", SHARE),
+        y=Axis("Basket value relative to Random", SHARE),
         lines=[
             *(Line(name, middles, [float(series[part].mean()) for part in parts]) for name, series in by_batch.items()),
             Line(RANDOM, [middles[0], middles[-1]], [0.0, 0.0], muted=True),
@@ -247,10 +247,10 @@ def uplift_chart(games: Games, *, start: str) -> IntervalChart:
     finding = f"{', '.join(clear)} clearly beat Random" if clear else "no policy is clearly above Random"
     return IntervalChart(
         title=f"{start} start over environments: {finding}",
-        subtitle=f"Basket value over all batches against Random, {len(games.stages)} environments, γ = 20",
-        x=Axis("Basket value against Random", SHARE),
+        subtitle=f"Basket value over all batches relative to Random, {len(games.stages)} environments, γ = 20",
+        x=Axis("Basket value relative to Random", SHARE),
         rows=[IntervalRow(name, cell.estimate()) for name, cell in cells.items()],
-        interval="95 % interval over environments",
+        interval="95% interval over environments",
     )
 
 
@@ -268,8 +268,8 @@ def policies_table(games: Games, *, caption: str, objective: str) -> Table:
             [name, *(games.over_environments(figure, name, NARROW).estimate() for _, figure in columns)]
             for name in COMPARED
         ],
-        note="Against Random with the same caps. Basket value: expected revenue per expected purchaser of what was "
-        "decided, by the truth. Halves of the batches: basket value. Means with 95 % intervals over "
+        note="Relative to Random with the same caps. Basket value: expected revenue per expected purchaser of what was "
+        "decided, by the truth. Halves of the batches: basket value. Means with 95% intervals over "
         f"{len(games.stages)} environments; {_played(games)}.",
     )
 
@@ -298,8 +298,8 @@ def repeats_table(games: Games, *, caption: str) -> Table:
         caption=caption,
         columns=["policy", *(Column(heading, SHARE) for heading, _ in columns)],
         rows=[[name, *(over_repeats(name, figure).estimate() for _, figure in columns)] for name in COMPARED],
-        note=f"{games.main.name.capitalize()} alone, 95 % intervals over {len(random.figures)} repeats; they say "
-        "nothing about another retailer. As realised: revenue per purchaser as the simulated customers answered.",
+        note=f"{games.main.name.capitalize()} alone, 95% intervals over {len(random.figures)} repeats; they say "
+        "nothing about another retailer. As realised: revenue per purchaser as the simulated customers bought.",
     )
 
 
@@ -315,7 +315,7 @@ def readings_table(games: Games, *, caption: str) -> Table:
             ]
             for reading in READINGS.values()
         ],
-        note="Basket value against Random over all batches; 95 % intervals over environments.",
+        note="Basket value relative to Random over all batches; 95% intervals over environments.",
     )
 
 
@@ -324,8 +324,8 @@ def replay_table(cells: Mapping[str, Sample], *, caption: str) -> Table:
         caption=caption,
         columns=["policy", Column("basket value", SHARE)],
         rows=[[name, cell.estimate()] for name, cell in cells.items()],
-        note="One pass over a log as long as a run, its depths dealt at random; a policy sees the rows where it agrees "
-        "with the log, about one in three. Relative to Random on the same log; 95 % intervals over environments.",
+        note="One pass over a log as long as a run, its depths assigned at random; a policy sees the rows where it "
+        "agrees with the log, about one in three. Relative to Random on the same log; 95% intervals over environments.",
     )
 
 

@@ -38,13 +38,13 @@ def run(lab: Lab) -> Item:
         "similarity to one of the three places.",
         checks=tuple(checks),
         why="With α = 20 in the formula as printed, the three functions vary by less than two per cent over the "
-        "whole range: they are three constants, and nothing of what the paper shows could come of them. Read as "
+        "whole range: they are nearly three constants, which cannot produce what the paper shows. Read as "
         "γ = 20, exp(−20(a − μ)²), they are the bumps that the paper describes, so γ = 20 is our main reading. γ = 2 "
-        "is wide: similarity never falls to a half around the middle function. The automatic choice takes the width "
-        "with the highest marginal likelihood on campaigns A and B, which may be another one in every shop. The spline "
-        "is no set of bumps and is shown for comparison.",
+        "is wide: the middle function never falls below a half. The automatic choice takes the width with the highest "
+        "marginal likelihood on campaigns A and B, which may differ between shops. The spline is not a set of bumps "
+        "and is shown for comparison.",
         charts=(
-            _chart(features, f"Read as {MAIN_READING}, three bumps tell all depths apart"),
+            _chart(features, f"Read as {MAIN_READING}, three bumps distinguish all depths"),
             _spline_chart(measured[0][SPLINE.name]),
         ),
         tables=(_widths(lab, measured),),

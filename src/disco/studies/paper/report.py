@@ -9,7 +9,7 @@ from typing import Any
 from disco.records.files import written_whole
 from disco.reports import Fact, Facts, Report, Section, Table
 from disco.studies.paper.item import Check, Item, ItemVerdict, checks_table, tally
-from disco.studies.paper.lab import ReproductionSettings
+from disco.studies.paper.lab import ReproductionSettings, RunSize
 
 MOST_PICTURES = 3  # per item
 PICTURES = "images"
@@ -17,8 +17,10 @@ PICTURES = "images"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
+    """A finished run."""
+
     settings: ReproductionSettings
-    command: str
+    command: str  # as a reader would type it
     seconds: float
     items: tuple[Item, ...]
 
@@ -27,29 +29,28 @@ class Reproduction:
 
 
 def report(result: Reproduction) -> Report:
-    """One page: the verdicts, then every item with the paper's word, ours, and why."""
+    """One page: the verdicts, then for every item the paper's claim, our figures, and why."""
     return Report(
         title="The paper, figure by figure",
-        lead=_lead(result),
+        lead=as_json(result)["lead"],
         sections=(_summary(result), *(_section(item) for item in result.items)),
         footer=f"Made by `{result.command}` in {result.seconds:,.0f} s. All data are simulated; no study was tuned to "
         "a result, and the retailer's settings were frozen before any of this was measured.",
     )
 
 
-def _lead(result: Reproduction) -> str:
-    settings, total = result.settings, len(result.items)
-    quick = (
-        "" if settings.is_full else " This is the quick form: it shows what the report looks like, not what is true."
+def _lead(verdicts: Sequence[str], *, environments: int, customers: int, is_full: bool) -> str:
+    """The finding in one sentence.
+
+    >>> _lead(["reproduces", "partly", "undecided"], environments=4, customers=900, is_full=True)
+    '1 of 3 figures and tables reproduces, 1 partly, 0 do not; 1 undecided (4 simulated retailers of 900 customers).'
+    """
+    whole, part, unknown, none = (verdicts.count(str(verdict)) for verdict in ItemVerdict)
+    found = (
+        f"{whole} of {len(verdicts)} figures and tables reproduce{'s' if whole == 1 else ''}, {part} partly, "
+        f"{none} do not; {unknown} undecided ({environments} simulated retailers of {customers:,} customers)."
     )
-    whole, part, none, unknown = (
-        result.count(verdict)
-        for verdict in (ItemVerdict.REPRODUCES, ItemVerdict.PARTLY, ItemVerdict.DOES_NOT, ItemVerdict.UNDECIDED)
-    )
-    return (
-        f"{whole} of {total} figures and tables reproduce, {part} in part, {none} not, {unknown} undecided, on "
-        f"{settings.environments} simulated retailers of {settings.customers:,} customers each.{quick}"
-    )
+    return found if is_full else f"{found} Quick run: the retailers are too small to judge by."
 
 
 def _summary(result: Reproduction) -> Section:
@@ -58,10 +59,10 @@ def _summary(result: Reproduction) -> Section:
     table = Table(caption="Verdicts", columns=("Item", "Verdict", "Claims that hold", "Time"), rows=rows)
     return Section(
         "Verdicts",
-        "A verdict is computed: an item reproduces when every claim checked holds, and partly when some do. When none "
-        "does, it is undecided if the intervals leave room for all of them, and does not reproduce if they speak "
-        "against one. Where the depth's encoding matters, the main reading decides (γ = 20) and the others stand "
-        "beside it. Time is that of this run; pieces kept from an earlier one cost none.",
+        "Each verdict is computed. An item reproduces when every claim checked holds, and partly when some do. When "
+        "none holds, it is undecided if the intervals allow all of them, and does not reproduce if they rule one out. "
+        "Where the depth's encoding matters, the main reading (γ = 20) decides and the others stand beside it. Time is "
+        "that of this run; results kept from an earlier run take none.",
         (facts, table),
     )
 
@@ -82,7 +83,12 @@ def as_json(result: Reproduction) -> dict[str, Any]:
         "customers": settings.customers,
         "command": result.command,
         "seconds": round(result.seconds, 1),
-        "lead": _lead(result),
+        "lead": _lead(
+            [str(item.verdict) for item in result.items],
+            environments=settings.environments,
+            customers=settings.customers,
+            is_full=settings.is_full,
+        ),
         "items": [_item(item) for item in result.items],
     }
 
@@ -153,21 +159,24 @@ def picture_name(key: str, place: int) -> str:
 def page(result: Mapping[str, Any]) -> str:
     """The page of one run."""
     items: Sequence[Mapping[str, Any]] = result["items"]
-    quick = result["extent"] != "full"
     parts = [
         "# The paper, figure by figure",
         f"Written by `{result['command']} --page docs/reproduction.md` from the figures in "
         "[reproduction.json](reproduction.json); do not edit. "
-        f"This run took {_duration(result['seconds'])}; pieces kept from an earlier one cost no time. "
+        f"This run took {_duration(result['seconds'])}; results kept from an earlier run take no time. "
         "All data are simulated.",
-        *(["**This is a quick run: small shops, and too few of them to judge by.**"] if quick else []),
-        result["lead"],
-        "A verdict is computed from the claims checked: an item *reproduces* when all of them hold, and *partly* when "
-        "some do. When none does, it is *undecided* if the intervals leave room for all of them, and *does not "
-        "reproduce* if they speak against one. Where the depth's encoding matters, γ = 20 decides, the reading of the "
-        "paper's α = 20 that looks like its figures; γ = 2, the formula to the letter, the automatic choice and the "
-        "smoothing spline stand beside it. Means have 95 % intervals over simulated retailers (seeds "
-        f"{result['seeds'][0]} to {result['seeds'][-1]}), which the calibration has never seen. How it is done: "
+        _lead(
+            [item["verdict"] for item in items],
+            environments=result["environments"],
+            customers=result["customers"],
+            is_full=result["extent"] == RunSize.FULL,
+        ),
+        "Each verdict is computed from the claims checked. An item *reproduces* when all of them hold, and *partly* "
+        "when some do. When none holds, it is *undecided* if the intervals allow all of them, and *does not reproduce* "
+        "if they rule one out. Where the depth's encoding matters, γ = 20 decides, the reading of the paper's α = 20 "
+        "that looks like its figures; γ = 2, the formula to the letter, the automatic choice and the smoothing spline "
+        "stand beside it. Means have 95% intervals over simulated retailers (seeds "
+        f"{result['seeds'][0]} to {result['seeds'][-1]}), which the calibration did not use. How it is done: "
         "[decision 080](decisions/080-reproduction.md); the simulations of policies: [bandits.md](bandits.md).",
         _markdown(
             ["Item", "Verdict", "Claims that hold", "Time, this run"],

@@ -1,7 +1,7 @@
 """What caps cost in learning: TS-IP against a learner that acts without caps while its consumer keeps them.
 
-The benchmark is also a way to compare cap settings: the gap says how much of a setting's price is paid in knowledge,
-which no look at one batch can show.
+The benchmark also compares cap settings: the gap is the part of a setting's cost that is paid in knowledge,
+which a single batch cannot show.
 """
 
 from dataclasses import dataclass, replace
@@ -25,9 +25,9 @@ CLOSE = 0.001
 POLICIES = (RANDOM, THOMPSON, ULCC)
 #: Shares of a batch per depth, shallow to deep, beside a third each.
 OTHER_SETTINGS = {
-    "60 / 30 / 10 %": (0.6, 0.3, 0.1),
-    "10 / 30 / 60 %": (0.1, 0.3, 0.6),
-    "30 / 20 / 10 %, the rest none": (0.3, 0.2, 0.1),
+    "60 / 30 / 10%": (0.6, 0.3, 0.1),
+    "10 / 30 / 60%": (0.1, 0.3, 0.6),
+    "30 / 20 / 10%, the rest none": (0.3, 0.2, 0.1),
 }
 _P = Number(decimals=3)
 
@@ -83,7 +83,7 @@ def run(lab: Lab) -> Item:
     return Item(
         key="ulcc",
         title="What caps cost in learning (TS-ULCC)",
-        paper="Warm start: over 100 batches TS-IP's basket value is 0.234 % below TS-ULCC's (t-test, p < 0.001); the "
+        paper="Warm start: over 100 batches TS-IP's basket value is 0.234% below TS-ULCC's (t-test, p < 0.001); the "
         "gap in the first fifty batches does not differ from that in the last fifty (t-test, p > 0.05).",
         checks=tuple(check for reading, found in gaps.items() for check in _checks(found, reading)),
         why=_why(main, by_setting),
@@ -99,9 +99,7 @@ def _caps(shares: tuple[float, ...], customers: int) -> tuple[int, ...]:
 def _checks(gaps: Gaps, reading: str) -> list[Check]:
     growth = gaps.growth
     return [
-        above(
-            "TS-IP is below TS-ULCC", gaps.overall, than=0.0, paper="0.234 %, p < 0.001", unit=SHARE, reading=reading
-        ),
+        above("TS-IP is below TS-ULCC", gaps.overall, than=0.0, paper="0.234%, p < 0.001", unit=SHARE, reading=reading),
         near(
             "the gap is of the paper's size", gaps.overall, paper=PAPER_GAP, within=CLOSE, unit=SHARE, reading=reading
         ),
@@ -119,7 +117,7 @@ def _checks(gaps: Gaps, reading: str) -> list[Check]:
             "TS-IP is less than one per cent below TS-ULCC",
             gaps.overall,
             than=0.01,
-            paper="below 1 %",
+            paper="below 1%",
             unit=SHARE,
             reading=reading,
         ),
@@ -153,7 +151,7 @@ def _tests(games: Games, main: Gaps) -> Table:
             Column("p: equal halves", _P),
         ],
         rows=rows,
-        note="Basket value, paired by repeat; t-tests and 95 % intervals over repeats within an environment. Negative: "
+        note="Basket value, paired by repeat; t-tests and 95% intervals over repeats within an environment. Negative: "
         "TS-IP is the better one.",
     )
 
@@ -165,7 +163,7 @@ def _series(games: Games) -> CurveChart:
     found = gap(free.basket_value_by_batch, capped.basket_value_by_batch)
     side = "below" if found.overall.mean > 0 else "above"
     return CurveChart(
-        title=f"In one environment TS-IP is {100 * abs(found.overall.mean):.2f} % {side} the learner without caps"
+        title=f"In one environment TS-IP is {100 * abs(found.overall.mean):.2f}% {side} the learner without caps"
         if found.p_overall is not None and found.p_overall < 0.05
         else "In one environment no clear gap between TS-IP and the learner without caps",
         subtitle=f"Gap in basket value; {games.main.name}, γ = 20, warm start, mean of {len(free.figures)} repeats",
@@ -173,7 +171,7 @@ def _series(games: Games) -> CurveChart:
         y=Axis("TS-IP below TS-ULCC", SHARE),
         lines=[
             Line("gap", [float(part.mean() + 1) for part in parts], [float(by_batch[part].mean()) for part in parts]),
-            Line("the paper's 0.234 %", [1.0, float(by_batch.size)], [PAPER_GAP, PAPER_GAP], muted=True),
+            Line("the paper's 0.234%", [1.0, float(by_batch.size)], [PAPER_GAP, PAPER_GAP], muted=True),
         ],
     )
 
@@ -185,11 +183,11 @@ def _settings_chart(by_setting: dict[str, Gaps]) -> IntervalChart:
     return IntervalChart(
         title="Under no cap setting is there a clear cost in learning"
         if dearest is None
-        else f"Of four cap settings, {dearest} costs most in learning: {100 * clear[dearest]:+.2f} % of the objective",
+        else f"Of four cap settings, {dearest} costs most in learning: {100 * clear[dearest]:+.2f}% of the objective",
         subtitle="TS-IP below TS-ULCC under the same caps, warm start, γ = 20",
         x=Axis("Objective below TS-ULCC's", SHARE),
         rows=[IntervalRow(name, gaps.of_objective.estimate()) for name, gaps in by_setting.items()],
-        interval="95 % interval over environments",
+        interval="95% interval over environments",
     )
 
 
@@ -199,7 +197,7 @@ def _settings_table(by_setting: dict[str, Gaps]) -> Table:
         columns=["codes, shallow to deep", Column("basket value", SHARE), Column("objective", SHARE)],
         rows=[[name, gaps.overall.estimate(), gaps.of_objective.estimate()] for name, gaps in by_setting.items()],
         note="By which share TS-IP is below TS-ULCC under the same caps: what lifting the caps for learning alone "
-        "would bring. It is not what the caps themselves cost. Warm start; 95 % intervals over environments.",
+        "would bring. It is not what the caps themselves cost. Warm start; 95% intervals over environments.",
     )
 
 
@@ -216,7 +214,7 @@ def _readings(gaps: dict[str, Gaps]) -> Table:
             [name, found.overall.estimate(), found.growth.estimate(), found.of_objective.estimate()]
             for name, found in gaps.items()
         ],
-        note="95 % intervals over environments.",
+        note="95% intervals over environments.",
     )
 
 
@@ -226,8 +224,8 @@ def _why(main: Gaps, by_setting: dict[str, Gaps]) -> str:
     settings = "; ".join(f"{name}: {words(found.of_objective)}" for name, found in by_setting.items())
     return (
         f"The gap in basket value is {words(main.overall)}, and {agree}. A learner without caps plays the depths that "
-        "it finds best, while caps make TS-IP play every depth: freedom to act is not freedom to learn. "
-        "Engagement is learned too, one rate per depth, from customers who were chosen for that depth; under caps and "
-        f"without them different customers are chosen, so that the rates differ as well. On the objective the gap is "
+        "it finds best, while caps make TS-IP play every depth, so caps need not slow learning. "
+        "Engagement is learned too, one rate per depth, from the customers chosen for that depth; with and without "
+        f"caps different customers are chosen, so the rates differ as well. On the objective the gap is "
         f"{words(main.of_objective)}. By cap setting, on the objective: {settings}."
     )

@@ -74,16 +74,16 @@ def run(lab: Lab) -> Item:
         paper="Trained on depths above 0.6 alone, the model stays less certain below 0.6 at every volume, and still "
         "becomes more certain there as data grow.",
         checks=checks,
-        why="Ours is the sd of ln full price; the paper's is of sampled baskets. "
-        "Depths below 0.6 are reached only through functions that also cover the played depths, so their "
-        "uncertainty shrinks, but later. "
+        why="Ours is the sd of ln full price; the paper's is that of sampled baskets. "
+        "Depths below 0.6 are informed only through functions that also cover the played depths, so their "
+        "uncertainty shrinks more slowly. "
         + (
             f"Under {MAIN_READING} the uncertainty falls again towards depth 0 (to {percent(edge.mean, decimals=0)} of "
-            "its peak): there all three bumps vanish and the model knows nothing but its constant, without being less "
-            "sure. Uncertainty alone is therefore a poor sign of extrapolation with narrow bumps; effective plays, and "
-            "the spline's uncertainty, keep growing with the distance."
+            "its peak). There all three bumps vanish and only the constant remains, whose uncertainty is small. With "
+            "narrow bumps uncertainty alone is therefore a poor sign of extrapolation; the spline's uncertainty keeps "
+            "growing with distance, and its effective plays keep falling."
             if falls_back
-            else f"Under {MAIN_READING} the uncertainty keeps its height down to depth 0."
+            else f"Under {MAIN_READING} the uncertainty does not fall towards depth 0."
         ),
         charts=(_volume_chart(measured), _reading_chart(measured)),
         tables=(_table(measured),),
@@ -122,9 +122,9 @@ def _volume_chart(measured: list[Arrays]) -> CurveChart:
     mean = np.mean([each[MAIN_READING] for each in measured], axis=0)
     shrinks = [float(mean[-1, part].mean() / mean[0, part].mean()) for part in (_UNSEEN, _SEEN)]
     return CurveChart(
-        title="More data make the model surer, and least where no depth was played"
+        title="More data reduce uncertainty, least where no depth was played"
         if shrinks[0] > shrinks[1]
-        else "More data make the model surer, where depths were played and where not",
+        else "More data reduce uncertainty, where depths were played and where not",
         subtitle=f"Sd of the predicted ln(full price), mean of 1,000 customers, {MAIN_READING}; trained on u above 0.6",
         x=Axis("Scaled depth u", Number()),
         y=Axis("Standard deviation", Number()),
@@ -141,9 +141,9 @@ def _reading_chart(measured: list[Arrays]) -> CurveChart:
     last = {reading: np.mean([each[reading][-1] for each in measured], axis=0) for reading in READINGS}
     steady = bool((np.diff(last[SPLINE.name][_UNSEEN]) < 0).all())
     return CurveChart(
-        title="The spline's uncertainty grows steadily with the distance from what was played"
+        title="The spline's uncertainty grows steadily with distance from the played depths"
         if steady
-        else "How uncertainty reaches into unseen depths depends on the encoding",
+        else "Uncertainty at unseen depths depends on the encoding",
         subtitle="Sd of the predicted ln(full price) at the largest volume, mean of 1,000 customers",
         x=Axis("Scaled depth u", Number()),
         y=Axis("Standard deviation", Number()),
@@ -176,5 +176,5 @@ def _table(measured: list[Arrays]) -> Table:
             for reading in READINGS
             for place in (0, len(volumes) - 1)
         ],
-        note="Mean over environments with 95 % intervals.",
+        note="Mean over environments with 95% intervals.",
     )
