@@ -13,7 +13,6 @@ from disco.evaluation import Accuracy, Estimate, accuracy, ratio_estimate
 from disco.features.baselines import LEAST_SQUARES, Effort, fit_models
 from disco.features.catalogue import FEATURES
 from disco.features.training_set import TrainingSet
-from disco.records.arrays import Matrix, Vector
 
 # Only orders are known here: no returns, no codes, no visits, and no day on which a household joined.
 KNOWN = [f.name for f in FEATURES if f.group == "purchases" and f.name != "tenure_days"] + ["markdown_365d"]
@@ -43,7 +42,7 @@ class Journey:
     tested_orders: int
     results: tuple[ModelResult, ...]
     households: pa.Table
-    context: Matrix
+    context: np.ndarray
 
 
 def run_journey(orders: pa.Table, scratch: Path, *, quick: bool, seed: int = 1) -> Journey:
@@ -72,7 +71,7 @@ def run_journey(orders: pa.Table, scratch: Path, *, quick: bool, seed: int = 1) 
     )
 
 
-def compared(predicted: dict[str, Vector], test: TrainingSet) -> list[ModelResult]:
+def compared(predicted: dict[str, np.ndarray], test: TrainingSet) -> list[ModelResult]:
     """A household's orders share its habits, so intervals count households, not orders."""
     observed, household = test.log_full_price, np.unique(test.ids, return_inverse=True)[1]
     error = {name: np.abs(values - observed) for name, values in predicted.items()}

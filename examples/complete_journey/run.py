@@ -17,10 +17,7 @@ from grocery import grocery_orders
 from journey import run_journey
 from journey_page import accuracy_table, page
 
-from disco.entrypoints.cli.output import show, show_error
 from disco.records.errors import DiscoError, InputError
-from disco.records.files import written_whole
-from disco.studies.demo.command import table_text
 
 
 def main() -> int:
@@ -33,7 +30,7 @@ def main() -> int:
     try:
         report(given)
     except DiscoError as error:
-        show_error(error)
+        print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
@@ -50,18 +47,27 @@ def report(given: argparse.Namespace) -> None:
         "households": journey.households.num_rows,
         "models": [asdict(row) for row in journey.results],
     }
+    file = given.out / "report.html"
     try:
-        page(journey).save(given.out / "report.html")
-        with written_whole(given.out / "result.json") as file:
-            file.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        page(journey).save(file)
+        (given.out / "result.json").write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise InputError(str(given.out), found=error.strerror, expected="a folder that can be written") from None
-    table = accuracy_table(journey)
-    text = (
-        f"{journey.trained_orders:,} baskets to learn from, {journey.tested_orders:,} to test on. {table.caption}:\n\n"
-        f"{table_text(table, columns=range(len(table.columns)))}\n\nReport: {given.out / 'report.html'}"
-    )
-    show({**result, "report": str(given.out / "report.html")}, text, as_json=given.json, quiet=given.quiet)
+    if given.json:
+        print(json.dumps({**result, "report": str(file)}, allow_nan=False))
+    elif not given.quiet:
+        print(f"{journey.trained_orders:,} baskets to learn from, {journey.tested_orders:,} to test on.\n")
+        print_table(accuracy_table(journey))
+        print(f"\nReport: {file}")
+
+
+def print_table(table) -> None:
+    """A report's table on the terminal, columns aligned."""
+    rows = [[column.heading for column in table.headings()], *table.text()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    print(f"{table.caption}:\n")
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 if __name__ == "__main__":

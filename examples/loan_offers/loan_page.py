@@ -1,27 +1,55 @@
-"""The findings as one HTML page."""
+"""What the trial found: as plain JSON, as a table for the terminal, and as one HTML page.
 
-from findings import POLICIES, Findings
-from honesty import expected_inside
-from judging import LOAN_VALUE, OBJECTIVE, PLACEBO_ROUNDS, TAKE_UP
-from loan_charts import calibration_chart, clear, curve, gain_chart, step_chart
-from loan_tables import (
-    CHANGES,
-    cell_table,
-    estimate,
-    estimator_table,
-    fold_table,
-    gain_facts,
-    loan_size_table,
-    named,
-    ordering_table,
-    placebo_table,
-    slope_table,
-    value_table,
+Charts and pages come from `disco.reports`, the part of the library that draws.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import loan_checks as checks
+import numpy as np
+from letters import Letters
+from trial import (
+    AS_SENT,
+    FIGURES,
+    LOAN_VALUE,
+    OBJECTIVE,
+    POLICIES,
+    REVENUE,
+    TAKE_UP,
+    Judged,
+    Trial,
+    judge,
+    pooled_curve,
+    slope,
+    steps,
 )
 
-from disco.reports import Report, Section
-from disco.reports.formats import estimate_text
+from disco import evaluation
+from disco.reports import (
+    Axis,
+    Column,
+    Count,
+    CurveChart,
+    Estimate,
+    Fact,
+    Facts,
+    IntervalChart,
+    IntervalRow,
+    Line,
+    Money,
+    Number,
+    Percent,
+    Points,
+    Report,
+    Section,
+    Table,
+)
 
+RAND, CHANGE = Money(currency="R", decimals=0), Money(currency="R", decimals=0, signed=True)
+UNITS = {TAKE_UP: Percent(), LOAN_VALUE: RAND, REVENUE: RAND, OBJECTIVE: RAND}
 _REAL = (
     "If this is the file of Karlan and Zinman's lender: D. Karlan and J. Zinman (2008), Credit Elasticities in "
     "Less-Developed Economies, American Economic Review 98(3), deposit 113240, data under CC BY 4.0; the depth is "
@@ -30,100 +58,423 @@ _REAL = (
 _GENERATED = "GENERATED DATA: a look-alike made up by this example. Nothing on this page says anything about the world."
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Findings:
+    """Everything the example finds out."""
+
+    source: str  # whose data
+    generated: bool
+    trial: Trial
+    judged: dict[tuple[str, str], Judged]  # by policy and figure, over all letters
+    by_fold: dict[tuple[str, str, str], Judged]  # by fold, policy and figure
+    steps: dict[str, dict[str, evaluation.Estimate]]  # differences between levels, by figure
+    ordering: list[checks.Ordering]
+    cells: list[checks.TakeUpCell]
+    loan_sizes: list[checks.LoanSizes]
+    calibration: list[checks.CalibrationBin]
+    placebo: dict[str, float]
+    warnings: tuple[str, ...]
+
+    @property
+    def letters(self) -> Letters:
+        return self.trial.letters
+
+    @property
+    def how_split(self) -> str:
+        if len(self.letters.waves) > 1:
+            return "Each wave is judged by policies that learned from the other waves alone."
+        return "There is one wave: its customers are split in two by a hash of their id; each half judges the other's."
+
+
+def find(trial: Trial, *, source: str, generated: bool, seed: int) -> Findings:
+    targets = [(target, figure) for target in trial.targets for figure in FIGURES]
+    return Findings(
+        source=source,
+        generated=generated,
+        trial=trial,
+        judged={(target, figure): judge(trial, target, figure) for target, figure in targets},
+        by_fold={
+            (fold.name, target, figure): judge(trial, target, figure, rows=fold.judged)
+            for fold in trial.folds
+            for target, figure in targets
+        },
+        steps={figure: steps(trial, figure) for figure in (TAKE_UP, LOAN_VALUE)},
+        ordering=checks.ordering(trial),
+        cells=checks.take_up_cells(trial, seed=seed),
+        loan_sizes=checks.loan_sizes(trial),
+        calibration=checks.calibration(trial),
+        placebo=checks.placebo_coverage(trial, seed=seed),
+        warnings=checks.randomisation_warnings(trial),
+    )
+
+
+def as_json(found: Findings) -> dict[str, Any]:
+    """Plain JSON values; an interval without an end has null there."""
+    letters, trial = found.letters, found.trial
+    curves = {
+        figure: [
+            {
+                "level": name,
+                "depth": depth,
+                "within_strata": asdict(found.judged[name, figure].value.ips),
+                "pooled": all_,
+            }
+            for name, depth, all_ in zip(
+                letters.level_names, letters.level_depths, pooled_curve(trial, figure), strict=True
+            )
+        ]
+        for figure in FIGURES
+    }
+    folds = {
+        fold.name: {
+            "learned_letters": int(fold.learned.sum()),
+            "judged_letters": int(fold.judged.sum()),
+            "policies": {
+                target: {figure: _judged(found.by_fold[fold.name, target, figure]) for figure in FIGURES}
+                for target in trial.targets
+            },
+        }
+        for fold in trial.folds
+    }
+    return _finite(
+        {
+            "data": {
+                "source": found.source,
+                "generated": found.generated,
+                "letters": len(letters),
+                "takers": int(letters.took.sum()),
+                "waves": letters.waves,
+                "strata": dict(zip(letters.stratum_names, np.bincount(letters.stratum).tolist(), strict=True)),
+                "levels": dict(zip(letters.level_names, np.bincount(letters.level).tolist(), strict=True)),
+                "split": found.how_split,
+            },
+            "revenue_weight": trial.revenue_weight,
+            "slopes": {
+                figure: {"within": asdict(slope(trial, figure)), "pooled": asdict(slope(trial, figure, pooled=True))}
+                for figure in FIGURES
+            },
+            "curves": curves,
+            "steps": {f: {name: asdict(value) for name, value in rows.items()} for f, rows in found.steps.items()},
+            "policies": {
+                target: {figure: _judged(found.judged[target, figure]) for figure in FIGURES}
+                for target in trial.targets
+            },
+            "folds": folds,
+            "ordering": [asdict(row) for row in found.ordering],
+            "take_up_cells": [{**asdict(cell), "inside": cell.inside} for cell in found.cells],
+            "loan_sizes": [asdict(row) for row in found.loan_sizes],
+            "calibration": [asdict(row) for row in found.calibration],
+            "placebo_coverage": found.placebo,
+            "warnings": list(found.warnings),
+        }
+    )
+
+
+def _judged(found: Judged) -> dict[str, Any]:
+    return {**asdict(found.value), "gain": asdict(found.gain), "predicted_gain": found.predicted_gain}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# ---- words and tables ----------------------------------------------------------------------------------------------
+
+
+def named(found: Findings, target: str) -> str:
+    return f"Everybody {target}" if target in found.letters.level_names else target[0].upper() + target[1:]
+
+
+def estimate(value: evaluation.Estimate | None, *, times: float = 1.0) -> Estimate:
+    """For the page; without an interval where none is known. (A doubly robust value is always there, with a belief.)"""
+    assert value is not None
+    if not np.isfinite([value.lower, value.upper]).all():
+        return Estimate(times * value.value)
+    return Estimate(times * value.value, times * value.lower, times * value.upper)
+
+
+def is_clear(value: evaluation.Estimate) -> bool:
+    return not value.covers(0.0)
+
+
+def summary(found: Findings) -> Table:
+    """Value per letter by policy, doubly robust: what the terminal shows."""
+    rows = []
+    for name in found.trial.targets:
+        take_up, loans, worth = (
+            estimate(found.judged[name, figure].value.dr) for figure in (TAKE_UP, LOAN_VALUE, OBJECTIVE)
+        )
+        gain = None if name == AS_SENT else estimate(found.judged[name, OBJECTIVE].gain)
+        rows.append([named(found, name), take_up, loans, worth.value, gain])
+    return Table(
+        caption="Value per letter, doubly robust within strata",
+        columns=(
+            "Policy",
+            Column("Take-up", Percent()),
+            Column("Loan value", RAND),
+            Column("Objective", RAND),
+            Column("Objective compared with as sent", CHANGE),
+        ),
+        rows=rows,
+    )
+
+
+def _lead(found: Findings) -> str:
+    """The effect of depth, and which policy would have earned most, in one sentence each."""
+    ends = list(found.steps[TAKE_UP].values())[-1]
+    gains = {name: found.judged[name, OBJECTIVE].gain for name in found.trial.targets if name != AS_SENT}
+    best = max(gains, key=lambda name: gains[name].value)
+    effect = (
+        f"From the shallowest to the deepest offers take-up changes by {_points(ends)} points"
+        if is_clear(ends)
+        else "Take-up at the deepest offers cannot be told from that at the shallowest"
+    )
+    earned = (
+        f"{named(found, best)} would have earned most, {CHANGE.text(gains[best].value)} per letter."
+        if gains[best].lower > 0
+        else "No policy clearly earns more than the offers as sent."
+    )
+    return f"{'Generated data. ' if found.generated else ''}{effect}. {earned}"
+
+
+def _points(value: evaluation.Estimate) -> str:
+    return Number(decimals=1, signed=True).text(100 * value.value)
+
+
+def _policies_text(found: Findings) -> str:
+    gains = {name: found.judged[name, OBJECTIVE].gain for name in found.trial.targets if name != AS_SENT}
+    best = max(gains, key=lambda name: gains[name].value)
+    note = (
+        f"\n\n{named(found, best)} earns most here ({estimate(gains[best]).text(CHANGE)} per letter), more than any "
+        "policy that keeps the number of letters per level: with so little response to depth, the discount itself is "
+        "what costs."
+        if best in found.letters.level_names
+        else ""
+    )
+    return (
+        f"{found.how_split} The policies send the same letters as the experiment, as many per level and risk band, to "
+        f"other customers. Greedy and Thompson maximise {found.trial.revenue_weight:g} × revenue − markdown, with loan "
+        "× (1 − depth) as revenue: the loan at its share of the standard rate, not the lender's books. The third "
+        "policy maximises the loans themselves, whatever their price. “Everybody” rows give one level to all customers."
+        f"{note}\n\nRead the order and the intervals. An interval that covers 0 means that this campaign cannot tell "
+        "the policy from the offers as sent; of several that do not, one may be luck."
+    )
+
+
+def _trust_text(found: Findings) -> str:
+    inside, (low, high) = sum(cell.inside for cell in found.cells), checks.expected_inside(len(found.cells))
+    covered = [100 * share for share in found.placebo.values()]
+    return (
+        f"Take-up per band and level was predicted with 90% intervals: {inside} of {len(found.cells)} held the "
+        f"outcome. If they were right and independent, {low} to {high} would. They cover the noise of counts, not that "
+        "a band may change from one wave to the next.\n\n"
+        "The intervals of the gains were tested where the truth is known: the levels were assigned anew "
+        f"{checks.PLACEBO_ROUNDS} times within strata, customers and outcomes unchanged. Then no policy gains "
+        "anything, and a 95% interval must cover 0 in about 95 of 100 rounds; it did in "
+        f"{min(covered):.0f} to {max(covered):.0f}."
+    )
+
+
+# ---- charts and the page -------------------------------------------------------------------------------------------
+
+
 def page(found: Findings) -> Report:
-    weight = f"{found.trial.revenue_weight:g}"
     return Report(
         title="Loan offers: a look-alike, generated" if found.generated else "Loan offers with a randomised price",
         lead=_lead(found),
         sections=[
             Section(
                 "Does a deeper offer bring more?",
-                _curve_text(found),
-                [curve(found, f) for f in (TAKE_UP, LOAN_VALUE)],
-                True,
+                "Depths were assigned at random only within risk band and wave, so every figure compares like with "
+                "like: it is the mean within each stratum, weighted by the stratum's share of all letters. The grey "
+                "line ignores the strata and mixes the effect of depth with who got the deep offers.\n\n"
+                f"Letters are grouped into {len(found.letters.level_depths)} levels of about equal size that every "
+                "stratum has seen." + "".join(f"\n\nWarning: {note}" for note in found.warnings),
+                [_curve(found, figure) for figure in (TAKE_UP, LOAN_VALUE)],
+                side_by_side=True,
             ),
             Section(
                 "Which depths can be told apart?",
-                "Everybody at one level against everybody at the next shallower one, and the two ends of the scale; "
-                "doubly robust, with the strata's propensities. Of several such intervals at 95 % one may miss 0 by "
-                "luck alone.",
-                [*(step_chart(found, figure) for figure in (TAKE_UP, LOAN_VALUE)), slope_table(found)],
+                "Everybody at one level compared with everybody at the next shallower one, and the two ends of the "
+                "scale; doubly robust, with the strata's propensities. Of several such intervals at 95% one may miss 0 "
+                "by luck alone.",
+                [*(_step_chart(found, figure) for figure in (TAKE_UP, LOAN_VALUE)), _slope_table(found)],
             ),
             Section(
                 "What would other policies have been worth?",
-                f"{found.how_split} The policies send the very letters of the experiment, as many per level and risk "
-                f"band, to other customers. Greedy and Thompson maximise {weight} × revenue − markdown, with loan × "
-                "(1 − depth) as revenue: the loan at its share of the standard rate, not the lender's books. The third "
-                "policy maximises the loans themselves, whatever their price. “Everybody” rows give one level to all."
-                "\n\nRead order and intervals, not percentages: an interval that covers 0 means that this campaign "
-                "cannot tell the policy from the offers as dealt, and of several that do not one may be luck. "
-                "“Promised” is what the policy's own belief foretold.",
+                _policies_text(found),
                 [
-                    gain_facts(found),
-                    gain_chart(found, OBJECTIVE),
-                    gain_chart(found, LOAN_VALUE),
-                    value_table(found),
-                    estimator_table(found),
-                    fold_table(found),
+                    _gain_facts(found),
+                    *(_gain_chart(found, f) for f in (OBJECTIVE, LOAN_VALUE)),
+                    _estimator_table(found),
                 ],
             ),
             Section(
-                "Can the beliefs and the intervals be believed?",
-                _honesty_text(found),
-                [
-                    ordering_table(found),
-                    calibration_chart(found),
-                    loan_size_table(found),
-                    placebo_table(found),
-                    cell_table(found),
-                ],
+                "Can the beliefs and the intervals be trusted?",
+                _trust_text(found),
+                [_ordering_table(found), _calibration_chart(found), _loan_size_table(found)],
             ),
         ],
-        footer=f"{_GENERATED if found.generated else _REAL}\n\nSource: {found.source}. {len(found.offers):,} letters, "
-        f"{int(found.offers.took.sum()):,} takers. Money in rand. Intervals are 95 % unless they say otherwise.",
+        footer=f"{_GENERATED if found.generated else _REAL}\n\nSource: {found.source}. {len(found.letters):,} letters, "
+        f"{int(found.letters.took.sum()):,} takers. Money in rand. Intervals are 95% unless they say otherwise.",
     )
 
 
-def _lead(found: Findings) -> str:
-    *neighbours, (_, ends) = found.steps[TAKE_UP]
-    told = sum(clear(step) for _, step in neighbours)
-    points = [f"{100 * value:+.1f}".replace("-", "−") for value in (ends.value, ends.lower, ends.upper)]
-    unit, gains = CHANGES[OBJECTIVE], {name: found.judged[name, OBJECTIVE].gain for name in POLICIES}
-    above = [
-        f"{named(found, name)}, {estimate_text(estimate(gain), unit=unit)}"
-        for name, gain in gains.items()
-        if gain.lower > 0
-    ]
-    policies = (
-        f"of {len(gains)} policies that send the same letters to other customers, {len(above) or 'none'} "
-        f"{'has' if len(above) < 2 else 'have'} a gain in the objective whose interval lies above 0"
-    )
-    if above:
-        policies += f" (per letter, {'; '.join(above)})"
-    return (
-        f"{'Generated data. ' if found.generated else ''}From the shallowest to the deepest offers take-up changes by "
-        f"{points[0]} points ({points[1]} to {points[2]}); {told} of {len(neighbours)} neighbouring levels can be told "
-        f"apart; {policies}."
-    )
-
-
-def _curve_text(found: Findings) -> str:
-    return (
-        "Depths were dealt at random only within risk band and wave, so every figure compares like with like: it is "
-        "the mean within each stratum, weighted by the stratum's share of all letters. The grey line forgets the "
-        "strata and mixes the effect of depth with who got the deep offers.\n\n"
-        f"Depth is nearly continuous; letters are grouped into {len(found.offers.level_depths)} levels of about equal "
-        "size that every stratum has seen." + "".join(f"\n\nCaution: {note}" for note in found.doubts)
+def _curve(found: Findings, figure: str) -> CurveChart:
+    letters, pooled = found.letters, pooled_curve(found.trial, figure)
+    values = [found.judged[name, figure].value.ips for name in letters.level_names]
+    rising = all(after.value >= before.value for before, after in pairwise(values))
+    falls = any(after < before for before, after in pairwise(pooled))
+    name = figure[0].upper() + figure[1:]
+    return CurveChart(
+        title=f"Within strata {figure} {'rises with every level' if rising else 'does not rise at every level'}"
+        + ("; pooled it does not" if rising and falls else ""),
+        subtitle=f"{name} per letter, everybody at one level; depth is the level's mean",
+        x=Axis("Depth of the offer", Percent(decimals=0)),
+        y=Axis(f"{name} per letter", UNITS[figure]),
+        from_zero=True,
+        interval="95% interval",
+        lines=[Line("Pooled, misleading", letters.level_depths, pooled, muted=True)],
+        points=[
+            Points(
+                "Within strata",
+                letters.level_depths,
+                [value.value for value in values],
+                [value.lower for value in values],
+                [value.upper for value in values],
+            )
+        ],
     )
 
 
-def _honesty_text(found: Findings) -> str:
-    inside, (low, high) = sum(cell.inside for cell in found.cells), expected_inside(len(found.cells))
-    return (
-        f"Take-up per band and level was foretold with 90 % intervals: {inside} of {len(found.cells)} held; if they "
-        f"were right and independent, {low} to {high} would. They know the noise of counts, not that a band may "
-        "change from one wave to the next.\n\n"
-        f"The intervals of the gains were tested where the truth is known: the levels were dealt anew {PLACEBO_ROUNDS} "
-        "times within strata, customers and outcomes staying as they are. Then no policy gains anything, and a 95 % "
-        "interval must cover 0 in about 95 of 100 deals."
+def _step_chart(found: Findings, figure: str) -> IntervalChart:
+    rows = found.steps[figure]
+    *neighbours, ends = rows.values()
+    clear = sum(map(is_clear, neighbours))
+    in_points = figure == TAKE_UP
+    return IntervalChart(
+        title=f"{clear} of {len(neighbours)} neighbouring levels clearly differ in {figure}; "
+        f"the two ends {'do' if is_clear(ends) else 'do not'}",
+        subtitle=f"Difference in {figure} per letter" + (", points" if in_points else ""),
+        x=Axis(f"Difference in {figure}", Number(decimals=1, signed=True) if in_points else CHANGE),
+        rows=[IntervalRow(name, estimate(value, times=100 if in_points else 1)) for name, value in rows.items()],
+        interval="95% interval",
+    )
+
+
+def _slope_table(found: Findings) -> Table:
+    rows = []
+    for figure in FIGURES:
+        unit = Number(decimals=3 if figure == TAKE_UP else 0, signed=True)
+        both = (slope(found.trial, figure), slope(found.trial, figure, pooled=True))
+        rows.append([figure, *(estimate(value).text(unit) for value in both)])
+    return Table(
+        caption="Rise per unit of depth (from 0 to 100% off), least squares",
+        columns=("Figure per letter", "Within strata", "Pooled"),
+        rows=rows,
+        note="Robust 95% intervals. Take-up as a share of letters, money in rand.",
+    )
+
+
+def _gain_facts(found: Findings) -> Facts:
+    facts = []
+    for name in POLICIES:
+        judged = found.judged[name, OBJECTIVE]
+        ends = f"{CHANGE.text(judged.gain.lower)} to {CHANGE.text(judged.gain.upper)}"
+        note = f"{ends}; predicted {CHANGE.text(judged.predicted_gain)}"
+        facts.append(Fact(f"{named(found, name)}: objective per letter", CHANGE.text(judged.gain.value), note))
+    return Facts(facts)
+
+
+def _gain_chart(found: Findings, figure: str) -> IntervalChart:
+    gains = {name: found.judged[name, figure].gain for name in found.trial.targets if name != AS_SENT}
+    clear = sum(map(is_clear, gains.values()))
+    return IntervalChart(
+        title=f"{clear} of {len(gains)} policies clearly differ from the offers as sent in {figure}",
+        subtitle=f"{figure[0].upper() + figure[1:]} per letter compared with the offers as sent, doubly robust",
+        x=Axis(f"Change of {figure} per letter", CHANGE),
+        rows=[
+            IntervalRow(named(found, name), estimate(gain), muted=name not in POLICIES) for name, gain in gains.items()
+        ],
+        interval="95% interval",
+    )
+
+
+def _estimator_table(found: Findings) -> Table:
+    rows = []
+    for name in found.trial.targets:
+        judged = found.judged[name, OBJECTIVE]
+        value = judged.value
+        estimates = [None if e is None else estimate(e) for e in (value.ips, value.snips, value.dr)]
+        predicted = None if name == AS_SENT else judged.predicted_gain
+        rows.append([named(found, name), *estimates, predicted, value.effective_rows, value.largest_weight])
+    return Table(
+        caption="Objective per letter by three estimators",
+        columns=(
+            "Policy",
+            *(Column(name, RAND) for name in ("IPS", "SNIPS", "DR")),
+            Column("Predicted gain", CHANGE),
+            Column("Effective letters", Count()),
+            Column("Largest weight", Number(decimals=1)),
+        ),
+        rows=rows,
+        note="Propensities are the shares of the levels within risk band × wave.",
+    )
+
+
+def _ordering_table(found: Findings) -> Table:
+    return Table(
+        caption="Was the order of the levels predicted?",
+        columns=(
+            "Judged on",
+            "Figure",
+            *(Column(name, Count()) for name in ("Pairs of levels", "Told apart", "Of these predicted")),
+        ),
+        rows=[[row.judged_on, row.figure, row.pairs, row.told_apart, row.predicted] for row in found.ordering],
+        note="Told apart: the 95% interval of their difference does not cover 0. Believed take-up never falls with "
+        "depth, so an order in take-up is partly built in.",
+    )
+
+
+def _loan_size_table(found: Findings) -> Table:
+    return Table(
+        caption="ln(loan size) of takers, predicted from other letters",
+        columns=(
+            "Judged on",
+            Column("Takers", Count()),
+            *(Column(name, Number(decimals=3)) for name in ("WAPE", "Spearman", "R²")),
+            Column("Inside their 90% intervals", Percent()),
+        ),
+        rows=[
+            [row.fold, row.accuracy.rows, row.accuracy.wape, row.accuracy.spearman, row.accuracy.r2, row.inside]
+            for row in found.loan_sizes
+        ],
+    )
+
+
+def _calibration_chart(found: Findings) -> CurveChart:
+    bins = found.calibration
+    inside = sum(row.observed.covers(row.predicted) for row in bins)
+    ends = (0.0, max(row.predicted for row in bins))
+    return CurveChart(
+        title=f"Actual loan value agrees with the prediction in {inside} of {len(bins)} groups",
+        subtitle="Loan value per letter as sent, groups of equal size by predicted value",
+        x=Axis("Predicted loan value per letter", RAND),
+        y=Axis("Loan value per letter", RAND),
+        interval="95% interval",
+        from_zero=True,
+        lines=[Line("As predicted", ends, ends, muted=True)],
+        points=[
+            Points(
+                "Actual",
+                [row.predicted for row in bins],
+                [row.observed.value for row in bins],
+                [row.observed.lower for row in bins],
+                [row.observed.upper for row in bins],
+            )
+        ],
     )

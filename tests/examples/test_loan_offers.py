@@ -12,17 +12,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-offers_module = import_module("offers")
-learning = import_module("learning")
-judging = import_module("judging")
-honesty = import_module("honesty")
-look_alike = import_module("look_alike").look_alike
+letters_module = import_module("letters")
+trial_module = import_module("trial")
+checks = import_module("loan_checks")
+look_alike = letters_module.look_alike
 
 REAL = os.environ.get("DISCO_LOAN_OFFERS")
 
 
 def read(table: pa.Table, levels: int = 5):
-    return offers_module.offers_of(table, where="letters", levels=levels)
+    return letters_module.letters_of(table, where="letters", levels=levels)
 
 
 def replaced(table: pa.Table, **columns: object) -> pa.Table:
@@ -42,7 +41,7 @@ def table() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def trial(table: pa.Table):
-    return learning.run_trial(read(table), revenue_weight=3.0, seed=1)
+    return trial_module.run_trial(read(table), revenue_weight=3.0, seed=1)
 
 
 if REAL is not None:  # without the file there is no such test; the look-alike below is another one
@@ -72,7 +71,7 @@ def test_the_look_alike_runs_without_a_file_and_says_what_it_is(tmp_path, comman
     page = (tmp_path / "new" / "report.html").read_text()
     assert "GENERATED DATA" in page
     assert "look-alike" in page
-    assert {"as dealt", "greedy", "Thompson", "greedy for loan value"} <= set(found["policies"])
+    assert {"as sent", "greedy", "Thompson", "greedy for loan value"} <= set(found["policies"])
     for figures in found["policies"].values():
         for judged in figures.values():
             assert judged["dr"]["lower"] <= judged["dr"]["value"] <= judged["dr"]["upper"]
@@ -86,38 +85,38 @@ def test_intervals_of_the_curve_cover_what_many_more_letters_show():
     level = np.searchsorted(edges, depth, side="right")
     strata = [f"wave {w}, {r}" for w, r in zip(large["wave"].to_pylist(), large["risk"].to_pylist(), strict=True)]
     weight = np.bincount(small.stratum) / len(small)
-    trial = learning.run_trial(small, revenue_weight=3.0, seed=1)
+    trial = trial_module.run_trial(small, revenue_weight=3.0, seed=1)
     held = 0
     for place, name in enumerate(small.level_names):
         means = [took[(level == place) & (np.array(strata) == s)].mean() for s in small.stratum_names]
-        held += judging.judge(trial, name, judging.TAKE_UP).value.ips.covers(float(weight @ means))
+        held += trial_module.judge(trial, name, trial_module.TAKE_UP).value.ips.covers(float(weight @ means))
     assert held >= len(small.level_names) - 1
 
 
 def test_one_level_for_all_is_worth_the_means_within_strata(trial):
-    offers = trial.offers
-    for place, name in enumerate(offers.level_names):
+    letters = trial.letters
+    for place, name in enumerate(letters.level_names):
         by_hand = 0.0
-        for stratum in range(len(offers.stratum_names)):
-            here = offers.stratum == stratum
-            by_hand += here.mean() * offers.loan[here & (offers.level == place)].mean()
-        value = judging.judge(trial, name, judging.LOAN_VALUE).value
+        for stratum in range(len(letters.stratum_names)):
+            here = letters.stratum == stratum
+            by_hand += here.mean() * letters.loan[here & (letters.level == place)].mean()
+        value = trial_module.judge(trial, name, trial_module.LOAN_VALUE).value
         assert value.ips.value == pytest.approx(by_hand)
         assert value.snips.value == pytest.approx(by_hand)
 
 
 def test_depth_without_effect_has_no_slope_within_strata_though_pooling_shows_one(table):
-    """Depths dealt anew within strata: what is left of the pooled slope is who got the deep offers."""
-    offers, rng = read(table), np.random.default_rng(5)
-    depth = offers.depth.copy()
-    for stratum in range(len(offers.stratum_names)):
-        rows = np.flatnonzero(offers.stratum == stratum)
+    """Depths assigned anew within strata: what is left of the pooled slope is who got the deep letters."""
+    letters, rng = read(table), np.random.default_rng(5)
+    depth = letters.depth.copy()
+    for stratum in range(len(letters.stratum_names)):
+        rows = np.flatnonzero(letters.stratum == stratum)
         depth[rows] = rng.permutation(depth[rows])
     low = np.asarray(table["risk"].to_pylist()) == "LOW"  # and the good band is hardly ever offered much
     depth[low] *= 0.5
-    slope = judging.slope(read(replaced(table, depth=depth)), judging.TAKE_UP, revenue_weight=3.0)
-    assert slope.within.covers(0.0)
-    assert slope.pooled.upper < 0
+    trial = trial_module.run_trial(read(replaced(table, depth=depth)), revenue_weight=3.0, seed=1)
+    assert trial_module.slope(trial, trial_module.TAKE_UP).covers(0.0)
+    assert trial_module.slope(trial, trial_module.TAKE_UP, pooled=True).upper < 0
 
 
 def test_policies_know_nothing_of_the_letters_they_are_judged_on(table, trial):
@@ -126,7 +125,7 @@ def test_policies_know_nothing_of_the_letters_they_are_judged_on(table, trial):
     order = np.arange(table.num_rows)
     order[judged] = rng.permutation(order[judged])
     others = {name: column(table, name)[order] for name in ("applied", "tookup", "loansize", "grossinterest")}
-    again = learning.run_trial(read(replaced(table, **others)), revenue_weight=3.0, seed=1)
+    again = trial_module.run_trial(read(replaced(table, **others)), revenue_weight=3.0, seed=1)
     for name, plan in trial.targets.items():
         assert np.array_equal(plan[judged], again.targets[name][judged]), name
     assert np.array_equal(trial.full_price[judged], again.full_price[judged])
@@ -134,48 +133,48 @@ def test_policies_know_nothing_of_the_letters_they_are_judged_on(table, trial):
 
 
 def test_policies_send_the_letters_of_the_experiment(trial):
-    offers = trial.offers
+    letters = trial.letters
     for name in ("greedy", "Thompson", "greedy for loan value"):
-        for stratum in range(len(offers.stratum_names)):
-            rows = offers.stratum == stratum
-            sent = np.bincount(offers.level[rows], minlength=len(offers.level_depths))
+        for stratum in range(len(letters.stratum_names)):
+            rows = letters.stratum == stratum
+            sent = np.bincount(letters.level[rows], minlength=len(letters.level_depths))
             assert trial.targets[name][rows].sum(axis=0) == pytest.approx(sent)
 
 
 def test_a_gain_is_the_difference_of_two_values(trial):
-    base = judging.judge(trial, "as dealt", judging.OBJECTIVE)
+    base = trial_module.judge(trial, "as sent", trial_module.OBJECTIVE)
     assert (base.gain.value, base.gain.standard_error) == (0.0, 0.0)
-    for name in ("greedy", trial.offers.level_names[0]):
-        judged = judging.judge(trial, name, judging.OBJECTIVE)
+    for name in ("greedy", trial.letters.level_names[0]):
+        judged = trial_module.judge(trial, name, trial_module.OBJECTIVE)
         assert judged.gain.value == pytest.approx(judged.value.dr.value - base.value.dr.value)
 
 
 def test_gains_cover_nothing_where_there_is_nothing(trial):
-    covered = judging.placebo_coverage(trial, seed=2, rounds=60)
+    covered = checks.placebo_coverage(trial, seed=2, rounds=60)
     assert np.mean(list(covered.values())) == pytest.approx(0.95, abs=0.06)
 
 
 def test_beliefs_of_a_world_that_stays_as_it_is_are_honest(trial):
     """The look-alike's waves differ in nothing but luck, so what one taught holds in the other."""
-    cells = list(honesty.take_up_cells(trial, seed=1))
-    low, _ = honesty.expected_inside(len(cells))
+    cells = list(checks.take_up_cells(trial, seed=1))
+    low, _ = checks.expected_inside(len(cells))
     assert sum(cell.inside for cell in cells) >= low - 2  # cells of a band share what was learned: not independent
-    for row in honesty.loan_sizes(trial):
+    for row in checks.loan_sizes(trial):
         assert row.inside == pytest.approx(0.9, abs=0.06)
-    bins = honesty.calibration(trial, bins=5)
-    assert [row.foretold for row in bins] == sorted(row.foretold for row in bins)
-    assert sum(row.observed.covers(row.foretold) for row in bins) >= 3
-    assert honesty.doubts(trial) == ()
+    bins = checks.calibration(trial, bins=5)
+    assert [row.predicted for row in bins] == sorted(row.predicted for row in bins)
+    assert sum(row.observed.covers(row.predicted) for row in bins) >= 3
+    assert checks.randomisation_warnings(trial) == ()
 
 
-def test_a_belief_that_has_the_levels_the_wrong_way_round_foretells_no_order(trial):
+def test_a_belief_that_has_the_levels_the_wrong_way_round_predicts_no_order(trial):
     wrong = replace(trial, engagement=trial.engagement[:, ::-1] * np.arange(5, 0, -1) ** -3.0)
     for belief, right in ((trial, True), (wrong, False)):
-        found = {row.figure: row for row in honesty.ordering(belief) if row.judged_on == "all letters"}
+        found = {row.figure: row for row in checks.ordering(belief) if row.judged_on == "all letters"}
         row = found["objective"]  # the price alone makes shallow offers earn more here
         assert row.pairs == 10
         assert row.told_apart > 3
-        assert (row.foretold == row.told_apart) == right
+        assert (row.predicted == row.told_apart) == right
 
 
 def test_offers_that_follow_the_customer_are_doubted(table):
@@ -184,7 +183,8 @@ def test_offers_that_follow_the_customer_are_doubted(table):
     noisy = np.log(amount) + np.random.default_rng(1).normal(0, 1.0, amount.size)
     depth = np.empty_like(order)
     depth[np.argsort(noisy)] = order
-    (note, *_) = honesty.doubts(learning.run_trial(read(replaced(table, depth=depth)), revenue_weight=3.0, seed=1))
+    trial = trial_module.run_trial(read(replaced(table, depth=depth)), revenue_weight=3.0, seed=1)
+    (note, *_) = checks.randomisation_warnings(trial)
     assert "do not look random" in note
 
 
@@ -193,12 +193,12 @@ def test_a_lone_wave_is_split_by_customer_whatever_the_order(table):
     shuffled = lone.take(np.random.default_rng(1).permutation(lone.num_rows))
     halves = []
     for rows in (lone, shuffled):
-        offers = read(rows)
-        first, second = learning.folds(offers)
+        letters = read(rows)
+        first, second = trial_module.folds(letters)
         assert np.array_equal(first.learned, second.judged)
         assert not (first.learned & first.judged).any()
         assert 0.45 < first.judged.mean() < 0.55
-        halves.append(set(offers.ids[first.judged].tolist()))
+        halves.append(set(letters.ids[first.judged].tolist()))
     assert halves[0] == halves[1]
 
 
@@ -212,20 +212,20 @@ def test_any_number_of_waves_runs(waves, tmp_path, command):
 
 
 def test_unknown_values_are_unknown_not_zero(table):
-    offers = read(table)
-    features = dict(zip(offers.feature_names, offers.features.T, strict=True))
-    assert np.isnan(features["grossincome"][offers.wave == "1"]).all()
+    letters = read(table)
+    features = dict(zip(letters.feature_names, letters.features.T, strict=True))
+    assert np.isnan(features["grossincome"][letters.wave == "1"]).all()
     assert np.array_equal(np.isnan(features["age"]), column(table, "age") == 0)
-    assert not {"applied", "tookup", "loansize", "grossinterest", "depth", "offer4"} & set(offers.feature_names)
-    assert np.abs(learning.learn(offers, learning.folds(offers)[0]).context).max() <= 4
+    assert not {"applied", "tookup", "loansize", "grossinterest", "depth", "offer4"} & set(letters.feature_names)
+    assert np.abs(trial_module.learn(letters, trial_module.folds(letters)[0]).context).max() <= 4
 
 
 def test_a_few_huge_incomes_move_nobody_else(table):
     incomes = column(table, "grossincome")
     incomes[np.flatnonzero(column(table, "wave") == 2)[:5]] = 4.5e6
     odd, plain = read(replaced(table, grossincome=incomes)), read(table)
-    fold = learning.folds(plain)[0]
-    moved = np.abs(learning.learn(odd, fold).context - learning.learn(plain, fold).context).max(axis=1)
+    fold = trial_module.folds(plain)[0]
+    moved = np.abs(trial_module.learn(odd, fold).context - trial_module.learn(plain, fold).context).max(axis=1)
     assert np.quantile(moved, 0.99) < 0.05
 
 
