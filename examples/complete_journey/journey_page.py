@@ -85,7 +85,7 @@ def accuracy_table(journey: Journey) -> Table:
             [r.model, _estimate(r.wape), r.accuracy.spearman, r.accuracy.mae, r.accuracy.mse, r.accuracy.r2]
             for r in journey.results
         ],
-        note="WAPE with its 95% interval. The household's own mean needs no model: it is the mean ln basket of its history.",
+        note="WAPE with its 95% interval. The household's own mean is that of its past ln baskets.",
     )
 
 

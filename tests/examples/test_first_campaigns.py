@@ -1,0 +1,79 @@
+"""The notebook runs from top to bottom in one namespace, and its figures agree with the truth it made up."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "first_campaigns.ipynb"
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[dict]:
+    content = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+    assert (content["nbformat"], content["metadata"]["language_info"]["name"]) == (4, "python")
+    return content["cells"]
+
+
+@pytest.fixture(scope="module")
+def notebook(cells) -> dict:
+    names: dict = {}
+    for place, cell in enumerate(cells):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{NOTEBOOK.name}, cell {place}", "exec"), names)
+    return names
+
+
+def test_cells_are_stripped_and_every_code_cell_follows_a_word(cells):
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert (cell["execution_count"], cell["outputs"]) == (None, [])
+    assert cells[0]["cell_type"] == "markdown"
+    assert len({cell["id"] for cell in cells}) == len(cells)
+
+
+def test_nothing_is_imported_but_public_names(cells):
+    lines = [line.strip() for cell in cells if cell["cell_type"] == "code" for line in cell["source"]]
+    assert {line for line in lines if line.startswith(("import", "from"))} == {
+        "import numpy as np",
+        "import pandas as pd",
+        "import disco",
+    }
+
+
+def test_the_past_is_random_and_all_of_it_was_learned(notebook):
+    past, belief = notebook["past"], notebook["belief"]
+    assert len(past) == 2 * len(notebook["customers"]) == 24_000
+    assert past.groupby("depth").size().between(5_700, 6_300).all()
+    assert belief.basket.evidence.total_rows == past["full_price"].notna().sum()
+    assert belief.engagement.counts.sent.sum() == len(past)
+
+
+def test_learned_curves_are_near_the_truth_and_rise(notebook):
+    curves = notebook["curves"]
+    assert (curves["basket"] / curves["truth"]).between(0.92, 1.08).all()
+    steps = {name: np.diff(rows["basket"]) for name, rows in curves.groupby("group")}
+    assert all((step > 0).all() for step in steps.values())
+    assert steps["frequent visitors"].sum() > 2 * steps["others"].sum()
+
+
+def test_decisions_keep_the_caps_and_give_deep_discounts_to_those_who_respond(notebook):
+    table, caps = notebook["table"], notebook["CAPS"]
+    assert table["codes"].to_dict() == {depth: int(0.9 * cap) for depth, cap in caps.items()}
+    assert table["visits_last_month"].is_monotonic_increasing
+    assert (table["shadow_price"] > 0).all()
+
+
+def test_replay_and_the_ab_test_say_that_deciding_pays(notebook):
+    for result in notebook["replayed"].policies.values():
+        assert result.relative_to_random.lower < result.relative_to_random.value < result.relative_to_random.upper
+        assert result.relative_to_random.value > 1
+    autumn = notebook["autumn"]
+    share = autumn["depth"].notna().groupby(autumn["arm"]).mean()
+    assert share.max() - share.min() < 0.02  # both groups had as many codes per customer
+    assert notebook["primary"].relative.lower > 0
+
+
+def test_one_more_campaign_narrows_the_uncertainty(notebook):
+    assert (notebook["uncertainty"]["after autumn"] < notebook["uncertainty"]["before autumn"]).all()
