@@ -47,6 +47,7 @@ from disco.reports import (
     Section,
     Table,
 )
+from disco.reports.formats import estimate_text
 
 RAND, CHANGE = Money(currency="R", decimals=0), Money(currency="R", decimals=0, signed=True)
 UNITS = {TAKE_UP: Percent(), LOAN_VALUE: RAND, REVENUE: RAND, OBJECTIVE: RAND}
@@ -186,7 +187,7 @@ def _finite(value: Any) -> Any:
 
 
 def named(found: Findings, target: str) -> str:
-    return f"Everybody {target}" if target in found.letters.level_names else target[0].upper() + target[1:]
+    return f"Everybody at {target}" if target in found.letters.level_names else target[0].upper() + target[1:]
 
 
 def estimate(value: evaluation.Estimate | None, *, times: float = 1.0) -> Estimate:
@@ -249,9 +250,9 @@ def _policies_text(found: Findings) -> str:
     gains = {name: found.judged[name, OBJECTIVE].gain for name in found.trial.targets if name != AS_SENT}
     best = max(gains, key=lambda name: gains[name].value)
     note = (
-        f"\n\n{named(found, best)} earns most here ({estimate(gains[best]).text(CHANGE)} per letter), more than any "
-        "policy that keeps the number of letters per level: with so little response to depth, the discount itself is "
-        "what costs."
+        f"\n\n{named(found, best)} earns most here ({estimate_text(estimate(gains[best]), unit=CHANGE)} per letter), "
+        "more than any policy that keeps the number of letters per level: with so little response to depth, the "
+        "discount itself is what costs."
         if best in found.letters.level_names
         else ""
     )
@@ -371,7 +372,7 @@ def _slope_table(found: Findings) -> Table:
     for figure in FIGURES:
         unit = Number(decimals=3 if figure == TAKE_UP else 0, signed=True)
         both = (slope(found.trial, figure), slope(found.trial, figure, pooled=True))
-        rows.append([figure, *(estimate(value).text(unit) for value in both)])
+        rows.append([figure, *(estimate_text(estimate(value), unit=unit) for value in both)])
     return Table(
         caption="Rise per unit of depth (from 0 to 100% off), least squares",
         columns=("Figure per letter", "Within strata", "Pooled"),

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t
 
-from disco.reports import Estimate
+from disco.records.estimate import Estimate
+
+LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Sample:
         if numbers.size < 2:
             return cls(float(numbers.mean()), None, tuple(values))
         error = float(numbers.std(ddof=1)) / np.sqrt(numbers.size)
-        return cls(float(numbers.mean()), float(t.ppf(0.975, numbers.size - 1) * error), tuple(values))
+        return cls(float(numbers.mean()), float(t.ppf(0.5 + LEVEL / 2, numbers.size - 1) * error), tuple(values))
 
     def minus(self, other: "Sample") -> "Sample":
         """Figure by figure: what is common to a retailer cancels."""
@@ -45,7 +47,7 @@ class Sample:
         return self.mean - half, self.mean + half
 
     def estimate(self, *, share: bool = False) -> Estimate:
-        """For charts and tables; the interval of a share ends at 0 and 1.
+        """Mean and interval; that of a share ends at 0 and 1.
 
         >>> Sample.of([0.5, 0.9]).estimate(share=True).ends
         (0.0, 1.0)
@@ -53,4 +55,4 @@ class Sample:
         if self.half_width is None:
             return Estimate(self.mean)
         low, high = self.interval
-        return Estimate(self.mean, max(low, 0.0), min(high, 1.0)) if share else Estimate(self.mean, low, high)
+        return Estimate(self.mean, max(low, 0.0) if share else low, min(high, 1.0) if share else high, LEVEL)

@@ -281,11 +281,11 @@ def _sd_chart(result: DemoResult) -> CurveChart:
 
 
 def _estimate(measured: Uplift) -> Estimate:
-    return Estimate(measured.relative, measured.lower, measured.upper)
+    return Estimate(measured.relative, measured.lower, measured.upper, measured.level)
 
 
 def _between(interval: Interval | None) -> Estimate | None:
-    return None if interval is None else Estimate(interval.mean, interval.lower, interval.upper)
+    return None if interval is None else Estimate(interval.mean, interval.lower, interval.upper, 0.9)
 
 
 def campaign_table(result: DemoResult, *, codes_per_depth: bool) -> Table:

@@ -14,7 +14,7 @@ from disco.policy import Thompson
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Offer
 from disco.reports import Axis, Column, Count, Estimate, IntervalChart, IntervalRow, Number, Percent, Table
-from disco.reports.formats import count, percent
+from disco.reports.formats import count, estimate_text, percent
 from disco.studies.cache import Arrays
 from disco.studies.environment import (
     PAST_CAMPAIGNS,
@@ -236,9 +236,9 @@ def run(lab: Lab) -> Item:
         "markdown. By the simulation's truth, without the luck of one campaign, the decided half earns "
         f"{_words(main[OBJECTIVE])} of that objective, {_words(main[REVENUE])} of revenue and {_words(main[REWARD])} "
         f"of reward; when only revenue counts, {_words(alone)} of revenue. As realised, the environments together "
-        f"show {pooled.estimate.text(_UPLIFT)} of revenue (p = {pooled.p_value:.2g}): an uplift of +1.12% has "
-        f"p < 0.001 in eight tests of ten only with {count(needed)} customers in both arms together, because baskets "
-        "vary widely and most customers buy nothing. "
+        f"show {estimate_text(pooled.estimate, unit=_UPLIFT)} of revenue (p = {pooled.p_value:.2g}): an uplift of "
+        f"+1.12% has p < 0.001 in eight tests of ten only with {count(needed)} customers in both arms together, "
+        "because baskets vary widely and most customers buy nothing. "
         "The possible gain depends on how much customers differ in their response to depth, and on how much of that "
         "six numbers tell. The paper does not state the weight, caps and depths of its campaign, nor the depth of its "
         "undifferentiated campaign; ours is the middle one, the mean of the caps. The paper's online R² of 0.113 is "
@@ -273,7 +273,7 @@ class Pooled:
     @property
     def estimate(self) -> Estimate:
         half = float(norm.ppf(0.975)) * self.standard_error
-        return Estimate(self.relative, self.relative - half, self.relative + half)
+        return Estimate(self.relative, self.relative - half, self.relative + half, 0.95)
 
 
 def _pooled(measured: list[Arrays], reading: str, place: int = 0) -> Pooled:
@@ -294,7 +294,7 @@ def _accuracy(measured: list[Arrays], reading: str, place: int) -> Sample:
 
 
 def _words(cell: Sample) -> str:
-    return cell.estimate().text(_UPLIFT)
+    return estimate_text(cell.estimate(), unit=_UPLIFT)
 
 
 def _checks(measured: list[Arrays], reading: str) -> tuple[Check, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 from disco.evaluation import replay
 from disco.records.arrays import Vector
 from disco.reports import Axis, Column, Count, CurveChart, IntervalChart, IntervalRow, Line, Percent, Table
+from disco.reports.formats import estimate_text
 from disco.studies.bandits import figures
 from disco.studies.bandits.figures import RunColumn, Runs
 from disco.studies.bandits.simulation import (
@@ -331,4 +332,4 @@ def replay_table(cells: Mapping[str, Sample], *, caption: str) -> Table:
 
 def words(cell: Sample) -> str:
     """A share with its interval, for a sentence."""
-    return cell.estimate().text(SHARE)
+    return estimate_text(cell.estimate(), unit=SHARE)
