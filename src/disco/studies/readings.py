@@ -22,7 +22,7 @@ SCALED_DEPTHS = np.linspace(0.05, 1.0, 20)  # u, the depth as the encoding and t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class DepthReading:
     """A depth encoding with its prior."""
 
     name: str
@@ -39,13 +39,13 @@ class Reading:
         return model.tuned() if self.automatic else model
 
 
-NARROW = Reading(name="γ = 20", encoding=RadialBasis(CENTRES, gamma=20.0))
-WIDE = Reading(name="γ = 2", encoding=RadialBasis(CENTRES, gamma=2.0))
+NARROW = DepthReading(name="γ = 20", encoding=RadialBasis(CENTRES, gamma=20.0))
+WIDE = DepthReading(name="γ = 2", encoding=RadialBasis(CENTRES, gamma=2.0))
 # to the letter there is no constant, and the prior is the identity
-LITERAL = Reading(name="literal", encoding=RadialBasis(CENTRES, alpha=20.0), constant_precision=None)
-AUTOMATIC = Reading(name="automatic", encoding=RadialBasis(CENTRES, gamma=20.0), automatic=True)
-SPLINE = Reading(name="spline", encoding=SmoothSpline())
-READINGS: Mapping[str, Reading] = MappingProxyType(
+LITERAL = DepthReading(name="literal", encoding=RadialBasis(CENTRES, alpha=20.0), constant_precision=None)
+AUTOMATIC = DepthReading(name="automatic", encoding=RadialBasis(CENTRES, gamma=20.0), automatic=True)
+SPLINE = DepthReading(name="spline", encoding=SmoothSpline())
+READINGS: Mapping[str, DepthReading] = MappingProxyType(
     {reading.name: reading for reading in (NARROW, WIDE, LITERAL, AUTOMATIC, SPLINE)}
 )
 MAIN_READING = NARROW.name  # decides the verdicts; the others stand beside it

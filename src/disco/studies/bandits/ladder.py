@@ -32,7 +32,7 @@ from disco.policy import Greedy, Policy
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.decisions import Audience, Offer
 from disco.studies.bandits.stage import Law, Stage
-from disco.studies.readings import Reading
+from disco.studies.readings import DepthReading
 
 
 class Rung(StrEnum):
@@ -123,7 +123,7 @@ def rungs_of_knowledge(yardstick: Yardstick) -> dict[Rung, float]:
     }
 
 
-def rungs_of_learning(yardstick: Yardstick, reading: Reading, belief: Belief, policy: Policy) -> dict[Rung, float]:
+def rungs_of_learning(yardstick: Yardstick, reading: DepthReading, belief: Belief, policy: Policy) -> dict[Rung, float]:
     """LINEAR to DECIDED: one way to model baskets, and a belief that learned so."""
     stage = yardstick.stage
     model = reading.model(depth_scale=stage.depth_scale)

@@ -25,7 +25,7 @@ from disco.records.identity import name_key
 from disco.studies.bandits.figures import RunColumn, Runs
 from disco.studies.bandits.stage import Crowd, Law, Past, Stage
 from disco.studies.cache import Piece, Progress, code_version, key_of, load_arrays, make_missing, save_arrays
-from disco.studies.readings import Reading
+from disco.studies.readings import DepthReading
 
 Player = Policy | UnconstrainedLearner
 COLD, WARM = 0, None  # where a play starts: codes of the past campaigns, None takes all
@@ -83,7 +83,7 @@ class Rules:
         return BatchLimits(depths=depths, caps=self.caps, batch=self.batch, revenue_weight=self.revenue_weight)
 
 
-def starting_belief(stage: Stage, reading: Reading, *, codes: int | None) -> Belief:
+def starting_belief(stage: Stage, reading: DepthReading, *, codes: int | None) -> Belief:
     """Belief after the first `codes` of the past campaign: 0 is a cold start, None takes all."""
     belief = Belief(basket=reading.model(depth_scale=stage.depth_scale), engagement=Engagement())
     if codes == 0:
@@ -92,7 +92,9 @@ def starting_belief(stage: Stage, reading: Reading, *, codes: int | None) -> Bel
     return replace(belief, basket=reading.settled(belief.basket))
 
 
-def simulate(stage: Stage, player: Player, *, reading: Reading, start: Belief, rules: Rules, repeat: int) -> Matrix:
+def simulate(
+    stage: Stage, player: Player, *, reading: DepthReading, start: Belief, rules: Rules, repeat: int
+) -> Matrix:
     """(batches, columns) of one run. The crowds depend on (stage, repeat, batch) alone: runs are paired."""
     belief, law = start, stage.law
     cold = not start.basket.campaigns
@@ -161,7 +163,7 @@ class Play:
     """Repeats `first` to `first + repeats − 1` of one policy, set up one way, on one stage."""
 
     stage: str  # key
-    reading: Reading
+    reading: DepthReading
     start: int | None  # codes of the past campaigns: COLD, WARM (all), or a number
     player: Player
     rules: Rules

@@ -35,12 +35,12 @@ from disco.studies.environment import (
 from disco.studies.paper.item import Item, above
 from disco.studies.paper.lab import Lab, ReproductionSettings, RunSize
 from disco.studies.paper.policies import SHARE, words
-from disco.studies.readings import NARROW, SPLINE, Reading
+from disco.studies.readings import NARROW, SPLINE, DepthReading
 from disco.studies.sample import Sample
 
 SHAPES = (Shape.CONCAVE, Shape.S_SHAPED, Shape.THRESHOLD)
 HEADS = {"level": LEVEL, "level+slope": SLOPE}
-MODELS: tuple[Reading, ...] = (NARROW, SPLINE)
+MODELS: tuple[DepthReading, ...] = (NARROW, SPLINE)
 POLICIES: tuple[Player, ...] = (Greedy(), Thompson())
 PAST_SHARES = (0.03, 0.15, 1.0)  # of the codes of campaigns A and B
 DIMENSIONS = (4, 6, 8)  # the paper: six, and much the same with two more or less
@@ -139,7 +139,7 @@ def _yardstick(stage: Stage) -> Yardstick:
     return Yardstick.of(stage, caps=caps, revenue_weight=REVENUE_WEIGHT)
 
 
-def _ladder(stage: Stage, *, models: tuple[Reading, ...] = MODELS) -> list[list[float]]:
+def _ladder(stage: Stage, *, models: tuple[DepthReading, ...] = MODELS) -> list[list[float]]:
     """(models, rungs)."""
     yardstick = _yardstick(stage)
     known = rungs_of_knowledge(yardstick)
@@ -166,7 +166,7 @@ def _rules(stage: Stage, amount: Amount, caps: str) -> Rules:
     )
 
 
-def _runs(stage: Stage, reading: Reading, player: Player, rules: Rules, *, start: str, repeats: int) -> Runs:
+def _runs(stage: Stage, reading: DepthReading, player: Player, rules: Rules, *, start: str, repeats: int) -> Runs:
     belief = starting_belief(stage, reading, codes=WARM if start == "warm" else COLD)
     runs = [simulate(stage, player, reading=reading, start=belief, rules=rules, repeat=each) for each in range(repeats)]
     return Runs(np.stack(runs), rules.revenue_weight)

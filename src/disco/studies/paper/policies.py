@@ -33,7 +33,7 @@ from disco.studies.environment import REVENUE_WEIGHT, Environment, equal_caps
 from disco.studies.paper.item import Check, Item, above, below
 from disco.studies.paper.lab import Lab, Measure, ReproductionSettings
 from disco.studies.paper.simulations import SIZES, Games, Request, main_rules, play
-from disco.studies.readings import NARROW, READINGS, Reading
+from disco.studies.readings import NARROW, READINGS, DepthReading
 from disco.studies.sample import Sample
 
 SHARE = Percent(decimals=2, signed=True)
@@ -188,13 +188,13 @@ def _replayed_over(lab: Lab, measure: Measure) -> dict[str, Sample]:
 # ---- claims, charts and tables -------------------------------------------------------------------------------------
 
 
-def difference(games: Games, figure: Figure, policy: str, other: str, reading: Reading) -> Sample:
+def difference(games: Games, figure: Figure, policy: str, other: str, reading: DepthReading) -> Sample:
     """A policy's figure minus another's, environment by environment."""
     over = games.over_environments
     return over(figure, policy, reading).minus(over(figure, other, reading))
 
 
-def checks_of(games: Games, *, reading: Reading, greedy_declines: bool) -> list[Check]:
+def checks_of(games: Games, *, reading: DepthReading, greedy_declines: bool) -> list[Check]:
     """The paper's claims at one reading; `greedy_declines`: the paper says so of the warm start alone."""
     over = games.over_environments
     rises = partial(above, than=0.0, unit=SHARE, reading=reading.name)

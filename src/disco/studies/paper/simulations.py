@@ -17,7 +17,7 @@ from disco.studies.bandits.simulation import PLAYERS, RANDOM, Play, Rules, run_p
 from disco.studies.bandits.stage import Stage, stage_of
 from disco.studies.environment import PLAYED_CAMPAIGN, REVENUE_WEIGHT, equal_caps
 from disco.studies.paper.lab import Lab, RunSize
-from disco.studies.readings import NARROW, Reading
+from disco.studies.readings import NARROW, DepthReading
 from disco.studies.sample import Sample
 
 PLAYED_DEPTHS = next(len(campaign.depths) for campaign in PAPER_CAMPAIGNS if campaign.name == PLAYED_CAMPAIGN)
@@ -62,11 +62,11 @@ class Games:
     def main(self) -> Stage:
         return self.stages[0]
 
-    def of(self, stage: Stage, policy: str, *, reading: Reading = NARROW) -> Runs:
+    def of(self, stage: Stage, policy: str, *, reading: DepthReading = NARROW) -> Runs:
         return self.runs[stage.name, reading.name, policy]
 
     def over_environments(
-        self, figure: Callable[[Runs, Runs], Vector | float], policy: str, reading: Reading
+        self, figure: Callable[[Runs, Runs], Vector | float], policy: str, reading: DepthReading
     ) -> Sample:
         """The figure of a policy given Random's runs, averaged over repeats: one number per environment."""
         return Sample.of(
@@ -83,7 +83,7 @@ class Request:
 
     start: int | None
     rules: Rules
-    readings: tuple[Reading, ...] = (NARROW,)
+    readings: tuple[DepthReading, ...] = (NARROW,)
     policies: tuple[str, ...] = tuple(PLAYERS)
 
 

@@ -17,7 +17,7 @@ from disco.studies.paper.item import Check, Item, above, below, near
 from disco.studies.paper.lab import Lab
 from disco.studies.paper.policies import SHARE, words
 from disco.studies.paper.simulations import Games, Request, main_rules, play
-from disco.studies.readings import NARROW, READINGS, Reading
+from disco.studies.readings import NARROW, READINGS, DepthReading
 from disco.studies.sample import Sample
 
 PAPER_GAP = 0.00234
@@ -40,7 +40,7 @@ class Gaps:
     objective: tuple[Gap, ...]
 
     @classmethod
-    def of(cls, games: Games, reading: Reading) -> "Gaps":
+    def of(cls, games: Games, reading: DepthReading) -> "Gaps":
         def pair(stage: Stage) -> tuple[Runs, Runs]:
             return games.of(stage, ULCC, reading=reading), games.of(stage, THOMPSON, reading=reading)
 
