@@ -34,8 +34,6 @@ from disco.reports import (
     Count,
     CurveChart,
     Estimate,
-    Fact,
-    Facts,
     IntervalChart,
     IntervalRow,
     Line,
@@ -272,7 +270,8 @@ def _trust_text(found: Findings) -> str:
     return (
         f"Take-up per band and level was predicted with 90% intervals: {inside} of {len(found.cells)} held the "
         f"outcome. If they were right and independent, {low} to {high} would. They cover the noise of counts, not that "
-        "a band may change from one wave to the next.\n\n"
+        "a band may change from one wave to the next. Of the loans, "
+        f"{' and '.join(f'{row.inside:.0%}' for row in found.loan_sizes)} fell into their 90% intervals.\n\n"
         "The intervals of the gains were tested where the truth is known: the levels were assigned anew "
         f"{checks.PLACEBO_ROUNDS} times within strata, customers and outcomes unchanged. Then no policy gains "
         "anything, and a 95% interval must cover 0 in about 95 of 100 rounds; it did in "
@@ -309,7 +308,6 @@ def page(found: Findings) -> Report:
                 "What would other policies have been worth?",
                 _policies_text(found),
                 [
-                    _gain_facts(found),
                     *(_gain_chart(found, f) for f in (OBJECTIVE, LOAN_VALUE)),
                     _estimator_table(found),
                 ],
@@ -317,7 +315,7 @@ def page(found: Findings) -> Report:
             Section(
                 "Can the beliefs and the intervals be trusted?",
                 _trust_text(found),
-                [_ordering_table(found), _calibration_chart(found), _loan_size_table(found)],
+                [_ordering_table(found), _calibration_chart(found)],
             ),
         ],
         footer=f"{_GENERATED if found.generated else _REAL}\n\nSource: {found.source}. {len(found.letters):,} letters, "
@@ -381,16 +379,6 @@ def _slope_table(found: Findings) -> Table:
     )
 
 
-def _gain_facts(found: Findings) -> Facts:
-    facts = []
-    for name in POLICIES:
-        judged = found.judged[name, OBJECTIVE]
-        ends = f"{CHANGE.text(judged.gain.lower)} to {CHANGE.text(judged.gain.upper)}"
-        note = f"{ends}; predicted {CHANGE.text(judged.predicted_gain)}"
-        facts.append(Fact(f"{named(found, name)}: objective per letter", CHANGE.text(judged.gain.value), note))
-    return Facts(facts)
-
-
 def _gain_chart(found: Findings, figure: str) -> IntervalChart:
     gains = {name: found.judged[name, figure].gain for name in found.trial.targets if name != AS_SENT}
     clear = sum(map(is_clear, gains.values()))
@@ -438,22 +426,6 @@ def _ordering_table(found: Findings) -> Table:
         rows=[[row.judged_on, row.figure, row.pairs, row.told_apart, row.predicted] for row in found.ordering],
         note="Told apart: the 95% interval of their difference does not cover 0. Believed take-up never falls with "
         "depth, so an order in take-up is partly built in.",
-    )
-
-
-def _loan_size_table(found: Findings) -> Table:
-    return Table(
-        caption="ln(loan size) of takers, predicted from other letters",
-        columns=(
-            "Judged on",
-            Column("Takers", Count()),
-            *(Column(name, Number(decimals=3)) for name in ("WAPE", "Spearman", "R²")),
-            Column("Inside their 90% intervals", Percent()),
-        ),
-        rows=[
-            [row.fold, row.accuracy.rows, row.accuracy.wape, row.accuracy.spearman, row.accuracy.r2, row.inside]
-            for row in found.loan_sizes
-        ],
     )
 
 
