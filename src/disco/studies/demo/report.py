@@ -68,7 +68,8 @@ def demo_report(result: DemoResult) -> Report:
             Section(
                 "What has it learned?",
                 "The typical basket of buyers before the discount, at every discount. The band is the model's "
-                "uncertainty about the average buyer; it is narrow where codes were sent.",
+                "uncertainty about the average buyer, narrow where codes were sent. It does not cover that customers "
+                "may differ in ways the model's form cannot follow.",
                 [curve_chart(result), _sd_chart(result)],
                 side_by_side=True,
             ),
