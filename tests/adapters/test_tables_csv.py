@@ -74,6 +74,15 @@ def test_latin_1_is_named_by_row(tmp_path: Path) -> None:
     assert "xeb" in problem.found
 
 
+def test_latin_1_in_a_further_column_is_named_by_every_reader(tmp_path: Path) -> None:
+    tables = customers(tmp_path, b"customer_id,joined_on,city\n1,2025-01-31,Ely\n2,2025-01-31,K\xf6ln\n")
+    (problem,) = problems(tables)
+    assert (problem.kind, problem.column, problem.row) == ("encoding", "city", 2)
+    with pytest.raises(TableError) as caught:
+        tables.scan("customers")
+    assert caught.value.problems == (problem,)
+
+
 @pytest.mark.parametrize(
     ("content", "found"),
     [

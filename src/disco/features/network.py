@@ -25,7 +25,7 @@ HEADS = ("level", "level+slope")
 DEVICES = ("auto", "cpu", "cuda")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)  # no slots: scikit-learn's pipelines and searches put attributes of their own on a step
 class ContextNetwork:
     """A network [features → `hidden` → `dimensions` → heads] of ln full price; its last hidden layer is the context ψ1.
 
@@ -66,6 +66,24 @@ class ContextNetwork:
                 raise InputError("parameter", found=name, expected=" | ".join(_PARAMETERS))
             setattr(self, name, value)
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of a step: a regressor of ln full price that also transforms, and takes missing values.
+
+        `sklearn.base.BaseEstimator` would have it, but costs half a second at every start of the program.
+        """
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True),
+            transformer_tags=TransformerTags(),
+            regressor_tags=RegressorTags(),
+            input_tags=InputTags(allow_nan=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._embedding is not None
 
     def fit(self, X: Any, log_basket: Any = None, depth: Any = None, *, progress: Progress | None = None) -> Self:
         """Train on orders in time order: features of the buyer before the order, ln full price, depth of the code used.

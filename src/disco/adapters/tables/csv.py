@@ -23,6 +23,8 @@ _BLOCK_BYTES = 1 << 23  # also the longest row that can be read
 class CsvSource:
     """Rows with too many or too few cells are set aside, counted and reported."""
 
+    has_bytes = True
+
     def __init__(self, name: str, *, file: str, path: Path) -> None:
         self.name, self.file = name, file
         self._path = path

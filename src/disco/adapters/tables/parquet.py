@@ -18,6 +18,8 @@ _FIX = "Write or copy the file again."
 class ParquetSource:
     """Parts in the order of their names; a row's place is its part and the row there."""
 
+    has_bytes = False
+
     def __init__(self, name: str, *, file: str, parts: Sequence[tuple[str, Path]]) -> None:
         self.name, self.file = name, file
         self._parts = tuple(parts)

@@ -19,6 +19,8 @@ _ROWS_PER_FETCH = 50_000
 class SqlSource:
     """A query's rows as text, whatever types the database has; one snapshot, so that rows keep their numbers."""
 
+    has_bytes = False
+
     def __init__(self, name: str, *, file: str, spool: Path) -> None:
         self.name, self.file = name, file
         self._spool = spool

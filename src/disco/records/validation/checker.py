@@ -30,6 +30,10 @@ class Source(Protocol):
     def file(self) -> str:
         """What problems call it."""
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether cells come as bytes that may be no text."""
+
     def schema(self) -> pa.Schema: ...
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -50,6 +54,10 @@ class TableSource:
     table: pa.Table | pads.Dataset
     file: str
 
+    @property
+    def has_bytes(self) -> bool:
+        return False
+
     def schema(self) -> pa.Schema:
         return self.table.schema
 
@@ -66,7 +74,7 @@ class TableSource:
 
 
 @dataclass(slots=True)
-class Finding:
+class Fault:
     """A problem in the making: what was found in the first of its rows."""
 
     found: str
@@ -76,12 +84,12 @@ class Finding:
     rows: int = 1
 
 
-class Findings(dict[tuple[str, str], Finding]):
+class Findings(dict[tuple[str, str], Fault]):
     """The problems of one table while its batches pass by: (column, kind) → the first row and how many."""
 
     def note(self, kind: str, column: str, found: str, expected: str, fix: str) -> None:
         """A problem of the table or of a whole column."""
-        self[column, kind] = Finding(found, expected, fix)
+        self[column, kind] = Fault(found, expected, fix)
 
     def note_rows(
         self, kind: str, column: str, rows: Flags, found: Callable[[int], str], expected: str, fix: str
@@ -89,7 +97,7 @@ class Findings(dict[tuple[str, str], Finding]):
         """A problem of the rows flagged, of all rows of the table; `found` is asked about the first of them only."""
         if rows.any():
             row = int(np.argmax(rows))
-            self[column, kind] = Finding(found(row), expected, fix, row, int(np.count_nonzero(rows)))
+            self[column, kind] = Fault(found(row), expected, fix, row, int(np.count_nonzero(rows)))
 
     def note_batch(self, rule: Rule, row: Mapping[str, Cells], broken: Flags, *, offset: int) -> None:
         """Rows of a batch that break a rule."""
@@ -99,7 +107,7 @@ class Findings(dict[tuple[str, str], Finding]):
         else:
             place = int(np.argmax(broken))
             found, fix = rule.show(row, place), rule.advice(row, place)
-            self[rule.column, rule.kind] = Finding(found, rule.expected, fix, offset + place, count)
+            self[rule.column, rule.kind] = Fault(found, rule.expected, fix, offset + place, count)
 
     def problems(self, source: Source) -> tuple[Problem, ...]:
         """Sorted by column, then row."""
@@ -167,6 +175,11 @@ def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) ->
     return tuple(usable)
 
 
+def further_column(name: str) -> Column:
+    """A column outside the declaration, which may hold any text."""
+    return Column(name, Kind.CHOICE, "", nullable=True)
+
+
 def _nearest(name: str, others: list[str]) -> str | None:
     plain = {other.strip().lower().replace(" ", "_").replace("-", "_"): other for other in others}
     near = get_close_matches(name, plain, n=1, cutoff=0.75)
@@ -225,7 +238,7 @@ def typed_table(source: Source) -> pa.Table:
     """
     names = source.schema().names
     known = {column.name: column for column in SCHEMAS[source.name].columns}
-    columns = [known.get(name, Column(name, Kind.CHOICE, "")) for name in names]
+    columns = [known.get(name) or further_column(name) for name in names]
     rules = [rule for column in columns for rule in tuple(cell_rules(column))[:2]]
     findings = Findings()
     batches: list[list[pa.Array]] = []

@@ -19,8 +19,16 @@ from disco.records.errors import InputError, Problem, TableError
 from disco.records.money import from_minor_units
 from disco.records.tables import SCHEMAS, Column, Kind, Reference, TableSchema, Within
 from disco.records.validation.cells import Cells, flags, shown
-from disco.records.validation.checker import CheckedBatch, Finding, Findings, Source, check_batch, usable_columns
-from disco.records.validation.rules import DAY_MICROSECONDS, is_before, rules_of
+from disco.records.validation.checker import (
+    CheckedBatch,
+    Fault,
+    Findings,
+    Source,
+    check_batch,
+    further_column,
+    usable_columns,
+)
+from disco.records.validation.rules import DAY_MICROSECONDS, cell_rules, is_before, rules_of
 
 
 @dataclass(slots=True)
@@ -70,14 +78,14 @@ class ColumnProfile:
         if self.zoned.rows and self.local.rows:
             fewer, how = min((self.local, "without"), (self.zoned, "with"), key=lambda pair: pair[0].rows)
             found = f"{fewer.shown} {how} a time zone, among times of the other sort"
-            findings[name, "mixed_time_zones"] = Finding(found, *_ONE_ZONE, fewer.row, fewer.rows)
+            findings[name, "mixed_time_zones"] = Fault(found, *_ONE_ZONE, fewer.row, fewer.rows)
         if 0 < self.words.rows <= self.integers.rows:
             found, fix = (
                 f"{self.words.shown} among ids that are mostly integers",
                 "Correct the id, or give all ids one form.",
             )
             expected = "all ids integers, or all of another form"
-            findings[name, "mixed_ids"] = Finding(found, expected, fix, self.words.row, self.words.rows)
+            findings[name, "mixed_ids"] = Fault(found, expected, fix, self.words.row, self.words.rows)
 
 
 _ONE_ZONE = ("all times with a zone, or none", "Write every time in UTC.")
@@ -204,6 +212,10 @@ def _read_table(table: KeptColumns, *, as_of: date | None) -> int:
     given = source.schema()
     columns = usable_columns(given, schema, findings)
     rules = rules_of(schema, as_of=as_of)
+    if source.has_bytes:  # whoever reads the whole table needs text in the other columns too
+        declared = {column.name for column in schema.columns}
+        others = [further_column(name) for name in dict.fromkeys(given.names) if name not in declared]
+        columns, rules = (*columns, *others), (*rules, *(next(cell_rules(column)) for column in others))
     rows = 0
     for batch in source.batches([column.name for column in columns if column.name in given.names]):
         checked = check_batch(batch, columns, rules)
