@@ -8,10 +8,9 @@ from pathlib import Path
 
 import typer
 from json_page import json_page
+from pages import features_page, tables_page
 
 from disco.entrypoints.cli.app import app
-from disco.features.documentation import features_page
-from disco.records.tables_page import tables_page
 
 DOCS = Path(__file__).parent
 

@@ -16,7 +16,7 @@ from tests.records.conftest import make_shop
 from disco.features import build_features
 from disco.operations.door import known_columns, read_outcomes
 from disco.records.errors import Problem, TableError
-from disco.records.tables import SCHEMAS, AtMost, Column, Kind, NotBefore
+from disco.records.tables import SCHEMAS, AtMost, ColumnSchema, Kind, NotBefore
 from disco.records.validation import TableSource, validate
 
 AS_OF = date(2026, 3, 1)
@@ -126,13 +126,13 @@ def test_a_bad_row_has_one_verdict(fault: Fault) -> None:
         assert refused.value.problems == (problem,)
 
 
-def _columns() -> list[tuple[str, Column]]:
+def _columns() -> list[tuple[str, ColumnSchema]]:
     return [(name, column) for name, schema in SCHEMAS.items() for column in schema.columns]
 
 
 @pytest.mark.parametrize(("name", "column"), _columns(), ids=lambda part: getattr(part, "name", part))
 @pytest.mark.parametrize("damage", ["missing_column", "duplicate_column", "wrong_type"])
-def test_a_bad_column_has_one_verdict(name: str, column: Column, damage: str) -> None:
+def test_a_bad_column_has_one_verdict(name: str, column: ColumnSchema, damage: str) -> None:
     table = make_shop(orders=12)[name]
     at = table.schema.get_field_index(column.name)
     table = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disco.features import ContextNetwork
-from disco.features.diagnostics import (
+from disco.features.check import (
     PSI_ALARM,
     PSI_WATCH,
     clipped_shares,

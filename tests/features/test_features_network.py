@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disco.features import ContextNetwork, build_features, has_history, row_sources
+from disco.features import ContextNetwork, build_features, has_history
+from disco.features import rows as feature_rows
 from disco.features.cautions import DepthVariationWarning, NetworkWarning
-from disco.features.fitting import last_layer
 from disco.features.kernel import scale_rows
-from disco.features.row_sources import MemoryRows
+from disco.features.rows import MemoryRows
+from disco.features.training import last_layer
 from disco.records import chunks
 from disco.records.errors import InputError, MissingPartError, SchemaMismatchError, StateError
 
@@ -265,6 +266,20 @@ def test_customers_without_a_purchase_get_the_population_context():
     assert (network.transform(unknown) == 0).all()
 
 
+def test_it_is_a_step_of_a_scikit_learn_pipeline():
+    from sklearn.linear_model import LinearRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+
+    X, y, *_ = shop(400)
+    alone = make_pipeline(ContextNetwork(max_epochs=1)).fit(X, y)
+    assert alone.transform(X).shape == (400, 6)
+    assert (alone.predict(X) == ContextNetwork(max_epochs=1).fit(X, y).predict(X)).all()
+    with_regression = make_pipeline(ContextNetwork(max_epochs=1), LinearRegression())
+    search = GridSearchCV(with_regression, {"contextnetwork__dimensions": [2, 3]}, cv=2).fit(X, y)
+    assert search.best_estimator_[0].embedding_.dimensions in (2, 3)
+
+
 def test_it_can_be_cloned_and_searched_like_any_estimator():
     from sklearn.base import clone
 
@@ -316,11 +331,11 @@ def test_a_parquet_file_in_chunks_learns_like_memory(tmp_path, monkeypatch):
     settings = {"heads": "level+slope", "max_epochs": 30, "seed": 2}
     in_memory = ContextNetwork(**settings).fit(tmp_path / "rows.parquet")
     assert (in_memory.embedding_.weights == ContextNetwork(**settings).fit(named(X), y, depth).embedding_.weights).all()
-    monkeypatch.setattr(row_sources, "IN_MEMORY_ROWS", 1000)
-    monkeypatch.setattr(row_sources, "SAMPLE_ROWS", 2000)
+    monkeypatch.setattr(feature_rows, "IN_MEMORY_ROWS", 1000)
+    monkeypatch.setattr(feature_rows, "SAMPLE_ROWS", 2000)
     read = []
-    real = row_sources._read
-    monkeypatch.setattr(row_sources, "_read", lambda *args: read.append(real(*args)) or read[-1])
+    real = feature_rows._read
+    monkeypatch.setattr(feature_rows, "_read", lambda *args: read.append(real(*args)) or read[-1])
     streamed = ContextNetwork(**settings).fit(str(tmp_path / "rows.parquet"))
     assert max(len(chunk.target) for chunk in read) == 500
     assert streamed.feature_names_in_.tolist() == in_memory.feature_names_in_.tolist()

@@ -3,12 +3,11 @@
 import datetime as dt
 import math
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from disco.features import build_features, training_set
-from disco.features.training_set import campaign_set, months_later, training_batches
+from disco.features.training_set import months_later, training_batches
 from disco.records.errors import InputError, SchemaMismatchError
 
 START, END = dt.date(2026, 1, 1), dt.date(2026, 4, 1)
@@ -83,18 +82,6 @@ def test_a_code_nobody_knows_gets_its_depth_from_what_was_paid(tables, memory_ta
         rows = training_set(memory_tables(without), window_start=START, window_end=END)
     assert rows.depth == pytest.approx(known.depth, abs=0.002)  # paid is rounded to pennies
     assert (rows.depth_derived == (known.depth > 0)).all()
-
-
-def test_campaign_purchases_only(tables, memory_tables):
-    codes = tables["codes"]
-    names = np.where(np.arange(codes.num_rows) % 3 == 0, "spring's", "other")
-    named = {**tables, "codes": codes.set_column(2, "campaign_id", pa.array(names))}
-    rows = campaign_set(memory_tables(named), campaign="spring's", as_of=START, until=END)
-    mine = {code for code, name in zip(codes["code_id"].to_pylist(), names, strict=True) if name == "spring's"}
-    expected = [row["customer_id"] for row in expected_orders(tables) if row["code"] in mine]
-    assert rows.ids.tolist() == expected
-    assert expected
-    assert (rows.depth > 0).all()
 
 
 def test_a_window_that_ends_before_it_starts_is_refused(tables, memory_tables):

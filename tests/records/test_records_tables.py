@@ -10,7 +10,6 @@ import pytest
 
 from disco.records.errors import TableError
 from disco.records.tables import SCHEMAS, Kind
-from disco.records.tables_page import tables_page
 from disco.records.validation import check_columns, check_rows
 
 Shop = dict[str, pa.Table]
@@ -38,9 +37,10 @@ def test_references_point_at_keys_of_tables_that_exist() -> None:
                 assert target.column(column.refers_to.column).kind is Kind.ID
 
 
-def test_the_reference_page_is_what_the_schemas_say() -> None:
-    page = Path(__file__).parents[2] / "docs" / "tables.md"
-    assert page.read_text(encoding="utf-8") == tables_page(), "run ./run docs"
+def test_the_reference_page_names_every_column() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8")
+    assert "| `depth` | a share of the price in [0, 1) | no |" in page
+    assert all(f"| `{column.name}` |" in page for schema in SCHEMAS.values() for column in schema.columns)
 
 
 @pytest.mark.parametrize("decimals", [False, True])

@@ -3,9 +3,9 @@
 from disco.features.builder import build_features
 from disco.features.catalogue import FEATURES, Feature, schema_hash
 from disco.features.check import check_context
-from disco.features.history import has_history
 from disco.features.network import ContextNetwork
-from disco.features.training_set import TrainingSet, campaign_set, training_set
+from disco.features.rows import has_history
+from disco.features.training_set import TrainingSet, training_set
 
 __all__ = [
     "FEATURES",
@@ -13,7 +13,6 @@ __all__ = [
     "Feature",
     "TrainingSet",
     "build_features",
-    "campaign_set",
     "check_context",
     "has_history",
     "schema_hash",

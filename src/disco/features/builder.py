@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
+from os import PathLike
 from typing import Any
 
 from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_hash
@@ -95,6 +96,11 @@ def connected(
     """A DuckDB connection that sees the retailer's tables as `raw_<name>`, and which of them exist."""
     import duckdb
 
+    if isinstance(tables, str | PathLike):
+        given = str(tables)
+        raise InputError(
+            "tables", found=repr(given), expected="opened tables", fix=f"Use disco.open_tables({given!r})."
+        )
     threads = read_threads(threads)
     with tempfile.TemporaryDirectory(prefix="disco-spill-") as spill:
         settings: dict[str, Any] = {"threads": threads, "temp_directory": spill, "preserve_insertion_order": False}

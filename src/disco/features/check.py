@@ -5,24 +5,39 @@ All inputs are numbers, so the nearest thing to a category never seen is a null 
 beyond the smallest and largest of training.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from disco.features.catalogue import HISTORY_FEATURE
-from disco.features.check_rows import check_rows, say
-from disco.features.diagnostics import dead_units
+from disco.features.catalogue import FEATURES, HISTORY_FEATURE
 from disco.features.embedding import Embedding
-from disco.features.history import known_rows
-from disco.features.network import ContextNetwork
-from disco.features.rows import is_numeric, near_column, schema_of, table_matrix
+from disco.features.kernel import CONTEXT_LIMIT
+from disco.features.rows import is_numeric, known_rows, near_column, schema_of, table_matrix
+from disco.features.scaling import Scaling, bin_shares, log_size_of
+from disco.records.arrays import Matrix, Vector
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
 from disco.records.errors import InputError
 
+if TYPE_CHECKING:
+    from disco.features.network import ContextNetwork
+
+PSI_WATCH, PSI_ALARM = 0.1, 0.25  # the usual reading: below, stable; above, another population
+_SMALLEST_SHARE = 1e-4  # an empty bin counts as this share, so that PSI stays finite
+FEWEST_ROWS = 1000  # fewer differ from training by chance alone
+_FACTOR = 20.0  # a rescaled column is off by at least this
 MOST_DEAD = 0.5  # share of context units that may be dead before the context fails
+EDGE_WATCH, EDGE_ALARM = 0.01, 0.05  # share of customers whom the network cannot place
+_CHANCE = 1e-6  # below it, customers are not all alike by accident
+_RAREST = 0.01  # a share that training did not show counts as this
+#: Every campaign moves what customers have received and used, so their law leaves that of training by itself.
+_MOVED_BY_CAMPAIGNS = frozenset(feature.name for feature in FEATURES if feature.group == "codes")
 
 
-def check_context(network: ContextNetwork, features: pa.Table) -> CheckUp:
+def check_context(network: "ContextNetwork", features: pa.Table) -> CheckUp:
     """Look at a feature table (as `build_features` gives it) through a trained network.
 
     Nothing is raised for what is wrong with the features: every problem is a diagnosis, and `.failed` says whether
@@ -46,7 +61,7 @@ def check_context(network: ContextNetwork, features: pa.Table) -> CheckUp:
         matrix = table_matrix(features, embedding.feature_names)
     except InputError as error:
         found.append(
-            say("columns", Outcome.FAILED, error.what, str(error.found), str(error.expected), "Mend the value.")
+            say("columns", Outcome.FAILED, error.what, str(error.found), str(error.expected), "Correct the value.")
         )
         return CheckUp(tuple(found))
     rows = matrix[known_rows(matrix, embedding.feature_names)]
@@ -114,3 +129,243 @@ def _history(known: int, rows: int) -> Iterator[Diagnosis]:
         fix="" if share >= 0.5 else "The others all get the population's context; is the table of orders complete?",
         figure=share,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """A figure is ok below `watch` and failed from `alarm` on."""
+
+    watch: float
+    alarm: float
+    words: str
+
+    def outcome(self, figure: float) -> Outcome:
+        return Outcome.OK if figure < self.watch else Outcome.WATCH if figure < self.alarm else Outcome.FAILED
+
+
+_DRIFT = _Limits(PSI_WATCH, PSI_ALARM, f"below {PSI_WATCH:g}; {PSI_ALARM:g} fails")
+_EDGE = _Limits(EDGE_WATCH, EDGE_ALARM, f"below {EDGE_WATCH:.0%}; {EDGE_ALARM:.0%} fails")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Features of customers with a history (rows, features), and which of them are not the same for everybody."""
+
+    embedding: Embedding
+    rows: Matrix
+    varies: frozenset[str]
+
+    @classmethod
+    def at(cls, embedding: Embedding, rows: Matrix) -> "_Look":
+        low = np.where(np.isnan(rows), np.inf, rows).min(axis=0)
+        high = np.where(np.isnan(rows), -np.inf, rows).max(axis=0)
+        names = zip(embedding.feature_names, low < high, strict=True)
+        return cls(embedding, rows, frozenset(name for name, varies in names if varies))
+
+    def varying(self, figures: Mapping[str, float]) -> dict[str, float]:
+        """Without the constant features, about which enough is said already."""
+        return {name: figure for name, figure in figures.items() if name in self.varies}
+
+
+def check_rows(embedding: Embedding, rows: Matrix) -> Iterator[Diagnosis]:
+    """Everything that can be said about raw features (rows, features) of customers with a history."""
+    look = _Look.at(embedding, rows)
+    yield from _constant(look)
+    if len(rows) < FEWEST_ROWS:
+        said = f"{len(rows):,} customers with a history, too few to have a law"
+        yield say("unit, drift, unseen, range, clipped", Outcome.SKIPPED, "", said, f"{FEWEST_ROWS:,} or more")
+        return
+    for part in (_rescaled, _drift, _unseen, _out_of_range, _clipped):
+        yield from part(look)
+
+
+def _rescaled(look: _Look) -> Iterator[Diagnosis]:
+    expected = "the unit of training"
+    found = rescaled_columns(look.embedding, look.rows)
+    for name, factor in found:
+        fix = "Convert the column back: money in pounds, not pence; shares, not percent."
+        yield say("unit", Outcome.FAILED, name, f"values {factor:.3g} times those of training", expected, fix, factor)
+    if not found:
+        yield say("unit", Outcome.OK, "", "no column in another unit", expected)
+
+
+def _constant(look: _Look) -> Iterator[Diagnosis]:
+    """A feature that varied in training and no longer does; and one the network could never learn from."""
+    scaling, sound = look.embedding.scaling, 0
+    for place, name in enumerate(look.embedding.feature_names):
+        column = look.rows[:, place]
+        values = column[~np.isnan(column)]
+        varies, learned = name in look.varies, scaling.spread[place] > 0
+        if learned and not varies and _chance_of_one_value(scaling, place, column) < _CHANCE:
+            said = f"{values[0]:g} for everybody" if values.size else "unknown (null) for everybody"
+            fix = "Is a table missing or empty?"
+            yield say("constant", Outcome.FAILED, name, said, "values that vary as in training", fix)
+        elif varies and not learned:
+            said = "values that vary, but were all equal in training"
+            fix = "The network ignores the feature; train it again to use it."
+            yield say("constant", Outcome.WATCH, name, said, "a feature the network has learned from", fix)
+        else:
+            sound += 1
+    yield say("constant", Outcome.OK, f"{sound} features", "as in training", "values that vary as in training")
+
+
+def _chance_of_one_value(scaling: Scaling, place: int, column: Vector) -> float:
+    """How likely these customers would all be alike under the law of training: a rare return is 0 for most anyway."""
+    shares, known = scaling.shares[place], column[~np.isnan(column)]
+    if not known.size:
+        return float(max(shares[-1], _RAREST) ** column.size)
+    alike = shares[np.searchsorted(scaling.edges[place], known[0], side="right")]
+    return float(max(alike / max(1 - shares[-1], _RAREST), _RAREST) ** known.size)
+
+
+def _drift(look: _Look) -> Iterator[Diagnosis]:
+    fix = "Find out what changed in the shop or its tables; if it is here to stay, train the network again."
+    yield from _graded("drift", look.varying(drift(look.embedding, look.rows)), _DRIFT, "PSI {:.3f}".format, fix)
+
+
+def _unseen(look: _Look) -> Iterator[Diagnosis]:
+    """Nulls where training had none at all: a category of its own that the network never saw."""
+    shares = missing_shares(look.embedding, look.rows)
+    new = look.varying({name: now for name, (before, now) in shares.items() if before == 0 and now > 0})
+    fix = "The network takes the middle of training for them; find out why they are missing."
+    yield from _graded("unseen", new, _EDGE, lambda share: f"{share:.2%} null, in training none", fix)
+    yield say("unseen", Outcome.OK, f"{len(shares) - len(new)} features", "no null that training did not know", "none")
+
+
+def _out_of_range(look: _Look) -> Iterator[Diagnosis]:
+    shares = look.varying(outside_shares(look.embedding, look.rows))
+    fix = "The network never saw such values; look for a change of unit or meaning, or train it again."
+    words = "well beyond the smallest and largest of training"
+    yield from _graded("range", shares, _EDGE, lambda share: f"{share:.2%} {words}", fix)
+
+
+def _clipped(look: _Look) -> Iterator[Diagnosis]:
+    context = look.embedding.context(look.rows)
+    shares = {f"unit {place + 1}": float(share) for place, share in enumerate(clipped_shares(context))}
+    fix = "These customers are unlike any in training; train the network again with them."
+    words = f"at the limit of ±{CONTEXT_LIMIT:g}"
+    yield from _graded("clipped", shares, _EDGE, lambda share: f"{share:.2%} {words}", fix)
+    alive = look.embedding.inverse_sd > 0
+    still = alive & (np.ptp(context, axis=0) == 0)
+    for unit in np.flatnonzero(still):
+        said, fix = "the same for everybody, though it varied in training", "See the failed features."
+        yield say("clipped", Outcome.FAILED, f"unit {unit + 1}", said, "a unit that tells customers apart", fix)
+
+
+def _graded(
+    check: str,
+    figures: dict[str, float],
+    limits: _Limits,
+    words: Callable[[float], str],
+    fix: str,
+) -> Iterator[Diagnosis]:
+    """One diagnosis per figure."""
+    for where, figure in figures.items():
+        outcome = limits.outcome(figure)
+        if outcome is Outcome.FAILED and where in _MOVED_BY_CAMPAIGNS:
+            outcome = Outcome.WATCH
+        yield Diagnosis(
+            check=check,
+            where=where,
+            outcome=outcome,
+            found=words(figure),
+            expected=limits.words,
+            fix="" if outcome is Outcome.OK else fix,
+            figure=float(figure),
+        )
+
+
+def say(
+    check: str, outcome: Outcome, where: str, found: str, expected: str, fix: str = "", figure: float | None = None
+) -> Diagnosis:
+    """A diagnosis, written short."""
+    return Diagnosis(check=check, where=where, outcome=outcome, found=found, expected=expected, fix=fix, figure=figure)
+
+
+# ---- figures: pure functions of an `Embedding` and arrays -----------------------------------------------------------
+
+
+def stability_index(reference: Vector, shares: Vector, *, smallest_share: float = _SMALLEST_SHARE) -> float:
+    """Population stability index Σ (p − q)·ln(p / q) over bins; 0 when the laws agree.
+
+    reference, shares: (bins,) q and p, each adding to 1; smaller ones count as `smallest_share`.
+
+    >>> round(stability_index(np.array([0.5, 0.5]), np.array([0.2, 0.8])), 4)
+    0.4159
+    """
+    q, p = (np.maximum(values, smallest_share) for values in (reference, shares))
+    return float(np.sum((p - q) * np.log(p / q)))
+
+
+def drift(embedding: Embedding, rows: Matrix) -> dict[str, float]:
+    """PSI of each feature against the training rows (deciles of training, and missing), largest first."""
+    scaling = embedding.scaling
+    indices = {
+        name: stability_index(scaling.shares[place], bin_shares(rows[:, place], scaling.edges[place]))
+        for place, name in enumerate(embedding.feature_names)
+    }
+    return dict(sorted(indices.items(), key=lambda item: -item[1]))
+
+
+def dead_units(embedding: Embedding) -> tuple[int, ...]:
+    """Context units that are always 0 because they were constant over the training rows."""
+    return tuple(int(unit) for unit in np.flatnonzero(embedding.inverse_sd == 0))
+
+
+def clipped_shares(context: Matrix) -> Vector:
+    """Share of rows per context unit at the limit of ±4.
+
+    >>> clipped_shares(np.array([[4.0, 0.0], [-1.0, 0.5]])).tolist()
+    [0.5, 0.0]
+    """
+    return np.asarray(np.mean(np.abs(context) >= CONTEXT_LIMIT, axis=0)) if len(context) else np.zeros(context.shape[1])
+
+
+def missing_shares(embedding: Embedding, rows: Matrix) -> dict[str, tuple[float, float]]:
+    """Share of missing values per feature: (in training, now)."""
+    now = np.isnan(rows).mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
+    return {
+        name: (float(embedding.scaling.shares[place, -1]), float(now[place]))
+        for place, name in enumerate(embedding.feature_names)
+    }
+
+
+def outside_shares(embedding: Embedding, rows: Matrix) -> dict[str, float]:
+    """Share of values per feature outside anything seen in training, by more than one robust sd of the scaled input.
+
+    The margin keeps quiet about what merely goes on, such as a year more of `tenure_days`.
+    """
+    scaling = embedding.scaling
+
+    def scaled(values: Matrix) -> Matrix:
+        curved = np.sign(values) * np.log1p(np.abs(values) * scaling.unit)
+        return np.asarray((curved - scaling.centre) * scaling.spread)
+
+    low, high = scaled(scaling.limits.T)
+    now = scaled(rows)
+    outside = ((now < low - 1) | (now > high + 1)).mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
+    return dict(zip(embedding.feature_names, outside.tolist(), strict=True))
+
+
+def rescaled_columns(embedding: Embedding, rows: Matrix) -> tuple[tuple[str, float], ...]:
+    """Columns whose values are a large multiple of those in training, with the factor: pence for pounds, say.
+
+    A column counts as rescaled when the median of ln |x| (x ≠ 0) moved by more than ln 20 and by more than twice its
+    interquartile range in training. Fewer than a thousand rows are never judged: they may be a few odd customers. Nor
+    are recencies (`days_since_…`): the day after a campaign to everybody, everybody's last code is a day old.
+    """
+    if len(rows) < FEWEST_ROWS:
+        return ()
+    found = []
+    for place, name in enumerate(embedding.feature_names):
+        middle, width = embedding.scaling.log_size[place]
+        column = rows[:, place]
+        now = log_size_of(column[~np.isnan(column)])[0]
+        shift = now - middle
+        if (
+            not name.startswith("days_since_")
+            and math.isfinite(shift)
+            and abs(shift) > max(math.log(_FACTOR), 2 * width)
+        ):
+            found.append((name, math.exp(shift)))
+    return tuple(found)

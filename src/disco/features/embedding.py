@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from disco.features.history import history_column
 from disco.features.kernel import context_rows
+from disco.features.rows import history_column
 from disco.features.scaling import Scaling
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError

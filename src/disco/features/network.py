@@ -9,13 +9,22 @@ import numpy as np
 import pyarrow.dataset as ds
 
 from disco.features.catalogue import Feature
-from disco.features.diagnostics import rescaled_columns
+from disco.features.check import rescaled_columns
 from disco.features.embedding import Embedding
-from disco.features.fitting import fit_embedding
-from disco.features.row_sources import DEPTH, TARGET, MemoryRows, Rows, parquet_rows
-from disco.features.rows import array_matrix, as_table, depth_column, schema_of, table_matrix
+from disco.features.rows import (
+    DEPTH,
+    TARGET,
+    MemoryRows,
+    Rows,
+    array_matrix,
+    as_table,
+    depth_column,
+    parquet_rows,
+    schema_of,
+    table_matrix,
+)
 from disco.features.selection import from_text
-from disco.features.training import Progress, Schedule
+from disco.features.training import Progress, Schedule, fit_embedding
 from disco.records.arrays import Matrix, Vector
 from disco.records.chunks import row_chunks, stack_rows
 from disco.records.errors import InputError, SchemaMismatchError, StateError
@@ -68,7 +77,7 @@ class ContextNetwork:
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks of a step: a regressor of ln full price that also transforms, and takes missing values.
+        """What scikit-learn asks of a step: a regressor of ln full price that also transforms, and takes nulls.
 
         `sklearn.base.BaseEstimator` would have it, but costs half a second at every start of the program.
         """

@@ -138,9 +138,8 @@ class Sources:
                 FROM raw_orders t {joins} WHERE {self.within("ordered_at")})"""
 
     def used_depths(self) -> str:
-        """One row per code sent before the as-of date: `code_key`, `depth_bp`, `campaign`; none twice."""
-        return f"""SELECT {self.key("code", "codes")} AS code_key, max({self.cell("codes", "depth")}) AS depth_bp,
-                          max(CAST({self.cell("codes", "campaign_id")} AS VARCHAR)) AS campaign
+        """One row per code sent before the as-of date: `code_key`, `depth_bp`; none twice."""
+        return f"""SELECT {self.key("code", "codes")} AS code_key, max({self.cell("codes", "depth")}) AS depth_bp
                    FROM raw_codes t WHERE {self.within("sent_at", days=None)} GROUP BY 1"""
 
     def _returns(self) -> str:

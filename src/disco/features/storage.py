@@ -1,17 +1,15 @@
-"""A trained network on disk: one safetensors file, a JSON header, a digest over both. No pickle."""
+"""A trained network on disk: one sealed file (`records.sealed`)."""
 
 import json
 from dataclasses import fields
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from disco.features.embedding import Embedding
 from disco.features.scaling import Scaling
 from disco.records.errors import FileFormatError
 from disco.records.files import written_whole
+from disco.records.sealed import digest_of, read_sealed, sealed_bytes
 
 if TYPE_CHECKING:
     from disco.features.network import ContextNetwork
@@ -24,8 +22,6 @@ _SCALES = tuple(part.name for part in fields(Scaling))
 
 def save_network(network: "ContextNetwork", path: Path) -> None:
     """Write the file whole or not at all."""
-    from safetensors.numpy import save
-
     embedding = network.embedding_
     tensors = {name: getattr(embedding, name) for name in _VECTORS}
     tensors |= {f"scaling.{name}": getattr(embedding.scaling, name) for name in _SCALES}
@@ -43,31 +39,19 @@ def save_network(network: "ContextNetwork", path: Path) -> None:
         },
         sort_keys=True,
     )
-    # one entry: the library writes several in any order, and equal networks should be equal files
-    sealed = json.dumps({"content": header, "sha256": _digest(header, tensors)})
-    content = save(tensors, metadata={"network": sealed})
+    content = sealed_bytes("network", json.dumps({"content": header, "sha256": digest_of(header, tensors)}), tensors)
     with written_whole(path) as unfinished:
         unfinished.write_bytes(content)
 
 
 def load_network(path: Path) -> "ContextNetwork":
     """The network in a file; FileFormatError when it is another kind of file, of another version, or damaged."""
-    from safetensors import SafetensorError, safe_open
-
     from disco.features.network import ContextNetwork
 
     if not path.is_file():
         raise FileFormatError(f"context network {path}", found="no such file", expected="a file written by `save`")
+    sealed, tensors = read_sealed(path.read_bytes(), entry="network", damaged=_damaged(path))
     try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-    except (SafetensorError, ValueError, TypeError) as error:
-        raise _damaged(path, str(error)) from error
-    if "network" not in metadata:
-        raise _damaged(path, f"the parts {', '.join(sorted(tensors))}")
-    try:
-        sealed = json.loads(metadata["network"])
         header, digest = sealed["content"], sealed["sha256"]
         content = json.loads(header)
         kind, version = content["kind"], content["version"]
@@ -82,7 +66,7 @@ def load_network(path: Path) -> "ContextNetwork":
         )
     if set(tensors) != {*_VECTORS, *(f"scaling.{name}" for name in _SCALES)}:
         raise _damaged(path, f"the parts {', '.join(sorted(tensors))}")
-    if digest != _digest(header, tensors):
+    if digest != digest_of(header, tensors):
         raise _damaged(path, "content that does not match its digest")
     parameters = {**content["parameters"], "hidden": tuple(content["parameters"]["hidden"])}
     network = ContextNetwork(**parameters)
@@ -101,16 +85,7 @@ def load_network(path: Path) -> "ContextNetwork":
     return network
 
 
-def _digest(header: str, tensors: dict[str, Any]) -> str:
-    digest = sha256(header.encode())
-    for name in sorted(tensors):
-        tensor = np.ascontiguousarray(tensors[name])
-        digest.update(f"{name}:{tensor.dtype.str}:{tensor.shape}".encode())
-        digest.update(tensor.tobytes())
-    return digest.hexdigest()
-
-
-def _damaged(path: Path, found: str) -> FileFormatError:
+def _damaged(path: Path, found: Any = None) -> FileFormatError:
     return FileFormatError(
         f"context network {path}",
         found=found,

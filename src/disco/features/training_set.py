@@ -82,29 +82,6 @@ def training_set(
         return _collected(schema, batches)
 
 
-def campaign_set(
-    tables: Tables,
-    *,
-    campaign: str,
-    as_of: date,
-    until: date,
-    features: Sequence[Feature | str] | None = None,
-    threads: int | None = None,
-    memory_limit: str | None = None,
-) -> TrainingSet:
-    """Purchases with a code of one campaign, `as_of` ≤ date < `until`; features of the year before `as_of`."""
-    with training_batches(
-        tables,
-        window_start=as_of,
-        window_end=until,
-        features=features,
-        campaign=campaign,
-        threads=threads,
-        memory_limit=memory_limit,
-    ) as (schema, batches):
-        return _collected(schema, batches)
-
-
 @contextmanager
 def training_batches(
     tables: Tables,
@@ -113,7 +90,6 @@ def training_batches(
     window_end: date,
     features: Sequence[Feature | str] | None = None,
     built: Any = None,
-    campaign: str | None = None,
     threads: int | None = None,
     memory_limit: str | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
@@ -125,7 +101,7 @@ def training_batches(
         raise InputError("training window", found=f"{window_start} to {window_end}", expected="an end after its start")
     chosen = choose(features)
     with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
-        for table in ("customers", "orders", *(["codes"] if campaign is not None else [])):
+        for table in ("customers", "orders"):
             if table not in present:
                 raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {table}")
         with reading(tables):
@@ -138,7 +114,7 @@ def training_batches(
             _check_built(built.schema, chosen, window_start)
             connection.register("built", built)
             feature_rows = "SELECT * FROM built"
-        query = _training_sql(feature_rows, chosen, before, within, campaign)
+        query = _training_sql(feature_rows, chosen, before, within)
         with reading(tables):
             reader = connection.sql(query).to_arrow_reader(65536)
         schema = reader.schema.with_metadata(metadata_of(chosen, window_start))
@@ -157,7 +133,7 @@ def _check_built(schema: pa.Schema, chosen: Sequence[Feature], window_start: dat
     if found != expected:
         raise SchemaMismatchError(
             "feature table",
-            found=f"the schema {found or 'of nobody'}",
+            found=f"schema {found}" if found else "no schema in the file's metadata",
             expected=expected,
             fix="Build the features again with `disco features`.",
         )
@@ -166,9 +142,7 @@ def _check_built(schema: pa.Schema, chosen: Sequence[Feature], window_start: dat
         raise InputError("feature table", found=f"features as of {as_of}", expected=f"as of {window_start}")
 
 
-def _training_sql(
-    feature_rows: str, chosen: Sequence[Feature], before: Sources, within: Sources, campaign: str | None
-) -> str:
+def _training_sql(feature_rows: str, chosen: Sequence[Feature], before: Sources, within: Sources) -> str:
     customer = before.key("customer", "customers", "f")
     share = "least(greatest(1 - o.paid_minor / o.full_minor, 0), 0.99)"
     if "codes" in within.types:
@@ -177,9 +151,6 @@ def _training_sql(
         join = f"LEFT JOIN ({within.used_depths()}) used ON used.code_key = o.code_key"
     else:
         depth, derived, join = f"CASE WHEN o.code_key IS NULL THEN 0 ELSE {share} END", "o.code_key IS NOT NULL", ""
-    where = ""
-    if campaign is not None:
-        where = "AND used.campaign = '{}'".format(str(campaign).replace("'", "''"))
     names = ", ".join(f"f.{feature.name}" for feature in chosen)
     in_window = within.within("ordered_at", days=(within.as_of - before.as_of).days)
     return f"""
@@ -192,7 +163,7 @@ def _training_sql(
             FROM raw_orders t WHERE {in_window}) o
       JOIN ({feature_rows}) f ON {customer} = o.customer
       {join}
-      WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0 {where}
+      WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0
       ORDER BY o.ordered_at, o.order_key"""
 
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from disco.belief import demand_curve, monotone_shares
 from disco.campaign import Belief
+from disco.features.check import stability_index
 from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Audience
 from disco.records.depths import depth_percent
@@ -31,7 +32,7 @@ def cautions(
     if stranger > 0.5:
         found.append(f"{stranger:.0%} of the customers bought nothing in the year before: they share one context.")
     if last_contexts is not None and len(last_contexts) and audience.known.any():
-        index = stability_index(last_contexts, audience.context[audience.known])
+        index = stability_indices(last_contexts, audience.context[audience.known])
         by_chance = _CHANCE * (1 / len(last_contexts) + 1 / int(audience.known.sum()))  # what equal populations reach
         if index.max() > max(SHIFTED, by_chance):
             found.append(
@@ -66,11 +67,11 @@ def cautions(
     return tuple(found)
 
 
-def stability_index(before: Matrix, after: Matrix) -> Vector:
+def stability_indices(before: Matrix, after: Matrix) -> Vector:
     """Population stability index per column: Σ(q − p)·ln(q/p) over ten bins with equal shares p of `before`.
 
     >>> steady = np.linspace(-1, 1, 1000)[:, None]
-    >>> stability_index(steady, steady).round(6).tolist(), bool(stability_index(steady, steady + 1)[0] > 0.25)
+    >>> stability_indices(steady, steady).round(6).tolist(), bool(stability_indices(steady, steady + 1)[0] > 0.25)
     ([0.0], True)
     """
     index = np.zeros(before.shape[1])
@@ -81,5 +82,5 @@ def stability_index(before: Matrix, after: Matrix) -> Vector:
             / (len(part) + 0.5 * (edges.size + 1))
             for part in (before, after)
         ]
-        index[column] = float(((shares[1] - shares[0]) * np.log(shares[1] / shares[0])).sum())
+        index[column] = stability_index(*shares, smallest_share=0.0)  # half a customer more in each bin: none is empty
     return index

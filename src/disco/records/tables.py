@@ -55,7 +55,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnSchema:
     """One column; times and days lie in the past: they are compared with `--as-of`."""
 
     name: str
@@ -117,13 +117,13 @@ class TableSchema:
 
     name: str
     meaning: str
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnSchema, ...]
     key: tuple[str, ...] = ()  # the columns that together name a row; none: rows have no name
     rows: tuple[AtMost | NotBefore | NeededUnless, ...] = ()  # what holds within a row
     within: Within | None = None
     may_be_empty: bool = False  # a table without rows is no mistake
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> ColumnSchema:
         return next(column for column in self.columns if column.name == name)
 
     @property
@@ -149,8 +149,8 @@ _TABLES = (
         "customers",
         "Everybody who may get a code. Any further columns are kept, for `eligible:` in a plan.",
         (
-            Column("customer_id", Kind.ID, "names the customer"),
-            Column("joined_on", Kind.DAY, "the day the customer registered"),
+            ColumnSchema("customer_id", Kind.ID, "names the customer"),
+            ColumnSchema("joined_on", Kind.DAY, "the day the customer registered"),
         ),
         key=("customer_id",),
     ),
@@ -158,13 +158,13 @@ _TABLES = (
         "orders",
         "One row per order, with or without a code.",
         (
-            Column("order_id", Kind.ID, "names the order"),
-            Column("customer_id", Kind.ID, "who ordered", refers_to=_CUSTOMER),
-            Column("ordered_at", Kind.MOMENT, "when"),
-            Column("full_price", Kind.MONEY, "value of the basket before the code's discount"),
-            Column("paid", Kind.MONEY, "what the customer paid, at most full_price"),
-            Column("items", Kind.COUNT, "articles in the basket"),
-            Column("code", Kind.ID, "the code used; empty without one", nullable=True, refers_to=_CODE),
+            ColumnSchema("order_id", Kind.ID, "names the order"),
+            ColumnSchema("customer_id", Kind.ID, "who ordered", refers_to=_CUSTOMER),
+            ColumnSchema("ordered_at", Kind.MOMENT, "when"),
+            ColumnSchema("full_price", Kind.MONEY, "value of the basket before the code's discount"),
+            ColumnSchema("paid", Kind.MONEY, "what the customer paid, at most full_price"),
+            ColumnSchema("items", Kind.COUNT, "articles in the basket"),
+            ColumnSchema("code", Kind.ID, "the code used; empty without one", nullable=True, refers_to=_CODE),
         ),
         key=("order_id",),
         rows=(AtMost("paid", "full_price"),),
@@ -173,9 +173,9 @@ _TABLES = (
         "returns",
         "One row per refund; an order may have several.",
         (
-            Column("order_id", Kind.ID, "the order sent back, in whole or in part", refers_to=_ORDER),
-            Column("returned_at", Kind.MOMENT, "when, not before the order"),
-            Column("value", Kind.MONEY, "money given back; an order's refunds add to at most what was paid"),
+            ColumnSchema("order_id", Kind.ID, "the order sent back, in whole or in part", refers_to=_ORDER),
+            ColumnSchema("returned_at", Kind.MOMENT, "when, not before the order"),
+            ColumnSchema("value", Kind.MONEY, "money given back; an order's refunds add to at most what was paid"),
         ),
         within=Within("order_id", not_before=("returned_at", "ordered_at"), adds_to_at_most=("value", "paid")),
     ),
@@ -183,12 +183,14 @@ _TABLES = (
         "codes",
         "One row per single-use code that a customer was sent.",
         (
-            Column("code_id", Kind.ID, "names the code"),
-            Column("customer_id", Kind.ID, "who got it", refers_to=_CUSTOMER),
-            Column("campaign_id", Kind.ID, "the campaign it belongs to"),
-            Column("depth", Kind.DEPTH, "0.2 means 20% off"),
-            Column("sent_at", Kind.MOMENT, "when it was sent"),
-            Column("redeemed_at", Kind.MOMENT, "when it was used, not before sent_at; empty if unused", nullable=True),
+            ColumnSchema("code_id", Kind.ID, "names the code"),
+            ColumnSchema("customer_id", Kind.ID, "who got it", refers_to=_CUSTOMER),
+            ColumnSchema("campaign_id", Kind.ID, "the campaign it belongs to"),
+            ColumnSchema("depth", Kind.DEPTH, "0.2 means 20% off"),
+            ColumnSchema("sent_at", Kind.MOMENT, "when it was sent"),
+            ColumnSchema(
+                "redeemed_at", Kind.MOMENT, "when it was used, not before sent_at; empty if unused", nullable=True
+            ),
         ),
         key=("code_id",),
         rows=(NotBefore("redeemed_at", "sent_at"),),
@@ -197,13 +199,13 @@ _TABLES = (
         "site",
         "One row per customer and day with any activity on the site.",
         (
-            Column("customer_id", Kind.ID, "who", refers_to=_CUSTOMER),
-            Column("day", Kind.DAY, "the day"),
-            Column("visits", Kind.COUNT, "sessions"),
-            Column("views", Kind.COUNT, "product pages seen"),
-            Column("add_to_bag", Kind.COUNT, "articles put into the bag"),
-            Column("saves", Kind.COUNT, "articles saved for later"),
-            Column("checkouts", Kind.COUNT, "checkouts begun"),
+            ColumnSchema("customer_id", Kind.ID, "who", refers_to=_CUSTOMER),
+            ColumnSchema("day", Kind.DAY, "the day"),
+            ColumnSchema("visits", Kind.COUNT, "sessions"),
+            ColumnSchema("views", Kind.COUNT, "product pages seen"),
+            ColumnSchema("add_to_bag", Kind.COUNT, "articles put into the bag"),
+            ColumnSchema("saves", Kind.COUNT, "articles saved for later"),
+            ColumnSchema("checkouts", Kind.COUNT, "checkouts begun"),
         ),
         key=("customer_id", "day"),
     ),
@@ -211,19 +213,19 @@ _TABLES = (
         "outcomes",
         "What customers did in a campaign: one row per event, each counted exactly once.",
         (
-            Column("event_id", Kind.ID, "names the event"),
-            Column("campaign_id", Kind.ID, "the campaign"),
-            Column("customer_id", Kind.ID, "who", refers_to=Reference("customers", "customer_id", optional=True)),
-            Column("code", Kind.ID, "the code used; empty without one", nullable=True, refers_to=_CODE),
-            Column("ordered_at", Kind.MOMENT, "when"),
-            Column(
+            ColumnSchema("event_id", Kind.ID, "names the event"),
+            ColumnSchema("campaign_id", Kind.ID, "the campaign"),
+            ColumnSchema("customer_id", Kind.ID, "who", refers_to=Reference("customers", "customer_id", optional=True)),
+            ColumnSchema("code", Kind.ID, "the code used; empty without one", nullable=True, refers_to=_CODE),
+            ColumnSchema("ordered_at", Kind.MOMENT, "when"),
+            ColumnSchema(
                 "full_price",
                 Kind.MONEY,
                 "basket before the discount, at least 0.01; for a refund the part given back",
                 positive=True,
             ),
-            Column("kind", Kind.CHOICE, "what happened", choices=("purchase", "refund", "correction")),
-            Column(
+            ColumnSchema("kind", Kind.CHOICE, "what happened", choices=("purchase", "refund", "correction")),
+            ColumnSchema(
                 "refers_to",
                 Kind.ID,
                 "the event that a refund or correction changes; empty for a purchase",

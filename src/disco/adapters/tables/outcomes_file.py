@@ -7,7 +7,6 @@ import pyarrow as pa
 from disco.adapters.tables.csv import CsvSource
 from disco.adapters.tables.parquet import ParquetSource
 from disco.records.errors import InputError, TableError
-from disco.records.tables import SCHEMAS
 from disco.records.validation import validate
 
 
@@ -22,8 +21,7 @@ def read_outcomes_file(path: Path) -> pa.Table:
 
 
 def _text_rows(source: CsvSource) -> pa.Table:
-    declared = {column.name for column in SCHEMAS["outcomes"].columns}
-    names = [name for name in source.schema().names if name in declared] or source.schema().names
+    names = source.schema().names
     batches = list(source.batches(names))
     if problems := source.problems():  # rows with too many or too few cells: which cell is the price?
         raise TableError(f"{source.file} cannot be read as the table outcomes:", problems)

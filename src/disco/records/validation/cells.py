@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from disco.records.arrays import Flags, Integers
 from disco.records.identity import customer_keys
 from disco.records.money import minor_units
-from disco.records.tables import Column, Kind
+from disco.records.tables import ColumnSchema, Kind
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
     """A column of a batch. `typed` and `values` mean something where `valid`."""
 
-    column: Column
+    column: ColumnSchema
     raw: pa.Array  # what the retailer wrote, for the message
     typed: pa.Array  # ids: text or integers; money, depths, counts: numbers; times: UTC
     values: NDArray[Any]  # float64 | int64 µs | int64 place among the choices (-1: none of them); nothing for ids
@@ -93,7 +93,7 @@ def is_text(of: pa.DataType) -> bool:
     return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
 
 
-def read_cells(raw: pa.Array, column: Column) -> Cells:
+def read_cells(raw: pa.Array, column: ColumnSchema) -> Cells:
     """A column whose type `is_accepted`; text may come as its bytes."""
     nowhere = np.zeros(len(raw), np.bool_)
     typed = raw.cast(raw.type.value_type) if pa.types.is_dictionary(raw.type) else raw
@@ -109,7 +109,7 @@ def read_cells(raw: pa.Array, column: Column) -> Cells:
     return Cells(column, raw, typed, _values(typed, column), valid, not_unicode, unreadable, zoned)
 
 
-def _values(typed: pa.Array, column: Column) -> NDArray[Any]:
+def _values(typed: pa.Array, column: ColumnSchema) -> NDArray[Any]:
     kind = column.kind
     if kind is Kind.ID:
         return np.empty(0)

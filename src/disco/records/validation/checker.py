@@ -14,7 +14,7 @@ import pyarrow.dataset as pads
 
 from disco.records.arrays import Flags, Integers
 from disco.records.errors import Problem, TableError
-from disco.records.tables import SCHEMAS, Column, Kind, TableSchema
+from disco.records.tables import SCHEMAS, ColumnSchema, Kind, TableSchema
 from disco.records.validation.cells import TYPED, Cells, is_accepted, is_text, read_cells
 from disco.records.validation.rules import Rule, cell_rules, rules_of
 
@@ -130,7 +130,7 @@ class CheckedBatch:
     faults: list[tuple[Rule, Flags]]
 
 
-def check_batch(batch: pa.RecordBatch, columns: Sequence[Column], rules: Sequence[Rule]) -> CheckedBatch:
+def check_batch(batch: pa.RecordBatch, columns: Sequence[ColumnSchema], rules: Sequence[Rule]) -> CheckedBatch:
     """A batch of these columns; an optional column that it lacks is read as empty."""
     cells, good = {}, {}
     for column in columns:
@@ -152,7 +152,7 @@ def check_batch(batch: pa.RecordBatch, columns: Sequence[Column], rules: Sequenc
     return CheckedBatch(cells, good, faults)
 
 
-def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) -> tuple[Column, ...]:
+def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) -> tuple[ColumnSchema, ...]:
     """The declared columns that can be read; what is wrong with the others goes to `findings`."""
     unknown = [name for name in given.names if name not in {column.name for column in schema.columns}]
     usable = []
@@ -175,9 +175,9 @@ def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) ->
     return tuple(usable)
 
 
-def further_column(name: str) -> Column:
+def further_column(name: str) -> ColumnSchema:
     """A column outside the declaration, which may hold any text."""
-    return Column(name, Kind.CHOICE, "", nullable=True)
+    return ColumnSchema(name, Kind.CHOICE, "", nullable=True)
 
 
 def _nearest(name: str, others: list[str]) -> str | None:
@@ -186,7 +186,7 @@ def _nearest(name: str, others: list[str]) -> str | None:
     return plain[near[0]] if near else None
 
 
-def check_columns(given: pa.Schema, name: str, *, file: str) -> tuple[Column, ...]:
+def check_columns(given: pa.Schema, name: str, *, file: str) -> tuple[ColumnSchema, ...]:
     """The declared columns of a table that is to be used as `name`; TableError with every column that it cannot be."""
     findings = Findings()
     usable = usable_columns(given, SCHEMAS[name], findings)

@@ -23,7 +23,7 @@ from disco.records.tables import (
     LARGEST_COUNT,
     LONGEST_ID_BYTES,
     AtMost,
-    Column,
+    ColumnSchema,
     Kind,
     NeededUnless,
     NotBefore,
@@ -72,7 +72,7 @@ def rules_of(schema: TableSchema, *, as_of: date | None = None) -> tuple[Rule, .
     return (*cells, *map(_row_rule, schema.rows))
 
 
-def cell_rules(column: Column, as_of: date | None = None) -> Iterator[Rule]:
+def cell_rules(column: ColumnSchema, as_of: date | None = None) -> Iterator[Rule]:
     """The rules of a column by itself; the first two say whether its text can be read."""
     name = column.name
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from disco.records.arrays import Flags, Integers, Keys
 from disco.records.errors import InputError, Problem, TableError
 from disco.records.money import from_minor_units
-from disco.records.tables import SCHEMAS, Column, Kind, Reference, TableSchema, Within
+from disco.records.tables import SCHEMAS, ColumnSchema, Kind, Reference, TableSchema, Within
 from disco.records.validation.cells import Cells, flags, shown
 from disco.records.validation.checker import (
     CheckedBatch,
@@ -283,7 +283,7 @@ def _check_key(table: KeptColumns) -> None:
     table.findings.note_rows("duplicate_key", " + ".join(names), twice, found, "each once", fix)
 
 
-def _as_key(values: NDArray[Any], column: Column) -> Keys:
+def _as_key(values: NDArray[Any], column: ColumnSchema) -> Keys:
     return (values // DAY_MICROSECONDS).astype(np.uint64) if column.kind is Kind.DAY else values
 
 

@@ -1,12 +1,11 @@
-"""The page docs/features.md, written from the catalogue and the checks so that it cannot say anything else."""
+"""Pages of docs/ that are written from the catalogue of features and the declaration of tables."""
 
 from disco.features.catalogue import FEATURES, GROUPS, schema_hash
-from disco.features.check import MOST_DEAD
-from disco.features.check_rows import EDGE_ALARM, EDGE_WATCH
-from disco.features.diagnostics import FEWEST_ROWS, PSI_ALARM, PSI_WATCH
+from disco.features.check import EDGE_ALARM, EDGE_WATCH, FEWEST_ROWS, MOST_DEAD, PSI_ALARM, PSI_WATCH
 from disco.features.measures import MEASURES
+from disco.records.tables import SCHEMAS, ColumnSchema, TableSchema
 
-_OPENING = """# The features
+_FEATURES = """# The features
 
 Written by `./run docs` from `src/disco/features/catalogue.py`: change it there.
 
@@ -69,10 +68,59 @@ received and used, away from what the network was trained on. Train it again onc
 
 def features_page() -> str:
     """The whole page as Markdown."""
-    parts = [_OPENING.format(count=len(FEATURES), schema=schema_hash(FEATURES))]
+    parts = [_FEATURES.format(count=len(FEATURES), schema=schema_hash(FEATURES))]
     for group in GROUPS:
         members = [feature for feature in FEATURES if feature.group == group]
         rows = "\n".join(f"| `{f.name}` | {f.meaning} | {f.unit} | `{f.formula}` |" for f in members)
         head = "| Feature | Meaning | Unit | Formula over measures |\n|---|---|---|---|"
         parts.append(f"## {group.capitalize()} ({len(members)})\n\n{head}\n{rows}\n")
     return "\n".join([*parts, _OWN.format(measures=", ".join(f"`{name}`" for name in MEASURES)), _CHECKS])
+
+
+_TABLES = """\
+# The tables a retailer brings
+
+Each as `TABLE.parquet`, `TABLE.csv`, a folder `TABLE/` of Parquet parts, or a SQL query through a database URL (`data:`
+and `queries:` in `disco.yaml`). `disco init SHOP/` writes an example of each; `disco validate DIR` names every problem
+with its row.
+
+- **Ids** are integers below 2⁶³, or text of at most 1,000 bytes, of one sort in all tables; 17 and "17" are the same
+  customer. Ids from CSV and SQL are text: leading zeros stay.
+- **Money** is decimal or float in currency units (12.34; a whole number is whole units, not pennies), at most 10¹³. A
+  checked table has it in integer minor units, and the canonical column says so in its name (`full_price_minor`).
+- **Times** without a zone are UTC. All times of a shop have a zone, or none has. A time at midnight may be a mere date.
+  Dates lie between 1900 and `--as-of` (default: today).
+- **Text** in a column of numbers or dates is read as from CSV, whatever file it comes in.
+- **CSV** is UTF-8 (with or without a byte-order mark), commas, one header line; an empty cell is null; numbers have a
+  point, dates are `2026-03-01`, times `2026-03-01T14:05:00`.
+- Further columns are allowed everywhere. Those of `customers` can be used in `eligible:` of a plan (from CSV they
+  are text).
+"""
+
+
+def tables_page() -> str:
+    """Markdown; `docs/tables.md` is exactly this text."""
+    return "\n".join([_TABLES, *(_section(schema) for schema in SCHEMAS.values())])
+
+
+def _section(schema: TableSchema) -> str:
+    key = " and ".join(f"`{name}`" for name in schema.key)
+    lines = [
+        f"## {schema.name}",
+        "",
+        schema.meaning + (f" No two rows share {key}." if key else ""),
+        "",
+        "| Column | Raw type | May be empty | Refers to | Meaning | Canonical |",
+        "|---|---|---|---|---|---|",
+        *(_row(column) for column in schema.columns),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _row(column: ColumnSchema) -> str:
+    reference = f"`{column.refers_to.table}.{column.refers_to.column}`" if column.refers_to else ""
+    meaning = column.meaning + (f": {', '.join(column.choices)}" if column.choices else "")
+    canonical = f"`{column.canonical_name}` {column.kind.canonical}"
+    empty = "yes, or absent" if column.optional else "yes" if column.nullable else "no"
+    return f"| `{column.name}` | {column.kind} | {empty} | {reference} | {meaning} | {canonical} |"
