@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from disco.operations import keep, launch, load
-from disco.operations.cautions import stability_index
+from disco.operations.cautions import stability_indices
 from disco.records.decisions import Arm
 from disco.records.errors import FileFormatError, InfeasibleError, InputError, StateError
 from disco.records.life import State
@@ -205,10 +205,10 @@ def test_depths_never_played_and_other_customers_are_warned_of(shop):
 def test_the_stability_index_is_symmetric_in_its_sign_and_zero_for_equal_samples():
     rng = np.random.default_rng(1)
     before, after = rng.normal(size=(5000, 2)), rng.normal((0.0, 1.0), size=(5000, 2))
-    index = stability_index(before, after)
+    index = stability_indices(before, after)
     assert index[0] < 0.02
     assert index[1] > 0.5
-    assert (stability_index(before, before) == 0).all()
+    assert (stability_indices(before, before) == 0).all()
 
 
 def test_codes_are_new_whoever_else_has_them(shop):

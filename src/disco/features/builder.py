@@ -8,6 +8,8 @@ from datetime import date, timedelta
 from os import PathLike
 from typing import Any
 
+import pyarrow as pa
+
 from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_hash
 from disco.features.cautions import MissingTableWarning
 from disco.features.measures import MEASURES
@@ -54,7 +56,7 @@ def feature_batches(
     features: Sequence[Feature | str] | None = None,
     threads: int | None = None,
     memory_limit: str | None = None,
-) -> Iterator[tuple[Any, Iterator[Any]]]:
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """The rows of `build_features` as (schema, record batches), never all in memory at once."""
     chosen = choose(features)
     with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
@@ -190,9 +192,8 @@ def _value(feature: Feature) -> str:
     return value if feature in FEATURES else f"CASE WHEN isfinite({value}) THEN {value} END"
 
 
-def _checked(reader: Any, schema: Any, tables: Tables) -> Iterator[Any]:
+def _checked(reader: Any, schema: pa.Schema, tables: Tables) -> Iterator[pa.RecordBatch]:
     """The batches, after making sure that every customer has an id and appears once."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     last = None

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as ds
+from numpy.typing import ArrayLike
 
 from disco.features.catalogue import Feature
 from disco.features.check import rescaled_columns
@@ -14,6 +16,7 @@ from disco.features.embedding import Embedding
 from disco.features.rows import (
     DEPTH,
     TARGET,
+    FeatureRows,
     MemoryRows,
     Rows,
     array_matrix,
@@ -38,10 +41,8 @@ DEVICES = ("auto", "cpu", "cuda")
 class ContextNetwork:
     """A network [features → `hidden` → `dimensions` → heads] of ln full price; its last hidden layer is the context ψ1.
 
-    heads="level": E[ln F] = b(x), the paper's. heads="level+slope": E[ln F] = b(x) + s(x)·(depth − mean depth) on the
-    same layer, so that the context also carries how a customer answers to depth; `fit` then needs the depth of each
-    order. Rows come in time order; a `validation_share` of the customers is kept out of training, and their later
-    orders tell when to stop. Batches have `batch_rows` rows, fewer when there are few. `leak` = 0 is the plain ReLU.
+    Follows scikit-learn: parameters are the constructor's, `fit` learns, attributes that end in `_` are learned. It
+    works as a step of a pipeline or a search.
 
     >>> rng = np.random.default_rng(1)
     >>> X = rng.lognormal(size=(400, 3))
@@ -51,17 +52,43 @@ class ContextNetwork:
     """
 
     heads: str = "level"
+    """"level": E[ln F] = b(x), the paper's. "level+slope": E[ln F] = b(x) + s(x)·(depth − mean depth) on the same
+    layer, so that the context also carries how a customer answers to depth; `fit` then needs the depth of each order.
+    """
+
     hidden: tuple[int, ...] = (64, 16)
+    """Units of the hidden layers before the context."""
+
     dimensions: int = 6
+    """Units of the context ψ1."""
+
     leak: float = 0.3
+    """Slope of the activation below 0; 0 is the plain ReLU."""
+
     dropout: float = 0.2
+    """Share of the units left out in each step of training."""
+
     learning_rate: float = 1e-3
+    """Step of Adam."""
+
     batch_rows: int = 512
+    """Orders per step; fewer when there are few."""
+
     max_epochs: int = 40
+    """Passes over the orders at most."""
+
     patience: int = 4
+    """Epochs without a better loss on the customers kept out before training stops."""
+
     validation_share: float = 0.15
+    """Share of the customers kept out of training, whose later orders tell when to stop."""
+
     seed: int = 0
+    """Of starting weights, dropout and the order of batches; the same seed and rows give the same network."""
+
     device: str = "auto"
+    """"cpu", "cuda", or "auto": a GPU where there is one."""
+
     _embedding: Embedding | None = field(default=None, init=False, repr=False)
     _validation_losses: tuple[float, ...] = field(default=(), init=False, repr=False)
 
@@ -94,12 +121,24 @@ class ContextNetwork:
     def __sklearn_is_fitted__(self) -> bool:
         return self._embedding is not None
 
-    def fit(self, X: Any, log_basket: Any = None, depth: Any = None, *, progress: Progress | None = None) -> Self:
-        """Train on orders in time order: features of the buyer before the order, ln full price, depth of the code used.
+    def fit(
+        self,
+        X: FeatureRows | str | Path | ds.Dataset,
+        log_basket: ArrayLike | pa.Array | str | None = None,
+        depth: ArrayLike | pa.Array | str | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Train on orders in time order. Rows of customers without a purchase in the year are left out.
 
-        X is a table (columns are then known by name), an array, or the path or `pyarrow.dataset` of Parquet rows, which
-        is read chunk by chunk and holds the target in the column `log_full_price` (or the name given) and `depth`. Rows
-        of customers without a purchase in the year are left out.
+        X: (orders, features) the buyers' features before their orders, NaN or null = unknown: a table or data frame
+            (columns are then known by name), an array, or the path or `pyarrow.dataset` of Parquet rows, which is read
+            chunk by chunk.
+        log_basket: (orders,) ln of the full price in currency units; with Parquet rows the name of its column, by
+            default `log_full_price`.
+        depth: (orders,) in [0, 1), 0 without a code, needed by heads="level+slope"; with Parquet rows the name of its
+            column, by default `depth`.
+        progress: called with (epochs done, epochs at most).
         """
         self._check_parameters()
         fitted = fit_embedding(
@@ -122,13 +161,16 @@ class ContextNetwork:
         self._embedding, self._validation_losses = fitted
         return self
 
-    def transform(self, X: Any, *, check_scale: bool = True, engine: Engine | None = None) -> Matrix:
+    def transform(self, X: FeatureRows, *, check_scale: bool = True, engine: Engine | None = None) -> Matrix:
         """ψ1 per row: standardised, clipped at ±4, on the 2⁻¹⁶ grid; shape (rows, dimensions).
 
-        Customers without a purchase in the year get the population's context, zeros (see `has_history`). Columns are
-        found by name, so their order does not matter. `check_scale` refuses a column whose values are, as a whole, many
-        times larger or smaller than in training (pence for pounds); it looks at a thousand rows or more, never at
-        single ones.
+        Customers without a purchase in the year get the population's context, zeros (see `has_history`).
+
+        X: (rows, features), NaN or null = unknown. Columns of a table are found by name, in any order; those of an
+            array stand in the order of `feature_names_in_`.
+        check_scale: refuse a column whose values are, as a whole, many times larger or smaller than in training (pence
+            for pounds); judged from a thousand rows on.
+        engine: what spreads the rows over threads or machines; None: one thread. The result has the same bits.
         """
         names, table = self.embedding_.feature_names, as_table(X)
         if table is None:
@@ -151,11 +193,20 @@ class ContextNetwork:
             lambda part: embedding.context(features_of(part) if part.start else first), rows, engine=engine
         )
 
-    def fit_transform(self, X: Any, log_basket: Any = None, depth: Any = None) -> Matrix:
+    def fit_transform(
+        self, X: FeatureRows, log_basket: ArrayLike | pa.Array | None = None, depth: ArrayLike | pa.Array | None = None
+    ) -> Matrix:
+        """`fit`, then ψ1 of the same rows; shape (rows, dimensions)."""
         return self.fit(X, log_basket, depth).transform(X)
 
-    def predict(self, X: Any, depth: Any = None, *, engine: Engine | None = None) -> Vector:
-        """E[ln full price] per row: b(x), plus s(x)·(depth − mean depth) where there is a slope head and a depth."""
+    def predict(
+        self, X: FeatureRows, depth: ArrayLike | float | None = None, *, engine: Engine | None = None
+    ) -> Vector:
+        """E[ln full price] per row, shape (rows,): b(x), plus s(x)·(depth − mean depth) where there is a slope head and
+        a depth.
+
+        X, engine: as for `transform`. depth: (rows,) or one number, in [0, 1).
+        """
         context = self.transform(X, engine=engine)
         level = self.embedding_.levels(context)
         if depth is None or self.heads == "level":

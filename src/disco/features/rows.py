@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+from numpy.typing import ArrayLike
 
 from disco.features.builder import SCHEMA_KEY
 from disco.features.catalogue import HISTORY_FEATURE, NOT_FEATURES
@@ -31,7 +32,11 @@ SAMPLE_ROWS = 200_000  # that scales and moments are taken from
 _LARGEST_LOG = 32.0  # |ln money| beyond this is no money
 
 
-def as_table(X: Any) -> pa.Table | None:
+FeatureRows: TypeAlias = pa.Table | pa.RecordBatch | ArrayLike
+"""(rows, features): an Arrow table, a pandas data frame, or an array."""
+
+
+def as_table(X: FeatureRows) -> pa.Table | None:
     """A table with column names, or None where `X` is a plain array."""
     if isinstance(X, pa.Table):
         return X
@@ -175,8 +180,10 @@ def known_rows(rows: Matrix, feature_names: tuple[str, ...]) -> Flags:
     return np.ones(len(rows), np.bool_) if column < 0 else np.asarray(rows[:, column] > 0)
 
 
-def has_history(X: Any) -> Flags:
-    """Per row of a feature table: did the customer buy in the year before the as-of date?
+def has_history(X: FeatureRows) -> Flags:
+    """(rows,) did the customer buy in the year before the as-of date?
+
+    X: a feature table, or an array of the one column `orders_365d`.
 
     Where False, `ContextNetwork.transform` gives the population's context (zeros), and a decision marks the customer.
 

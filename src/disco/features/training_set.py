@@ -44,18 +44,22 @@ def months_later(day: date, months: int) -> date:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrainingSet:
-    """One row per order of a customer with a purchase in the year before the window, in time order.
-
-    `X` is a table of the features as of the window's start; `depth` is that of the code used, 0 without one. Where an
-    order names a code that `codes` does not know, its depth is taken from what was paid, 1 − paid / full price, and
-    `depth_derived` is set.
-    """
+    """One row per order of a customer with a purchase in the year before the window, in time order."""
 
     ids: Ids
+    """(orders,) customer ids."""
+
     X: pa.Table
+    """(orders, features) as of the window's start."""
+
     log_full_price: Vector
+    """(orders,) ln of the full price in currency units."""
+
     depth: Vector
+    """(orders,) of the code used, in [0, 1); 0 without one."""
+
     depth_derived: Flags
+    """(orders,) where the order names a code that `codes` does not know: its depth is 1 − paid / full price."""
 
     def __len__(self) -> int:
         return len(self.log_full_price)
@@ -70,7 +74,10 @@ def training_set(
     threads: int | None = None,
     memory_limit: str | None = None,
 ) -> TrainingSet:
-    """Orders with `window_start` ≤ date < `window_end`; features of the year before `window_start`."""
+    """Orders with `window_start` ≤ date < `window_end`; features of the year before `window_start`.
+
+    tables: as `disco.open_tables` gives them. features, threads, memory_limit: as for `build_features`.
+    """
     with training_batches(
         tables,
         window_start=window_start,

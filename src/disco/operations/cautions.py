@@ -77,10 +77,11 @@ def stability_indices(before: Matrix, after: Matrix) -> Vector:
     index = np.zeros(before.shape[1])
     for column in range(before.shape[1]):
         edges = np.unique(np.quantile(before[:, column], np.linspace(0, 1, _BINS + 1)[1:-1]))
-        shares = [
+        # half a customer more in each bin, so that none is empty
+        p, q = (
             (np.bincount(np.searchsorted(edges, part[:, column], side="right"), minlength=edges.size + 1) + 0.5)
             / (len(part) + 0.5 * (edges.size + 1))
             for part in (before, after)
-        ]
-        index[column] = stability_index(*shares, smallest_share=0.0)  # half a customer more in each bin: none is empty
+        )
+        index[column] = stability_index(np.asarray(p), np.asarray(q), smallest_share=0.0)
     return index
