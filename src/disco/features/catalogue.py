@@ -53,11 +53,11 @@ class Feature:
                 found=f"the formula {self.formula!r}",
                 expected="at least one measure of disco.features.measures.MEASURES",
             )
-        stranger = _stranger(self.formula)
-        if stranger is not None:
+        unknown = _unknown_word(self.formula)
+        if unknown is not None:
             raise InputError(
                 f"feature {self.name}",
-                found=f"{stranger!r} in its formula",
+                found=f"{unknown!r} in its formula",
                 expected=f"measures, numbers, + - * / ( ) , < > = and {' '.join((*_CASES, *_FUNCTIONS))}",
             )
 
@@ -67,10 +67,10 @@ class Feature:
         return tuple(dict.fromkeys(word for word in _WORD.findall(self.formula) if word in MEASURES))
 
 
-def _stranger(formula: str) -> str | None:
+def _unknown_word(formula: str) -> str | None:
     """The first thing in a formula that it may not say.
 
-    >>> _stranger("orders_365 / nullif(visits_365, 0)"), _stranger("(SELECT max(paid) FROM raw_orders) + orders_365")
+    >>> _unknown_word("orders_365 / nullif(visits_365, 0)"), _unknown_word("(SELECT max(paid) FROM raw_orders) + 1")
     (None, 'SELECT')
     """
     comment = next((sign for sign in ("--", "/*") if sign in formula), None)

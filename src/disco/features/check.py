@@ -30,10 +30,10 @@ _SMALLEST_SHARE = 1e-4  # an empty bin counts as this share, so that PSI stays f
 FEWEST_ROWS = 1000  # fewer differ from training by chance alone
 _FACTOR = 20.0  # a rescaled column is off by at least this
 MOST_DEAD = 0.5  # share of context units that may be dead before the context fails
-EDGE_WATCH, EDGE_ALARM = 0.01, 0.05  # share of customers whom the network cannot place
+EDGE_WATCH, EDGE_ALARM = 0.01, 0.05  # share of customers outside what the network has seen
 _CHANCE = 1e-6  # below it, customers are not all alike by accident
 _RAREST = 0.01  # a share that training did not show counts as this
-#: Every campaign moves what customers have received and used, so their law leaves that of training by itself.
+#: Every campaign moves what customers have received and used, so their distribution moves away from training by itself.
 _MOVED_BY_CAMPAIGNS = frozenset(feature.name for feature in FEATURES if feature.group == "codes")
 
 
@@ -172,7 +172,7 @@ def check_rows(embedding: Embedding, rows: Matrix) -> Iterator[Diagnosis]:
     look = _Look.at(embedding, rows)
     yield from _constant(look)
     if len(rows) < FEWEST_ROWS:
-        said = f"{len(rows):,} customers with a history, too few to have a law"
+        said = f"{len(rows):,} customers with a history, too few to compare"
         yield say("unit, drift, unseen, range, clipped", Outcome.SKIPPED, "", said, f"{FEWEST_ROWS:,} or more")
         return
     for part in (_rescaled, _drift, _unseen, _out_of_range, _clipped):
@@ -210,7 +210,7 @@ def _constant(look: _Look) -> Iterator[Diagnosis]:
 
 
 def _chance_of_one_value(scaling: Scaling, place: int, column: Vector) -> float:
-    """How likely these customers would all be alike under the law of training: a rare return is 0 for most anyway."""
+    """How likely these customers would all be alike if drawn as in training: a rare return is 0 for most anyway."""
     shares, known = scaling.shares[place], column[~np.isnan(column)]
     if not known.size:
         return float(max(shares[-1], _RAREST) ** column.size)

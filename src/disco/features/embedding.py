@@ -15,25 +15,23 @@ from disco.records.errors import InputError
 class Embedding:
     """Weights and scales of a trained network.
 
-    ψ1(x) = clip((h(x) − `mean`)·`inverse_sd`, ±4) on the 2⁻¹⁶ grid, h the last hidden layer; a unit that is constant
-    over the training rows has `inverse_sd` 0. The heads are linear in ψ1, constant first: level b(x) = `level`·[1, ψ1],
-    slope s(x) = `slope`·[1, ψ1] per unit of depth, E[ln F] = b + s·(depth − `mean_depth`). `sizes` = (features,
-    hidden…, d1); `weights` are packed as `kernel.context_rows` reads them. `own_features` are the definitions of the
-    features where they are not the whole catalogue (see `selection`).
+    ψ1(x) = clip((h(x) − `mean`)·`inverse_sd`, ±4) on the 2⁻¹⁶ grid, h the last hidden layer. The heads are linear in
+    ψ1, constant first: level b(x) = `level`·[1, ψ1], slope s(x) = `slope`·[1, ψ1] per unit of depth,
+    E[ln F] = b + s·(depth − `mean_depth`).
     """
 
     feature_names: tuple[str, ...]
-    schema: str
-    own_features: str
+    schema: str  # hash of the features it was trained on; empty: unknown
+    own_features: str  # definitions of the features where they are not the whole catalogue (see `selection`)
     heads: str
     scaling: Scaling
-    sizes: tuple[int, ...]
-    weights: Vector
+    sizes: tuple[int, ...]  # features, hidden…, d1
+    weights: Vector  # packed as `kernel.context_rows` reads them
     leak: float
-    mean: Vector
-    inverse_sd: Vector
-    level: Vector
-    slope: Vector
+    mean: Vector  # (d1,)
+    inverse_sd: Vector  # (d1,); 0 for a unit that is constant over the training rows
+    level: Vector  # (1 + d1,)
+    slope: Vector  # (1 + d1,)
     mean_depth: float
 
     @property

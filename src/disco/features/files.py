@@ -13,7 +13,7 @@ from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
 
 _ROW_GROUP = 1 << 17  # rows that training reads at a time
-SAMPLE_ROWS = 300_000  # plenty to see a change of law
+SAMPLE_ROWS = 300_000  # enough to see a change of distribution
 TABLES_KEY = b"disco.tables"  # metadata: the folder the rows were computed from
 
 

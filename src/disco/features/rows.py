@@ -42,7 +42,7 @@ def as_table(X: FeatureRows) -> pa.Table | None:
         return X
     if isinstance(X, pa.RecordBatch):
         return pa.Table.from_batches([X])
-    pandas = sys.modules.get("pandas")  # a user with a data frame has imported it; nobody else pays for it
+    pandas = sys.modules.get("pandas")  # who has a data frame has imported it; others need not
     if pandas is not None and isinstance(X, pandas.DataFrame):
         return pa.Table.from_pandas(X, preserve_index=False)
     return None

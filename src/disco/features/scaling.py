@@ -1,4 +1,4 @@
-"""What the network remembers of each feature: a scale robust to heavy tails, and the law it was trained on."""
+"""What the network remembers of each feature: a scale robust to heavy tails, and its distribution in training."""
 
 from dataclasses import dataclass
 
@@ -7,28 +7,37 @@ import numpy as np
 from disco.features.kernel import scale_rows
 from disco.records.arrays import Matrix, Vector
 
-BINS = 10  # of the reference law used for drift; one more for missing values
+BINS = 10  # of the distribution in training, for drift; one more for missing values
 _NORMAL_QUARTILES = 1.349  # interquartile range of the standard normal, in sds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaling:
-    """z = (sign(x)·ln(1 + |x|·unit) − centre)·spread per feature, 0 where x is missing; and the law seen in training.
-
-    `unit` is 1 / median |x| over x ≠ 0: typical values lie where the curve bends from linear to logarithmic, so a total
-    in pounds, a count and a share all come out near N(0, 1) and a customer of a thousand orders stays within a few
-    units. `edges` (features, BINS − 1) and `shares` (features, BINS + 1; the last is the share missing) describe the
-    training rows for drift; `log_size` (features, 2) is the median and interquartile range of ln |x| over x ≠ 0;
-    `limits` (features, 2) are the smallest and largest value seen (NaN: none).
-    """
+    """z = (sign(x)·ln(1 + |x|·unit) − centre)·spread per feature, 0 where x is missing; and how x was distributed in
+    training. All arrays have one row per feature."""
 
     unit: Vector
+    """1 / median |x| over x ≠ 0: typical values lie where the curve bends from linear to logarithmic, so a total in
+    pounds, a count and a share all come out near N(0, 1), and a customer of a thousand orders stays within a few
+    units."""
+
     centre: Vector
+    """Median of the curved values."""
+
     spread: Vector
+    """1 / robust sd of the curved values; 0 for a feature that is constant."""
+
     edges: Matrix
+    """(features, BINS − 1) deciles."""
+
     shares: Matrix
+    """(features, BINS + 1) share of the rows in each bin, and last the share missing."""
+
     log_size: Matrix
+    """(features, 2) median and interquartile range of ln |x| over x ≠ 0."""
+
     limits: Matrix
+    """(features, 2) smallest and largest value; NaN: none."""
 
     @classmethod
     def fit(cls, rows: Matrix) -> "Scaling":

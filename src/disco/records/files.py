@@ -1,4 +1,4 @@
-"""Results that appear whole or not at all: the one way this house writes a file somebody may be reading."""
+"""Results that appear whole or not at all: the one way to write a file that somebody may be reading."""
 
 import os
 import re
@@ -57,7 +57,7 @@ def check_place(path: Path, *, protected: Iterable[Protected] = ()) -> None:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A name to write under; its content becomes `path` when the body ends well and goes away when it does not.
+    """A name to write under; its content becomes `path` when the body succeeds, and is removed otherwise.
 
     What was written has reached the disk before it takes the name, so a crash leaves the old file or the new one.
     A symbolic link stays one, and the file it points to is replaced. A device, FIFO or socket is never replaced:

@@ -4,15 +4,20 @@ The key of an id is a hash of its decimal or UTF-8 text, so the integer 17 and t
 the table came as Parquet or CSV, and no key depends on the row, the chunk or who else is present.
 """
 
+from typing import TypeAlias
+
 import numba as nb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import ArrayLike
 
 from disco.records.arrays import Ids, Integers, Keys, Vector
 from disco.records.chunks import stack_rows
 from disco.records.errors import InputError
 from disco.records.ports import Engine
+
+IdColumn: TypeAlias = pa.Array | pa.ChunkedArray | ArrayLike  # all integers, or all text
 
 _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
@@ -61,7 +66,7 @@ def _keys_of_texts(offsets: Integers, text: "np.ndarray[tuple[int], np.dtype[np.
         out[row] = mix(key)
 
 
-def read_ids(ids: object, *, where: str = "customer_id") -> Ids:
+def read_ids(ids: IdColumn, *, where: str = "customer_id") -> Ids:
     """Ids as a one-dimensional int64 array or an object array of text; anything else is refused by name.
 
     >>> read_ids([17, 4]).dtype, read_ids(["007"]).tolist()
@@ -73,7 +78,7 @@ def read_ids(ids: object, *, where: str = "customer_id") -> Ids:
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
-def customer_keys(ids: object, *, where: str = "customer_id", engine: Engine | None = None) -> Keys:
+def customer_keys(ids: IdColumn, *, where: str = "customer_id", engine: Engine | None = None) -> Keys:
     """One 64-bit key per id; Arrow columns never become Python objects on the way.
 
     >>> bool((customer_keys([17, -3]) == customer_keys(["17", "-3"])).all())
@@ -103,7 +108,7 @@ def customer_keys(ids: object, *, where: str = "customer_id", engine: Engine | N
     return stack_rows(hashed_text, len(column), engine=engine)
 
 
-def _column(ids: object, *, where: str) -> pa.Array:
+def _column(ids: IdColumn, *, where: str) -> pa.Array:
     """Ids as one Arrow array, int64 or large_string, without nulls."""
     column = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else _column_of_objects(ids, where=where)
     if column.null_count:
@@ -128,7 +133,7 @@ def _column(ids: object, *, where: str) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _column_of_objects(ids: object, *, where: str) -> pa.Array:
+def _column_of_objects(ids: ArrayLike, *, where: str) -> pa.Array:
     array = np.asarray(ids)
     if array.ndim != 1:
         raise InputError(where, found=f"an array of shape {array.shape}", expected="one id per customer")

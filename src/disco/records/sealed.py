@@ -1,7 +1,7 @@
 """Sealed files: safetensors with one header of JSON. No pickle, and equal content gives equal bytes.
 
 A file has tensors and, under one name in its metadata, a JSON object: one entry, because the library writes several in
-any order. Whoever writes a file puts a digest of everything into that object and compares it when reading.
+any order. The object holds a digest of everything, which is compared when the file is read.
 """
 
 import json

@@ -69,7 +69,7 @@ class ColumnSchema:
 
     @property
     def canonical_name(self) -> str:
-        """Money changes its unit at the door, so it changes its name too."""
+        """A checked table has money in minor units, under a name that says so."""
         return f"{self.name}_minor" if self.kind is Kind.MONEY else self.name
 
     @property

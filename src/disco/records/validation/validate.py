@@ -212,7 +212,7 @@ def _read_table(table: KeptColumns, *, as_of: date | None) -> int:
     given = source.schema()
     columns = usable_columns(given, schema, findings)
     rules = rules_of(schema, as_of=as_of)
-    if source.has_bytes:  # whoever reads the whole table needs text in the other columns too
+    if source.has_bytes:  # readers of the whole table need text in the other columns too
         declared = {column.name for column in schema.columns}
         others = [further_column(name) for name in dict.fromkeys(given.names) if name not in declared]
         columns, rules = (*columns, *others), (*rules, *(next(cell_rules(column)) for column in others))
