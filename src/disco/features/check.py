@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from disco.features.catalogue import FEATURES, HISTORY_FEATURE
 from disco.features.embedding import Embedding
-from disco.features.kernel import CONTEXT_LIMIT
 from disco.features.rows import is_numeric, known_rows, near_column, schema_of, table_matrix
 from disco.features.scaling import Scaling, bin_shares, log_size_of
 from disco.records.arrays import Matrix, Vector
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
 from disco.records.errors import InputError
+from disco.records.grid import CONTEXT_LIMIT
 
 if TYPE_CHECKING:
     from disco.features.network import ContextNetwork

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from disco.evaluation import RandomLog, random_log
-from disco.evaluation.resampling import generator
+from disco.evaluation.passes import generator
 from disco.features import ContextNetwork
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from disco.evaluation import Uplift
 from disco.operations.forecast import Interval
 from disco.records.arrays import Vector
 from disco.records.depths import depth_label, depth_percent
@@ -175,7 +174,7 @@ def _truth_table(result: DemoResult, decided: list[DemoCampaign]) -> Table:
 
 def _uplift_chart(decided: list[DemoCampaign]) -> IntervalChart:
     rows = [
-        IntervalRow(f"Campaign {campaign.name}, {name}", _estimate(measured))
+        IntervalRow(f"Campaign {campaign.name}, {name}", measured.relative)
         for campaign in decided
         for name, measured in (("revenue", campaign.revenue_uplift), ("reward", campaign.reward_uplift))
         if measured is not None
@@ -281,10 +280,6 @@ def _sd_chart(result: DemoResult) -> CurveChart:
 # ---- the campaigns as a table for people and as JSON for machines --------------------------------------------------
 
 
-def _estimate(measured: Uplift) -> Estimate:
-    return Estimate(measured.relative, measured.lower, measured.upper, measured.level)
-
-
 def _between(interval: Interval | None) -> Estimate | None:
     return None if interval is None else Estimate(interval.mean, interval.lower, interval.upper, 0.9)
 
@@ -309,7 +304,7 @@ def campaign_table(result: DemoResult, *, codes_per_depth: bool) -> Table:
                     _between(group.predicted_markdown),
                     group.markdown,
                     group.reward,
-                    _estimate(campaign.revenue_uplift) if own and campaign.revenue_uplift else None,
+                    campaign.revenue_uplift.relative if own and campaign.revenue_uplift else None,
                 )
             )
     return Table(
