@@ -26,7 +26,6 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-import disco
 from disco.records.errors import FileFormatError, StateError
 from disco.records.files import written_whole
 
@@ -116,7 +115,7 @@ def key_of(*parts: object) -> str:
 
 def source_hash(rooms: tuple[str, ...]) -> str:
     """A hash of the source of these files and folders of the package, as it is on disk now."""
-    root = Path(disco.__file__).parent
+    root = Path(__file__).parents[1]
     digest = sha256()
     for room in rooms:
         place = root / room
