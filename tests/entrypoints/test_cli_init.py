@@ -48,7 +48,7 @@ def test_the_plan_template_is_a_plan(disco: Run, tmp_path: Path) -> None:
     disco("init", tmp_path / "shop")
     plan = read_plan(yaml.safe_load((tmp_path / "shop" / "plan.yaml").read_text()), file="plan.yaml")
     assert plan.offered == (0.1, 0.2, 0.3)
-    assert (tmp_path / "shop" / plan.customers.table).is_file()
+    assert (tmp_path / "shop" / "data" / f"{plan.customers.table}.csv").is_file()
 
 
 def test_json_lists_the_files(disco: Run, tmp_path: Path) -> None:
