@@ -1,12 +1,16 @@
 """What the documentation says is true: generated pages are current, README code runs, named files exist."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+RECORDS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
 
 def test_generated_pages_are_current():
@@ -20,6 +24,24 @@ def test_the_readmes_python_runs_and_prints_what_it_says(capsys):
     said = re.search(r"print\(.*?\)\s+# (.*)", program)
     assert said is not None
     assert capsys.readouterr().out.strip() == said[1]
+
+
+def test_the_readmes_first_campaign_runs_as_printed(tmp_path, monkeypatch, capsys):
+    """Every `disco` line between "in an empty folder" and the next paragraph, in order; only with fewer customers."""
+    from disco.entrypoints import cli
+
+    _, _, text = (ROOT / "README.md").read_text().partition("in an empty folder")
+    block = re.search(r"\n\n((?:    disco .*\n)+)", text)
+    assert block is not None
+    monkeypatch.chdir(tmp_path)
+    for line in block[1].splitlines():
+        arguments = shlex.split(line, comments=True)
+        if arguments[1] == "simulate":
+            arguments[arguments.index("--customers") + 1] = "1000"
+        monkeypatch.setattr(sys, "argv", arguments)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert not ended.value.code, (line, capsys.readouterr())
 
 
 def test_links_lead_to_files():
@@ -47,5 +69,46 @@ def test_runs_own_help_names_what_the_readme_promises():
 
 
 def test_decisions_are_numbered_once():
-    numbers = [path.name[:3] for path in (ROOT / "docs" / "decisions").glob("*.md")]
+    numbers = [path.name[:3] for path in RECORDS]
     assert len(numbers) == len(set(numbers))
+
+
+def test_every_decision_has_a_date_and_a_status_and_is_in_the_table():
+    table = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    numbers = {path.name[:3] for path in RECORDS}
+    for path in RECORDS:
+        heading = re.match(
+            r"# (?P<number>\d{3}) · (?P<title>.*)\n\n"
+            r"Date: (?P<date>\d{4}-\d{2}-\d{2}) · "
+            r"Status: (?P<status>accepted|in progress|superseded by (?P<by>\d{3}))\n",
+            path.read_text(),
+        )
+        assert heading is not None, path.name
+        assert heading["number"] == path.name[:3]
+        assert heading["by"] is None or heading["by"] in numbers
+        row = f"| [{heading['number']}]({path.name}) | {heading['title']} | {heading['date']} | {heading['status']} |"
+        assert row in table.splitlines(), row
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text()
+    listed = set(re.findall(r"\]\(([^)]+)\)", index))
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= listed
+
+
+def test_source_files_named_on_the_pages_exist():
+    """`room/file.py` is a path from src/disco, tests or the root; a bare `file.py` is the name of a file."""
+    files = {
+        path.name
+        for folder in ("src", "tests", "docs", "examples", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+    }
+    places = (ROOT, ROOT / "src" / "disco", ROOT / "tests")
+    missing = [
+        f"{page.relative_to(ROOT)} → {name}"
+        for page in PROSE
+        for name in re.findall(r"`([\w/]+\.py)`", page.read_text())
+        if not (any((place / name).is_file() for place in places) if "/" in name else name in files)
+    ]
+    assert missing == []
