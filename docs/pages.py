@@ -9,16 +9,16 @@ _FEATURES = """# The features
 
 Written by `./run docs` from `src/disco/features/catalogue.py`: change it there.
 
-{count} features per customer, as of a date, from rows dated strictly before that date (midnight, UTC). Without a number
-of days in its name or meaning, a feature covers the 365 days before the date. Counts and totals of nothing are 0; the
-days since something that did not happen within the year are 366; the mean or share of nothing is unknown (null). When a
-whole table is missing, every feature that needs it is null, with a warning. Money is in currency units; sums are exact,
-whatever the order of rows and the number of threads.
+There are {count} features per customer, as of a date, from rows dated strictly before that date (midnight, UTC). A
+feature covers the 365 days before the date unless its name or meaning gives another number of days. Counts and totals
+of nothing are 0. The days since something that did not happen within the year are 366. The mean or share of nothing
+is unknown (null). When a whole table is missing, every feature that needs it is null, with a warning. Money is in
+currency units. Sums are exact, whatever the order of rows and the number of threads.
 
-Schema hash: `{schema}`. A network keeps the hash of the features it was trained on and refuses others.
+Schema hash: `{schema}`. A network stores the hash of the features it was trained on, and other features are refused.
 """
 
-_OWN = """## Your own
+_OWN = """## Your own features
 
 `disco features … --catalogue features.yaml` (and `disco train context --tables … --catalogue features.yaml`) drops
 features and adds others; both are optional:
@@ -32,16 +32,16 @@ features and adds others; both are optional:
         unit: ratio
 
 A formula is made of the measures below, numbers, the four operations, comparisons, CASE, and a few functions (nullif,
-coalesce, greatest, least, sqrt, ln, exp, abs, sign, floor, power). It sees one customer's row and nothing else, so no
-feature can look past the as-of date. A result that is not finite is unknown (null). `orders_365d` cannot be dropped: it
-tells who has a history. The definitions travel with the feature file and with the network trained on it, and everything
-that uses the network builds its features from them.
+coalesce, greatest, least, sqrt, ln, exp, abs, sign, floor, power). It uses one customer's row and nothing else, so no
+feature can use rows after the as-of date. A result that is not finite is unknown (null). `orders_365d` cannot be
+dropped, because it shows who has a history. The definitions are stored in the feature file and in the network trained
+on it, and everything that uses the network builds its features from them.
 
 Measures: {measures}.
 """
-_CHECKS = f"""## Checking them
+_CHECKS = f"""## Checking features
 
-`disco check` looks at features through a trained network and ends with exit 1 when something failed;
+`disco check` compares features with those that a network was trained on, and ends with exit 1 when a check failed.
 `disco.features.check_context(network, table)` is the same in Python. Features are compared over customers with a
 purchase in the year, since the network was trained on such customers alone.
 
@@ -49,7 +49,7 @@ purchase in the year, since the network was trained on such customers alone.
 |---|---|---|
 | `columns` | | one is missing, doubled, of text, or holds an infinity |
 | `schema` | | another catalogue than the network's |
-| `history` | fewer than half of the customers bought in the year | nobody did |
+| `history` | fewer than half of the customers bought in the year | no customer did |
 | `unit` | | values many times those of training, as pence for pounds |
 | `constant` | varies now, did not in training | varied in training, is one value or null for everybody now |
 | `drift` (PSI over the deciles of training, and missing) | {PSI_WATCH:g} | {PSI_ALARM:g} |
@@ -58,11 +58,11 @@ purchase in the year, since the network was trained on such customers alone.
 | `clipped`: a unit of the context at its limit of ±4 | {EDGE_WATCH:.0%} | {EDGE_ALARM:.0%}, or the same for all |
 | `dead units`: constant in training, so always 0 | any | {MOST_DEAD:.0%} of the units |
 
-With fewer than {FEWEST_ROWS:,} customers only columns, history and constant features are judged: so few differ from
-training by chance. All features are numbers, so there are no categories to be unseen; a null that training never saw,
-and a value outside its range, are the nearest things. The thresholds of PSI are the customary ones.
-Features of codes are watched and never fail by `drift`, `unseen` or `range`: every campaign moves what customers have
-received and used, away from what the network was trained on. Train it again once a few campaigns are over.
+With fewer than {FEWEST_ROWS:,} customers only columns, history and constant features are checked, because so few
+customers differ from training by chance. All features are numbers, so there are no unseen categories. The nearest
+equivalents are a null where training had none, and a value outside the range of training. The thresholds of PSI are
+the customary ones. Features of codes are watched and never fail by `drift`, `unseen` or `range`, because every
+campaign changes which codes customers have received and used. Train the network again after a few campaigns.
 """
 
 
@@ -80,16 +80,16 @@ def features_page() -> str:
 _TABLES = """\
 # The tables a retailer brings
 
-Each as `TABLE.parquet`, `TABLE.csv`, a folder `TABLE/` of Parquet parts, or a SQL query through a database URL (`data:`
-and `queries:` in `disco.yaml`). `disco init SHOP/` writes an example of each; `disco validate DIR` names every problem
-with its row.
+Each table is `TABLE.parquet`, `TABLE.csv`, a folder `TABLE/` of Parquet parts, or a SQL query through a database URL
+(`data:` and `queries:` in `disco.yaml`). `disco init SHOP/` writes an example of each. `disco validate DIR` names every
+problem with its row.
 
-- **Ids** are integers below 2⁶³, or text of at most 1,000 bytes, of one sort in all tables; 17 and "17" are the same
-  customer. Ids from CSV and SQL are text: leading zeros stay.
+- **Ids** are integers below 2⁶³, or text of at most 1,000 bytes, of one kind in all tables; 17 and "17" are the same
+  customer. Ids from CSV and SQL are text, so leading zeros are kept.
 - **Money** is decimal or float in currency units (12.34; a whole number is whole units, not pennies), at most 10¹³. A
-  checked table has it in integer minor units, and the canonical column says so in its name (`full_price_minor`).
-- **Times** without a zone are UTC. All times of a shop have a zone, or none has. A time at midnight may be a mere date.
-  Dates lie between 1900 and `--as-of` (default: today).
+  checked table has it in integer minor units, in a column with a name of its own (`full_price_minor`).
+- **Times** without a zone are UTC. All times of a shop have a zone, or none has. A time at midnight may stand for a
+  date. Dates lie between 1900 and `--as-of` (default: today).
 - **Text** in a column of numbers or dates is read as from CSV, whatever file it comes in.
 - **CSV** is UTF-8 (with or without a byte-order mark), commas, one header line; an empty cell is null; numbers have a
   point, dates are `2026-03-01`, times `2026-03-01T14:05:00`.
