@@ -90,16 +90,15 @@ def test_keys_depend_on_every_part():
 
 
 def test_every_room_that_pieces_are_named_by_exists():
+    root = Path(cache.__file__).parents[1]
     for rooms in (ENVIRONMENT_ROOMS, MEASURE_ROOMS, PLAY_ROOMS):
-        root = Path(cache.disco.__file__).parent
         assert all((root / room).exists() for room in rooms)
 
 
 def test_a_changed_file_of_a_room_is_another_version(tmp_path, monkeypatch):
     (tmp_path / "room").mkdir()
-    (tmp_path / "__init__.py").touch()
     (tmp_path / "room" / "a.py").write_text("x = 1\n")
-    monkeypatch.setattr(cache.disco, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "studies" / "cache.py"))
     before = source_hash(("room",))
     assert source_hash(("room",)) == before
     (tmp_path / "room" / "a.py").write_text("x = 2\n")
