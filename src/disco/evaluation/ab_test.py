@@ -40,10 +40,15 @@ class Finding:
     """
 
     metric: Metric
+    """revenue, reward R − C, objective w·R − C, or engagement (the share who bought)."""
     per: Per
+    """customer, recipient or purchaser."""
     comparison: Comparison
-    adjusted: Adjusted | None = None  # by figures from before the campaign; per customer only
-    to_date: Comparison | None = None  # always-valid, where `planned_purchasers` was given
+    """As measured."""
+    adjusted: Adjusted | None = None
+    """By figures from before the campaign, per customer only; null without them."""
+    to_date: Comparison | None = None
+    """Valid at every look; null where no number of purchases was planned."""
 
     @property
     def decisive(self) -> Comparison:

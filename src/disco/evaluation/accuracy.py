@@ -14,12 +14,12 @@ from disco.records.errors import InputError
 class Accuracy:
     """How close predictions of ln(full price) come."""
 
-    rows: int
-    wape: float  # Σ|y − ŷ| / Σ|y|
-    spearman: float  # rank correlation; 0 when either side is constant, as it then ranks nothing
-    mae: float  # mean |y − ŷ|
-    mse: float  # mean (y − ŷ)²
-    r2: float  # 1 − MSE / variance; 0 when the truth is constant
+    rows: int  # purchases compared
+    wape: float  # sum of absolute errors over sum of absolute observations
+    spearman: float  # rank correlation; 0 where either side is constant, as it then ranks nothing
+    mae: float  # mean absolute error
+    mse: float  # mean squared error
+    r2: float  # 1 − MSE/variance; 0 where the observations are constant
 
 
 def accuracy(predicted: ArrayLike, observed: ArrayLike) -> Accuracy:

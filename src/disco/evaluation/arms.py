@@ -74,11 +74,16 @@ class ArmOutcomes:
 class ArmSummary:
     """An arm in sums."""
 
-    customers: int  # everybody assigned
-    recipients: int  # those with a code
+    customers: int
+    """Everybody assigned."""
+    recipients: int
+    """Customers with a code."""
     purchasers: int
-    revenue: float  # money
-    markdown: float  # money
+    """Customers who bought with their code."""
+    revenue: float
+    """Paid with codes, in currency units."""
+    markdown: float
+    """Discount given, in currency units."""
 
     @classmethod
     def of(cls, arm: ArmOutcomes) -> "ArmSummary":
@@ -131,9 +136,12 @@ class ArmNames:
 class SampleRatio:
     """Customers per arm against the planned shares, by a χ² test."""
 
-    found: Mapping[str, int]  # customers by arm
+    found: Mapping[str, int]
+    """Customers by arm."""
     expected: Mapping[str, float]
+    """Customers that the planned shares would give, by arm."""
     p_value: float
+    """Of the χ² test; below 0.001 the assignment is taken to be broken."""
 
     @property
     def ok(self) -> bool:

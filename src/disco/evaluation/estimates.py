@@ -128,10 +128,15 @@ class Comparison:
     """One figure of the decided arm against that of control."""
 
     decided: float
+    """The decided arm's figure."""
     control: float
-    difference: Estimate  # decided − control
-    relative: Estimate | None  # decided/control − 1; None where control is not positive and a percentage means nothing
-    p_value: float  # of equal means, by Welch's t-test
+    """Control's figure; in a comparison with the holdout, the holdout's."""
+    difference: Estimate
+    """decided − control."""
+    relative: Estimate | None
+    """decided/control − 1; null where control is not positive and a percentage means nothing."""
+    p_value: float
+    """Of equal means, by Welch's t-test."""
 
 
 def compare(decided: Mean, control: Mean, *, level: float = 0.95, shared_variance: float = 0.0) -> Comparison:
@@ -173,7 +178,9 @@ class Adjusted:
     """A comparison adjusted by what was known before the campaign (CUPED)."""
 
     comparison: Comparison
-    variance_reduction: float  # share of the variance that the adjustment took away
+    """The adjusted comparison; it estimates the same difference."""
+    variance_reduction: float
+    """Share of the variance that the adjustment took away."""
 
 
 def compare_adjusted(

@@ -115,7 +115,7 @@ class CampaignResults(Result):
             words=_words(record, counts, ab, why_not, detectable, as_of=as_of, final=final),
             findings=() if ab is None else ab.findings,
             undifferentiated={} if ab is None else ab.undifferentiated,
-            incremental={} if ab is None else ab.incremental,
+            incremental={} if ab is None else {Arm(name): found for name, found in ab.incremental.items()},
             sample_ratio=None if ab is None else ab.sample_ratio,
             detectable=detectable,
             expected=expected,
@@ -266,7 +266,7 @@ def _reason(ab: AbTest) -> str:
     write = money if ab.primary in ("revenue", "reward") else number
     middle, lower, upper = (
         write(value, signed=True) if math.isfinite(value) else "no limit"
-        for value in (used.difference.value, used.difference.lower, used.difference.upper)
+        for value in (used.difference.value, *(used.difference.ends or (-math.inf, math.inf)))
     )
     level = percent(ab.level, decimals=0)
     return f"{name}: {middle} ({lower} to {upper}) against control ({level} interval, {_p(used.p_value)})."

@@ -19,10 +19,15 @@ class Estimate:
     """
 
     value: float
-    lower: float | None = None  # both ends, or neither; an end may be infinite
+    """The figure itself."""
+    lower: float | None = None
+    """Lower end of the interval; null where none is known. Both ends are there, or neither; one may be infinite."""
     upper: float | None = None
-    level: float | None = None  # share of the probability between the ends, such as 0.95
+    """Upper end of the interval."""
+    level: float | None = None
+    """Share of the probability between the ends, such as 0.95."""
     standard_error: float | None = None
+    """Standard error of `value`, where known."""
 
     def __post_init__(self) -> None:
         if (self.lower is None) != (self.upper is None):
