@@ -93,16 +93,25 @@ def day_after_last_order(tables: Tables) -> date:
 
 @contextmanager
 def connected(
-    tables: Tables, *, threads: int | None, memory_limit: str | None
+    tables: Tables, *, threads: int | None = None, memory_limit: str | None = None
 ) -> Iterator[tuple[Any, tuple[str, ...]]]:
     """A DuckDB connection that sees the retailer's tables as `raw_<name>`, and which of them exist."""
+    if isinstance(tables, str | PathLike):
+        place = repr(str(tables))
+        raise InputError("tables", found=place, expected="opened tables", fix=f"Use disco.open_tables({place}).")
+    with opened_duckdb(threads=threads, memory_limit=memory_limit) as connection:
+        there = tables.names()
+        present = tuple(name for name in TABLES if name in there)
+        for name in present:
+            connection.register(f"raw_{name}", readable(name, tables.scan(name)))
+        yield connection, present
+
+
+@contextmanager
+def opened_duckdb(*, threads: int | None = None, memory_limit: str | None = None) -> Iterator[Any]:
+    """A DuckDB connection in memory that spills to a temporary folder; times are UTC."""
     import duckdb
 
-    if isinstance(tables, str | PathLike):
-        given = str(tables)
-        raise InputError(
-            "tables", found=repr(given), expected="opened tables", fix=f"Use disco.open_tables({given!r})."
-        )
     threads = read_threads(threads)
     with tempfile.TemporaryDirectory(prefix="disco-spill-") as spill:
         settings: dict[str, Any] = {"threads": threads, "temp_directory": spill, "preserve_insertion_order": False}
@@ -115,11 +124,7 @@ def connected(
         try:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET enable_progress_bar = false")  # DuckDB would draw on stdout, into our JSON
-            there = tables.names()
-            present = tuple(name for name in TABLES if name in there)
-            for name in present:
-                connection.register(f"raw_{name}", readable(name, tables.scan(name)))
-            yield connection, present
+            yield connection
         finally:
             connection.close()
 

@@ -71,16 +71,16 @@ class Sources:
 
     def _broken(self, table: str, column: str, alias: str, *, with_row: bool = True) -> str:
         """A condition that holds where a cell, or its row, breaks a rule of the column."""
-        names: dict[str, str] = {}
-        for name in (declared.name for declared in SCHEMAS[table].columns):
-            x, whole = self._raw(table, name, alias), self.types[table].get(name) in ("UBIGINT", "HUGEINT")
-            text = f"CAST({x} AS VARCHAR)" if self.types[table].get(name) == "VARCHAR" else "''"
-            names |= {name: x, f"{name}_text": text, f"{name}_integer": x if whole else "0"}
-            names[f"{name}_minor"] = self._minor(table, name, alias)
-        rules = [
-            rule.sql for rule in _RULES[table] if rule.column == column and rule.sql and (with_row or not rule.needs)
-        ]
-        return " OR ".join(f"({sql.format_map(names)})" for sql in rules) or "FALSE"
+        words: dict[str, str] = {}  # what stands for {name}, {name_text}, … in the SQL of a rule
+        for name, of in self.types[table].items():
+            x = self._raw(table, name, alias)
+            words |= {name: x, f"{name}_minor": self._minor(table, name, alias)}
+            # rules that a type keeps by itself get a constant in place of the column
+            words[f"{name}_text"] = x if of == "VARCHAR" else "''"
+            words[f"{name}_real"] = x if of in ("FLOAT", "DOUBLE") or of.startswith("DECIMAL") else "0"
+            words[f"{name}_integer"] = x if of in ("UBIGINT", "HUGEINT") else "0"
+        rules = [rule for rule in _RULES[table] if rule.column == column and (with_row or not rule.needs)]
+        return " OR ".join(f"({rule.sql.format_map(words)})" for rule in rules if rule.sql) or "FALSE"
 
     def _raw(self, table: str, column: str, alias: str) -> str:
         is_text = self.types[table].get(column) == "VARCHAR"

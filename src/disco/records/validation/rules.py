@@ -45,7 +45,7 @@ class Rule:
     kind: str  # of the problem, as `--json` names it
     column: str  # where it is reported
     broken: Callable[[Row], Flags]  # the rows of a batch that break it
-    sql: str  # the same as a condition on {column}, or {column_minor} in minor units; empty: typed columns keep it
+    sql: str  # the same as a condition on {column}, see `features.sources`; empty: typed columns keep it anyway
     expected: str
     fix: str | Callable[[Cells, int], str]
     needs: tuple[str, ...] = ()  # columns whose cells must be good for the rule to be asked
@@ -101,7 +101,8 @@ def cell_rules(column: ColumnSchema, as_of: date | None = None) -> Iterator[Rule
         for kind, test, sql, expected, fix in _dates(as_of):
             yield rule(kind, _where(test), sql, expected, fix)
     else:
-        yield rule("not_finite", _where(_is_infinite), "NOT isfinite(CAST({x} AS DOUBLE))", "a finite number", _FIGURE)
+        # no SQL: there NaN is above every number, so the ranges below refuse what is not finite
+        yield rule("not_finite", _where(_is_infinite), "", "a finite number", _FIGURE)
         for kind, test, sql, expected, fix in (*_NUMBERS[column.kind], *([_POSITIVE] if column.positive else [])):
             yield rule(kind, _where_finite(test), sql, expected, fix)
 
@@ -131,14 +132,20 @@ _NOBODY = "Leave out customers who bought nothing, or give the basket's full pri
 _SHARE = "a share of the price in [0, 1), such as 0.20 for 20% off"
 _UNIT, _MOST = f"at most {LARGEST_AMOUNT:,}", f"at most {LARGEST_COUNT:,}"
 _NUMBERS: Mapping[Kind, tuple[_ValueRule, ...]] = {
-    Kind.DEPTH: (("depth_range", lambda v: (v < 0) | (v >= 1), "NOT ({x} >= 0 AND {x} < 1)", _SHARE, _depth_fix),),
+    Kind.DEPTH: (("depth_range", lambda v: (v < 0) | (v >= 1), "{x} < 0 OR {x} >= 1", _SHARE, _depth_fix),),
     Kind.MONEY: (
         ("negative_money", lambda v: v < 0, "{x} < 0", "an amount of 0 or more", _SIGN),
         ("too_large", lambda v: v > LARGEST_AMOUNT, f"{{x}} > {LARGEST_AMOUNT}", _UNIT, "Check the unit."),
     ),
     Kind.COUNT: (
         ("negative_count", lambda v: v < 0, "{x} < 0", "a count of 0 or more", _SIGN),
-        ("not_whole", lambda v: v != np.floor(v), "{x} <> floor({x})", "a whole number", "Correct the count."),
+        (
+            "not_whole",
+            lambda v: v != np.floor(v),
+            "{x_real} <> floor({x_real})",
+            "a whole number",
+            "Correct the count.",
+        ),
         ("too_large", lambda v: v > LARGEST_COUNT, f"{{x}} > {LARGEST_COUNT}", _MOST, "Check the column."),
     ),
 }
