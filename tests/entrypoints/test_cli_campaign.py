@@ -56,7 +56,7 @@ def test_a_plan_says_who_gets_what_with_intervals_and_prices(disco: Run, shop: P
     code, out, _ = disco("plan", shop / "second.yaml", "--shop", shop)
     assert code == 0
     assert f"disco launch {result['plan_id']}" in out, "the same inputs give the same plan"
-    assert "90 % intervals" in out
+    assert "90% intervals" in out
 
 
 def test_a_dry_run_writes_nothing(disco: Run, shop: Path) -> None:
@@ -336,5 +336,5 @@ def test_the_frontier_as_table_json_and_page(disco: Run, shop: Path) -> None:
 
 
 def test_a_shop_without_campaigns_says_what_comes_first(disco: Run, tmp_path: Path) -> None:
-    assert "`disco plan` makes it" in refused(disco, "export", "x", "-o", tmp_path / "x.csv", "--shop", tmp_path)
+    assert "`disco plan` creates it" in refused(disco, "export", "x", "-o", tmp_path / "x.csv", "--shop", tmp_path)
     assert "no such folder" in refused(disco, "learn", "x", "--shop", tmp_path / "nowhere")

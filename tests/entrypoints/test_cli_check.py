@@ -54,7 +54,7 @@ def test_a_shop_is_checked_as_it_stands(disco, shop):
     assert any("site" in warning for warning in said["warnings"])  # absent now as it was in training: no failure
     code, out, _ = disco("check", "--shop", shop)
     assert code == 0
-    assert "Check-up: passed" in out
+    assert "The check passed" in out
     assert disco("check", "--shop", shop, "--quiet")[:2] == (0, "")
 
 

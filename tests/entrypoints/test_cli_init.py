@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 import yaml
 
-from disco.entrypoints.config import Settings, load_settings
+from disco.entrypoints.config import ShopSettings, load_settings
 from disco.records.plan import Plan, read_plan
 from disco.records.tables import SCHEMAS
 
@@ -30,7 +30,7 @@ def test_a_new_shop_has_everything_and_validates(disco: Run, tmp_path: Path) -> 
     code, out, _ = disco("validate", "--shop", shop)
     assert code == 0
     for name in SCHEMAS:
-        assert f"2 rows of {name}" in out
+        assert f"{name} (2 rows)" in out
 
 
 def test_templates_show_every_column_and_every_setting_at_its_default(disco: Run, tmp_path: Path) -> None:
@@ -39,8 +39,8 @@ def test_templates_show_every_column_and_every_setting_at_its_default(disco: Run
         header = (tmp_path / "shop" / "data" / f"{name}.csv").read_text().splitlines()[0].split(",")
         assert header[: len(schema.columns)] == [column.name for column in schema.columns]
     text = (tmp_path / "shop" / "disco.yaml").read_text()
-    assert load_settings(tmp_path / "shop", environment={}) == Settings()
-    for name in Settings.model_fields:
+    assert load_settings(tmp_path / "shop", environment={}) == ShopSettings()
+    for name in ShopSettings.model_fields:
         assert f"\n{name}:" in text or f"\n# {name}:" in text
 
 

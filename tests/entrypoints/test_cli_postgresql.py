@@ -58,7 +58,7 @@ def test_a_life_on_both_databases(
     monkeypatch.setenv("DISCO_DATABASE_URL", new_postgres_url())
     there = life(disco, shop)
     code, out, _ = disco("doctor", "--shop", shop)
-    failed = [line for line in out.splitlines() if line.startswith("FAIL")]
+    failed = [line for line in out.splitlines() if line.startswith("failed")]
     assert code == 1
     assert len(failed) == 1, "the tests' server does not sync, and nothing else is wrong"
     assert "fsync = off" in failed[0]

@@ -37,7 +37,7 @@ def test_options_move_the_count_the_right_way(disco):
 
 def test_words_for_people(disco):
     assert "in control" in disco(*FIGURES, "--uplift", "1%")[1]
-    assert "80% chance" in disco(*FIGURES, "--customers", "10000")[1]
+    assert "probability of 80%" in disco(*FIGURES, "--customers", "10000")[1]
     assert "buy" in disco(*FIGURES, "--customers", "10000", "--uplift", "5%", "--engagement", "8%")[1]
     assert disco(*FIGURES, "--uplift", "1%", "--quiet")[1] == ""
 
@@ -45,7 +45,7 @@ def test_words_for_people(disco):
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "message"),
     [
-        ((), 2, "neither --uplift nor --customers"),
+        ((), 2, "needs --uplift, --customers, or both"),
         (("--uplift", "a lot"), 2, "a share such as 1%"),
         (("--uplift", "0%"), 2, "--uplift"),
         (("--uplift", "nan"), 2, "--uplift"),

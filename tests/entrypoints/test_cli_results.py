@@ -124,26 +124,26 @@ def test_the_doctor_names_what_is_wrong(disco: Run, answered: Path) -> None:
     (answered / "context.safetensors").unlink()
     code, out, _ = disco("doctor", "--shop", answered)
     assert code == 1
-    failed = {line.split(": ")[0] for line in out.splitlines() if line.startswith("FAIL")}
-    assert "FAIL  network, context network" in failed
+    failed = {line.split(": ")[0] for line in out.splitlines() if line.startswith("failed")}
+    assert "failed   network, context network" in failed
     assert any("evidence, campaign second" in line for line in failed)
 
 
 def test_the_doctor_of_an_empty_folder(disco: Run, tmp_path: Path) -> None:
     code, out, _ = disco("doctor", "--shop", tmp_path)
     assert code == 1
-    assert "`disco plan` makes it" in out
+    assert "`disco plan` creates it" in out
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_shop_that_has_planned_nothing_yet_misses_no_database(disco: Run, tmp_path: Path) -> None:
     assert disco("init", tmp_path / "new")[0] == 0
     _, out, _ = disco("doctor", "--shop", tmp_path / "new")
-    assert "ok    database, campaigns: none yet" in out
+    assert "ok       database, campaigns: none yet" in out
     (tmp_path / "new" / "plans" / "3f9a1c").mkdir(parents=True)
     (tmp_path / "new" / "plans" / "3f9a1c" / "plan.json").touch()  # so there was one: where is it?
     _, out, _ = disco("doctor", "--shop", tmp_path / "new")
-    assert "FAIL  database" in out
+    assert "failed   database" in out
 
 
 def test_a_forecast_is_corrected_by_what_earlier_ones_brought(disco: Run, answered: Path) -> None:

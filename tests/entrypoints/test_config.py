@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 import disco
-from disco.entrypoints.config import Settings, load_settings
+from disco.entrypoints.config import ShopSettings, load_settings
 from disco.entrypoints.python import Shop
 from disco.records.chunks import processors
 from disco.records.errors import PlanError
@@ -29,7 +29,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
-    assert load_settings(tmp_path, environment={}) == Settings()
+    assert load_settings(tmp_path, environment={}) == ShopSettings()
 
 
 def test_environment_overrides_the_file_and_flags_override_both(tmp_path: Path) -> None:
@@ -60,19 +60,19 @@ def test_a_file_that_is_no_settings_file(tmp_path: Path, text: str) -> None:
 
 
 def test_an_empty_file_and_a_byte_order_mark_are_fine(tmp_path: Path) -> None:
-    assert load_settings(write(tmp_path, ""), environment={}) == Settings()
+    assert load_settings(write(tmp_path, ""), environment={}) == ShopSettings()
     assert load_settings(write(tmp_path, "\ufeffdata: here\n"), environment={}).data == "here"
 
 
 def test_tables_are_seen_from_the_shop_and_urls_are_not(tmp_path: Path) -> None:
-    assert Settings().data_place(tmp_path) == str(tmp_path / "data")
-    assert Settings(data="sqlite:///x.db").data_place(tmp_path) == "sqlite:///x.db"
+    assert ShopSettings().data_place(tmp_path) == str(tmp_path / "data")
+    assert ShopSettings(data="sqlite:///x.db").data_place(tmp_path) == "sqlite:///x.db"
 
 
 def test_a_sqlite_file_is_seen_from_the_shop_and_other_databases_are_not(tmp_path: Path) -> None:
-    assert Settings().database_place(tmp_path) == f"sqlite:///{tmp_path / 'disco.db'}"
+    assert ShopSettings().database_place(tmp_path) == f"sqlite:///{tmp_path / 'disco.db'}"
     for url in ("sqlite:////var/disco.db", "postgresql://me@host/disco", "sqlite://", "sqlite:///:memory:"):
-        assert Settings(database_url=url).database_place(tmp_path) == url
+        assert ShopSettings(database_url=url).database_place(tmp_path) == url
 
 
 def test_an_unknown_key_of_a_section_is_named_with_its_neighbours(tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def attributes_read() -> set[str]:
 def test_every_setting_is_read_somewhere() -> None:
     # the encoding's own parameters are handed over together (`settings.model_dump`)
     handed_over = {"centres", "gamma", "alpha", "reference", "depths"}
-    # these two are read where they belong, by methods of Settings that the shop calls
+    # these two are read where they belong, by methods of ShopSettings that the shop calls
     by_method = {"data": "data_place", "database_url": "database_place"}
     read = attributes_read()
-    unread = [name for name in fields_of(Settings) if by_method.get(name, name) not in read | handed_over]
+    unread = [name for name in fields_of(ShopSettings) if by_method.get(name, name) not in read | handed_over]
     assert unread == []
 
 
@@ -119,7 +119,7 @@ def test_every_setting_of_the_top_is_read_from_settings() -> None:
         if path.name != "config.py"
     )
     places = {"data": "settings.data_place(", "database_url": "settings.database_place("}
-    unread = [name for name in Settings.model_fields if places.get(name, f"settings.{name}") not in text]
+    unread = [name for name in ShopSettings.model_fields if places.get(name, f"settings.{name}") not in text]
     assert unread == []
 
 

@@ -10,13 +10,13 @@ import yaml
 
 import disco
 from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
-from disco.entrypoints.config import Settings
+from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.records.errors import InputError
 
 
 def configured(folder: Path, **settings: object) -> Shop:
-    return Shop(folder, Settings.model_validate(settings))
+    return Shop(folder, ShopSettings.model_validate(settings))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.entrypoints.config import Settings
+from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.features import FEATURES, ContextNetwork
 from disco.operations.audience import LoadedAudience, load_audience
@@ -49,7 +49,7 @@ def shop(tmp_path: Path, network: bytes) -> Shop:
             "code": pa.array([None, None], pa.string()),
         },
     )
-    return Shop(tmp_path, Settings())
+    return Shop(tmp_path, ShopSettings())
 
 
 def write(folder: Path, **tables: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from disco.operations.calibration import Calibration, Hindsight, calibrate
 from disco.operations.forecast import ArmForecast, Money
-from disco.operations.planning import _budget_cautions
+from disco.operations.planning import _budget_warnings
 from disco.records.decisions import Arm
 from disco.records.plan import read_plan
 
@@ -81,14 +81,14 @@ def test_a_budget_that_hindsight_would_break_is_named_with_one_that_holds() -> N
         }
     )
 
-    def cautions(markdown: float, *, campaigns: int) -> list[str]:
+    def warnings(markdown: float, *, campaigns: int) -> list[str]:
         money = Money.of(np.full((2, 1), markdown / 0.2), np.array([0.2]))
         correction = Calibration(log_factor=0.1, log_sd=0.1, campaigns=campaigns)
         arm = ArmForecast(customers=9, codes={0.2: 9}, money=money, correction=correction)
-        return list(_budget_cautions(plan, {Arm.TEST: arm}, money))
+        return list(_budget_warnings(plan, {Arm.TEST: arm}, money))
 
-    assert cautions(1000.0, campaigns=3) == []
-    assert cautions(1250.0, campaigns=0) == [], "without hindsight only the draws say so"
-    (words,) = cautions(1250.0, campaigns=3)
-    assert "1,250" in words
-    assert "plan with 800" in words
+    assert warnings(1000.0, campaigns=3) == []
+    assert warnings(1250.0, campaigns=0) == [], "without hindsight only the draws say so"
+    (words,) = warnings(1250.0, campaigns=3)
+    assert "£1,250" in words
+    assert "Plan with £800" in words

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from disco.operations import keep, launch, load
-from disco.operations.cautions import stability_indices
+from disco.operations.plan_warnings import stability_indices
 from disco.records.decisions import Arm
 from disco.records.errors import FileFormatError, InfeasibleError, InputError, StateError
 from disco.records.life import State
@@ -179,7 +179,7 @@ def test_nothing_is_expected_before_anything_was_learned_and_it_is_said(shop):
     assert random.warnings == ()
     assert random.solution.prices is None
     paid = shop.planned(shop.plan(policy={"name": "random"}, budget=10), belief=shop.prior)
-    assert any("the budget holds none back" in warning for warning in paid.warnings)
+    assert any("the budget does not bind" in warning for warning in paid.warnings)
     assert not any("budget" in warning for warning in shop.planned(shop.plan(budget=10)).warnings)
 
 

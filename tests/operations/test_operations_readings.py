@@ -119,7 +119,7 @@ def test_an_explanation_makes_the_figures_of_the_decision_again(shop, launched):
         if chosen is not None:
             assert chosen.value == pytest.approx(row["value"], rel=1e-12)
             assert f"{row['depth']:.0%}" + " off" in said.words[0]
-            assert any("runner-up" in word or "more than" in word for word in said.words)
+            assert any("came second" in word or "more than" in word for word in said.words)
         else:
             assert said.runner_up.surplus <= 1e-9
             assert any("worth its price" in word for word in said.words)
@@ -133,17 +133,17 @@ def test_an_explanation_says_how_chance_and_the_budget_had_their_part(shop):
         row = next(row for row in decisions if row["arm"] == arm and (row["code"] is not None) == coded)
         return " ".join(explain(shop.store, "spring", row["customer_id"], **belief_of(shop)).words)
 
-    assert "chance left it out" in words("control", False)
-    assert "chance left it out" not in words("control", True)
-    assert "by the policy thompson" in words("test", True)
-    assert "a code and the budget it takes" in words("test", True)
+    assert "not enough codes for everybody" in words("control", False)
+    assert "not enough codes" not in words("control", True)
+    assert "They were in the decided group: the policy thompson chose" in words("test", True)
+    assert "a code and of the budget it takes" in words("test", True)
 
 
 def test_an_explanation_says_when_the_belief_is_no_longer_the_one_that_decided(shop, launched):
     row = next(row for row in shop.sent(launched) if row["arm"] == "test")
     said = explain(shop.store, "spring", row["customer_id"], prior=shop.prior)
     assert any("not those of the launch" in word for word in said.words)
-    with pytest.raises(InputError, match="no decision"):
+    with pytest.raises(InputError, match="12345 was not part of campaign spring"):
         explain(shop.store, "spring", 12345, **belief_of(shop))
 
 

@@ -13,7 +13,7 @@ from disco.evaluation import ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary
 from disco.operations.forecast import Interval
 from disco.operations.forecast import Money as Forecast
-from disco.operations.results import ArmResult, CampaignResults
+from disco.operations.results import CampaignResults, GroupResult
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.life import State
 from disco.reports.campaign_results import arms_table, campaign_report, campaigns_report, campaigns_table
@@ -28,11 +28,11 @@ def record(name: str, *, state: State = State.LAUNCHED, policy: str = "thompson"
     return SimpleNamespace(campaign=name, plan=plan, state=state)
 
 
-def arm_result(full_price: np.ndarray, depth: float) -> ArmResult:
+def arm_result(full_price: np.ndarray, depth: float) -> GroupResult:
     outcomes = ArmOutcomes(
         depth=np.full(full_price.size, depth), full_price=np.nan_to_num(full_price), before=None, other_revenue=None
     )
-    return ArmResult(summary=ArmSummary.of(outcomes), codes={depth: 1}, expected_revenue=None, expected_markdown=None)
+    return GroupResult(summary=ArmSummary.of(outcomes), codes={depth: 1}, expected_revenue=None, expected_markdown=None)
 
 
 def results(

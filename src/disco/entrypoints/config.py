@@ -52,7 +52,7 @@ class EngagementSettings(_Section):
     override: dict[float, float] = {}
 
 
-class Settings(_Section):
+class ShopSettings(_Section):
     """What every command may need to know about a shop. Unknown keys are refused."""
 
     data: str = Field("data", description="folder of the tables, from here, or a database URL")
@@ -91,7 +91,7 @@ class Settings(_Section):
 
 def load_settings(
     shop: Path, *, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
-) -> Settings:
+) -> ShopSettings:
     """The settings of the shop in that folder; a folder without disco.yaml has the defaults.
 
     `flags` that are None were not given. Every problem at once in a PlanError.
@@ -99,7 +99,7 @@ def load_settings(
     environment = os.environ if environment is None else environment
     values = _read_file(shop / FILE)
     origin = dict.fromkeys(values, str(shop / FILE))
-    for name in Settings.model_fields:
+    for name in ShopSettings.model_fields:
         variable = _PREFIX + name.upper()
         if environment.get(variable):
             values[name], origin[name] = environment[variable], variable
@@ -108,7 +108,7 @@ def load_settings(
             values[name], origin[name] = value, f"--{name.replace('_', '-')}"
     problems = []
     try:
-        return Settings.model_validate(values)
+        return ShopSettings.model_validate(values)
     except ValidationError as error:
         problems = [_problem(detail, origin) for detail in error.errors(include_url=False)]
     raise PlanError("The settings cannot be used:", problems)
@@ -120,7 +120,7 @@ def _read_file(path: Path) -> dict[str, Any]:
     try:
         content = read_yaml(path, expected="YAML in UTF-8")
     except InputError as error:
-        fix = error.fix or "Mend the file; `disco init` shows one."
+        fix = error.fix or "Correct the file; `disco init` writes an example."
         problem = Problem("format", str(path), "", str(error.found), str(error.expected), fix)
         raise PlanError("The settings cannot be read:", [problem]) from error
     if content is None:
@@ -146,12 +146,12 @@ def _problem(detail: Any, origin: Mapping[str, str]) -> Problem:
         place, found, expected = f"{origin[name]}, {key}", repr(detail["input"]), str(refused.expected)
         return Problem("setting", place, "", found, expected, refused.fix or "")
     expected = detail["msg"].removeprefix("Input should be ")
-    return Problem("setting", f"{origin[name]}, {key}", "", repr(detail["input"]), expected, "Mend the value.")
+    return Problem("setting", f"{origin[name]}, {key}", "", repr(detail["input"]), expected, "Correct the value.")
 
 
 def _keys_beside(place: tuple[str | int, ...]) -> list[str]:
     """The keys that are known where an unknown one was found."""
-    section: Any = Settings
+    section: Any = ShopSettings
     for part in place[:-1]:
         section = section.model_fields[part].annotation
     return list(section.model_fields)

@@ -37,7 +37,7 @@ def _refuse_to_overwrite(shop: Path, names: list[str]) -> None:
         raise InputError(str(shop), found="a file", expected="a folder", fix=fix)
     there = [name for name in names if (shop / name).exists()]
     if there:
-        raise InputError(str(shop), found=f"{', '.join(there)} there already", expected="none of these", fix=fix)
+        raise InputError(f"{shop} already has {', '.join(there)}, and nothing is overwritten", fix=fix)
 
 
 def _write(shop: Path, names: list[str]) -> None:

@@ -58,7 +58,7 @@ def _inputs(output: Path, inputs: Iterable[Path | str | None], replaces: Replace
 
 def _shops(output: Path, given: Path | None) -> "Iterator[Shop]":
     """The shop that was named, and the one in whose folder the output lies."""
-    from disco.entrypoints.config import Settings, load_settings
+    from disco.entrypoints.config import ShopSettings, load_settings
     from disco.entrypoints.python import Shop
     from disco.records.errors import PlanError
 
@@ -70,7 +70,7 @@ def _shops(output: Path, given: Path | None) -> "Iterator[Shop]":
     try:
         settings = load_settings(around)
     except PlanError:  # not this command's shop: its wrong settings are no reason to refuse, its files are still its
-        settings = Settings.model_validate({})
+        settings = ShopSettings.model_validate({})
     yield Shop(around, settings)
 
 

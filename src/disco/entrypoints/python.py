@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from disco.entrypoints.config import FILE, EncodingSettings, Settings, load_settings
+from disco.entrypoints.config import FILE, EncodingSettings, ShopSettings, load_settings
 from disco.entrypoints.files import read_yaml
 from disco.records.errors import DiscoError, InputError, StateError
 
@@ -75,7 +75,7 @@ class Shop:
 
     folder: Path
     """Paths in the settings and in plans are seen from here."""
-    settings: Settings
+    settings: ShopSettings
     clock: WallClock = WallClock()
 
     @classmethod
@@ -88,7 +88,7 @@ class Shop:
         place = Path(folder)
         if not place.is_dir():
             found = "a file" if place.exists() else "no such folder"
-            fix = "`disco init` makes one; --shop names it."
+            fix = "`disco init` creates one; --shop names it."
             raise InputError(f"shop {place}", found=found, expected="a folder", fix=fix)
         if now is not None and now.tzinfo is None:
             raise InputError("now", found=f"{now} without a time zone", expected="a time with one, such as UTC")
@@ -446,10 +446,8 @@ class Shop:
             if url.startswith(_SQLITE) and not file.is_file():
                 if missing == "refuse":
                     raise StateError(
-                        f"database {file}",
-                        found="no such file",
-                        expected="the campaigns of this shop",
-                        fix="`disco plan` makes it; --shop names the folder of disco.yaml.",
+                        f"This shop has no campaigns yet: the database {file} does not exist",
+                        fix="`disco plan` creates it; --shop names the folder of disco.yaml.",
                     )
                 if missing == "scratch":
                     url = f"{_SQLITE}{stack.enter_context(TemporaryDirectory(prefix='disco-'))}/empty.db"

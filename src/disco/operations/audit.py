@@ -67,7 +67,7 @@ def _ledger(shelves: Shelves, record: CampaignRecord) -> Iterator[Diagnosis]:
         pc.equal(pc.fill_null(admitted["reason"], ""), pc.fill_null(expected.reason, "")),
     )
     wrong = admitted.num_rows - int(pc.sum(same).as_py() or 0)
-    words = f"{rows.num_rows:,} rows in force, {wrong:,} of them with another disposition than the rules give"
+    words = f"{rows.num_rows:,} rows, {f'{wrong:,} misclassified' if wrong else 'none misclassified'}"
     yield _found("ledger", subject, not wrong, words)
     counted = shelves.counts(record.campaign)
     found = Counter(rows["disposition"].to_pylist())

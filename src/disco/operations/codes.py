@@ -57,7 +57,7 @@ def new_codes(
         mask = np.zeros(len(codes), np.bool_)
         mask[taken] = True
         codes = pc.replace_with_mask(codes, pa.array(mask), others)
-    raise StateError("codes", found="codes in use again and again", expected="new ones", fix="Use another secret.")
+    raise StateError("Every code made for a customer is in use already", fix="Use another secret.")
 
 
 def pool_codes(shelves: Shelves, pool: Sequence[str], *, needed: int, all_new: bool) -> pa.Array:

@@ -128,7 +128,7 @@ def _database(
     store: Callable[[], AbstractContextManager[Store]] | None, database: Callable[[], Iterable[Diagnosis]]
 ) -> Iterator[Diagnosis]:
     if store is None:
-        yield Diagnosis.of("database", "campaigns", True, "none yet: `disco plan` creates it", expected="a database")
+        yield Diagnosis.of("database", "campaigns", True, "none yet; `disco plan` creates it", expected="a database")
         return
     try:
         with store() as opened:

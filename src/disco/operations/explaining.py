@@ -1,5 +1,6 @@
-"""Why a customer got this depth, or none: the figures of its decision, made again and put in words."""
+"""Why a customer got this depth, or none: the figures of the decision, computed again and put in words."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -19,6 +20,7 @@ from disco.records.identity import read_ids
 from disco.records.life import CampaignRecord
 from disco.records.ports import Store
 from disco.records.result import TableResult
+from disco.records.wording import money, number, percent
 
 _SAME = 1e-9  # relative: figures made again may differ from kept ones by rounding on another machine
 
@@ -102,16 +104,13 @@ class _Decision:
 
 
 def explain(store: Store, campaign: str, customer: object, *, prior: Belief, model: str = "main") -> Explanation:
-    """Explain one decision from what was kept: its context, the belief that decided, the prices of the solve."""
+    """Explain one decision from what was kept: the context, the model that decided, the prices of the solve."""
     with store.reading() as shelves:
         record = shelves.campaign(campaign)
         found = shelves.decisions(campaign, customers=pa.array([str(customer)]))
         if not found.num_rows:
-            raise InputError(
-                f"customer {customer}",
-                found=f"no decision in campaign {campaign}",
-                expected="a customer of the campaign",
-            )
+            fix = "`disco export` lists the customers who got a code."
+            raise InputError(f"{customer} was not part of campaign {campaign}", fix=fix)
         made = _Decision(**found.select([part.name for part in fields(_Decision)]).to_pylist()[0])
         context = shelves.contexts(campaign, record.network, np.array([made.row]))
     solution, arm = Solution.from_json(record.solution), Arm(made.arm)
@@ -172,30 +171,30 @@ def _figures(
 
 
 def _outcome(record: CampaignRecord, made: _Decision) -> str:
-    code = "" if made.code is None else f", code {made.code}"
-    return f"Customer {made.customer_id} got {made.got}{code}, in campaign {record.campaign}."
+    code = "" if made.code is None else f" (code {made.code})"
+    return f"Customer {made.customer_id} got {made.got}{code} in campaign {record.campaign}."
 
 
 def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision) -> str:
     if arm is Arm.HOLDOUT:
-        return "It is in the holdout: nobody there gets a code, to show what would have happened anyway."
-    left_out = "" if made.depth is not None else " The limits did not reach for everybody, and chance left it out."
+        return "They were in the holdout, which gets no codes: it shows what would have happened anyway."
+    left_out = "" if made.depth is not None else " There were not enough codes for everybody, and they got none."
     if arm is Arm.CONTROL:
-        return f"It is in the control group: depths were dealt at random, in proportion to their caps.{left_out}"
+        return f"They were in the control group: depths were assigned at random, in proportion to their caps.{left_out}"
     if solution.prices is None and made.late:
-        drawn = "its depth was drawn among those that were left" if made.code else "the reserve had none left for it"
-        return f"It arrived after the launch of a random campaign: {drawn}."
+        how = "their depth was drawn from the codes that were left" if made.code else "no code was left in the reserve"
+        return f"They arrived after the launch of a random campaign; {how}."
     if solution.prices is None:
-        return f"The campaign is random: depths were dealt in proportion to their caps.{left_out}"
-    belief = "the prior, before any campaign" if record.version is None else f"version {record.version} of belief"
-    when = "arrived after the launch and was decided at its prices" if made.late else "was decided with everybody else"
-    return f"It {when}, by the policy {record.plan.policy.name} on {belief}."
+        return f"The campaign was random: depths were assigned at random, in proportion to their caps.{left_out}"
+    model = "before anything was learned" if record.version is None else f"with version {record.version} of the model"
+    when = " and arrived after the launch, so they were decided at its prices" if made.late else ""
+    return f"They were in the decided group{when}: the policy {record.plan.policy.name} chose, {model}."
 
 
 def _context_words(context: Matrix, *, known: object) -> str:
-    numbers = ", ".join(f"{value:+.2f}" for value in context[0])
-    whose = "from its own year of purchases" if known else "the population's, as it bought nothing in the year before"
-    return f"Its context is ({numbers}), {whose}."
+    numbers = ", ".join(number(value, signed=True) for value in context[0])
+    whose = "from their own year of purchases" if known else "the population's, as they bought nothing in that year"
+    return f"Their context is ({numbers}), {whose}."
 
 
 def _figure_words(
@@ -208,17 +207,14 @@ def _figure_words(
     if not figures:
         return []
     weight = record.plan.objective.revenue_weight
-    curve = ", ".join(f"{depth_percent(figure.depth)} {figure.expected_full_price:,.2f}" for figure in figures)
-    drawn = ", ".join(f"{depth_percent(figure.depth)} {figure.drawn_full_price:,.2f}" for figure in figures)
-    worth = ", ".join(
-        f"{depth_percent(figure.depth)} {figure.value / weight:,.2f} for a price of {figure.price / weight:,.2f}"
-        for figure in figures
-    )
-    what = "a code and the budget it takes" if solution.budget_price else "a code"
+    expected = _by_depth(figures, lambda figure: money(figure.expected_full_price))
+    drawn = _by_depth(figures, lambda figure: money(figure.drawn_full_price))
+    worth = _by_depth(figures, lambda figure: f"{money(figure.value / weight)} (price {money(figure.price / weight)})")
+    what = "a code and of the budget it takes" if solution.budget_price else "a code"
     words = [
-        f"Full price it is expected to buy for, if it buys: {curve}.",
-        f"The policy acted on these draws: {drawn}.",
-        f"Worth in revenue (at weight {weight:g}, with engagement), and the shadow price of {what}: {worth}.",
+        f"Expected basket before the discount, if they buy: {expected}.",
+        f"The policy acted on these baskets, drawn from what the model thinks possible: {drawn}.",
+        f"What each code is worth in revenue, and the shadow price of {what}: {worth}.",
     ]
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
     words.append(_verdict(chosen, runner_up, weight=weight, late=made.late))
@@ -227,24 +223,25 @@ def _figure_words(
     return words
 
 
+def _by_depth(figures: tuple[DepthFigures, ...], text: Callable[[DepthFigures], str]) -> str:
+    return ", ".join(f"{depth_percent(figure.depth)} {text(figure)}" for figure in figures)
+
+
 def _verdict(chosen: DepthFigures | None, runner_up: DepthFigures | None, *, weight: float, late: bool) -> str:
     if chosen is None:
         if runner_up is None or runner_up.surplus <= 0:
-            return "No depth is worth its price for this customer, so it got none."
-        reason = "no code was left of it" if late else "it tied with others for the last codes"
+            return "No code was worth its price for them, so they got none."
+        reason = "no such code was left" if late else "they tied with others for the last codes"
         return f"{depth_percent(runner_up.depth)} was worth its price, but {reason}."
     name, surplus = depth_percent(chosen.depth), chosen.surplus / weight
     if runner_up is None:
-        return f"{name} leaves {surplus:,.2f} above its price; there was no other depth."
-    other, left = depth_percent(runner_up.depth), runner_up.surplus / weight
-    if chosen.surplus >= runner_up.surplus:
-        return (
-            f"{name} leaves {surplus:,.2f} above its price; the runner-up, {other}, leaves {left:,.2f}: "
-            f"it lost by {surplus - left:,.2f}."
-        )
+        return f"{name} is worth {money(surplus)} more than its price; no other depth was offered."
+    other, behind = depth_percent(runner_up.depth), (chosen.surplus - runner_up.surplus) / weight
+    if behind >= 0:
+        return f"{name} is worth {money(surplus)} more than its price; {other} came second, {money(behind)} behind."
     return (
-        f"{other} would leave {left - surplus:,.2f} more than {name} at these prices: the last codes of a limit go to "
-        "customers who are nearly indifferent, so that all limits hold."
+        f"{other} would have been worth {money(-behind)} more than {name} at these prices: the last codes of a limit "
+        "go to customers for whom the difference is smallest, so that all limits hold."
     )
 
 
@@ -253,4 +250,4 @@ def _propensity_words(made: _Decision) -> list[str]:
         return []
     draws = made.propensity_draws or 0
     how = f" (estimated from {draws:,} draws)" if draws > 1 else ""
-    return [f"Before the draw, {made.got} had a chance of {made.propensity:.1%}{how}."]
+    return [f"Before the draw, the probability of {made.got} was {percent(made.propensity)}{how}."]

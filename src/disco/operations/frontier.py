@@ -24,7 +24,7 @@ _BUDGET_STEPS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of what is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrontierPoint:
+class FrontierEntry:
     """One allocation, in expected money."""
 
     revenue_weight: float
@@ -47,9 +47,9 @@ class Frontier(TableResult):
 
     campaign: str
     """The name of the campaign."""
-    by_weight: tuple[FrontierPoint, ...]
+    by_weight: tuple[FrontierEntry, ...]
     """Without a budget, markdown rising with the weight of revenue."""
-    by_budget: tuple[FrontierPoint, ...]
+    by_budget: tuple[FrontierEntry, ...]
     """At the plan's own weight, budget rising."""
     warnings: tuple[str, ...]
     """What to know, in sentences; the command has done its work all the same."""
@@ -136,7 +136,7 @@ def _path(
     weights: Sequence[float],
     budgets: Sequence[float] | None,
     engine: Engine | None,
-) -> tuple[FrontierPoint, ...]:
+) -> tuple[FrontierEntry, ...]:
     points = allocation.frontier(
         revenue,
         markdown,
@@ -149,7 +149,7 @@ def _path(
         engine=engine,
     )
     return tuple(
-        FrontierPoint(
+        FrontierEntry(
             revenue_weight=point.revenue_weight,
             budget=point.budget,
             codes=int(np.sum(point.allocation.counts)),

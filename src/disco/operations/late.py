@@ -229,7 +229,7 @@ class _Worth:
         return cls(values, costs, np.asarray(solution.prices), dealt=False)
 
     def at(self, choice: Integers) -> Vector:
-        """The value of what was chosen; 0 without a code, and where values were only dice."""
+        """The value of what was chosen; 0 without a code, and where depths are assigned at random."""
         chosen = self.values[np.arange(choice.size), choice]
         return np.where((choice < 0) | self.dealt, 0.0, chosen).astype(np.float64)
 

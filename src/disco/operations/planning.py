@@ -16,10 +16,10 @@ from disco.operations.arms import ArmName, assign_at_random, share_offers, split
 from disco.operations.artefacts import keep
 from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.calibration import Calibration, calibrations
-from disco.operations.cautions import cautions
 from disco.operations.decision_table import ARMS, decision_table
 from disco.operations.forecast import ArmForecast, Money, draw_totals
 from disco.operations.limits import offer_of, refuse_contradictions
+from disco.operations.plan_warnings import plan_warnings
 from disco.operations.planned import Planned, Solution, plan_id
 from disco.operations.versions import belief_for, belief_hash
 from disco.policy import Policy, policy_named
@@ -29,6 +29,7 @@ from disco.records.depths import depth_percent
 from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine, Store
 from disco.records.result import DepthKey, NotInJson, TableResult
+from disco.records.wording import money
 
 _WITHIN_DRAWS = 1.03  # the mean of a forecast's draws is no more exact than this
 
@@ -240,7 +241,7 @@ def plan_campaign(
         warnings=(
             *notes,
             *_launched_before(store, plan, inputs),
-            *cautions(
+            *plan_warnings(
                 belief,
                 audience,
                 np.asarray(plan.offered),
@@ -248,7 +249,7 @@ def plan_campaign(
                 has_budget=plan.budget is not None,
                 last_contexts=_last_contexts(store, plan.campaign, network),
             ),
-            *_budget_cautions(plan, forecasts, total),
+            *_budget_warnings(plan, forecasts, total),
         ),
         features=features,
         planned_at=clock.now(),
@@ -261,7 +262,7 @@ def _launched_before(store: Store, plan: Plan, inputs: Mapping[str, str]) -> tup
         launched = shelves.find_campaign(plan.campaign)
     if launched is None or launched.plan_id == plan_id(plan, inputs):
         return ()
-    return (f"{plan.campaign} was launched with plan {launched.plan_id}: to launch this one, give it another name.",)
+    return (f"{plan.campaign} was launched with plan {launched.plan_id}. To launch this one, give it another name.",)
 
 
 def policy_of(plan: Plan) -> Policy:
@@ -331,31 +332,31 @@ def _solution(plan: Plan, offer: Offer, belief: Belief, test: Decisions | None, 
 
 
 def _binding(test: Decisions | None, offer: Offer) -> tuple[str, ...]:
-    """Limits of the test arm whose price is not 0, with what one more is worth in revenue."""
+    """Limits of the decided group whose price is not 0, with what one more is worth in revenue."""
     if test is None:
         return ()
     words = []
     for depth, price in zip(offer.depths, (test.prices / offer.revenue_weight).tolist(), strict=True):
         if price > 0:
-            words.append(f"one more code of {depth_percent(depth)} is worth {price:,.2f} of revenue")
+            words.append(f"one more code of {depth_percent(depth)} would bring about {money(price)} of revenue")
         elif price < 0:
-            words.append(f"the floor of {depth_percent(depth)} costs {-price:,.2f} of revenue per code")
+            words.append(f"the floor of {depth_percent(depth)} costs about {money(-price)} of revenue per code")
     if test.budget_price > 0:
         worth = test.budget_price / offer.revenue_weight
-        words.append(f"one more unit of budget is worth {worth:,.2f} of revenue")
+        words.append(f"one more unit of budget would bring about {money(worth)} of revenue")
     return tuple(words)
 
 
-def _budget_cautions(plan: Plan, arms: Mapping[Arm, ArmForecast], total: Money | None) -> Iterator[str]:
-    """The solve keeps to the budget by the belief alone; hindsight may say that the codes will cost more."""
+def _budget_warnings(plan: Plan, arms: Mapping[Arm, ArmForecast], total: Money | None) -> Iterator[str]:
+    """The solve keeps to the budget by the model alone; earlier campaigns may say that the codes will cost more."""
     learned = any(arm.correction is not None and arm.correction.campaigns for arm in arms.values())
     if plan.budget is None or total is None or not learned:
         return
     cost = total.markdown.mean
     if cost > _WITHIN_DRAWS * plan.budget:
         yield (
-            f"By what earlier campaigns brought, these codes will cost {cost:,.0f}, more than the budget of "
-            f"{plan.budget:,.0f}: plan with {plan.budget**2 / cost:,.0f} to keep it."
+            f"Judging by earlier campaigns these codes will cost {money(cost, full=True)}, more than the budget of "
+            f"{money(plan.budget, full=True)}. Plan with {money(plan.budget**2 / cost, full=True)} to keep to it."
         )
 
 

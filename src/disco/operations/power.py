@@ -64,7 +64,7 @@ def power(
     elif customers is not None:
         uplift = design.detectable_uplift(customers=customers, power=power)
     else:
-        raise InputError("power", found="neither an uplift nor customers", expected="one of them, or both")
+        raise InputError("power needs an uplift, a number of customers, or both")
     control = round(customers * control_share)
     return PowerResult(
         control_share=control_share,

@@ -34,7 +34,7 @@ _ORDERS = ["customer_id", "ordered_at", "paid", "code"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmResult:
+class GroupResult:
     """What one group bought with its codes."""
 
     summary: ArmSummary
@@ -63,9 +63,9 @@ class CampaignResults(Result):
     """Whether all codes have expired and the days of grace are over."""
     counts: IngestCounts
     """What became of the outcomes received."""
-    arms: Mapping[ArmName, ArmResult]
+    arms: Mapping[ArmName, GroupResult]
     """The customers of the launch, by group: decided, control, holdout."""
-    late: ArmResult | None
+    late: GroupResult | None
     """Customers who arrived after the launch; they are in no group of the test."""
     verdict: Verdict | None
     """The verdict of the A/B test; null where there is nothing to compare."""
@@ -96,8 +96,8 @@ class CampaignResults(Result):
         as_of: date,
         final: bool,
         counts: IngestCounts,
-        arms: Mapping[Arm, ArmResult],
-        late: ArmResult | None,
+        arms: Mapping[Arm, GroupResult],
+        late: GroupResult | None,
         ab: AbTest | None,
         why_not: str | None,
         detectable: float | None,
@@ -161,7 +161,7 @@ def all_results(store: Store, data: ShopData, *, as_of: date) -> AllResults:
     with store.reading() as shelves:
         names = [record.campaign for record in shelves.campaigns()]
     if not names:
-        raise StateError("results", found="no campaign yet", expected="a launched one", fix="`disco launch` makes it.")
+        raise StateError("No campaign was launched yet, so there are no results", fix="Run `disco launch` first.")
     orders = load_orders(data)
     return AllResults(campaigns=tuple(read_out(store, name, as_of=as_of, orders=orders) for name in names))
 
@@ -265,8 +265,8 @@ def _reason(ab: AbTest) -> str:
     name = f"{ab.primary.capitalize()} per customer{'' if ab.final else ' to date'}"
     write = money if ab.primary in ("revenue", "reward") else number
     middle, lower, upper = (
-        write(value, signed=True) if math.isfinite(value) else "no limit"
-        for value in (used.difference.value, *(used.difference.ends or (-math.inf, math.inf)))
+        "no limit" if value is None or math.isinf(value) else write(value, signed=True)
+        for value in (used.difference.value, used.difference.lower, used.difference.upper)
     )
     level = percent(ab.level, decimals=0)
     return f"{name}: {middle} ({lower} to {upper}) against control ({level} interval, {_p(used.p_value)})."
@@ -277,14 +277,14 @@ def _p(value: float) -> str:
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
-def _arm_result(decisions: pa.Table, full_price: Vector, rows: Flags, forecast: Money | None = None) -> ArmResult:
+def _arm_result(decisions: pa.Table, full_price: Vector, rows: Flags, forecast: Money | None = None) -> GroupResult:
     part = decisions.filter(pa.array(rows))
     depth = part["depth"].to_numpy()
     outcomes = ArmOutcomes(depth=depth, full_price=full_price[rows], before=None, other_revenue=None)
     depths, codes = np.unique(depth[~np.isnan(depth)], return_counts=True)
     expected = np.nan_to_num(part["expected_full_price"].to_numpy() * part["expected_engagement"].to_numpy())
     foreseen = part["expected_full_price"].null_count < part.num_rows
-    return ArmResult(
+    return GroupResult(
         summary=ArmSummary.of(outcomes),
         codes=dict(zip(depths.tolist(), codes.tolist(), strict=True)),
         expected_revenue=float((expected * (1 - np.nan_to_num(depth))).sum()) if foreseen else None,
@@ -318,10 +318,7 @@ def _test(
         return None, few if control else "There is no control group to compare with."
     expected = np.nan_to_num(decisions["expected_engagement"].to_numpy())[rows].sum()
     if not final and expected < 1:
-        return (
-            None,
-            "The campaign still runs, and nothing was expected of it by which a look before its end is planned.",
-        )
+        return None, "Too early to test: this plan had no forecast, so an interim look cannot be made valid."
     before, other = None, None
     if orders is not None:
         part = decisions.filter(pa.array(rows))

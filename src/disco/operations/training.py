@@ -185,11 +185,7 @@ def _training_rows(
             raise UsageError("--window-start", found=start, expected=f"{as_of}, the date of the features")
         built, start = ds.dataset(features, format="parquet"), date.fromisoformat(as_of)
     if tables is None or start is None:
-        raise UsageError(
-            "train context",
-            found="neither --features nor --tables with --window-start",
-            expected="--features FILE, or --tables DIR --window-start DATE",
-        )
+        raise UsageError("train context needs --features FILE, or --tables DIR with --window-start DATE")
     end = months_later(start, months)
     rows = folder / "rows.parquet"
     with (

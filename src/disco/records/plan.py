@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import date, timedelta
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
@@ -108,7 +109,13 @@ class ValiditySection(_Section):
 
     @property
     def end(self) -> date:
+        """The day after the last."""
         return self.start + timedelta(days=self.days)
+
+    @property
+    def last(self) -> date:
+        """The last day on which a code can be used."""
+        return self.end - timedelta(days=1)
 
 
 def _read_prefix(value: object) -> str | None:
@@ -210,9 +217,10 @@ def _problem(detail: Any, file: str) -> Problem:
     if detail["type"] == "missing":
         return Problem("missing", place, "", "nothing", "a value", f"Add `{key}:` to the plan.")
     if detail["type"] == "extra_forbidden":
-        return Problem(
-            "unknown", place, "", "an unknown key", "a key of the plan format", "Remove it or mend its name."
-        )
+        known = _keys_beside(detail["loc"])
+        near = get_close_matches(str(detail["loc"][-1]), known, n=1)
+        fix = f"Did you mean {near[0]}?" if near else "Remove it."
+        return Problem("unknown", place, "", f"the unknown key {detail['loc'][-1]}", f"one of {', '.join(known)}", fix)
     if not key and not isinstance(detail["input"], Mapping):
         return Problem(
             "format", place, "", repr(detail["input"]), "keys and values", "See the template of `disco init`."
@@ -223,4 +231,14 @@ def _problem(detail: Any, file: str) -> Problem:
         return Problem("value", place, "", found, expected, fix)
     expected = message.removeprefix("Input should be ")
     found = repr(detail["input"]) if key else "a contradiction"
-    return Problem("value", place, "", found, expected, "Mend the plan.")
+    return Problem("value", place, "", found, expected, "Correct the plan.")
+
+
+def _keys_beside(place: tuple[str | int, ...]) -> list[str]:
+    """The keys that are known where an unknown one was found, as an operator writes them."""
+    section: Any = Plan
+    if place[0] == "depths":  # by depth
+        section = DepthSection
+    elif len(place) > 1:
+        section = Plan.model_fields[str(place[0])].annotation
+    return [field.alias or name for name, field in section.model_fields.items()]

@@ -113,3 +113,29 @@ def date(day: datetime.date) -> str:
     '8 Mar 2027'
     """
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
+
+
+def period(first: datetime.date, last: datetime.date) -> str:
+    """Days from the first to the last, both included.
+
+    >>> period(datetime.date(2026, 12, 4), datetime.date(2026, 12, 17))
+    '4–17 Dec 2026'
+    >>> period(datetime.date(2026, 11, 28), datetime.date(2027, 1, 3))
+    '28 Nov 2026 – 3 Jan 2027'
+    """
+    if first == last:
+        return date(first)
+    if first.year != last.year:
+        return f"{date(first)} – {date(last)}"
+    if first.month != last.month:
+        return f"{first.day} {MONTHS[first.month - 1]} – {date(last)}"
+    return f"{first.day}–{date(last)}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "order"), counted(1200, "order")
+    ('1 order', '1,200 orders')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

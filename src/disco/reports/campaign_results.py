@@ -6,7 +6,7 @@ from datetime import timedelta
 from disco.evaluation import Estimate as Measured
 from disco.evaluation import Finding, Verdict
 from disco.operations.forecast import Money as Forecast
-from disco.operations.results import ArmResult, CampaignResults
+from disco.operations.results import CampaignResults, GroupResult
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
@@ -47,7 +47,7 @@ _P = Column("p", PValue())
 def arms_table(results: CampaignResults) -> Table:
     """Each group in sums, beside what was expected of it."""
     random = results.plan.policy.assigns_at_random
-    groups: list[tuple[str, ArmResult]] = [
+    groups: list[tuple[str, GroupResult]] = [
         ("Random codes" if random and arm is Arm.TEST else _GROUPS[arm], found) for arm, found in results.arms.items()
     ]
     if results.late is not None:

@@ -14,7 +14,7 @@ def main() -> None:
     except DiscoError as error:
         show_error(error)
         sys.exit(2 if isinstance(error, UsageError) else 1)
-    except OSError as error:  # no permission, no space, a folder in the way: for the user to mend, no defect
+    except OSError as error:  # no permission, no space, a folder in the way: for the user to fix, no defect of ours
         show_error(
             DiscoError(
                 str(error.filename or "the operating system"),

@@ -19,14 +19,16 @@ def allocate(
     values: Annotated[Path, typer.Argument(help="Parquet: customer_id and one column per depth (null: not eligible).")],
     caps: Annotated[Path, typer.Option("--caps", help="YAML or JSON: caps, and optionally floors, budget, segments.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Parquet to write: customer_id, depth, value.")],
-    costs: Annotated[Path | None, typer.Option(help="Parquet of the shape of VALUES: what the budget pays.")] = None,
+    costs: Annotated[
+        Path | None, typer.Option(help="Parquet of the shape of VALUES: what each depth costs the budget.")
+    ] = None,
     summary: Annotated[Path | None, typer.Option(help="JSON to write: status, value, bound, gap, prices, …")] = None,
     solver: Annotated[str, typer.Option(help="exact, or highs (slow, independent).")] = "exact",
     engine: EngineFlag = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Give each customer one depth or none, so that the total value is as high as the limits allow.
+    """Give each customer one depth or none, so that the total value is as large as the limits allow.
 
     Example: disco allocate values.parquet --caps caps.yaml -o codes.parquet --summary summary.json
     """
@@ -49,7 +51,7 @@ def allocate(
     )
     if not found.feasible:
         show(found, "", as_json=as_json, quiet=True)
-        typer.echo("error: no allocation meets all limits", err=True)
+        typer.echo("error: No allocation meets all limits.", err=True)
         for conflict in found.conflicts:
             typer.echo(f"  {conflict}", err=True)
         raise typer.Exit(1)

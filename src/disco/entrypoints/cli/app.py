@@ -6,7 +6,7 @@ import typer
 
 app = typer.Typer(
     name="disco",
-    help="Decide which customer gets which discount code, and learn from what customers then buy.",
+    help="Decide which customer gets which discount code, and learn from what customers buy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

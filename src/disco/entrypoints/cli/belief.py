@@ -18,15 +18,15 @@ def register(app: typer.Typer) -> None:
 
 def belief(
     version: Annotated[
-        int | None, typer.Argument(metavar="[VERSION]", help="A version `disco learn` made; default: the active one.")
+        int | None, typer.Argument(metavar="[VERSION]", help="A version of the model; default: the active one.")
     ] = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Show what was learned: per depth, the basket of an average customer and the share of receivers who buy.
+    """Show what the model has learned: per depth, the basket of an average customer and the share of receivers who buy.
 
-    With 90 % intervals of the belief itself, not of single customers. They narrow as campaigns are learned.
+    The 90% intervals are those of the averages, not of single customers. They narrow as campaigns are learned.
     """
     from disco.entrypoints.python import Shop
 

@@ -20,13 +20,13 @@ def register(app: typer.Typer) -> None:
 
 def campaigns(
     campaign: Annotated[
-        str | None, typer.Argument(metavar="[CAMPAIGN]", help="Show this one with its batches of outcomes.")
+        str | None, typer.Argument(metavar="[CAMPAIGN]", help="Show this campaign with its batches of outcomes.")
     ] = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """List the launched campaigns: state, dates, codes, outcomes; or one of them with every batch it received."""
+    """List the launched campaigns with their states, dates, codes and outcomes; or show one with its batches."""
     from disco.entrypoints.python import Shop
 
     found = Shop.open(shop).campaigns(campaign)
@@ -38,7 +38,7 @@ def _text(found: "CampaignList") -> str:
     if not count:
         return "No campaign was launched yet."
     active = found.active_version
-    learned = "nothing learned" if active is None else f"belief version {active} is active"
+    learned = "nothing learned yet" if active is None else f"version {active} of the model is active"
     return f"{figures_text(_table(found.campaigns))}\n{count} campaign{'s'[: count != 1]}; {learned}."
 
 
@@ -57,7 +57,7 @@ def _table(listed: "Sequence[CampaignEntry]") -> "Table":
         ]
         for one in listed
     ]
-    heads = [*(name.replace("_", " ").capitalize() for name in names), "Belief"]
+    heads = [*(name.replace("_", " ").capitalize() for name in names), "Model"]
     counts = [Column(name, Count()) for name in ("Customers", "Codes", "Outcomes")]
     return Table(caption="Campaigns", columns=[*heads, *counts], rows=rows)
 

@@ -8,15 +8,15 @@ from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show
 
 
 def register(app: typer.Typer) -> None:
-    commands = typer.Typer(no_args_is_help=True, help="Look after the database of campaigns.")
+    commands = typer.Typer(no_args_is_help=True, help="Maintain the database of campaigns.")
     commands.command("upgrade", epilog="Example: disco db upgrade --shop shop/")(upgrade)
     app.add_typer(commands, name="db")
 
 
 def upgrade(shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """Bring the tables of the database to what this disco knows: all changes in one transaction, or none.
+    """Upgrade the database to the revision of this program: all changes in one transaction, or none.
 
-    An empty database gets the tables. A database that is up to date stays as it is. Copy it first.
+    An empty database gets the tables. A database that is up to date is not changed. Make a copy first.
     """
     from disco.entrypoints.python import Shop
 

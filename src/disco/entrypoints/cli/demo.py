@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     customers: Annotated[int, typer.Option(min=1000, help="Simulated customers.")] = 50_000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed is another retailer.")] = 7,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another retailer.")] = 7,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report and the allocations.")] = Path(
         "out/demo"
     ),
@@ -26,7 +26,7 @@ def demo(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Run the whole loop on a simulated retailer: two random campaigns, then two decided by the system.
+    """Run the whole loop on a simulated retailer: two random campaigns, then two decided ones.
 
     Prints a table and writes report.html and the allocations.
     """

@@ -1,14 +1,10 @@
 """`disco doctor`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show
-
-if TYPE_CHECKING:
-    from disco.records.diagnosis import Diagnosis
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, checks_text, show
 
 
 def register(app: typer.Typer) -> None:
@@ -16,22 +12,16 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """Look whether everything is in order: versions, settings, database, disk, and every promise of the ledger.
+    """Run a health check: versions, settings, disk, tables, network, database, and the consistency of the ledger.
 
-    The counts are computed anew from the ledger, the evidence from its rows, and each version of belief from the
-    evidence, and compared byte for byte. Nothing is changed. Exit 1 when something is wrong.
+    Counts are recomputed from the ledger, evidence from its rows, and the active model from the evidence, and compared
+    byte for byte. Nothing is changed. Exit 1 when a check fails.
     """
     from disco.entrypoints.python import doctor
 
     found = doctor(shop)
     failed, count = len(found.failed), len(found.checks)
-    lines = [_line(check) for check in found.checks]
-    lines.append(f"{failed} of {count} checks failed." if failed else f"All {count} checks passed.")
-    show(found, "\n".join(lines), as_json=as_json, quiet=quiet and found.ok)
+    verdict = f"{failed} of {count} checks failed." if failed else f"All {count} checks passed."
+    show(found, f"{checks_text(found.checks)}\n{verdict}", as_json=as_json, quiet=quiet and found.ok)
     if not found.ok:
         raise typer.Exit(1)
-
-
-def _line(check: "Diagnosis") -> str:
-    fix = f" {check.fix}" if check.fix else ""
-    return f"{'FAIL' if check.failed else 'ok  '}  {check.check}, {check.where}: {check.found}.{fix}"

@@ -19,9 +19,9 @@ def explain(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Say in words why a customer got this depth or none, and what the runner-up was worth.
+    """Explain why a customer got this code or none, and what the runner-up was worth.
 
-    The figures of the decision are made again from what was kept: context, belief, draws, prices.
+    The figures of the decision are computed again from what was kept: context, model, draws, prices.
     """
     from disco.entrypoints.python import Shop
 

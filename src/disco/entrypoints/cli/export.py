@@ -21,10 +21,10 @@ def export(
 ) -> None:
     """Write the codes to send: code_id, customer_id, campaign_id, depth, sent_at, expires_at, channel.
 
-    Customers without a code are not in it. In a CSV, cells that a spreadsheet would run as a formula begin with an
-    apostrophe; Parquet keeps every id as it is.
+    Customers without a code are left out. In a CSV file, cells that a spreadsheet would run as a formula begin with an
+    apostrophe; Parquet keeps every id unchanged.
     """
     from disco.entrypoints.python import Shop
 
     done = Shop.open(shop).export(campaign, out)
-    show(done, f"{done.codes:,} codes of {campaign} in {out}.", as_json=as_json, quiet=quiet)
+    show(done, f"{done.codes:,} codes of {campaign} written to {out}.", as_json=as_json, quiet=quiet)

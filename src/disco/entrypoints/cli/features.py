@@ -21,7 +21,9 @@ def register(app: typer.Typer) -> None:
 
 def features(
     tables: Annotated[str, typer.Argument(metavar="DIR", help="Folder of tables, or a database URL.")],
-    as_of: Annotated[datetime, typer.Option("--as-of", formats=["%Y-%m-%d"], help="Only rows dated before it count.")],
+    as_of: Annotated[
+        datetime, typer.Option("--as-of", formats=["%Y-%m-%d"], help="Only rows dated before this day count.")
+    ],
     out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file to write.")],
     catalogue: Annotated[
         Path | None, typer.Option(help="YAML of features to drop and to add (docs/features.md).")
@@ -30,13 +32,13 @@ def features(
     threads: Annotated[
         int | None, typer.Option(help="Threads to use (default: the setting `threads`, or one per processor).")
     ] = None,
-    memory_limit: Annotated[str | None, typer.Option(help="Such as 4GB; beyond it, work spills to disk.")] = None,
+    memory_limit: Annotated[str | None, typer.Option(help="Such as 4GB; beyond it, DuckDB spills to disk.")] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Compute the features of every customer, as of a date, from the year before it: the 76 of the catalogue, or yours.
+    """Compute the features of every customer as of a date, from the year before: the 76 of the catalogue, or your own.
 
-    docs/features.md says what each one means. A missing table gives a warning and unknown (null) features.
+    docs/features.md describes each of them. A missing table gives a warning, and its features are null.
     """
     from disco.adapters.tables import open_tables
     from disco.entrypoints.files import read_yaml

@@ -21,17 +21,17 @@ def ingest(
         Path, typer.Argument(metavar="OUTCOMES", help="The outcomes table (docs/tables.md); Parquet or CSV.")
     ],
     quarantine: Annotated[
-        Path | None, typer.Option(help="CSV file for the rows that were not applied, with the reason of each.")
+        Path | None, typer.Option(help="CSV file for the rows that were not applied, each with its reason.")
     ] = None,
     dry_run: DryRunFlag = False,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Take in what customers bought, exactly once: a file may come twice, in parts, or in any order.
+    """Import purchases, exactly once: files may arrive twice, in parts, or in any order.
 
-    Each row is applied, or set aside as duplicate, late, unmatched or rejected, with the reason. A file that cannot be
-    read at all is refused and changes nothing. `disco revert BATCH` takes a batch out again.
+    Each row is applied, or set aside as duplicate, late (after its code had expired), unmatched or rejected, with the
+    reason. A file that cannot be read is refused and changes nothing. `disco revert BATCH` removes a batch again.
     """
     from disco.entrypoints.python import Shop
 
@@ -42,7 +42,7 @@ def ingest(
 
 def _text(done: "Ingested") -> str:
     counts = done.counts
-    head = "Would be received" if done.dry_run else f"Batch {done.batch_id}"
+    head = "Dry run" if done.dry_run else f"Batch {done.batch_id}"
     lines = [
         f"{head}: {counts.received:,} rows = {counts.applied:,} applied + {counts.duplicate:,} duplicate + "
         f"{counts.late:,} late + {counts.unmatched:,} unmatched + {counts.rejected:,} rejected."
@@ -51,5 +51,5 @@ def _text(done: "Ingested") -> str:
         place = f"row {reason.first_row:,}" + (f" and {reason.rows - 1:,} more" if reason.rows > 1 else "")
         lines.append(f"  {reason.disposition}: {reason.reason} ({place})")
     if done.redisposed:
-        lines.append(f"  {done.redisposed:,} rows of earlier batches changed their disposition with it.")
+        lines.append(f"  {done.redisposed:,} rows of earlier batches are now counted differently.")
     return "\n".join(lines)

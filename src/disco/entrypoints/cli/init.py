@@ -14,17 +14,17 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    shop: Annotated[Path, typer.Argument(metavar="SHOP", help="The folder to fill; made if it does not exist.")],
+    shop: Annotated[Path, typer.Argument(metavar="SHOP", help="The folder to fill; created if it does not exist.")],
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Start a shop: commented settings (disco.yaml), a campaign plan (plan.yaml), an example of every table (data/).
+    """Create a shop: commented settings (disco.yaml), a campaign plan (plan.yaml), an example of every table (data/).
 
-    Nothing is ever overwritten: if one of the three is there already, nothing is written.
+    Nothing is overwritten: if one of the three exists already, nothing is written.
     """
     from disco.entrypoints.new_shop import create_shop
 
     done = create_shop(shop)
     then = f"disco validate {quote(str(shop / 'data'))}"
-    text = f"Wrote {', '.join(done.files)} in {shop}. Replace the examples by your tables, then: {then}"
+    text = f"Wrote {', '.join(done.files)} in {shop}. Replace the example tables with your own, then run: {then}"
     show(done, text, as_json=as_json, quiet=quiet)

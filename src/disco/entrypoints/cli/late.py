@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def late(
     campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")],
     customers: Annotated[
-        list[str] | None, typer.Argument(metavar="[CUSTOMER]...", help="Customers who have arrived since.")
+        list[str] | None, typer.Argument(metavar="[CUSTOMER]...", help="Customers who have arrived since the launch.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Text file with one customer per line.")] = None,
     as_of: Annotated[
@@ -33,16 +33,16 @@ def late(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Decide about customers who arrive after the launch, from what the campaign holds in reserve.
+    """Decide about customers who arrive after the launch, from the codes kept in reserve.
 
-    They are decided at the prices of the launch, with the campaign's own belief; a cap is never exceeded. Who was
-    decided before gets the same decision again. Refused while the campaign is paused, closed or over.
+    They are decided at the prices of the launch, with the model that decided it; a cap is never exceeded. A customer
+    who was decided before gets the same decision again. Refused while the campaign is paused, closed or over.
     """
     from disco.entrypoints.python import Shop
 
     wanted = [*(customers or ()), *([] if file is None else _lines(file))]
     if not wanted:
-        raise UsageError("late", found="no customers", expected="customers as arguments, or --file FILE")
+        raise UsageError("late needs customers", fix="Name them as arguments, or use --file FILE.")
     decided = Shop.open(shop).late(campaign, wanted, as_of=day_of(as_of), dry_run=dry_run)
     warn(decided.warnings)
     show(decided, _text(decided), as_json=as_json, quiet=quiet)

@@ -16,16 +16,21 @@ def register(app: typer.Typer) -> None:
 
 
 def launch(
-    plan_id: Annotated[str, typer.Argument(metavar="PLAN_ID", help="As `disco plan` printed it; or its campaign.")],
+    plan_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN_ID", help="As `disco plan` printed it, its beginning, or the name of the campaign."
+        ),
+    ],
     dry_run: DryRunFlag = False,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Make a plan real: decisions and one single-use code per decision are kept, all of them or none.
+    """Launch a plan: keep its decisions, with one single-use code per customer who gets one.
 
-    Refused when the customers, their features, the context network or the belief are no longer what the plan was
-    decided on. Launching the same plan again changes nothing and says so.
+    Either all of it is kept or nothing. A launch is refused when the customers, their features, the context network or
+    the model have changed since the plan was decided. Launching the same plan again changes nothing.
     """
     from disco.entrypoints.python import Shop
 
@@ -36,7 +41,7 @@ def launch(
 def _text(launched: "Launched", shop: Path) -> str:
     facts = f"{launched.customers:,} customers, {launched.codes:,} codes"
     if launched.again:
-        return f"{launched.campaign} was launched from this plan before: {facts}. Nothing was changed."
+        return f"{launched.campaign} was already launched from this plan: {facts}. Nothing was changed."
     if launched.dry_run:
         return f"{launched.campaign} can be launched: {facts}. Nothing was written."
     after = next_command(f"export {launched.campaign} -o codes.parquet", shop)

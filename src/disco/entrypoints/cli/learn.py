@@ -23,11 +23,13 @@ def learn(
     ] = None,
     as_of: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="Codes that had run out by then count for engagement; default: today."),
+        typer.Option(
+            formats=["%Y-%m-%d"], help="Codes that had expired by this day count for engagement; default: today."
+        ),
     ] = None,
-    activate: Annotated[int | None, typer.Option(min=1, help="Go back (or forward) to this version instead.")] = None,
+    activate: Annotated[int | None, typer.Option(min=1, help="Instead, make this version the active one.")] = None,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="After the context network was trained anew: embed all customers again.")
+        bool, typer.Option("--rebuild", help="After the context network was retrained: embed all customers again.")
     ] = False,
     dry_run: DryRunFlag = False,
     engine: EngineFlag = None,
@@ -35,21 +37,21 @@ def learn(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Make a new version of belief from the outcomes of these campaigns and of all learned before.
+    """Make a new version of the model from the outcomes of these campaigns and of all campaigns learned before.
 
-    One version is active: the next plan is decided with it. Nothing new to learn, no new version. The engagement of a
-    campaign counts once its codes have run out; learn it again then.
+    The newest version becomes active and decides the next plan. If there is nothing new, no version is made. A campaign
+    counts towards engagement (the share of receivers who buy) once its codes have expired: learn it again then.
     """
     from disco.entrypoints.python import Shop
 
     if (asked := bool(campaigns) + (activate is not None) + rebuild) != 1:
-        found = "several things" if asked else "nothing to do"
-        raise UsageError("learn", found=found, expected="either campaigns to learn, or --activate N, or --rebuild")
+        wrong = "learn does one thing at a time" if asked else "learn has nothing to do"
+        raise UsageError(wrong, fix="Name campaigns, or use --activate N, or --rebuild.")
     here = Shop.open(shop, engine=engine)
     if activate is not None:
         verb = "would be" if dry_run else "is"
         switched = here.activate(activate, dry_run=dry_run)
-        show(switched, f"Version {activate} of belief {verb} active.", as_json=as_json, quiet=quiet)
+        show(switched, f"Version {activate} of the model {verb} active.", as_json=as_json, quiet=quiet)
         return
     if rebuild:
         done = here.rebuild(as_of=day_of(as_of), dry_run=dry_run)
@@ -63,8 +65,8 @@ def learn(
 def learned_text(done: "Learned") -> str:
     count = len(done.campaigns)
     learned = f"{sum(done.campaigns.values()):,} purchases of {count} campaign{'s'[: count != 1]}"
-    text = f"Belief version {done.version}: {learned}."
+    text = f"Version {done.version} of the model: {learned}."
     if not done.changed:
-        text = f"Nothing new: belief version {done.version} stays, with {learned}."
+        text = f"Nothing new: version {done.version} of the model stays active, with {learned}."
     waiting = sorted(set(done.campaigns) - set(done.matured))
-    return text + (f" Codes still run, so engagement waits: {', '.join(waiting)}." if waiting else "")
+    return text + (f" Codes still valid, not yet counted for engagement: {', '.join(waiting)}." if waiting else "")

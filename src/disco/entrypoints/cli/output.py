@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
@@ -13,18 +13,19 @@ import typer
 from disco.records.errors import DiscoError, PlanError, TableError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from disco.records.diagnosis import Diagnosis
     from disco.records.result import Result
     from disco.reports import Table as Figures
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
-ShopFolder = Annotated[Path, typer.Option("--shop", help="Folder with disco.yaml; paths in it are seen from there.")]
-EngineFlag = Annotated[
-    str | None, typer.Option("--engine", help="What runs the work: local (default: the setting `engine`).")
+ShopFolder = Annotated[
+    Path, typer.Option("--shop", help="Folder with disco.yaml; paths in it are relative to this folder.")
 ]
-DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; write nothing.")]
+EngineFlag = Annotated[
+    str | None, typer.Option("--engine", help="The engine that runs the work: local (default: the setting `engine`).")
+]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; write nothing.")]
 
 
 def day_of(moment: datetime | None) -> date | None:
@@ -49,17 +50,12 @@ def show_error(error: DiscoError) -> None:
         typer.echo(str(error), err=True)
 
 
-def show(result: "Result | dict[str, Any]", text: "str | Table", *, as_json: bool, quiet: bool = False) -> None:
-    """Print a command's result: `result` for machines, `text` (a string or a Rich table) for people."""
+def show(result: "Result | dict[str, Any]", text: str, *, as_json: bool, quiet: bool = False) -> None:
+    """Print a command's result: `result` for machines, `text` for people."""
     if as_json:
         typer.echo(json.dumps(result, allow_nan=False, default=str) if isinstance(result, dict) else result.to_json())
     elif not quiet:
-        if isinstance(text, str):
-            typer.echo(text)
-        else:
-            from rich.console import Console
-
-            Console().print(text)
+        typer.echo(text)
 
 
 def warn(notes: Iterable[str]) -> None:
@@ -79,6 +75,24 @@ def figures_text(table: "Figures") -> str:
             for cell, width, is_figure in zip(row, widths, table.holds_figures(), strict=True)
         ]
         lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def checks_text(checks: "Sequence[Diagnosis]") -> str:
+    """One line per check: what failed comes first, and what was found alike in several places is one line."""
+    from disco.records.diagnosis import Outcome
+
+    order = (Outcome.FAILED, Outcome.WATCH, Outcome.SKIPPED, Outcome.OK)
+    alike: dict[tuple[str, ...], list[Diagnosis]] = {}
+    for one in sorted(checks, key=lambda check: order.index(check.outcome)):
+        found = "" if one.outcome is Outcome.OK else one.found
+        alike.setdefault((one.outcome, one.check, found), []).append(one)
+    lines = []
+    for first, *others in alike.values():
+        where = first.where + (f" and {len(others)} more" if others else "")
+        expected = "" if first.ok else f"; expected {first.expected}"
+        fix = f". {first.fix}" if first.fix else ""
+        lines.append(f"{first.outcome:<7}  {first.check}, {where}: {first.found}{expected}{fix}")
     return "\n".join(lines)
 
 

@@ -20,21 +20,21 @@ def register(app: typer.Typer) -> None:
 
 
 def pause(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """No code for anybody who arrives now; outcomes of the codes that are out still count."""
+    """Pause a campaign: no codes for late arrivals. Outcomes of codes already sent still count."""
     from disco.entrypoints.python import Shop
 
     _say(Shop.open(shop).pause(campaign), as_json=as_json, quiet=quiet)
 
 
 def resume(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """End a pause: late arrivals get codes again, while there are some left."""
+    """End a pause: late arrivals get codes again, as long as some are left."""
     from disco.entrypoints.python import Shop
 
     _say(Shop.open(shop).resume(campaign), as_json=as_json, quiet=quiet)
 
 
 def close(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """End a campaign for good: no codes and no outcomes any more; whatever still comes is late."""
+    """End a campaign for good: no more codes, and outcomes that arrive from now on are late."""
     from disco.entrypoints.python import Shop
 
     _say(Shop.open(shop).close(campaign), as_json=as_json, quiet=quiet)

@@ -36,10 +36,10 @@ def plan(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Decide a campaign: who would get which code, what that is expected to bring, and what each limit costs.
+    """Decide a campaign: who would get which code, what to expect from it, and what each limit costs.
 
-    The decided plan is kept under the hash of everything it rests on, and never changes; `disco launch` makes it real.
-    Intervals hold 90 % of what the belief thinks possible. Prices are what one more code would add, in revenue.
+    The decided plan is kept under the hash of everything it depends on and never changes; `disco launch` puts it into
+    effect. Forecasts have 90% intervals. The price of a limit is the revenue that one more code would bring.
     """
     from disco.entrypoints.python import Shop
 
@@ -49,18 +49,20 @@ def plan(
 
 
 def _text(planned: "PlanResult", shop: Path) -> str:
+    from disco.records.wording import period
+
     plan = planned.planned.plan
     decided = "assigned at random" if planned.prices is None else f"decided by {plan.policy.name}"
-    learned = "without any learned belief" if planned.version is None else f"with belief version {planned.version}"
+    learned = "; nothing learned yet" if planned.version is None else f" with version {planned.version} of the model"
     parts = [
-        f"{plan.campaign}: {planned.customers:,} customers, {decided} {learned}; codes valid from "
-        f"{plan.valid.start} to before {plan.valid.end}.",
+        f"{plan.campaign}: {planned.customers:,} customers, {decided}{learned}. "
+        f"Codes valid {period(plan.valid.start, plan.valid.last)}.",
         figures_text(_arms(planned)),
     ]
     if planned.total is not None:
-        parts.append(f"Expected, with 90 % intervals:\n{figures_text(_money(planned))}\n{_corrections(planned)}")
+        parts.append(f"Forecast, with 90% intervals:\n{figures_text(_money(planned))}\n{_corrections(planned)}")
     elif planned.version is None:
-        parts.append("Nothing was learned yet, so no revenue is predicted.")
+        parts.append("Nothing was learned yet, so there is no forecast.")
     if planned.prices is not None:
         parts.append("\n".join([_certificate(planned), *(f"  {words}" for words in planned.binding)]))
     after = next_command(f"launch {planned.plan_id}", shop)
@@ -77,21 +79,20 @@ def _groups(planned: "PlanResult") -> "dict[str, ArmForecast]":
 
 
 def _corrections(planned: "PlanResult") -> str:
-    """What earlier campaigns brought against their forecasts; it is in the figures and their intervals."""
+    """How earlier forecasts compared with actual revenue; figures and intervals contain it."""
     said = [
-        f"{name} × {forecast.correction.factor:.2f} ({forecast.correction.campaigns} earlier)"
+        f"{name} × {forecast.correction.factor:.2f} ({forecast.correction.campaigns} campaigns)"
         for name, forecast in _groups(planned).items()
         if forecast.correction is not None and forecast.correction.campaigns
     ]
     if not said:
-        return "No earlier forecast can be compared with what came, so the intervals allow for being off."
-    return f"Corrected by what earlier campaigns brought against their forecasts: {', '.join(said)}."
+        return "First forecast: ranges are wide because there is no track record yet."
+    return f"Corrected by earlier campaigns, actual against forecast: {', '.join(said)}."
 
 
 def _certificate(planned: "PlanResult") -> str:
-    if planned.gap == 0:
-        return "Solved, proved optimal. Limits that cost something:" if planned.binding else "Solved, proved optimal."
-    return f"Solved within {planned.gap:.2g} of the bound, relatively. Limits that cost something:"
+    solved = "Proved optimal." if planned.gap == 0 else f"Optimal to within {100 * planned.gap:.1g}%."
+    return f"{solved} Limits that cost something:" if planned.binding else solved
 
 
 def _arms(planned: "PlanResult") -> "Table":
@@ -109,7 +110,7 @@ def _arms(planned: "PlanResult") -> "Table":
         for name, forecast in _groups(planned).items()
     ]
     heads = ["Customers", *map(depth_percent, depths), "No code"]
-    return Table(caption="Codes", columns=["Arm", *(Column(head, Count()) for head in heads)], rows=rows)
+    return Table(caption="Codes", columns=["Group", *(Column(head, Count()) for head in heads)], rows=rows)
 
 
 def _money(planned: "PlanResult") -> "Table":
@@ -126,4 +127,6 @@ def _money(planned: "PlanResult") -> "Table":
         found = asdict(money)
         estimates = [Estimate(found[kind]["mean"], found[kind]["lower"], found[kind]["upper"]) for kind in figures]
         rows.append([name, *estimates])
-    return Table(caption="Expected", columns=["Arm", *(Column(kind.capitalize(), unit) for kind in figures)], rows=rows)
+    return Table(
+        caption="Forecast", columns=["Group", *(Column(kind.capitalize(), unit) for kind in figures)], rows=rows
+    )

@@ -20,9 +20,9 @@ def register(app: typer.Typer) -> None:
 def power(
     baseline: Annotated[float, typer.Option(help="Mean of the figure in control, per customer.")],
     sd: Annotated[float, typer.Option(help="Its standard deviation between customers.")],
-    uplift: Annotated[str | None, typer.Option(help="Relative difference to find, such as 1%.")] = None,
-    customers: Annotated[int | None, typer.Option(help="Customers in both arms together, if that is given.")] = None,
-    chance: Annotated[str, typer.Option("--power", help="Wanted chance of finding it.")] = "80%",
+    uplift: Annotated[str | None, typer.Option(help="Relative difference to detect, such as 1%.")] = None,
+    customers: Annotated[int | None, typer.Option(help="Customers in both groups together, if that is given.")] = None,
+    chance: Annotated[str, typer.Option("--power", help="Wanted probability of detecting it.")] = "80%",
     control_share: Annotated[str, typer.Option(help="Control's share of the customers.")] = "50%",
     level: Annotated[str, typer.Option(help="1 − α of the two-sided test.")] = "95%",
     engagement: Annotated[
@@ -32,14 +32,14 @@ def power(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """How many customers an A/B test needs, or what a given number of customers can show.
+    """How many customers an A/B test needs, or what a given number of customers can detect.
 
-    With --uplift: the customers needed. With --customers: the smallest uplift they show. With both: the chance.
+    With --uplift: the customers needed. With --customers: the smallest uplift they detect. With both: the probability.
     """
     from disco.operations.power import power
 
     if uplift is None and customers is None:
-        raise UsageError("power", found="neither --uplift nor --customers", expected="one of them, or both")
+        raise UsageError("power needs --uplift, --customers, or both")
     with _options():
         found = power(
             baseline=baseline,
@@ -58,7 +58,7 @@ def power(
 def _text(found: "PowerResult", *, asked: bool) -> str:
     """`asked`: how many customers are needed was the question."""
     whom = f"{found.customers:,} customers" + (f" ({found.control:,} of them in control)" if asked else "")
-    text = f"{whom} give a {_percent(found.power)} chance of detecting an uplift of {_percent(found.uplift)}."
+    text = f"{whom} detect an uplift of {_percent(found.uplift)} with a probability of {_percent(found.power)}."
     return text if found.purchasers is None else f"{text} About {found.purchasers:,} of them buy."
 
 
@@ -69,7 +69,7 @@ def _percent(share: float) -> str:
 
 @contextmanager
 def _options() -> Iterator[None]:
-    """Everything asked for came from an option, so what cannot be answered is wrong usage."""
+    """Every figure comes from an option, so one that cannot be used is wrong usage."""
     try:
         yield
     except UsageError:

@@ -19,12 +19,13 @@ def propensities(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Add to every decision how likely it was, so that other policies can be judged on this campaign later.
+    """Add the probability of every decision, so that other policies can be evaluated on this campaign later.
 
-    Run it any time after the launch; it costs about as much as so many decisions. Again gives the same.
+    Run it any time after the launch; it takes about as long as deciding the campaign --draws times. Running it again
+    gives the same result.
     """
     from disco.entrypoints.python import Shop
 
     done = Shop.open(shop).propensities(campaign, draws=draws)
-    text = f"{done.decisions:,} decisions of {campaign} have their propensity, from {draws:,} draws."
+    text = f"{done.decisions:,} decisions of {campaign} have their propensity, estimated from {draws:,} draws."
     show(done, text, as_json=as_json, quiet=quiet)

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show, warn
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, figures_text, progress, show, warn
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from disco.belief import BasketModel
     from disco.evaluation.replay import Player
     from disco.operations.replaying import ReplayResult
+    from disco.reports.table import Cell
 
 EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
+
+
+_OLDER_NAMES = {"rbf": "radial_basis", "spline": "smooth_spline"}  # of encodings, still accepted
 
 
 def register(app: typer.Typer) -> None:
@@ -35,14 +37,14 @@ def replay(
     batch: Annotated[int, typer.Option(min=1, help="Customers presented together.")] = 5000,
     warm: Annotated[Path | None, typer.Option(help="An earlier log to learn from before the start.")] = None,
     repeats: Annotated[
-        int, typer.Option(min=0, help="Resampled passes for the standard errors; 0: the delta method's.")
+        int, typer.Option(min=0, help="Resampled passes for the standard errors; 0: by the delta method.")
     ] = 20,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0,
     revenue_weight: Annotated[
         float | None, typer.Option(help="The weight w of w·R − C (default: revenue alone).")
     ] = None,
     strata: Annotated[
-        str, typer.Option(help="Columns within which depths were dealt at random, in shares of their own.")
+        str, typer.Option(help="Columns within which depths were assigned at random, each in its own shares.")
     ] = "",
     propensity: Annotated[
         str,
@@ -51,18 +53,22 @@ def replay(
         ),
     ] = "column",
     skew: Annotated[str, typer.Option(help="Unequal propensities: resample to uniform, or weight.")] = "resample",
-    encoding: Annotated[str, typer.Option(help="Depth encoding of the model: rbf, spline or linear.")] = "rbf",
+    encoding: Annotated[
+        str, typer.Option(help="Depth encoding of the model: radial_basis, smooth_spline or linear.")
+    ] = "radial_basis",
     depth_scale: Annotated[float, typer.Option(help="The encoding sees depth / depth_scale.")] = 1.0,
     learn_engagement: Annotated[
-        bool, typer.Option("--learn-engagement", help="Learn who buys at all, instead of engagement 1.")
+        bool,
+        typer.Option("--learn-engagement", help="Learn the share of receivers who buy, instead of taking it as 1."),
     ] = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Estimate what policies would have earned, on the log of a campaign whose depths were dealt at random.
+    """Estimate what policies would have earned, on the log of a campaign whose depths were assigned at random.
 
-    The policies decide batch by batch under the caps; where one chose the depth that was played, its outcome counts and
-    is learned from (rejection sampling). Values are per purchaser, and relative to random codes under the same caps.
+    The policies decide batch by batch under the caps. Where one chooses the depth that was played, the outcome counts
+    and is learned from (rejection sampling). Values are per purchaser, and relative to random codes under the same
+    caps.
     """
     from disco.entrypoints.python import Shop
     from disco.evaluation.log import NO_CONTEXT
@@ -79,7 +85,7 @@ def replay(
         raise UsageError("--context", found=repr(context), expected="names of context columns, such as x1,x2")
     for name in (*columns, *groups):
         if name in NO_CONTEXT:
-            raise UsageError("--context, --strata", found=name, expected="columns known before the depth was dealt")
+            raise UsageError("--context, --strata", found=name, expected="columns known before the depth was assigned")
     limits = _caps(caps)
     players = _players(policy)
     start = _model(encoding, depth_scale)
@@ -103,7 +109,7 @@ def replay(
             progress=lambda: bar.advance(task),
             engine=Shop.open().engine,
         )
-    show(result, _table(result), as_json=as_json, quiet=quiet)
+    show(result, _text(result), as_json=as_json, quiet=quiet)
 
 
 def _names(text: str, option: str) -> list[str]:
@@ -158,7 +164,8 @@ def _player(name: str) -> "Player":
 def _model(encoding: str, depth_scale: float) -> "BasketModel":
     from disco.belief import BasketModel, LinearDepth, RadialBasis, SmoothSpline
 
-    encodings = {"rbf": RadialBasis, "spline": SmoothSpline, "linear": LinearDepth}
+    encodings = {"radial_basis": RadialBasis, "smooth_spline": SmoothSpline, "linear": LinearDepth}
+    encoding = _OLDER_NAMES.get(encoding, encoding)
     if encoding not in encodings:
         raise UsageError("--encoding", found=encoding, expected=f"one of {', '.join(encodings)}")
     if not (isfinite(depth_scale) and depth_scale > 0):
@@ -166,29 +173,33 @@ def _model(encoding: str, depth_scale: float) -> "BasketModel":
     return BasketModel(encoding=encodings[encoding](), depth_scale=depth_scale)
 
 
-def _table(result: "ReplayResult") -> "Table":
-    from rich.table import Table
+def _text(result: "ReplayResult") -> str:
+    from disco.records.estimate import Estimate
+    from disco.reports import Column, Count, Number, Percent, Table
 
-    table = Table(title=f"{result.rows:,} rows, batches of {result.batch:,}, {result.repeats} resampled passes")
-    for heading in ("policy", "basket value", "± 95%", "vs random", "± 95%", "presented", "accepted"):
-        table.add_column(heading, justify="left" if heading == "policy" else "right")
+    rows: list[list[Cell]] = []
     for name, found in ({"random": result.random} | dict(result.policies)).items():
-        table.add_row(
-            name,
-            _number(found.average_basket_value, ".3f"),
-            _half_width(found.interval, ".3f"),
-            _number(None if found.relative_to_random is None else found.relative_to_random - 1, "+.2%"),
-            _half_width(found.relative_to_random_interval, ".2%"),
-            f"{found.presented:,}",
-            f"{found.accepted:,} ({found.acceptance:.1%})",
+        value, relative = found.average_basket_value, found.relative_to_random
+        change = None if relative is None else relative - 1
+        low, high = found.relative_to_random_interval
+        ends = (None, None) if low is None or high is None else (low - 1, high - 1)
+        rows.append(
+            [
+                name,
+                None if value is None else Estimate(value, *found.interval),
+                None if change is None else Estimate(change, *ends),
+                found.presented,
+                found.accepted,
+                found.acceptance,
+            ]
         )
-    return table
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
-
-
-def _half_width(interval: tuple[float | None, float | None], form: str) -> str:
-    lower, upper = interval
-    return "–" if lower is None or upper is None else format((upper - lower) / 2, form)
+    columns: list[Column | str] = [
+        "Policy",
+        Column("Basket value (95%)", Number(decimals=3)),
+        Column("Against random (95%)", Percent(decimals=2, signed=True)),
+        Column("Presented", Count()),
+        Column("Accepted", Count()),
+        Column("Share accepted", Percent()),
+    ]
+    head = f"{result.rows:,} rows, batches of {result.batch:,}, {result.repeats} resampled passes"
+    return f"{head}\n{figures_text(Table(caption='Replay', columns=columns, rows=rows))}"

@@ -14,9 +14,11 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    quick: Annotated[bool, typer.Option("--quick", help="Minutes instead of hours, on small retailers.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Take minutes instead of hours, with small retailers.")
+    ] = False,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for report.html, result.json and what is kept for a next run.")
+        Path, typer.Option("--out", "-o", help="Folder for report.html, result.json and intermediate results.")
     ] = Path("out/reproduction"),
     only: Annotated[list[str] | None, typer.Option(help="An item, such as campaigns; may be repeated.")] = None,
     environments: Annotated[int | None, typer.Option(min=1, max=100, help="Simulated retailers (default: 4).")] = None,
@@ -27,7 +29,7 @@ def reproduce(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Put every figure and table of the paper beside what simulated retailers show, with a verdict for each.
+    """Compare every figure and table of the paper with simulated retailers, with a verdict for each.
 
     Writes one HTML report and its JSON. An interrupted run continues where it stopped when it is started again.
     """

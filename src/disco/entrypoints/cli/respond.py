@@ -18,24 +18,24 @@ def register(app: typer.Typer) -> None:
 
 
 def respond(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder made by disco simulate.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by `disco simulate`.")],
     codes: Annotated[Path, typer.Argument(help="code_id, customer_id, campaign_id, depth, sent_at; Parquet or CSV.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file for the outcomes.")],
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Let simulated customers answer a file of codes, and live on until the last of them has expired.
+    """Simulate how customers respond to a file of codes, until the last code has expired.
 
-    Optional columns: expires_at, and channel (on-site or e-mail). Everybody's orders, returns and visits of that time
-    are appended to DIR. Codes sent before the day DIR has reached are refused: nothing is answered twice.
+    Optional columns: expires_at, and channel (on-site or e-mail). All orders, returns and visits of that time are
+    appended to DIR. Codes sent before the simulated date of DIR are refused, so that no day is simulated twice.
     """
     from disco.operations.simulating import respond
 
     check_outputs(out, inputs=(folder, codes))
     done = respond(folder, _read(codes), out=out)
     text = (
-        f"{done.purchases:,} purchases from {done.codes:,} codes, in {out}. "
-        f"{folder} has moved on from {done.start} to the morning of {done.today}: "
+        f"{done.purchases:,} purchases from {done.codes:,} codes written to {out}. "
+        f"The simulated date of {folder} has moved from {done.start} to {done.today}: "
         + ", ".join(f"{count:,} {name}" for name, count in done.appended.items())
         + " added."
     )

@@ -19,20 +19,20 @@ def register(app: typer.Typer) -> None:
 
 def results(
     campaign: Annotated[
-        str | None, typer.Argument(metavar="[CAMPAIGN]", help="A launched campaign; without one, all of them in short.")
+        str | None, typer.Argument(metavar="[CAMPAIGN]", help="A launched campaign; without one, all of them in brief.")
     ] = None,
     as_of: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day of the read-out; default: today.")
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Also a self-contained page.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Read out a campaign: what each arm bought, and the A/B test of decided against random codes.
+    """Show the results of a campaign: what each group bought, and the A/B test of decided against random codes.
 
-    Per customer assigned, with 95 % intervals, adjusted for spend in the year before; with the check that the arms have
-    their planned sizes. Before the last code has run out, the verdict uses intervals that stay valid at every look.
+    Differences are per customer, with 95% intervals, adjusted for spend in the year before. The sizes of the groups are
+    compared with the plan. Before the last code has expired, the verdict uses intervals that stay valid at every look.
     """
     from disco.entrypoints.python import Shop
     from disco.reports.campaign_results import campaign_report, campaigns_report, campaigns_table

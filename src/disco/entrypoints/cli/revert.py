@@ -19,9 +19,9 @@ def revert(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Take a batch of outcomes out again: afterwards everything is as if the file had never come.
+    """Remove a batch of outcomes: afterwards everything is as if the file had never been imported.
 
-    Versions of belief that were learned with it stay as they are; `disco learn CAMPAIGN` makes one without it.
+    Versions of the model that were learned with it stay as they are; `disco learn CAMPAIGN` makes one without it.
     """
     from disco.entrypoints.python import Shop
 

@@ -19,9 +19,9 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the tables; made if it does not exist.")],
-    customers: Annotated[int | None, typer.Option(help="How many customers (default 50,000).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Equal seeds and settings give equal files (default 0).")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the tables; created if it does not exist.")],
+    customers: Annotated[int | None, typer.Option(help="Number of customers (default: 50,000).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Equal seeds and settings give equal files (default: 0).")] = None,
     settings: Annotated[
         Path | None, typer.Option(help="JSON of all parameters; the options above override it.")
     ] = None,
@@ -31,9 +31,9 @@ def simulate(
 ) -> None:
     """Write the raw tables of a simulated retailer: customers, orders, returns, codes, site; one TABLE.parquet each.
 
-    retailer.json beside them holds the settings, so that `disco respond` knows the same customers. They take the place
-    of the examples that `disco init` wrote. If DIR holds a table of your own (TABLE.parquet, TABLE.csv or a folder
-    TABLE/), nothing is written, with --overwrite neither.
+    The settings are kept in retailer.json, so that `disco respond` simulates the same customers. The tables replace the
+    examples that `disco init` wrote. If DIR holds a table of your own (TABLE.parquet, TABLE.csv or a folder TABLE/),
+    nothing is written, not even with --overwrite.
     """
     from disco.operations.simulating import refuse_occupied, simulate, written_files
 
@@ -49,7 +49,7 @@ def simulate(
             replaced=examples,
             progress=lambda block, blocks: bar.update(task, completed=block, total=blocks),
         )
-    text = f"{done.customers:,} customers, seed {done.seed}, in {out}. It is the morning of {done.today} there."
+    text = f"{done.customers:,} customers, seed {done.seed}, written to {out}. The simulated date is {done.today}."
     show(done, text, as_json=as_json, quiet=quiet)
 
 

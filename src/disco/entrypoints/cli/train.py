@@ -12,7 +12,7 @@ from disco.records.errors import UsageError
 
 CONTEXT_EXAMPLE = "Example: disco train context --features features.parquet --heads level+slope -o context.safetensors"
 
-train = typer.Typer(name="train", help="Train what the decisions stand on.", no_args_is_help=True)
+train = typer.Typer(name="train", help="Train the context network or the basket model.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -39,10 +39,10 @@ def context(
     ] = None,
     months: Annotated[int, typer.Option(min=1, max=24, help="Length of the window of orders.")] = 3,
     heads: Annotated[
-        str, typer.Option(help="level (as in the paper) or level+slope (also knows elasticity).")
+        str, typer.Option(help="level (as in the paper) or level+slope (also learns elasticity).")
     ] = "level",
     dimensions: Annotated[int, typer.Option(min=1, help="Numbers in a customer's context.")] = 6,
-    max_epochs: Annotated[int, typer.Option(min=1, help="Passes over the rows at most.")] = 40,
+    max_epochs: Annotated[int, typer.Option(min=1, help="The most passes over the rows.")] = 40,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds and rows give equal networks.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     engine: EngineFlag = None,
@@ -52,8 +52,8 @@ def context(
 ) -> None:
     """Train the network that turns a customer's features into a context.
 
-    It learns ln full price from the orders of a window, each with the buyer's features before the window. Where the
-    tables hold the month after the window, the network is tested on it.
+    It learns ln(full price) from the orders of a window, with each buyer's features from before the window. If the
+    tables include the month after the window, the network is tested on it.
     """
     from disco.adapters.tables import open_tables
     from disco.entrypoints.files import read_yaml
@@ -102,7 +102,9 @@ def basket(
     ] = None,
     as_of: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="Codes that had run out by then count for engagement; default: today."),
+        typer.Option(
+            formats=["%Y-%m-%d"], help="Codes that had expired by this day count for engagement; default: today."
+        ),
     ] = None,
     log: Annotated[
         Path | None, typer.Option(help="Parquet of past rows instead: context columns, depth, full_price (null: none).")
@@ -114,17 +116,17 @@ def basket(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Train the belief about baskets from several campaigns at once: a warm start, usually from random ones.
+    """Train the basket model on several campaigns at once: a warm start, usually from random campaigns.
 
-    With --campaign it is `disco learn` for all of them in one version. With --log it learns from rows of your own and
-    writes a model file for Python (`disco.BasketModel.load`); the shop's belief stays as it is.
+    --campaign does what `disco learn` does, for all of them in one version. --log learns from rows of your own and
+    writes a model file for Python (`disco.BasketModel.load`); the shop's model stays as it is.
     """
     from disco.entrypoints.cli.learn import learned_text
     from disco.entrypoints.python import Shop
     from disco.operations.training import train_basket_on_log
 
     if bool(campaign) == (log is not None):
-        raise UsageError("train basket", found="both or neither", expected="either --campaign (repeated) or --log FILE")
+        raise UsageError("train basket needs either --campaign (may be repeated) or --log FILE")
     here = Shop.open(shop, engine=engine)
     if log is None:
         learned = here.learn(*(campaign or ()), as_of=day_of(as_of))
@@ -132,7 +134,7 @@ def basket(
         show(learned, learned_text(learned), as_json=as_json, quiet=quiet)
         return
     if context is None or out is None:
-        raise UsageError("train basket --log", found="no --context or no --out", expected="both beside --log")
+        raise UsageError("train basket --log also needs --context and --out")
     check_outputs(out, inputs=(log,), shop=shop)
     columns = [name.strip() for name in context.split(",") if name.strip()]
     done = train_basket_on_log(here.prior().basket, log, context=columns, out=out, engine=here.engine)

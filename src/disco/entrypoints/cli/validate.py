@@ -1,7 +1,7 @@
 """`disco validate DIR`."""
 
 from collections.abc import Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,7 +26,7 @@ def validate(
         ),
     ] = None,
     as_of: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day that dates may name; default: today.")
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The last day that dates may have; default: today.")
     ] = None,
     shop: Annotated[Path, typer.Option(help="Folder with disco.yaml.")] = Path(),
     as_json: JsonFlag = False,
@@ -35,21 +35,22 @@ def validate(
     """Check a retailer's tables: columns, types, keys, references, dates, ranges; or a campaign plan.
 
     Prints every problem with its file, column and first row, what was found, what was expected and what to do.
-    Exit 0 when there is none, 1 otherwise. Nothing is changed.
+    Exit 0 when there are none, 1 otherwise. Nothing is changed.
     """
     if tables is not None and Path(tables).suffix.lower() in (".yaml", ".yml"):
         _validate_plan(Path(tables), as_json=as_json, quiet=quiet)
         return
     from disco.entrypoints.config import load_settings
     from disco.entrypoints.python import validate_tables_at
+    from disco.records.wording import counted
 
     place, queries = tables, None
     if place is None:
         settings = load_settings(shop)
         place, queries = settings.data_place(shop), settings.queries
     found = validate_tables_at(place, queries=queries, as_of=day_of(as_of) or date.today())
-    clean = f"{place} is clean: " + ", ".join(f"{rows:,} rows of {name}" for name, rows in found.rows.items()) + "."
-    text = clean if found.clean else _text(found.problems, place)
+    read = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in found.rows.items())
+    text = f"No problems found in {place}: {read}." if found.clean else _text(found.problems, place)
     show(found, text, as_json=as_json, quiet=quiet and found.clean)
     if not found.clean:
         raise typer.Exit(1)
@@ -60,19 +61,22 @@ def _validate_plan(path: Path, *, as_json: bool, quiet: bool) -> None:
     from disco.operations.validating import PlanVerdict
     from disco.records.depths import depth_percent
     from disco.records.plan import read_plan
+    from disco.records.wording import period
 
     found = PlanVerdict.of(read_plan(read_yaml(path), file=str(path)))
     depths = ", ".join(map(depth_percent, found.depths))
-    valid = f"from {found.valid_from} to before {found.valid_before}"
-    show(found, f"{path} is a campaign plan: {found.campaign}, {depths}, {valid}.", as_json=as_json, quiet=quiet)
+    valid = period(found.valid_from, found.valid_before - timedelta(days=1))
+    text = f"No problems found in {path}: campaign {found.campaign}, {depths}, codes valid {valid}."
+    show(found, text, as_json=as_json, quiet=quiet)
 
 
 def _text(problems: "Sequence[Problem]", place: str) -> str:
+    from disco.records.wording import counted
+
     lines: list[str] = []
     files = list(dict.fromkeys(problem.file for problem in problems))
     for file in files:
         lines += ["", file]
         lines += [f"  {problem.within_file()}" for problem in problems if problem.file == file]
-    count = len(problems)
-    summary = f"{count} problem{'s'[: count > 1]} in {len(files)} file{'s'[: len(files) > 1]} of {place}."
+    summary = f"{counted(len(problems), 'problem')} in {counted(len(files), 'file')} of {place}."
     return "\n".join([*lines[1:], "", summary])

@@ -1,4 +1,4 @@
-"""What an operator should know before a launch: said in words, with the figure."""
+"""What an operator should know before a launch, in sentences with their figures."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ _BINS = 10
 _CHANCE = 27.9  # χ² with a degree of freedom less than there are bins is above it once in a thousand
 
 
-def cautions(
+def plan_warnings(
     belief: Belief,
     audience: Audience,
     depths: Vector,
@@ -30,40 +30,43 @@ def cautions(
     found = []
     stranger = 1 - float(audience.known.mean())
     if stranger > 0.5:
-        found.append(f"{stranger:.0%} of the customers bought nothing in the year before: they share one context.")
+        found.append(f"{stranger:.0%} of the customers bought nothing in the year before, so they share one context.")
     if last_contexts is not None and len(last_contexts) and audience.known.any():
         index = stability_indices(last_contexts, audience.context[audience.known])
         by_chance = _CHANCE * (1 / len(last_contexts) + 1 / int(audience.known.sum()))  # what equal populations reach
         if index.max() > max(SHIFTED, by_chance):
             found.append(
                 f"The customers differ from those of the last campaign: context feature {int(index.argmax()) + 1} has "
-                f"a stability index of {index.max():.2f} (above {SHIFTED} is another population)."
+                f"a population stability index of {index.max():.2f} (above {SHIFTED} means another population)."
             )
     if not belief.basket.campaigns:
         if needs_belief:
             found.append(
-                "Nothing was learned yet: these decisions rest on the prior alone. Begin with `policy: random`."
+                "Nothing was learned yet, so these decisions rest on the prior alone. Begin with `policy: random`."
             )
         if has_budget:
             found.append(
-                "Nothing was learned yet, so nobody knows what a code costs and the budget holds none back: "
-                "limit the codes by `at_most` instead."
+                "Before any campaign is learned costs are unknown, so the budget does not bind: limit the codes with "
+                "`at_most` instead."
             )
         return tuple(found)
     rows = slice(0, _MOST_CUSTOMERS)
     curve = demand_curve(belief.basket, audience.context[rows], depths, draws=1)
     far = [
-        f"{depth_percent(depth)} (worth {plays:,.0f} plays)"
+        f"{depth_percent(depth)} (as if {plays:,.0f} purchases were known)"
         for depth, plays, extrapolated in zip(depths, curve.effective_plays, curve.extrapolated, strict=True)
         if extrapolated
     ]
     if far:
-        found.append(f"Hardly played before, so predictions extrapolate: {', '.join(far)}.")
+        found.append(f"Rarely tried before, so the model extrapolates: {', '.join(far)}.")
     if depths.size > 1:
         keys = customer_keys(audience.ids[rows])
         share, _ = monotone_shares(belief.basket, audience.context[rows], depths, keys=keys)
         if share < _MOSTLY_MONOTONE:
-            found.append(f"Only {share:.0%} of the predicted curves' steps rise with the depth.")
+            found.append(
+                f"For {1 - share:.0%} of steps the model predicts smaller baskets at deeper discounts; consider "
+                "`model: {monotone: true}` in disco.yaml."
+            )
     return tuple(found)
 
 
