@@ -62,7 +62,7 @@ def audience(rows: int) -> Any:
 
 
 def planned(store: Any, rows: int) -> Any:
-    """Everybody gets a code, dealt at random: no solve, so that the store's part shows."""
+    """Everybody gets a code, assigned at random: no solve, so that the store's part shows."""
     from disco.belief import BasketModel, Engagement
     from disco.campaign import Belief
     from disco.operations.planning import plan_campaign
@@ -109,15 +109,23 @@ def purchases(decisions: pa.Table) -> pa.Table:
     return table.take(pa.array(rng.permutation(rows)))
 
 
+def opened(url: str) -> Any:
+    """The store of a URL, with its artefacts beside the database or in the server's folder."""
+    from disco.adapters.store import CampaignStore
+
+    place = url.removeprefix("sqlite:///") if url.startswith("sqlite") else url.partition("host=")[2]
+    folder = Path(place) if Path(place).is_dir() else Path(place).parent
+    return CampaignStore(url, folder / "artefacts")
+
+
 # ---- the measurements: each runs alone and returns stages and its peak of memory ----
 
 
 def life(url: str, rows: int) -> tuple[list[Stage], float]:
-    from disco.adapters.store import CampaignStore
     from disco.operations.launching import launch
     from disco.operations.ledger import ingest
 
-    store, watch = CampaignStore(url), Watch()
+    store, watch = opened(url), Watch()
     with watch.stage("plan", rows):
         plan = planned(store, rows)
     with watch.stage("launch", rows):
@@ -131,12 +139,11 @@ def life(url: str, rows: int) -> tuple[list[Stage], float]:
 
 def revert(url: str, rows: int, *, poisoned: bool) -> tuple[list[Stage], float, bytes]:
     """Ten batches; the sixth × 100 and taken back, or never sent."""
-    from disco.adapters.store import CampaignStore
     from disco.operations.launching import launch
     from disco.operations.ledger import ingest
     from disco.operations.ledger import revert as take_back
 
-    store, watch = CampaignStore(url), Watch()
+    store, watch = opened(url), Watch()
     outcomes = purchases(launch(store, planned(store, rows), clock=FixedClock(), secret=b"s" * 32).decisions)
     batch_ids = {}
     with watch.stage("ingest of the batches", rows):
@@ -151,18 +158,17 @@ def revert(url: str, rows: int, *, poisoned: bool) -> tuple[list[Stage], float, 
     if poisoned:
         with watch.stage("revert of the sixth", rows // 10):
             take_back(store, batch_ids[5], clock=FixedClock())
-    with store.reading() as shelves:
-        evidence = shelves.evidence("bench", NETWORK)
+    with store.reading() as transaction:
+        evidence = transaction.beliefs.evidence("bench", NETWORK)
     assert evidence is not None
     return watch.stages, peak_gb(), evidence
 
 
 def lookup(url: str, rows: int) -> tuple[list[float], float]:
     """Milliseconds of single questions, each a transaction of its own; seconds to fill the table."""
-    from disco.adapters.store import CampaignStore
     from disco.operations.launching import launch
 
-    store = CampaignStore(url)
+    store = opened(url)
     started = time.perf_counter()
     launch(store, planned(store, rows), clock=FixedClock())
     filled = time.perf_counter() - started
@@ -170,23 +176,22 @@ def lookup(url: str, rows: int) -> tuple[list[float], float]:
     took = []
     for customer in asked:
         started = time.perf_counter()
-        with store.reading() as shelves:
-            found = shelves.decisions("bench", customers=pa.array([customer]))
+        with store.reading() as transaction:
+            found = transaction.decisions.of("bench", customers=pa.array([customer]))
         took.append(1000 * (time.perf_counter() - started))
         assert found.num_rows == 1
     return took[1:], filled  # the first also compiles the question
 
 
 def fill_contexts(url: str, rows: int) -> None:
-    """A campaign of the store with contexts alone."""
-    from disco.adapters.store import CampaignStore
+    """A campaign of the store without codes."""
     from disco.records.life import CampaignRecord, State
 
-    store = CampaignStore(url)
-    plan = planned(store, 10)
-    with store.writing("bench") as shelves:
-        shelves.add_plan(plan.record())
-        shelves.add_campaign(
+    store = opened(url)
+    plan = planned(store, rows)
+    with store.writing("bench") as transaction:
+        transaction.plans.add(plan.record(), plan.tables())
+        transaction.plans.launch(
             CampaignRecord(
                 campaign="bench",
                 plan_id=plan.plan_id,
@@ -196,18 +201,16 @@ def fill_contexts(url: str, rows: int) -> None:
                 context_size=CONTEXT,
                 network=NETWORK,
                 version=None,
-                solution="{}",
+                solution=plan.solution,
                 launched_at=FixedClock().now(),
             )
         )
-        shelves.add_contexts("bench", NETWORK, audience(rows).context, first_row=0)
 
 
 def decide_all(url: str, rows: int, out: str) -> tuple[list[Stage], float]:
     import pyarrow.parquet as pq
 
     from disco.adapters.engines import LocalEngine
-    from disco.adapters.store import CampaignStore
     from disco.belief import BasketModel, Engagement, RadialBasis
     from disco.campaign import Belief, decide
     from disco.policy import Thompson
@@ -221,7 +224,7 @@ def decide_all(url: str, rows: int, out: str) -> tuple[list[Stage], float]:
     )
     belief = Belief(basket=basket, engagement=Engagement())
     offer = Offer(depths=DEPTHS, caps=(rows // 10,) * len(DEPTHS), revenue_weight=3.0)
-    store, watch = CampaignStore(url), Watch()
+    store, watch = opened(url), Watch()
 
     class Timed(Thompson):
         """Notes when the last chunk was drawn: what follows is the solve."""
@@ -237,8 +240,8 @@ def decide_all(url: str, rows: int, out: str) -> tuple[list[Stage], float]:
         return decide(people, belief=belief, offer=offer, policy=Timed(), campaign="b", seed=1, engine=LocalEngine())
 
     decided(audience(20_000))  # kernels are compiled once per installation, not per campaign
-    with watch.stage("read contexts", rows * CONTEXT * 8), store.reading() as shelves:
-        context = shelves.contexts("bench", NETWORK)
+    with watch.stage("read contexts", rows * CONTEXT * 8), store.reading() as transaction:
+        context = transaction.contexts.of("bench", NETWORK)
     people = Audience(ids=np.arange(rows) + 10**9, context=context, known=np.ones(rows, bool))
     values = rows * len(DEPTHS) * 8  # bytes
     clock, processor = time.perf_counter(), time.process_time()

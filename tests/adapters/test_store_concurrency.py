@@ -16,6 +16,7 @@ from small_life import (
     open_step,
     outcomes_of,
 )
+from stores import open_store
 
 from disco.adapters.store import CampaignStore
 from disco.operations import campaign_evidence
@@ -23,16 +24,18 @@ from disco.records.life import Disposition
 
 
 def _evidence(store: CampaignStore) -> bytes:
-    with store.reading() as shelves:
-        stored = shelves.evidence(CAMPAIGN, NETWORK)
-        assert stored == campaign_evidence.rebuilt(shelves, shelves.campaign(CAMPAIGN), NETWORK).to_bytes()
+    with store.reading() as transaction:
+        stored = transaction.beliefs.evidence(CAMPAIGN, NETWORK)
+        assert (
+            stored == campaign_evidence.rebuilt(transaction, transaction.plans.campaign(CAMPAIGN), NETWORK).to_bytes()
+        )
         assert stored is not None
         return stored
 
 
 def _applied(store: CampaignStore) -> list[tuple[str, int]]:
-    with store.reading() as shelves:
-        rows = shelves.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])
+    with store.reading() as transaction:
+        rows = transaction.ledger.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])
     return sorted(zip(rows["event_id"].to_pylist(), rows["full_price_minor"].to_pylist(), strict=True))
 
 
@@ -50,16 +53,16 @@ def test_many_processes_open_an_empty_database_and_it_is_made_once(database_url:
 
 
 def test_of_launches_at_once_one_is_the_launch(database_url: str) -> None:
-    CampaignStore(database_url).close()
+    open_store(database_url).close()
     assert sorted(at_once(launch_step, [(database_url, 4)] * 4)) == [False, True, True, True]
-    with CampaignStore(database_url).reading() as shelves:
-        decisions = shelves.decisions(CAMPAIGN)
+    with open_store(database_url).reading() as transaction:
+        decisions = transaction.decisions.of(CAMPAIGN)
         assert decisions.num_rows == 300
-        assert shelves.contexts(CAMPAIGN, NETWORK).shape == (300, 2)
+        assert transaction.contexts.of(CAMPAIGN, NETWORK).shape == (300, 2)
 
 
 def test_of_two_plans_launched_at_once_one_is_refused(database_url: str) -> None:
-    CampaignStore(database_url).close()
+    open_store(database_url).close()
     results = at_once(launch_step, [(database_url, seed) for seed in (4, 5)])
     assert results.count(False) == 1
     assert sum("StateError" in str(result) and "launched on" in str(result) for result in results) == 1
@@ -69,7 +72,7 @@ def test_of_two_plans_launched_at_once_one_is_refused(database_url: str) -> None
 def test_overlapping_files_at_once_count_every_event_once(
     database_url: str, clean: CampaignStore, writers: int
 ) -> None:
-    store = CampaignStore(database_url)
+    store = open_store(database_url)
     launch_small(store, customers=300, reserve=10)
     outcomes = outcomes_of(store)
     part = outcomes.num_rows * 2 // writers if writers > 2 else outcomes.num_rows * 3 // 4
@@ -77,9 +80,9 @@ def test_overlapping_files_at_once_count_every_event_once(
     files = [outcomes.slice(min(place * step, outcomes.num_rows - part), part) for place in range(writers)]
     results = at_once(ingest_step, [(database_url, file) for file in files])
     assert len(set(results)) == writers, results
-    with store.reading() as shelves:
-        counts = shelves.counts(CAMPAIGN).to_pylist()
-        assert {record.batch_id for record in shelves.batches(CAMPAIGN)} == set(results)
+    with store.reading() as transaction:
+        counts = transaction.ledger.counts(CAMPAIGN).to_pylist()
+        assert {record.batch_id for record in transaction.ledger.batches(CAMPAIGN)} == set(results)
     received = Counter()
     for row in counts:
         received[row["batch_id"]] += row["rows"]
@@ -89,18 +92,18 @@ def test_overlapping_files_at_once_count_every_event_once(
 
 
 def test_of_64_late_arrivals_exactly_ten_get_the_last_ten_codes(database_url: str) -> None:
-    store = CampaignStore(database_url)
+    store = open_store(database_url)
     launch_small(store, customers=300, reserve=10)
-    with store.reading() as shelves:
-        before, left = shelves.decisions(CAMPAIGN).num_rows, shelves.reserve(CAMPAIGN)
+    with store.reading() as transaction:
+        before, left = transaction.decisions.of(CAMPAIGN).num_rows, transaction.decisions.reserve(CAMPAIGN)
     assert sum(left.values()) == 10
     codes = at_once(late_step, [(database_url, 10_000 + place) for place in range(64)])
     given = [code for code in codes if code is not None]
     assert len(given) == len(set(given)) == 10, codes
     assert all(len(code) == 19 for code in given), given  # codes, and no words of an error
-    with store.reading() as shelves:
-        assert shelves.reserve(CAMPAIGN) == dict.fromkeys(left, 0)
-        decisions = shelves.decisions(CAMPAIGN)
+    with store.reading() as transaction:
+        assert transaction.decisions.reserve(CAMPAIGN) == dict.fromkeys(left, 0)
+        decisions = transaction.decisions.of(CAMPAIGN)
         assert decisions.num_rows == before + 64
-        assert shelves.contexts(CAMPAIGN, NETWORK).shape[0] == before + 64
+        assert transaction.contexts.of(CAMPAIGN, NETWORK).shape[0] == before + 64
     _evidence(store)

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from store_samples import add_campaign, decisions
+from store_samples import add_campaign, batch, outcomes, receive
+from stores import open_store
 
 from disco.adapters.store import CampaignStore, migrations, schema
 from disco.adapters.store.opening import open_database, prepare, upgrade
@@ -21,7 +22,7 @@ def _set_revision(url: str, revision: str) -> None:
 
 
 def test_the_migrations_make_exactly_the_tables_of_the_schema(database_url: str) -> None:
-    CampaignStore(database_url).close()
+    open_store(database_url).close()
     with open_database(database_url).engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, schema.metadata) == []
@@ -52,9 +53,9 @@ def test_partial_indexes_of_the_migrations_are_those_of_the_schema(new_database_
 def test_what_is_there_stays_when_a_store_is_opened_again(database_url: str) -> None:
     secrets = []
     for _ in range(2):
-        store = CampaignStore(database_url)
-        with store.reading() as shelves:
-            secrets.append(shelves.secret())
+        store = open_store(database_url)
+        with store.reading() as transaction:
+            secrets.append(transaction.decisions.secret())
         store.close()
     assert secrets[0] == secrets[1]
     assert len(secrets[0]) == 32
@@ -63,16 +64,16 @@ def test_what_is_there_stays_when_a_store_is_opened_again(database_url: str) -> 
 def test_two_databases_have_two_secrets(new_database_url: Callable[[], str]) -> None:
     secrets = set()
     for _ in range(2):
-        with CampaignStore(new_database_url()).reading() as shelves:
-            secrets.add(shelves.secret())
+        with open_store(new_database_url()).reading() as transaction:
+            secrets.add(transaction.decisions.secret())
     assert len(secrets) == 2
 
 
 def test_a_database_of_a_newer_program_is_refused_and_left_alone(database_url: str) -> None:
-    CampaignStore(database_url).close()
+    open_store(database_url).close()
     _set_revision(database_url, "9999")
     with pytest.raises(StateError, match=r"revision 9999.*disco db upgrade"):
-        CampaignStore(database_url)
+        open_store(database_url)
     with pytest.raises(StateError, match="newer disco"):
         upgrade(open_database(database_url))
 
@@ -80,7 +81,7 @@ def test_a_database_of_a_newer_program_is_refused_and_left_alone(database_url: s
 def test_an_upgrade_says_where_it_came_from_and_is_done_once(database_url: str) -> None:
     assert upgrade(open_database(database_url)) == (None, schema.REVISION)
     assert upgrade(open_database(database_url)) == (schema.REVISION, schema.REVISION)
-    CampaignStore(database_url).close()
+    open_store(database_url).close()
 
 
 def test_an_upgrade_that_fails_leaves_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +90,7 @@ def test_an_upgrade_that_fails_leaves_nothing(database_url: str, monkeypatch: py
 
     monkeypatch.setattr("disco.adapters.store.opening.token_bytes", fail)
     with pytest.raises(InterruptedError):
-        CampaignStore(database_url)
+        open_store(database_url)
     assert sa.inspect(open_database(database_url).engine).get_table_names() == []
 
 
@@ -97,19 +98,19 @@ def test_tables_of_another_program_are_left_alone(database_url: str) -> None:
     with open_database(database_url).engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE orders (number INTEGER)")
     with pytest.raises(StateError, match=r"not ours \(orders\)"):
-        CampaignStore(database_url)
+        open_store(database_url)
 
 
 @pytest.mark.parametrize("url", ["", "disco.db", "sqlite://", "sqlite:///:memory:", "mysql://u:geheim@h/d", "http://x"])
 def test_other_urls_are_refused_without_telling_a_password(url: str) -> None:
     with pytest.raises(InputError, match="database URL") as refused:
-        CampaignStore(url)
+        CampaignStore(url, Path())
     assert "geheim" not in str(refused.value)
 
 
 def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="a database that answers") as refused:
-        CampaignStore(f"postgresql://u:geheim@/d?host={tmp_path}")
+        open_store(f"postgresql://u:geheim@/d?host={tmp_path}")
     assert "geheim" not in str(refused.value)
 
 
@@ -121,7 +122,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         CampaignStore.embedded(file)
     assert file.read_bytes() == before
     with pytest.raises(StateError, match="unable to open"):
-        CampaignStore(f"sqlite:///{tmp_path}/no/folder/x.db")
+        open_store(f"sqlite:///{tmp_path}/no/folder/x.db")
 
 
 def test_a_writer_whose_patience_is_over_hears_it_in_plain_words(
@@ -141,14 +142,14 @@ def test_a_writer_whose_patience_is_over_hears_it_in_plain_words(
 
 def test_a_full_disk_is_named_and_nothing_is_kept(tmp_path: Path) -> None:
     store = CampaignStore.embedded(tmp_path / "full.db")
-    with store.writing("spring") as shelves:
-        add_campaign(shelves)
+    with store.writing("spring") as transaction:
+        add_campaign(transaction)
     pages = store._database.engine.connect().exec_driver_sql("PRAGMA page_count").scalar_one()
     sa.event.listen(
         store._database.engine, "checkout", lambda session, *_: session.execute(f"PRAGMA max_page_count = {pages + 4}")
     )
-    many = decisions([str(number) for number in range(5_000)])
-    with pytest.raises(StateError, match="full"), store.writing("spring") as shelves:
-        shelves.add_decisions("spring", many)
-    with store.reading() as shelves:
-        assert shelves.decisions("spring").num_rows == 0
+    many = outcomes("b1", [str(number) for number in range(5_000)])
+    with pytest.raises(StateError, match="full"), store.writing("spring") as transaction:
+        receive(transaction, batch("b1"), many)
+    with store.reading() as transaction:
+        assert transaction.ledger.batches("spring") == ()

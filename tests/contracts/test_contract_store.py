@@ -8,29 +8,34 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store_samples import MOMENT, NETWORK, add_campaign, decisions, plan_record, version
+from store_samples import MOMENT, NETWORK, add_campaign, add_late, decisions, plan_record, version
+from stores import open_store
 
 from disco.adapters.store import CampaignStore
 from disco.records.errors import InputError, StateError
 from disco.records.kept import DECISIONS
-from disco.records.life import State
+from disco.records.life import PlanTables, State
+from disco.records.ports import BELIEF
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[CampaignStore]:
-    store = CampaignStore(database_url)
+    store = open_store(database_url)
     yield store
     store.close()
 
 
+NOBODY = PlanTables(decisions=decisions([]).drop_columns(["code"]), contexts=np.zeros((0, 3)), features=None)
+
+
 def test_a_plan_is_kept_once_and_found_by_the_beginning_of_its_id(store: CampaignStore) -> None:
     records = [plan_record("spring", plan_id=plan_id) for plan_id in ("abc1", "abd2")]
-    with store.writing("spring") as shelves:
+    with store.writing("spring") as transaction:
         for record in [*records, *records]:
-            shelves.add_plan(record)
-    with store.reading() as shelves:
-        assert shelves.plans("spring") == tuple(records)
-        assert shelves.plan("abc") == records[0]
+            transaction.plans.add(record, NOBODY)
+    with store.reading() as transaction:
+        assert transaction.plans.of("spring") == tuple(records)
+        assert transaction.plans.get("abc") == records[0]
         for unclear, words in (
             ("ab", "several"),
             ("ABC", "no such plan"),
@@ -38,33 +43,34 @@ def test_a_plan_is_kept_once_and_found_by_the_beginning_of_its_id(store: Campaig
             ("a_c", "no such plan"),
         ):
             with pytest.raises(StateError, match=words):
-                shelves.plan(unclear)
-        assert shelves.plans("autumn") == ()
+                transaction.plans.get(unclear)
+        assert transaction.plans.of("autumn") == ()
 
 
 def test_a_campaign_has_a_plan_and_is_launched_once(store: CampaignStore) -> None:
-    with store.writing("spring") as shelves:
-        record = add_campaign(shelves)
-        later = add_campaign(shelves, "a-later-one", start="2027-04-01")
-        assert shelves.campaigns() == (record, later)
+    with store.writing("spring") as transaction:
+        record = add_campaign(transaction)
+        later = add_campaign(transaction, "a-later-one", start="2027-04-01")
+        assert transaction.plans.campaigns() == (record, later)
         with pytest.raises(StateError, match="launched before"):
-            shelves.add_campaign(record)
-        shelves.set_state("spring", State.PAUSED)
-        assert shelves.campaign("spring").state is State.PAUSED
-        assert shelves.find_campaign("autumn") is None
-        for ask in (shelves.campaign, shelves.decisions, shelves.batches, shelves.reserve, shelves.counts):
+            transaction.plans.launch(record)
+        transaction.plans.set_state("spring", State.PAUSED)
+        assert transaction.plans.campaign("spring").state is State.PAUSED
+        assert transaction.plans.find_campaign("autumn") is None
+        decided, ledger = transaction.decisions, transaction.ledger
+        for ask in (transaction.plans.campaign, decided.of, ledger.batches, decided.reserve, ledger.counts):
             with pytest.raises(StateError, match=r"autumn.*no such campaign"):
                 ask("autumn")
 
 
 def test_a_campaign_without_its_plan_is_refused(store: CampaignStore) -> None:
-    with store.writing("spring") as shelves:
-        record = add_campaign(shelves)
+    with store.writing("spring") as transaction:
+        record = add_campaign(transaction)
     homeless = type(record)(**{**_fields(record), "campaign": "other", "plan_id": "nowhere"})
-    with pytest.raises(StateError, match="no such plan"), store.writing("other") as shelves:
-        shelves.add_campaign(homeless)
-    with store.reading() as shelves:
-        assert shelves.campaigns() == (record,)
+    with pytest.raises(StateError, match="no such plan"), store.writing("other") as transaction:
+        transaction.plans.launch(homeless)
+    with store.reading() as transaction:
+        assert transaction.plans.campaigns() == (record,)
 
 
 def _fields(record: object) -> dict[str, object]:
@@ -80,23 +86,41 @@ def test_decisions_come_back_as_they_were_and_are_numbered_on(store: CampaignSto
         expected_full_price=pa.array([0.1 + 0.2, None, 5e-324]),
         expected_engagement=pa.array([None, 1.7976931348623157e308, 0.0]),
     )
-    with store.writing("spring") as shelves:
-        add_campaign(shelves, integer_ids=integer_ids)
-        assert shelves.add_decisions("spring", first) == 0
-        late = decisions([4] if integer_ids else ["4"], late=[True])
-        assert shelves.add_decisions("spring", late) == 3
-    with store.reading() as shelves:
-        kept = shelves.decisions("spring")
+    late = decisions([4] if integer_ids else ["4"], codes=["L"])
+    with store.writing("spring") as transaction:
+        add_campaign(transaction, decided=first)
+        add_late(transaction, late)
+    with store.reading() as transaction:
+        kept = transaction.decisions.of("spring")
         assert kept.schema.remove(1) == DECISIONS.remove(1)
         assert kept["row"].to_pylist() == [0, 1, 2, 3]
         assert kept["late"].to_pylist() == [False, False, False, True]
         for name in first.column_names:
             assert repr(kept[name].to_pylist()[:3]) == repr(first[name].to_pylist())
-        assert shelves.decisions("spring", customers=pa.array(ids[1:])).equals(kept.slice(1, 2))
-        assert shelves.decisions("spring", codes=pa.array(["C", "A", "none", None, "A"])).equals(kept.take([0, 2]))
-        assert shelves.decisions("spring", only_late=True).equals(kept.slice(3))
-        assert shelves.decisions("spring", codes=pa.array(["A"]), customers=pa.array(ids[1:])).num_rows == 0
-        assert shelves.decisions("spring", codes=pa.array([], pa.string())).num_rows == 0
+        for name in late.column_names:
+            assert kept[name].to_pylist()[3:] == late[name].to_pylist()
+        assert transaction.decisions.of("spring", customers=pa.array(ids[1:])).equals(kept.slice(1, 2))
+        asked = pa.array(["C", "L", "A", "none", None, "A"])
+        assert transaction.decisions.of("spring", codes=asked).equals(kept.take([0, 2, 3]))
+        assert transaction.decisions.of("spring", only_late=True).equals(kept.slice(3))
+        assert transaction.decisions.of("spring", codes=pa.array(["A"]), customers=pa.array(ids[1:])).num_rows == 0
+        both = transaction.decisions.of("spring", codes=pa.array(["A", "C"]), customers=pa.array(ids[1:]))
+        assert both.equals(kept.slice(2, 1))
+        assert transaction.decisions.of("spring", codes=pa.array([], pa.string())).num_rows == 0
+
+
+def test_the_tables_of_a_plan_come_back(store: CampaignStore) -> None:
+    features = pa.table({"customer_id": ["1", "2"], "spend": pa.array([1.5, None])})
+    decided = decisions(["1", "2"]).drop_columns(["code"])
+    contexts = np.array([[1 / 3, -0.0, 5e-324], [1.0, 2.0, 3.0]])
+    with store.writing("spring") as transaction:
+        transaction.plans.add(plan_record(), PlanTables(decisions=decided, contexts=contexts, features=features))
+    with store.reading() as transaction:
+        found = transaction.plans.tables("plan-of-spring")
+        assert found.decisions.select(decided.column_names).to_pylist() == decided.to_pylist()
+        assert found.contexts.tobytes() == contexts.tobytes()
+        assert found.features is not None
+        assert found.features.equals(features)
 
 
 _texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -109,11 +133,10 @@ _texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_and_any_double_survive(store: CampaignStore, rows: dict[str, float], reason: str | None) -> None:
     table = decisions(list(rows), value=list(rows.values()), codes=[None] * len(rows), arm=[reason or ""] * len(rows))
-    with suppress(_UndoneError), store.writing("spring") as shelves:
-        add_campaign(shelves)
-        shelves.add_decisions("spring", table)
-        kept = shelves.decisions("spring")
-        asked = shelves.decisions("spring", customers=table["customer_id"])
+    with suppress(_UndoneError), store.writing("spring") as transaction:
+        add_campaign(transaction, decided=table)
+        kept = transaction.decisions.of("spring")
+        asked = transaction.decisions.of("spring", customers=table["customer_id"])
         raise _UndoneError
     assert kept["customer_id"].to_pylist() == list(rows)
     assert repr(kept["value"].to_pylist()) == repr([value + 0.0 for value in rows.values()])  # −0 becomes 0
@@ -127,143 +150,194 @@ class _UndoneError(Exception):
 
 @pytest.mark.parametrize(
     "again",
-    [decisions(["1"], codes=["NEW"]), decisions(["9"], codes=["CODE-1"]), decisions(["7", "7"], codes=["X", "Y"])],
-    ids=["customer", "code", "customer within"],
+    [
+        decisions(["1"], codes=["NEW"]),
+        decisions(["8"], codes=["NEW"]),
+        decisions(["9"], codes=["CODE-1"]),
+        decisions(["9"], codes=["CODE-8"]),
+        decisions(["7", "7"], codes=["X", "Y"]),
+    ],
+    ids=["customer", "late customer", "code", "late code", "customer within"],
 )
-def test_a_customer_or_code_that_is_there_is_refused_and_nothing_is_written(
+def test_a_late_customer_or_code_that_is_there_is_refused_and_nothing_is_written(
     store: CampaignStore, again: pa.Table
 ) -> None:
-    with store.writing("spring") as shelves:
-        add_campaign(shelves)
-        shelves.add_decisions("spring", decisions(["1", "2"]))
+    with store.writing("spring") as transaction:
+        add_campaign(transaction, decided=decisions(["1", "2"]))
+        add_late(transaction, decisions(["8"]))
 
     def add() -> None:
-        with store.writing("spring") as shelves:
-            shelves.set_state("spring", State.CLOSED)
-            shelves.add_decisions("spring", again)
+        with store.writing("spring") as transaction:
+            transaction.plans.set_state("spring", State.CLOSED)
+            add_late(transaction, again)
 
     with pytest.raises(StateError, match="there already"):
         add()
-    with store.reading() as shelves:
-        assert shelves.decisions("spring").num_rows == 2
-        assert shelves.campaign("spring").state is State.LAUNCHED
+    with store.reading() as transaction:
+        assert transaction.decisions.of("spring").num_rows == 3
+        assert transaction.plans.campaign("spring").state is State.LAUNCHED
 
 
-def test_a_code_belongs_to_one_campaign_a_customer_may_be_in_many(store: CampaignStore) -> None:
-    with store.writing("spring") as shelves:
-        add_campaign(shelves)
-        add_campaign(shelves, "autumn")
-        shelves.add_decisions("spring", decisions(["1", "2"]))
-        shelves.add_decisions("autumn", decisions(["1", "2"], codes=["A1", None]))
-        assert shelves.known_codes(pa.array(["x", "CODE-2", "A1"])).to_pylist() == ["A1", "CODE-2"]
-    with pytest.raises(StateError), store.writing("autumn") as shelves:
-        shelves.add_decisions("autumn", decisions(["3"], codes=["CODE-1"]))
+@pytest.mark.parametrize(
+    "twice", [decisions(["1", "2", "1"], codes=["A", "B", "C"]), decisions(["1", "2", "3"], codes=["A", "B", "A"])]
+)
+def test_a_launch_with_a_customer_or_a_code_twice_is_refused(store: CampaignStore, twice: pa.Table) -> None:
+    with pytest.raises(StateError, match=r"(1|A) twice"), store.writing("spring") as transaction:
+        add_campaign(transaction, decided=twice)
+    with store.reading() as transaction:
+        assert transaction.plans.campaigns() == ()
+
+
+def test_codes_belong_to_the_decisions_that_have_a_depth(store: CampaignStore) -> None:
+    with store.writing("spring") as transaction:
+        add_campaign(transaction, decided=decisions(["1", "2"], codes=["A", None]))
+        with pytest.raises(InputError, match="one code per depth"):
+            transaction.decisions.add_codes("spring", pa.array(["A", "B"]), pooled=False)
+
+
+def test_a_code_of_a_pool_belongs_to_one_campaign_a_customer_may_be_in_many(store: CampaignStore) -> None:
+    with store.writing("spring") as transaction:
+        add_campaign(transaction, decided=decisions(["1", "2"]), pooled=True)
+        add_campaign(transaction, "autumn", decided=decisions(["1", "2"], codes=["A1", None]))
+        add_late(transaction, decisions(["5"], codes=["P5"]), pooled=True)
+        asked = pa.array(["x", "CODE-2", "A1", "P5"])
+        assert transaction.decisions.codes_in_use(asked).to_pylist() == ["A1", "CODE-2", "P5"]
+        assert transaction.decisions.codes_in_use(asked, campaign="autumn").to_pylist() == ["A1"]
+    with pytest.raises(StateError, match="there already"), store.writing("winter") as transaction:
+        add_campaign(transaction, "winter", decided=decisions(["3"], codes=["CODE-1"]), pooled=True)
+    with pytest.raises(StateError, match="there already"), store.writing("autumn") as transaction:
+        add_late(transaction, decisions(["3"], codes=["CODE-1"]), "autumn", pooled=True)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_no_number_that_is_none_gets_in(store: CampaignStore, number: float) -> None:
-    with store.writing("spring") as shelves:
-        add_campaign(shelves)
+    with store.writing("spring") as transaction:
         with pytest.raises(InputError, match="NaN or infinity"):
-            shelves.add_decisions("spring", decisions(["1", "2"], value=[0.0, number]))
+            add_campaign(transaction, decided=decisions(["1", "2"], value=[0.0, number]))
         with pytest.raises(InputError, match="NaN"):
-            shelves.add_contexts("spring", NETWORK, np.full((1, 3), number), first_row=0)
+            add_campaign(transaction, decided=decisions(["1"]), contexts=np.full((1, 3), number))
         with pytest.raises(InputError, match="NUL"):
-            shelves.add_decisions("spring", decisions(["a\0b"]))
+            add_campaign(transaction, decided=decisions(["a\0b"]))
+        add_campaign(transaction, decided=decisions(["1"]))
+        with pytest.raises(InputError, match="NaN or infinity"):
+            add_late(transaction, decisions(["2"], value=[number]))
         with pytest.raises(InputError, match="NUL"):
-            shelves.decisions("spring", customers=pa.array(["a\0b"]))
+            transaction.decisions.of("spring", customers=pa.array(["a\0b"]))
 
 
 def test_propensities_are_added_after_the_launch(store: CampaignStore) -> None:
-    with store.writing("spring") as shelves:
-        add_campaign(shelves)
-        add_campaign(shelves, "autumn")
+    with store.writing("spring") as transaction:
         for name in ("spring", "autumn"):
-            shelves.add_decisions(name, decisions(["1", "2", "3"], codes=[None] * 3))
-        shelves.set_propensities(
+            add_campaign(transaction, name, decided=decisions(["1", "2", "3"], codes=[None] * 3))
+        transaction.decisions.set_propensities(
             "spring", pa.table({"row": [2, 0], "propensity": [0.25, 1 / 3], "propensity_draws": [200, 200]})
         )
-        assert shelves.decisions("spring")["propensity"].to_pylist() == [1 / 3, None, 0.25]
-        assert shelves.decisions("spring")["propensity_draws"].to_pylist() == [200, None, 200]
-        assert shelves.decisions("autumn")["propensity"].null_count == 3
+        assert transaction.decisions.of("spring")["propensity"].to_pylist() == [1 / 3, None, 0.25]
+        assert transaction.decisions.of("spring")["propensity_draws"].to_pylist() == [200, None, 200]
+        assert transaction.decisions.of("autumn")["propensity"].null_count == 3
+        beyond = pa.table({"row": [3], "propensity": [0.5], "propensity_draws": [1]})
+        with pytest.raises(StateError, match="rows of the launch"):
+            transaction.decisions.set_propensities("spring", beyond)
 
 
-def test_contexts_come_back_by_row_across_blobs_and_late_additions(store: CampaignStore) -> None:
-    many = 2 * 65_536 + 5
+def test_contexts_come_back_by_row_with_those_of_late_arrivals(store: CampaignStore) -> None:
+    many = 70_000
     matrix = np.arange(many * 3, dtype=np.float64).reshape(-1, 3) / 7
-    with store.writing("spring") as shelves:
-        add_campaign(shelves)
-        shelves.add_contexts("spring", NETWORK, matrix[:-2], first_row=0)
-        shelves.add_contexts("spring", NETWORK, np.asfortranarray(matrix[-2:]), first_row=many - 2)
-        shelves.add_contexts("spring", "network-b", matrix[:4, :1], first_row=0)
-    rows = np.array([many - 1, 0, 65_535, 65_536, many - 3, 0, 2 * 65_536])
-    with store.reading() as shelves:
-        assert shelves.contexts("spring", NETWORK).tobytes() == matrix.tobytes()
-        assert shelves.contexts("spring", NETWORK, rows).tobytes() == matrix[rows].tobytes()
-        assert shelves.contexts("spring", NETWORK, rows[:0]).shape == (0, 3)
-        assert shelves.contexts("spring", "network-b").shape == (4, 1)
+    people = decisions([str(number) for number in range(many)], codes=[None] * many)
+    with store.writing("spring") as transaction:
+        add_campaign(transaction, decided=people.slice(0, many - 2), contexts=np.asfortranarray(matrix[:-2]))
+        for row in (many - 2, many - 1):
+            late = people.slice(row, 1)
+            transaction.decisions.add_late("spring", late, contexts=matrix[row:][:1], features=None, pooled=False)
+        transaction.contexts.add("spring", "network-b", matrix[:4, :1])
+    rows = np.array([many - 1, 0, 65_535, 65_536, many - 3, 0, many - 2])
+    with store.reading() as transaction:
+        assert transaction.contexts.of("spring", NETWORK).tobytes() == matrix.tobytes()
+        assert transaction.contexts.of("spring", NETWORK, rows).tobytes() == matrix[rows].tobytes()
+        assert transaction.contexts.of("spring", NETWORK, rows[:0]).shape == (0, 3)
+        assert transaction.contexts.of("spring", "network-b").shape == (4, 1)
         for wrong in (many, -1):
             with pytest.raises(StateError, match="rows without a context"):
-                shelves.contexts("spring", NETWORK, np.array([0, wrong]))
+                transaction.contexts.of("spring", NETWORK, np.array([0, wrong]))
         with pytest.raises(StateError, match="no contexts of network other"):
-            shelves.contexts("spring", "other")
-    with pytest.raises(InputError, match="2 columns"), store.writing("spring") as shelves:
-        shelves.add_contexts("spring", NETWORK, matrix[:1, :2], first_row=many)
+            transaction.contexts.of("spring", "other")
+    new = decisions(["new"])
+    with pytest.raises(InputError, match="3 finite columns"), store.writing("spring") as transaction:
+        transaction.decisions.add_late("spring", new, contexts=matrix[:1, :2], features=None, pooled=False)
+
+
+def test_features_come_back_with_those_of_late_arrivals(store: CampaignStore) -> None:
+    features = pa.table({"customer_id": ["1", "2"], "spend": pa.array([1.5, None]), "orders": pa.array([1, 2])})
+    features = features.replace_schema_metadata({"as_of": "2027-03-01"})
+    late = pa.table({"customer_id": ["3"], "spend": [0.1 + 0.2], "orders": [7]})
+    with store.writing("spring") as transaction:
+        add_campaign(transaction, decided=decisions(["1", "2"]), features=features)
+        assert transaction.contexts.features("spring").equals(features, check_metadata=True)
+        transaction.decisions.add_late(
+            "spring", decisions(["3"]), contexts=np.zeros((1, 3)), features=late, pooled=False
+        )
+        found = transaction.contexts.features("spring")
+        assert found.to_pylist() == [*features.to_pylist(), *late.to_pylist()]
+        assert found.schema.equals(features.schema, check_metadata=True)
+        add_late(transaction, decisions(["4"]))
+        with pytest.raises(StateError, match="late arrivals without features"):
+            transaction.contexts.features("spring")
+        add_campaign(transaction, "autumn", decided=decisions(["1"], codes=["A"]))
+        with pytest.raises(StateError, match="no features"):
+            transaction.contexts.features("autumn")
 
 
 def test_a_reserve_is_taken_one_by_one_and_never_overdrawn(store: CampaignStore) -> None:
-    with store.writing("spring") as shelves:
-        add_campaign(shelves)
-        shelves.set_reserve("spring", {0.1: 2, 0.25: None, 0.3: 0})
-        assert [shelves.take_code("spring", 0.1) for _ in range(4)] == [True, True, False, False]
-        assert shelves.take_code("spring", 0.25)
-        assert not shelves.take_code("spring", 0.3)
-        assert not shelves.take_code("spring", 0.2)
-        assert shelves.reserve("spring") == {0.1: 0, 0.25: None, 0.3: 0}
-        shelves.set_reserve("spring", {0.1: 7})
-        assert shelves.reserve("spring") == {0.1: 7}
+    with store.writing("spring") as transaction:
+        add_campaign(transaction)
+        transaction.decisions.set_reserve("spring", {0.1: 2, 0.25: None, 0.3: 0})
+        assert [transaction.decisions.take_code("spring", 0.1) for _ in range(4)] == [True, True, False, False]
+        assert transaction.decisions.take_code("spring", 0.25)
+        assert not transaction.decisions.take_code("spring", 0.3)
+        assert not transaction.decisions.take_code("spring", 0.2)
+        assert transaction.decisions.reserve("spring") == {0.1: 0, 0.25: None, 0.3: 0}
+        transaction.decisions.set_reserve("spring", {0.1: 7})
+        assert transaction.decisions.reserve("spring") == {0.1: 7}
 
 
 def test_evidence_is_replaced_whole_per_network(store: CampaignStore) -> None:
-    with store.writing("spring") as shelves:
-        add_campaign(shelves)
-        assert shelves.evidence("spring", NETWORK) is None
+    with store.writing("spring") as transaction:
+        add_campaign(transaction)
+        assert transaction.beliefs.evidence("spring", NETWORK) is None
         for content in (b"one", b"\x00\xfftwo"):
-            shelves.put_evidence("spring", NETWORK, content)
-        shelves.put_evidence("spring", "another", b"")
-        assert shelves.evidence("spring", NETWORK) == b"\x00\xfftwo"
-        assert shelves.evidence("spring", "another") == b""
-        assert shelves.networks("spring") == ("another", NETWORK)
+            transaction.beliefs.put_evidence("spring", NETWORK, content)
+        transaction.beliefs.put_evidence("spring", "another", b"")
+        assert transaction.beliefs.evidence("spring", NETWORK) == b"\x00\xfftwo"
+        assert transaction.beliefs.evidence("spring", "another") == b""
+        assert transaction.beliefs.networks("spring") == ("another", NETWORK)
 
 
-def test_one_version_of_a_model_is_active(store: CampaignStore) -> None:
-    with store.writing("main") as shelves:
-        assert shelves.version("main") is None
-        shelves.add_version(version(1), activate=True)
-        shelves.add_version(version(2), activate=True)
-        shelves.add_version(version(3), activate=False)
-        shelves.add_version(version(1, model="other", basket=b""), activate=True)
-        assert shelves.version("main") == version(2)
-        shelves.activate("main", 1)
-    with store.reading() as shelves:
-        assert shelves.version("main") == version(1)
-        assert shelves.version("main", 3) == version(3)
-        assert shelves.version("main", 4) is None
-        assert [record.number for record in shelves.versions("main")] == [1, 2, 3]
-        assert shelves.version("other") == version(1, model="other", basket=b"")
-    with store.writing("main") as shelves:
+def test_one_version_is_active(store: CampaignStore) -> None:
+    with store.writing(BELIEF) as transaction:
+        assert transaction.beliefs.version() is None
+        transaction.beliefs.add_version(version(1), activate=True)
+        transaction.beliefs.add_version(version(2, basket=b""), activate=True)
+        transaction.beliefs.add_version(version(3), activate=False)
+        assert transaction.beliefs.version() == version(2, basket=b"")
+        transaction.beliefs.activate(1)
+    with store.reading() as transaction:
+        assert transaction.beliefs.version() == version(1)
+        assert transaction.beliefs.version(3) == version(3)
+        assert transaction.beliefs.version(4) is None
+        assert [record.number for record in transaction.beliefs.versions()] == [1, 2, 3]
+    with store.writing(BELIEF) as transaction:
         for wrong in (3, 5):
             with pytest.raises(StateError, match="expected version 4"):
-                shelves.add_version(version(wrong), activate=True)
+                transaction.beliefs.add_version(version(wrong), activate=True)
         with pytest.raises(StateError, match="no version 9"):
-            shelves.activate("main", 9)
+            transaction.beliefs.activate(9)
 
 
 def test_moments_keep_their_microseconds_and_need_a_time_zone(store: CampaignStore) -> None:
-    with store.writing("spring") as shelves:
-        shelves.add_plan(plan_record())
-        assert shelves.plan("plan-of-spring").planned_at == MOMENT
+    with store.writing("spring") as transaction:
+        transaction.plans.add(plan_record(), NOBODY)
+        assert transaction.plans.get("plan-of-spring").planned_at == MOMENT
     other = plan_record(plan_id="other")
     naive = type(other)(**{**_fields(other), "planned_at": MOMENT.replace(tzinfo=None)})
-    with pytest.raises(InputError, match="without a time zone"), store.writing("spring") as shelves:
-        shelves.add_plan(naive)
+    with pytest.raises(InputError, match="without a time zone"), store.writing("spring") as transaction:
+        transaction.plans.add(naive, NOBODY)

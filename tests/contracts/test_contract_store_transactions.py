@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
-from store_samples import MOMENT, NETWORK, add_campaign, batch, decisions, outcomes, version
+from store_samples import MOMENT, NETWORK, add_campaign, add_late, batch, decisions, outcomes, receive, version
+from stores import open_store
 
 from disco.adapters.store import CampaignStore
 from disco.records.errors import StateError
@@ -16,7 +18,7 @@ from disco.records.life import Disposition, State
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[CampaignStore]:
-    store = CampaignStore(database_url)
+    store = open_store(database_url)
     yield store
     store.close()
 
@@ -26,17 +28,15 @@ class _InterruptedError(Exception):
 
 
 def _whole_life(store: CampaignStore, *, then_fail: bool = False) -> None:
-    with store.writing("spring") as shelves:
-        add_campaign(shelves)
-        shelves.add_decisions("spring", decisions(["10", "9", "ä"], codes=["A", None, "C"]))
-        shelves.set_reserve("spring", {0.1: 3})
-        shelves.add_batch(batch("b1"))
-        shelves.add_outcomes("spring", outcomes("b1", ["e1", "e2", "B", "b", "_"]))
-        shelves.set_dispositions(
-            "spring", pa.table({"batch_id": ["b1"], "row": [1], "disposition": ["late"], "reason": ["after its end"]})
-        )
-        shelves.put_evidence("spring", NETWORK, b"evidence")
-        shelves.add_version(version(1), activate=True)
+    with store.writing("spring") as transaction:
+        add_campaign(transaction, decided=decisions(["10", "9", "ä"], codes=["A", None, "C"]))
+        add_late(transaction, decisions(["11"], codes=["L"]))
+        transaction.decisions.set_reserve("spring", {0.1: 3})
+        receive(transaction, batch("b1"), outcomes("b1", ["e1", "e2", "B", "b", "_"]))
+        changes = {"batch_id": ["b1"], "row": [1], "disposition": ["expired"], "reason": ["after its end"]}
+        receive(transaction, batch("b2"), changes=pa.table(changes))
+        transaction.beliefs.put_evidence("spring", NETWORK, b"evidence")
+        transaction.beliefs.add_version(version(1), activate=True)
         if then_fail:
             raise _InterruptedError
 
@@ -44,28 +44,28 @@ def _whole_life(store: CampaignStore, *, then_fail: bool = False) -> None:
 def test_a_block_that_raises_leaves_nothing(store: CampaignStore) -> None:
     with suppress(_InterruptedError):
         _whole_life(store, then_fail=True)
-    with store.reading() as shelves:
-        assert shelves.campaigns() == ()
-        assert shelves.plans("spring") == ()
-        assert shelves.version("main") is None
-        assert len(shelves.known_codes(pa.array(["A", "C"]))) == 0
+    with store.reading() as transaction:
+        assert transaction.plans.campaigns() == ()
+        assert transaction.plans.of("spring") == ()
+        assert transaction.beliefs.version() is None
+        assert len(transaction.decisions.codes_in_use(pa.array(["A", "C"]))) == 0
     _whole_life(store)  # and nothing of it is in the way
 
 
 def test_nothing_is_written_by_a_reader(store: CampaignStore) -> None:
     _whole_life(store)
     attempts: list[Callable[..., object]] = [
-        lambda shelves: shelves.set_state("spring", State.CLOSED),
-        lambda shelves: shelves.add_decisions("spring", decisions(["77"])),
-        lambda shelves: shelves.put_evidence("spring", NETWORK, b"other"),
+        lambda transaction: transaction.plans.set_state("spring", State.CLOSED),
+        lambda transaction: add_late(transaction, decisions(["77"])),
+        lambda transaction: transaction.beliefs.put_evidence("spring", NETWORK, b"other"),
     ]
     for attempt in attempts:
-        with pytest.raises(StateError), store.reading() as shelves:
-            attempt(shelves)
-    with store.writing("spring") as shelves:  # and the connection it used can write again
-        assert shelves.campaign("spring").state is State.LAUNCHED
-        assert shelves.evidence("spring", NETWORK) == b"evidence"
-        shelves.set_state("spring", State.CLOSED)
+        with pytest.raises(StateError), store.reading() as transaction:
+            attempt(transaction)
+    with store.writing("spring") as transaction:  # and the connection it used can write again
+        assert transaction.plans.campaign("spring").state is State.LAUNCHED
+        assert transaction.beliefs.evidence("spring", NETWORK) == b"evidence"
+        transaction.plans.set_state("spring", State.CLOSED)
 
 
 def test_a_second_writer_waits_and_then_sees_what_the_first_wrote(store: CampaignStore) -> None:
@@ -74,45 +74,46 @@ def test_a_second_writer_waits_and_then_sees_what_the_first_wrote(store: Campaig
 
     def second() -> None:
         inside.wait(30)
-        with store.writing("spring") as shelves:
-            seen.append(shelves.reserve("spring")[0.1])
-            shelves.take_code("spring", 0.1)
+        with store.writing("spring") as transaction:
+            seen.append(transaction.decisions.reserve("spring")[0.1])
+            transaction.decisions.take_code("spring", 0.1)
 
     thread = Thread(target=second)
     thread.start()
-    with store.writing("spring") as shelves:
+    with store.writing("spring") as transaction:
         inside.set()
         thread.join(0.3)  # time enough to overtake, if that were possible
-        shelves.set_reserve("spring", {0.1: 40})
+        transaction.decisions.set_reserve("spring", {0.1: 40})
     thread.join(30)
     assert seen == [40]
-    with store.reading() as shelves:
-        assert shelves.reserve("spring") == {0.1: 39}
+    with store.reading() as transaction:
+        assert transaction.decisions.reserve("spring") == {0.1: 39}
 
 
 def test_the_same_history_gives_the_same_rows_everywhere(tmp_path: Path, new_postgres_url: Callable[[], str]) -> None:
     found = []
     for url in (f"sqlite:///{tmp_path}/same.db", new_postgres_url()):
-        store = CampaignStore(url)
+        store = open_store(url)
         _whole_life(store)
-        with store.writing("spring") as shelves:
-            shelves.add_batch(batch("b0"))
-            shelves.add_outcomes("spring", outcomes("b0", ["e9", "e8"]))
-            shelves.set_reverted("b0", MOMENT)
-        with store.reading() as shelves:
+        with store.writing("spring") as transaction:
+            receive(transaction, batch("b0"), outcomes("b0", ["e9", "e8"]))
+            receive(transaction, replace(batch("b0"), reverted_at=MOMENT))
+        with store.reading() as transaction:
             found.append(
                 (
-                    shelves.campaigns(),
-                    shelves.plans("spring"),
-                    shelves.decisions("spring"),
-                    shelves.known_codes(pa.array(["C", "A"])),
-                    shelves.reserve("spring"),
-                    shelves.batches("spring"),
-                    shelves.outcomes("spring"),
-                    shelves.outcomes("spring", events=pa.array(["b", "e2", "B"]), dispositions=[Disposition.APPLIED]),
-                    shelves.counts("spring"),
-                    shelves.evidence("spring", NETWORK),
-                    shelves.versions("main"),
+                    transaction.plans.campaigns(),
+                    transaction.plans.of("spring"),
+                    transaction.decisions.of("spring"),
+                    transaction.decisions.codes_in_use(pa.array(["L", "C", "A"])),
+                    transaction.decisions.reserve("spring"),
+                    transaction.ledger.batches("spring"),
+                    transaction.ledger.outcomes("spring"),
+                    transaction.ledger.outcomes(
+                        "spring", events=pa.array(["b", "e2", "B"]), dispositions=[Disposition.APPLIED]
+                    ),
+                    transaction.ledger.counts("spring"),
+                    transaction.beliefs.evidence("spring", NETWORK),
+                    transaction.beliefs.versions(),
                 )
             )
         store.close()

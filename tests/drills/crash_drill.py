@@ -25,6 +25,7 @@ from crash_kills import KILLS, Kill, kill_after, killed_at, traced
 from crash_work import CUSTOMERS, Outcome, batches, check_after_crash, work
 from many_processes import context
 from small_life import launch_small
+from stores import open_store
 
 from disco.adapters.store import CampaignStore
 from disco.adapters.store.trial_server import TrialServer, trial_server
@@ -33,7 +34,7 @@ from disco.records.errors import DiscoError
 _SECONDS = 120
 _KILLS_PER_CAMPAIGN = 4
 # seconds, or calls: about a third of a campaign's life, to begin with
-_FIRST_REACH = {None: 0.3, "pwrite64": 80, "fdatasync": 8, "unlink": 3, "sendto": 60}
+_FIRST_REACH = {None: 0.3, "fsync": 10, "rename": 5, "pwrite64": 80, "fdatasync": 8, "unlink": 3, "sendto": 60}
 
 Result = TypeVar("Result")
 
@@ -96,7 +97,7 @@ class Drill:
 
     def __post_init__(self) -> None:
         url = f"sqlite:///{self.folder / 'clean.db'}"
-        store = CampaignStore(url)
+        store = open_store(url)
         launch_small(store, customers=CUSTOMERS)
         self.files = batches(store)
         worker = Worker.started(url, self.files, 0)
@@ -171,7 +172,7 @@ class Drill:
             name = f"campaign_{self.campaigns}"
             self._running.execute(f"CREATE DATABASE {name} TEMPLATE template0")
             url = self._running.url(name)
-        CampaignStore(url).close()
+        open_store(url).close()
         return url
 
     @property
@@ -194,7 +195,7 @@ class Drill:
 
     def _reopened(self, url: str) -> CampaignStore:
         """The store after a crash; a server may still be recovering."""
-        return _until(lambda: CampaignStore(url))
+        return _until(lambda: open_store(url))
 
 
 def _until(attempt: Callable[[], Result]) -> Result:

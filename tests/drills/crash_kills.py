@@ -30,6 +30,8 @@ class Kill:
 
 KILLS = (
     Kill("sqlite", "process"),
+    Kill("sqlite", "process", "fsync"),  # of an artefact and of its folder, in a launch
+    Kill("sqlite", "process", "rename"),  # an artefact gets its name
     Kill("sqlite", "process", "pwrite64"),  # pages of the journal and the file
     Kill("sqlite", "process", "fdatasync"),  # of both, and of the folder after the journal is gone
     Kill("sqlite", "process", "unlink"),  # of the journal: the commit itself

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from small_life import CAMPAIGN, NETWORK, ingest_small, launch_small, outcomes_of
+from stores import open_store
 
 from disco.adapters.store import CampaignStore
 from disco.operations import campaign_evidence
@@ -26,7 +27,7 @@ def batches(store: CampaignStore) -> list[pa.Table]:
 def work(url: str, files: Sequence[pa.Table], first: int, messages: Any) -> None:
     """Go on from file `first`; -1: from the launch. What was said in `messages` is acknowledged."""
     try:
-        store = CampaignStore(url)
+        store = open_store(url)
         messages.send(("ready", None))
         messages.recv()
         if first < 0:
@@ -49,12 +50,12 @@ class Outcome:
 
     @classmethod
     def of(cls, store: CampaignStore) -> "Outcome":
-        with store.reading() as shelves:
-            rows = shelves.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])
-            evidence = shelves.evidence(CAMPAIGN, NETWORK)
+        with store.reading() as transaction:
+            rows = transaction.ledger.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])
+            evidence = transaction.beliefs.evidence(CAMPAIGN, NETWORK)
             assert evidence is not None
             applied = sorted(zip(rows["event_id"].to_pylist(), rows["full_price_minor"].to_pylist(), strict=True))
-            return cls(shelves.decisions(CAMPAIGN), applied, evidence)
+            return cls(transaction.decisions.of(CAMPAIGN), applied, evidence)
 
     def __eq__(self, other: object) -> bool:
         assert isinstance(other, Outcome)
@@ -66,25 +67,25 @@ def check_after_crash(
     store: CampaignStore, files: Sequence[pa.Table], codes: pa.Array, *, launched: bool, acknowledged: dict[int, str]
 ) -> None:
     """Nothing acknowledged is lost, nothing is there by halves, nothing counts twice, evidence is the ledger's."""
-    with store.reading() as shelves:
-        record = shelves.find_campaign(CAMPAIGN)
+    with store.reading() as transaction:
+        record = transaction.plans.find_campaign(CAMPAIGN)
         if record is None:
             assert not launched, "an acknowledged launch is lost"
-            assert len(shelves.known_codes(codes)) == 0, "codes without their campaign"
-            assert shelves.plans(CAMPAIGN) == (), "a plan without its campaign"
+            assert len(transaction.decisions.codes_in_use(codes)) == 0, "codes without their campaign"
+            assert transaction.plans.of(CAMPAIGN) == (), "a plan without its campaign"
             return
-        assert shelves.decisions(CAMPAIGN).num_rows == CUSTOMERS, "a launch by halves"
-        assert shelves.contexts(CAMPAIGN, NETWORK).shape[0] == CUSTOMERS, "a launch without all contexts"
-        assert shelves.reserve(CAMPAIGN), "a launch without its reserve"
-        kept = {record.batch_id: int(record.source.split()[1]) for record in shelves.batches(CAMPAIGN)}
+        assert transaction.decisions.of(CAMPAIGN).num_rows == CUSTOMERS, "a launch by halves"
+        assert transaction.contexts.of(CAMPAIGN, NETWORK).shape[0] == CUSTOMERS, "a launch without all contexts"
+        assert transaction.decisions.reserve(CAMPAIGN), "a launch without its reserve"
+        kept = {record.batch_id: int(record.source.split()[1]) for record in transaction.ledger.batches(CAMPAIGN)}
         for place, batch_id in acknowledged.items():
             assert kept.get(batch_id) == place, f"acknowledged batch {batch_id} is lost"
         received = dict.fromkeys(kept, 0)
-        for row in shelves.counts(CAMPAIGN).to_pylist():
+        for row in transaction.ledger.counts(CAMPAIGN).to_pylist():
             received[row["batch_id"]] += row["rows"]
         for batch_id, place in kept.items():
             assert received[batch_id] == files[place].num_rows, f"batch {batch_id} is there by halves"
-        applied = shelves.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])["event_id"].to_pylist()
+        applied = transaction.ledger.outcomes(CAMPAIGN, dispositions=[Disposition.APPLIED])["event_id"].to_pylist()
         assert len(applied) == len(set(applied)), "an event counts twice"
-        rebuilt = campaign_evidence.rebuilt(shelves, record, NETWORK).to_bytes()
-        assert shelves.evidence(CAMPAIGN, NETWORK) == rebuilt, "evidence is not the ledger's"
+        rebuilt = campaign_evidence.rebuilt(transaction, record, NETWORK).to_bytes()
+        assert transaction.beliefs.evidence(CAMPAIGN, NETWORK) == rebuilt, "evidence is not the ledger's"

@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> CampaignStore:
     [
         ("DELETE FROM outcomes WHERE row = 3 AND batch_number = 1", "by halves"),
         ("DELETE FROM outcomes; DELETE FROM batches", "is lost"),
-        ("DELETE FROM decisions WHERE row = 7", "a launch by halves"),
+        ("UPDATE campaigns SET codes = 'never-written'", "no such file"),
         ("DELETE FROM contexts", "no contexts"),
         ("UPDATE outcomes SET full_price_minor = full_price_minor + 1 WHERE disposition = 'applied'", "evidence"),
     ],
@@ -47,10 +47,10 @@ def test_the_checks_see_what_a_crash_must_not_do(store: CampaignStore, damage: s
     files = batches(store)
     acknowledged = {0: ingest_small(store, files[0], source="file 0")}
     check_after_crash(store, files, pa.array([], pa.string()), launched=True, acknowledged=acknowledged)
-    with store.writing(CAMPAIGN) as shelves:
-        assert shelves.evidence(CAMPAIGN, NETWORK) is not None
+    with store.writing(CAMPAIGN) as transaction:
+        assert transaction.beliefs.evidence(CAMPAIGN, NETWORK) is not None
         for statement in damage.split("; "):
-            shelves._connection.exec_driver_sql(statement)
+            transaction.plans._connection.exec_driver_sql(statement)
     with pytest.raises(Exception, match=words):
         check_after_crash(store, files, pa.array([], pa.string()), launched=True, acknowledged=acknowledged)
 

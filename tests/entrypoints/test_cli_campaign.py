@@ -50,9 +50,9 @@ def test_a_plan_says_who_gets_what_with_intervals_and_prices(disco: Run, shop: P
     assert sum(arm["customers"] for arm in result["arms"].values()) == result["customers"]
     for figure in ("revenue", "markdown", "reward"):
         interval = result["total"][figure]
-        assert interval["lower"] < interval["mean"] < interval["upper"]
+        assert interval["lower"] < interval["value"] < interval["upper"]
     assert set(result["prices"]) == {"0.1", "0.2", "0.3"}
-    assert (shop / "plans" / result["plan_id"] / "decisions.parquet").is_file()
+    assert len(list((shop / "artefacts").glob("*.arrow"))) == 9, "of two plans and a launch"
     code, out, _ = disco("plan", shop / "second.yaml", "--shop", shop)
     assert code == 0
     assert f"disco launch {result['plan_id']}" in out, "the same inputs give the same plan"
@@ -61,7 +61,7 @@ def test_a_plan_says_who_gets_what_with_intervals_and_prices(disco: Run, shop: P
 
 def test_a_dry_run_writes_nothing(disco: Run, shop: Path) -> None:
     before = contents(shop)
-    assert done(disco, "plan", shop / "second.yaml", "--shop", shop, "--dry-run")["folder"] is None
+    assert done(disco, "plan", shop / "second.yaml", "--shop", shop, "--dry-run")["dry_run"]
     assert contents(shop) == before
     (shop / "disco.db").unlink()
     assert done(disco, "plan", shop / "first.yaml", "--shop", shop, "--dry-run")["version"] is None
@@ -85,9 +85,9 @@ def test_a_wrong_plan_is_refused_by_name_and_changes_nothing(
     disco: Run, shop: Path, sections: dict[str, object], named: str
 ) -> None:
     path = changed_plan(shop, **sections)
-    before = {name: content for name, content in contents(shop).items() if "plans/features" not in name}
+    before = {name: content for name, content in contents(shop).items() if "artefacts/features" not in name}
     assert named in refused(disco, "plan", path, "--shop", shop)
-    assert {name: content for name, content in contents(shop).items() if "plans/features" not in name} == before
+    assert {name: content for name, content in contents(shop).items() if "artefacts/features" not in name} == before
 
 
 def test_a_new_network_is_refused_until_the_belief_is_rebuilt(disco: Run, shop: Path) -> None:
@@ -222,8 +222,8 @@ def test_each_row_of_a_bad_file_has_its_fate_and_its_reason(disco: Run, shop: Pa
     result = done(
         disco, "ingest", "first", write_csv(shop / "bad.csv", bad), "--quarantine", quarantine, "--shop", shop
     )
-    fates = {name: result[name] for name in ("received", "applied", "duplicate", "late", "unmatched", "rejected")}
-    assert fates == {"received": 9, "applied": 0, "duplicate": 1, "late": 1, "unmatched": 2, "rejected": 5}
+    fates = {name: result[name] for name in ("received", "applied", "duplicate", "expired", "unmatched", "rejected")}
+    assert fates == {"received": 9, "applied": 0, "duplicate": 1, "expired": 1, "unmatched": 2, "rejected": 5}
     aside = pacsv.read_csv(quarantine).to_pylist()
     assert [row["row"] for row in aside] == list(range(1, 10))
     assert all(row["reason"] for row in aside)
@@ -309,9 +309,9 @@ def test_late_arrivals_get_codes_from_the_reserve_unless_the_campaign_rests(disc
     decided = done(disco, "late", "second", "--file", shop / "newcomers.txt", *day)["decisions"]
     assert decided == done(disco, "late", "second", *british, *day)["decisions"], "who was decided stays decided"
     assert done(disco, "pause", "second", "--shop", shop)["state"] == "paused"
-    kept = contents(shop / "plans")
+    kept = contents(shop / "artefacts")
     assert "paused" in refused(disco, "late", "second", *british, *day)
-    assert contents(shop / "plans") == kept
+    assert contents(shop / "artefacts") == kept
     assert done(disco, "resume", "second", "--shop", shop)["state"] == "launched"
     assert "c9" in refused(disco, "late", "second", "c9", *day)
     assert done(disco, "close", "second", "--shop", shop)["state"] == "closed"

@@ -71,14 +71,15 @@ def _as_typed(command: str, out: str) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_no_output_replaces_what_makes_up_a_shop(disco: Disco, here: Path, command: str) -> None:
-    (plan,) = (here / "plans").glob("*/plan.json")
+    artefact = next((here / "artefacts").glob("*.arrow"))
     kept = {
         "disco.db": "is the shop's database",
         "disco.db-wal": "is part of the shop's database",
         "disco.db-journal": "is part of the shop's database",
         "disco.yaml": "is the shop's settings file",
         "context.safetensors": "is the shop's context network",
-        f"plans/{plan.parent.name}/decisions.parquet": "lies in the shop's folder of plans",
+        f"artefacts/{artefact.name}": "lies in the shop's folder of artefacts",
+        "artefacts/new.parquet": "lies in the shop's folder of artefacts",
         "plans/new.parquet": "lies in the shop's folder of plans",
         "data/orders.parquet": "is the table orders",
         "data/customers.csv": "is the table customers",
@@ -86,6 +87,7 @@ def test_no_output_replaces_what_makes_up_a_shop(disco: Disco, here: Path, comma
         "data/retailer.json": "is the state of a simulated retailer",
     }
     (here / "data" / "site").mkdir()
+    (here / "plans").mkdir()  # of an older disco
     inside = "lies in the folder of tables that this command reads"
     if command.startswith(("features", "respond")):
         kept |= {out: inside for out in kept if out.startswith("data/")}

@@ -29,7 +29,7 @@ def life(disco: Run, shop: Path) -> list[dict[str, Any]]:
     second = done("plan", shop / "second.yaml", "--dry-run")
     reverted = done("revert", batch["batch_id"])
     results = done("results", "first", "--as-of", "2025-10-03")
-    fates = ("received", "applied", "duplicate", "late", "unmatched", "rejected")
+    fates = ("received", "applied", "duplicate", "expired", "unmatched", "rejected")
     return [
         {name: planned[name] for name in ("plan_id", "arms", "inputs")},
         {name: (batch[name], again[name]) for name in fates},

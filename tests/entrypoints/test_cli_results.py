@@ -176,7 +176,7 @@ def test_belief_narrows_with_what_is_learned(disco: Run, answered: Path) -> None
     assert second["purchases"] > first["purchases"]
     for before, after in zip(first["depths"], second["depths"], strict=True):
         for figure in ("basket", "engagement"):
-            assert before[figure]["lower"] < before[figure]["mean"] < before[figure]["upper"]
+            assert before[figure]["lower"] < before[figure]["value"] < before[figure]["upper"]
         widths = [np.log(one["basket"]["upper"] / one["basket"]["lower"]) for one in (before, after)]
         assert widths[1] < widths[0]
     assert done(disco, "belief", 1, "--shop", answered) == first

@@ -22,7 +22,7 @@ def arms(ids=IDS, **more):
 def test_every_customer_is_in_exactly_one_arm_and_shares_are_kept():
     found = arms()
     assert (sum(flags.astype(int) for flags in found.values()) == 1).all()
-    for arm, share in ((Arm.CONTROL, 0.2), (Arm.HOLDOUT, 0.05), (Arm.TEST, 0.75)):
+    for arm, share in ((Arm.CONTROL, 0.2), (Arm.HOLDOUT, 0.05), (Arm.DECIDED, 0.75)):
         low, high = binom.ppf([0.0005, 0.9995], IDS.size, share)
         assert low <= found[arm].sum() <= high
 

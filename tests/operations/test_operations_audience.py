@@ -136,7 +136,7 @@ def test_a_missing_table_is_named(shop: Shop) -> None:
 
 def test_equal_files_give_equal_inputs_and_features_are_built_once(shop: Shop) -> None:
     first = load(shop, plan())
-    (kept,) = (shop.plans / "features").iterdir()
+    (kept,) = (shop.artefacts / "features").iterdir()
     stamp = kept.stat().st_mtime_ns
     again = load(shop, plan())
     assert again.inputs == first.inputs

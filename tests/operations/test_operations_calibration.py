@@ -5,11 +5,12 @@ from datetime import date
 import numpy as np
 import pytest
 
-from disco.operations.calibration import Calibration, Hindsight, calibrate
-from disco.operations.forecast import ArmForecast, Money
+from disco.operations.calibration import Hindsight, calibrate
+from disco.operations.forecast import money_of
 from disco.operations.planning import _budget_warnings
 from disco.records.decisions import Arm
 from disco.records.plan import read_plan
+from disco.records.plan_summary import ArmForecast, Calibration
 
 rng = np.random.default_rng(11)
 
@@ -82,10 +83,10 @@ def test_a_budget_that_hindsight_would_break_is_named_with_one_that_holds() -> N
     )
 
     def warnings(markdown: float, *, campaigns: int) -> list[str]:
-        money = Money.of(np.full((2, 1), markdown / 0.2), np.array([0.2]))
+        money = money_of(np.full((2, 1), markdown / 0.2), np.array([0.2]))
         correction = Calibration(log_factor=0.1, log_sd=0.1, campaigns=campaigns)
         arm = ArmForecast(customers=9, codes={0.2: 9}, money=money, correction=correction)
-        return list(_budget_warnings(plan, {Arm.TEST: arm}, money))
+        return list(_budget_warnings(plan, {Arm.DECIDED: arm}, money))
 
     assert warnings(1000.0, campaigns=3) == []
     assert warnings(1250.0, campaigns=0) == [], "without hindsight only the draws say so"

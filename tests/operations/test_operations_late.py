@@ -37,45 +37,43 @@ def test_no_more_codes_than_were_kept_back(shop):
 def test_who_was_decided_before_gets_the_same_again(shop):
     launched = with_reserve(shop)
     first = decide(shop, newcomers(shop, 20))
-    with shop.store.reading() as shelves:
-        left = shelves.reserve("spring")
+    with shop.store.reading() as transaction:
+        left = transaction.decisions.reserve("spring")
     again = decide(shop, shop.people(rows=25, ids=np.array([*range(1019, 999, -1), 0, 1, 2, 3, 4])))
     assert again["code"].to_pylist()[:20] == first["code"].to_pylist()[::-1]
     assert again["code"].to_pylist()[20:] == launched.decisions["code"].to_pylist()[:5]
-    with shop.store.reading() as shelves:
-        assert shelves.reserve("spring") == left
+    with shop.store.reading() as transaction:
+        assert transaction.decisions.reserve("spring") == left
 
 
-def test_features_are_retained_of_those_decided_now_and_before_they_are_kept(shop):
-    with_reserve(shop)
-    decide(shop, newcomers(shop, 5))
-    rows = []
+def test_features_are_kept_with_the_decisions_of_those_decided_now(shop):
+    def features(rows):
+        return pa.table({"customer_id": 1000 + np.arange(rows), "x": np.arange(rows) / 3})
 
-    def retain(found):
-        rows.append(found.tolist())
-        raise StateError("no space")
-
-    with pytest.raises(StateError, match="no space"):
-        decide(shop, newcomers(shop, 8), retain=retain)
-    assert rows == [[5, 6, 7]]
-    with shop.store.reading() as shelves:
-        assert shelves.decisions("spring", only_late=True).num_rows == 5
-    decide(shop, newcomers(shop, 8), retain=rows.append, dry_run=True)
-    decide(shop, newcomers(shop, 5), retain=rows.append)
+    planned = shop.planned(
+        shop.plan(reserve={"share": "50%"}), features=pa.table({"customer_id": np.arange(200), "x": np.arange(200.0)})
+    )
+    launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
+    decide(shop, newcomers(shop, 8), features=features(8), dry_run=True)
+    decide(shop, newcomers(shop, 5), features=features(5))
+    decide(shop, newcomers(shop, 8), features=features(8))
+    with shop.store.reading() as transaction:
+        kept = transaction.contexts.features("spring")
+        assert kept.num_rows == 208
+        assert kept.slice(200).to_pylist() == features(8).to_pylist()
     states.pause(shop.store, "spring")
     with pytest.raises(StateError, match="paused"):
-        decide(shop, newcomers(shop, 8), retain=rows.append)
-    assert len(rows) == 1
+        decide(shop, newcomers(shop, 9), features=features(9))
 
 
 def test_a_late_customer_gets_what_the_solve_would_have_given(shop):
     """A twin of somebody decided in the launch: same id is impossible, so the prices are asked with its figures."""
     with_reserve(shop, control={"share": 0})
-    with shop.store.reading() as shelves:
-        record, decisions = shelves.campaign("spring"), shelves.decisions("spring").to_pylist()
-    worth = late._Worth.of(record, late.Solution.from_json(record.solution), shop.people(), shop.knowledge())
+    with shop.store.reading() as transaction:
+        record, decisions = transaction.plans.campaign("spring"), transaction.decisions.of("spring").to_pylist()
+    worth = late._Worth.of(record, record.solution, shop.people(), shop.knowledge())
     surplus = worth.values - worth.prices
-    rows = [row for row in decisions if row["arm"] == "test"]
+    rows = [row for row in decisions if row["arm"] == "decided"]
     best = surplus.argmax(axis=1)
     agree = [
         (surplus[row["row"]].max() <= 0) == (row["depth"] is None)
@@ -110,8 +108,8 @@ def test_late_purchases_are_evidence_like_any_other(shop):
     sent = [row for row in decide(shop, newcomers(shop, 60)).to_pylist() if row["code"]]
     found = ingest(shop.store, "spring", shop.outcomes(sent), source="test", clock=shop.clock)
     assert found.counts.applied == len(sent)
-    with shop.store.reading() as shelves:
-        kept = campaign_evidence.stored(shelves, "spring", shop.network)
+    with shop.store.reading() as transaction:
+        kept = campaign_evidence.stored(transaction, "spring", shop.network)
     assert kept.baskets.total_rows == sum(row["known"] for row in sent)
     assert all(finding.ok for finding in audit(shop.store))
 
@@ -119,8 +117,8 @@ def test_late_purchases_are_evidence_like_any_other(shop):
 def test_late_codes_count_for_engagement_where_nothing_was_random(shop):
     launched = with_reserve(shop, control={"share": 0})
     sent = [row for row in decide(shop, newcomers(shop, 60)).to_pylist() if row["code"]]
-    with shop.store.reading() as shelves:
-        kept = campaign_evidence.stored(shelves, "spring", shop.network)
+    with shop.store.reading() as transaction:
+        kept = campaign_evidence.stored(transaction, "spring", shop.network)
     assert kept.codes.sent.sum() == launched.codes + len(sent)
     assert all(finding.ok for finding in audit(shop.store))
 

@@ -145,21 +145,22 @@ def test_campaigns_are_learned_by_their_first_day_whatever_the_order(shop, launc
     assert learn(shop, "spring", "winter").changed is False
 
 
-def test_learning_survives_another_network(shop, launched):
+def test_learning_survives_another_network(shop):
     """Evidence rebuilt under another network equals learning everything with it from the start."""
+    launched = shop.launch(features=pa.table({"customer_id": np.arange(200)}))
     receive(shop, shop.outcomes(shop.sent(launched)[:30]))
     learn(shop)
     rng = np.random.default_rng(9)
     turn = rng.normal(size=(2, 3))
 
-    def contexts_of(record, decisions):
-        return shop.on_grid(shop.people().context[decisions["customer_id"].to_numpy()] @ turn)
+    def contexts_of(features):
+        return shop.on_grid(shop.people().context[features["customer_id"].to_numpy()] @ turn)
 
     settings = {"network": "second network", "contexts_of": contexts_of, "prior": shop.prior, "as_of": shop.after}
     rehearsed = rebuild(shop.store, clock=shop.clock, dry_run=True, **settings)
-    with shop.store.reading() as shelves:
-        assert shelves.version("main").number == 1
-        assert shelves.networks("spring") == (shop.network,)
+    with shop.store.reading() as transaction:
+        assert transaction.beliefs.version().number == 1
+        assert transaction.beliefs.networks("spring") == (shop.network,)
     rebuilt = rebuild(shop.store, clock=shop.clock, **settings)
     assert replace(rehearsed, dry_run=False) == rebuilt
     assert rebuilt.belief.basket.context_schema == "second network"

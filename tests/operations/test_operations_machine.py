@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from stores import open_store
 
-from disco.adapters.store import CampaignStore
 from disco.operations import (
     campaign_evidence,
     counts_of,
@@ -34,7 +34,7 @@ from disco.operations import (
     resume,
     revert,
 )
-from disco.operations.standing import settle
+from disco.operations.net_purchases import judge
 from disco.records.errors import StateError
 from disco.records.life import Disposition, State
 
@@ -83,7 +83,7 @@ def table(rows, codes, campaign):
 
 @pytest.fixture
 def life(new_database_url, make_shop):
-    stores = [CampaignStore(new_database_url()) for _ in range(2)]
+    stores = [open_store(new_database_url()) for _ in range(2)]
     shop, twin = (make_shop(store) for store in stores)
     numbers = count()
 
@@ -157,29 +157,28 @@ def life(new_database_url, make_shop):
 
         @rule()
         def learn(self):
-            learned = learn_campaigns(
-                shop.store, [self.campaign], prior=shop.prior, as_of=shop.after, clock=shop.clock, model=self.campaign
-            )
-            with shop.store.reading() as shelves:
-                kept = campaign_evidence.stored(shelves, self.campaign, shop.network)
-            assert learned.belief.basket.evidence == kept.baskets or not kept.baskets.depths.size
+            learned = learn_campaigns(shop.store, [self.campaign], prior=shop.prior, as_of=shop.after, clock=shop.clock)
+            with shop.store.reading() as transaction:
+                kept = campaign_evidence.stored(transaction, self.campaign, shop.network)
+            assert learned.belief.basket.campaigns.get(self.campaign) == kept.baskets or not kept.baskets.depths.size
 
         @invariant()
         def counters_ledger_and_evidence_agree(self):
-            with shop.store.reading() as shelves:
-                rows = shelves.outcomes(self.campaign)
-                record = shelves.campaign(self.campaign)
-                stored = shelves.evidence(self.campaign, shop.network)
-                assert campaign_evidence.rebuilt(shelves, record, shop.network).to_bytes() == stored
-                decisions = shelves.decisions(self.campaign)
+            with shop.store.reading() as transaction:
+                rows = transaction.ledger.outcomes(self.campaign)
+                record = transaction.plans.campaign(self.campaign)
+                stored = transaction.beliefs.evidence(self.campaign, shop.network)
+                assert campaign_evidence.rebuilt(transaction, record, shop.network).to_bytes() == stored
+                decisions = transaction.decisions.of(self.campaign)
             found = Counter(rows["disposition"].to_pylist())
-            counts = counts_of(shop.store, self.campaign)
+            with shop.store.reading() as transaction:
+                counts = counts_of(transaction.ledger.counts(self.campaign))
             assert {str(name): getattr(counts, name) for name in Disposition} == {
                 str(name): found[name] for name in Disposition
             }
             assert counts.received == sum(found.values()) == sum(map(len, self.batches.values()))
-            admitted = rows.filter(rows["raw"].is_null())
-            assert admitted["disposition"].to_pylist() == settle(admitted).disposition.to_pylist()
+            judged = rows.filter(rows["raw"].is_null())
+            assert judged["disposition"].to_pylist() == judge(judged).disposition.to_pylist()
             applied = [row["event_id"] for row in rows.to_pylist() if row["disposition"] == Disposition.APPLIED]
             assert len(set(applied)) == len(applied)
             given = Counter(decisions["depth"].to_pylist())

@@ -19,6 +19,7 @@ from disco.operations import (
 )
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
+from disco.records.life import BatchRecord, LedgerMove
 
 
 @pytest.fixture
@@ -43,12 +44,12 @@ def test_results_are_the_test_of_what_the_ledger_says(shop, launched, answered):
         [np.nan if row["depth"] is None else row["depth"] for row in rows],
         [answered.get(row["code"], np.nan) for row in rows],
         revenue_weight=3.0,
-        shares={"test": 0.55, "control": 0.25},
+        shares={"decided": 0.55, "control": 0.25},
     )
     assert found.final
     assert found.ab.finding("revenue") == expected.finding("revenue")
     assert found.ab.verdict == expected.verdict
-    for arm in (Arm.TEST, Arm.CONTROL):
+    for arm in (Arm.DECIDED, Arm.CONTROL):
         revenue = sum(answered.get(row["code"], 0.0) * (1 - (row["depth"] or 0)) for row in rows if row["arm"] == arm)
         assert found.arms[arm].summary.revenue == pytest.approx(revenue)
         assert sum(found.arms[arm].codes.values()) == sum(row["arm"] == arm and bool(row["code"]) for row in rows)
@@ -72,7 +73,7 @@ def test_with_the_orders_the_holdout_is_read_and_the_year_before_takes_noise_awa
         }
     ).filter(pa.array([*([True] * 400), *(c in answered for c in code)]))
     found = read_out(shop.store, "spring", as_of=shop.after, orders=orders)
-    holdout = found.ab.incremental[Arm.TEST]
+    holdout = found.ab.incremental[Arm.DECIDED]
     assert holdout.control == pytest.approx(7.0)
     assert holdout.decided > 7.0
     assert found.ab.finding("revenue").adjusted is not None
@@ -89,7 +90,7 @@ def test_without_a_control_group_there_is_no_test_and_it_is_said(shop):
     shop.launch(shop.plan(policy={"name": "random"}, control={"share": 0}))
     found = read_out(shop.store, "spring", as_of=shop.after)
     assert (found.ab, found.why_not) == (None, "There is no control group to compare with.")
-    assert found.arms[Arm.TEST].summary.customers + found.arms[Arm.HOLDOUT].summary.customers == 200
+    assert found.arms[Arm.DECIDED].summary.customers + found.arms[Arm.HOLDOUT].summary.customers == 200
 
 
 def test_one_customer_in_control_is_nothing_to_compare_with(shop):
@@ -112,7 +113,7 @@ def test_an_explanation_makes_the_figures_of_the_decision_again(shop, launched):
     for row in launched.decisions.to_pylist()[:60]:
         said = explain(shop.store, "spring", row["customer_id"], **belief_of(shop))
         assert (said.depth, said.code, said.arm) == (row["depth"], row["code"], row["arm"])
-        if said.arm is not Arm.TEST:
+        if said.arm is not Arm.DECIDED:
             assert said.figures == ()
             continue
         chosen = next((figure for figure in said.figures if figure.depth == row["depth"]), None)
@@ -135,12 +136,12 @@ def test_an_explanation_says_how_chance_and_the_budget_had_their_part(shop):
 
     assert "not enough codes for everybody" in words("control", False)
     assert "not enough codes" not in words("control", True)
-    assert "They were in the decided group: the policy thompson chose" in words("test", True)
-    assert "a code and of the budget it takes" in words("test", True)
+    assert "They were in the decided group: the policy thompson chose" in words("decided", True)
+    assert "a code and of the budget it takes" in words("decided", True)
 
 
 def test_an_explanation_says_when_the_belief_is_no_longer_the_one_that_decided(shop, launched):
-    row = next(row for row in shop.sent(launched) if row["arm"] == "test")
+    row = next(row for row in shop.sent(launched) if row["arm"] == "decided")
     said = explain(shop.store, "spring", row["customer_id"], prior=shop.prior)
     assert any("not those of the launch" in word for word in said.words)
     with pytest.raises(InputError, match="12345 was not part of campaign spring"):
@@ -149,13 +150,13 @@ def test_an_explanation_says_when_the_belief_is_no_longer_the_one_that_decided(s
 
 def test_propensities_are_the_chances_of_what_was_played(shop, launched):
     assert add_propensities(shop.store, "spring", draws=50, **belief_of(shop)).decisions == 200
-    with shop.store.reading() as shelves:
-        rows = shelves.decisions("spring").to_pylist()
+    with shop.store.reading() as transaction:
+        rows = transaction.decisions.of("spring").to_pylist()
     control = [row for row in rows if row["arm"] == "control"]
     for depth in (None, 0.1, 0.3):
         alike = [row for row in control if row["depth"] == depth]
         assert {row["propensity"] for row in alike} <= {len(alike) / len(control)}
-    test = [row for row in rows if row["arm"] == "test"]
+    test = [row for row in rows if row["arm"] == "decided"]
     assert all(1 / 51 <= row["propensity"] <= 1 and row["propensity_draws"] == 50 for row in test)
     assert {row["propensity"] for row in rows if row["arm"] == "holdout"} == {1.0}
     # E[1/p] over what was played is the number of things that may be played, at most two depths and none
@@ -188,15 +189,16 @@ def test_no_exported_text_is_a_formula(start):
 def test_the_audit_finds_what_was_changed_behind_its_back(shop, launched, answered):
     learn_campaigns(shop.store, ["spring"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
     assert all(finding.ok for finding in audit(shop.store))
-    with shop.store.writing("spring") as shelves:
-        stored = shelves.evidence("spring", shop.network)
-        shelves.put_evidence(
+    with shop.store.writing("spring") as transaction:
+        stored = transaction.beliefs.evidence("spring", shop.network)
+        transaction.beliefs.put_evidence(
             "spring", shop.network, stored.replace(b'"redeemed":[', b'"redeemed":[0'.replace(b"0", b""))
         )
-        rows = shelves.outcomes("spring").slice(0, 1).select(["batch_id", "row"])
-        shelves.set_dispositions(
-            "spring",
-            rows.append_column("disposition", pa.array(["rejected"])).append_column("reason", pa.array(["a whim"])),
+        rows = transaction.ledger.outcomes("spring").slice(0, 1).select(["batch_id", "row"])
+        changes = pa.table({**rows.to_pydict(), "disposition": ["rejected"], "reason": ["a whim"]})
+        batch = BatchRecord(
+            batch_id="b", campaign="spring", source="nowhere", content_hash="", received_at=shop.clock.now()
         )
+        transaction.ledger.apply(LedgerMove(batch=batch, received=None, changes=changes))
     failed = {finding.check for finding in audit(shop.store) if not finding.ok}
     assert failed == {"ledger", "evidence"}

@@ -11,11 +11,11 @@ import pytest
 
 from disco.evaluation import ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary
-from disco.operations.forecast import Interval
-from disco.operations.forecast import Money as Forecast
 from disco.operations.results import CampaignResults, GroupResult
 from disco.records.decisions import Arm, IngestCounts
+from disco.records.estimate import Estimate
 from disco.records.life import State
+from disco.records.plan_summary import MoneyForecast
 from disco.reports.campaign_results import arms_table, campaign_report, campaigns_report, campaigns_table
 
 
@@ -42,7 +42,7 @@ def results(
     control: bool = True,
     final: bool = True,
     state: State = State.LAUNCHED,
-    expected: Forecast | None = None,
+    expected: MoneyForecast | None = None,
 ) -> CampaignResults:
     """2,000 decided and 2,000 control customers; one in two buys for 40, a decided one for `gain` more."""
     base = np.where(np.arange(2000) % 2 == 0, 40.0 + np.arange(2000) % 7, np.nan)
@@ -59,12 +59,12 @@ def results(
             final=final,
             planned_purchasers=None if final else 4000,
         )
-    arms_found = {Arm.TEST: arm_result(decided, 0.2)} | ({Arm.CONTROL: arm_result(base, 0.2)} if control else {})
+    arms_found = {Arm.DECIDED: arm_result(decided, 0.2)} | ({Arm.CONTROL: arm_result(base, 0.2)} if control else {})
     return CampaignResults.of(
         record(name, state=state),
         as_of=date(2027, 4, 1),
         final=final,
-        counts=IngestCounts(received=2001, applied=2000, late=1),
+        counts=IngestCounts(received=2001, applied=2000, expired=1),
         arms=arms_found,
         late=None,
         ab=ab,
@@ -74,9 +74,9 @@ def results(
     )
 
 
-def forecast(mean: float, half: float) -> Forecast:
-    interval = Interval(mean=mean, lower=mean - half, upper=mean + half)
-    return Forecast(revenue=interval, markdown=interval, reward=interval)
+def forecast(mean: float, half: float) -> MoneyForecast:
+    interval = Estimate(mean, mean - half, mean + half, level=0.9)
+    return MoneyForecast(revenue=interval, markdown=interval, reward=interval)
 
 
 def test_the_lead_says_how_much_better_and_what_it_means_in_money() -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
+from stores import open_store
 
 from disco.adapters.store import CampaignStore
 from disco.belief import BasketModel, Engagement
@@ -42,7 +43,7 @@ def people(ids: Sequence[int]) -> Audience:
 def planned(
     store: CampaignStore, *, customers: int, reserve: int = 0, seed: int = 4, campaign: str = CAMPAIGN
 ) -> Planned:
-    """Depths dealt at random to a half of the customers; `reserve` codes of the first depth stay back."""
+    """Depths assigned at random to a half of the customers; `reserve` codes of the first depth stay back."""
     cap = customers // 4
     content = {
         "campaign": campaign,
@@ -93,8 +94,8 @@ def late_code(store: CampaignStore, customer: int) -> str | None:
 def outcomes_of(store: CampaignStore, *, seed: int = 3) -> pa.Table:
     """What customers did with their codes, in a random order: purchases, a tenth of them refunded, a tenth corrected,
     a tenth sent twice, and a few with codes nobody has."""
-    with store.reading() as shelves:
-        decisions = shelves.decisions(CAMPAIGN)
+    with store.reading() as transaction:
+        decisions = transaction.decisions.of(CAMPAIGN)
     coded = decisions.filter(decisions["code"].is_valid())
     rng = np.random.default_rng(seed)
     customer, code = coded["customer_id"].to_numpy(), coded["code"].to_numpy(zero_copy_only=False).astype(object)
@@ -127,17 +128,17 @@ def outcomes_of(store: CampaignStore, *, seed: int = 3) -> pa.Table:
 
 
 def launch_step(url: str, seed: int) -> bool:
-    return launch_small(CampaignStore(url), customers=300, seed=seed)
+    return launch_small(open_store(url), customers=300, seed=seed)
 
 
 def ingest_step(url: str, outcomes: pa.Table) -> str:
-    return ingest_small(CampaignStore(url), outcomes)
+    return ingest_small(open_store(url), outcomes)
 
 
 def late_step(url: str, customer: int) -> str | None:
-    return late_code(CampaignStore(url), customer)
+    return late_code(open_store(url), customer)
 
 
 def open_step(url: str) -> bytes:
-    with CampaignStore(url).reading() as shelves:
-        return shelves.secret()
+    with open_store(url).reading() as transaction:
+        return transaction.decisions.secret()

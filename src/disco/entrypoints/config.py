@@ -59,7 +59,11 @@ class ShopSettings(_Section):
     queries: dict[str, str] | None = Field(None, description="with a database URL: one SELECT per table")
     database_url: str = Field("sqlite:///disco.db", description="where campaigns, decisions and outcomes are kept")
     context: str = Field("context.safetensors", description="file of the context network, from here")
-    plans: str = Field("plans", description="folder of decided plans, from here")
+    artefacts: str = Field(
+        "artefacts",
+        description="folder of decisions, contexts and features, from here; one for all who share a database",
+    )
+    plans: str = Field("plans", description="folder of plans of an older disco, from here; read by disco db upgrade")
     model: ModelSettings = Field(ModelSettings(), description="the belief before any campaign")
     engagement: EngagementSettings = Field(EngagementSettings(), description="who buys at all, before any campaign")
     engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local")

@@ -89,6 +89,7 @@ def _files_of(shop: "Shop", replaces: Replaces | None) -> Iterator[Protected]:
         yield Protected(network, "set as the shop's context network but is another kind of file")
     if "://" not in settings.data and replaces != "tables":
         yield from _tables(folder / settings.data)
+    yield Protected(shop.artefacts, "the shop's folder of artefacts", inside=True)
     yield Protected(shop.plans, "the shop's folder of plans", inside=True)
 
 

@@ -116,7 +116,6 @@ class Shop:
                 prior=self.prior(),
                 clock=self.clock,
                 cache=self.cache(keep=not dry_run),
-                folder=self.plans,
                 engine=self.engine,
                 dry_run=dry_run,
             )
@@ -136,7 +135,6 @@ class Shop:
                 prior=self.prior(),
                 clock=self.clock,
                 cache=self.cache(keep=not dry_run),
-                folder=self.plans,
                 engine=self.engine,
                 secret=code_secret(),
                 dry_run=dry_run,
@@ -214,7 +212,6 @@ class Shop:
                 prior=self.prior(),
                 as_of=day,
                 clock=self.clock,
-                folder=self.plans,
                 engine=self.engine,
                 dry_run=dry_run,
             )
@@ -305,7 +302,6 @@ class Shop:
                 prior=self.prior(),
                 clock=clock,
                 cache=self.cache(keep=not dry_run),
-                folder=self.plans,
                 engine=self.engine,
                 secret=code_secret(),
                 dry_run=dry_run,
@@ -360,7 +356,7 @@ class Shop:
             return check_shop(self.data, cache=self.cache(), as_of=as_of, network=trained)
         day = as_of or self.clock.today()
         with self.store() as store:
-            return check_launched(store, self.data, campaign, as_of=day, folder=self.plans, network=trained)
+            return check_launched(store, self.data, campaign, as_of=day, network=trained)
 
     def validate(self, *, as_of: date | None = None) -> "TablesVerdict":
         """Every problem of the shop's tables; as_of: the last day that dates may name (default: today)."""
@@ -381,12 +377,13 @@ class Shop:
 
     def upgrade(self) -> "DatabaseUpgrade":
         """Bring the database to what this program knows: all changes in one transaction, or none."""
+        from disco.adapters.store.artefacts import FolderArtefacts
         from disco.adapters.store.opening import open_database, shown, upgrade
         from disco.operations.doctor import DatabaseUpgrade
 
         database = open_database(self.database_url)
         try:
-            before, after = upgrade(database)
+            before, after = upgrade(database, artefacts=FolderArtefacts(self.artefacts), plans=self.plans)
         finally:
             database.engine.dispose()
         return DatabaseUpgrade(database=shown(database.engine.url), before=before, after=after)
@@ -394,8 +391,13 @@ class Shop:
     # ---- what it is made of
 
     @property
+    def artefacts(self) -> Path:
+        """The folder of large tables; made when the first one is written."""
+        return self.folder / self.settings.artefacts
+
+    @property
     def plans(self) -> Path:
-        """The folder of decided plans; made when the first one is kept."""
+        """The folder of plans that an older disco left; `upgrade` reads it."""
         return self.folder / self.settings.plans
 
     @property
@@ -418,7 +420,7 @@ class Shop:
         """Features that were built before; with `keep`, those that have to be built are kept."""
         from disco.operations.audience import FeatureCache
 
-        return FeatureCache(folder=self.plans / "features", keep=keep, threads=self.engine.threads)
+        return FeatureCache(folder=self.artefacts / "features", keep=keep, threads=self.engine.threads)
 
     @property
     def engine(self) -> "LocalEngine":
@@ -432,7 +434,8 @@ class Shop:
         """It has settings and no decided plan, so a SQLite file that is not there was never made."""
         url = self.database_url
         no_database = url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file()
-        return (self.folder / FILE).is_file() and no_database and not any(self.plans.glob("*/plan.json"))
+        planned = any(self.artefacts.glob("*.arrow")) or any(self.plans.glob("*/plan.json"))
+        return (self.folder / FILE).is_file() and no_database and not planned
 
     @contextmanager
     def store(self, *, missing: Missing = "refuse") -> "Iterator[CampaignStore]":
@@ -442,7 +445,7 @@ class Shop:
 
         url = self.database_url
         with ExitStack() as stack:
-            file = Path(url.removeprefix(_SQLITE))
+            file, artefacts = Path(url.removeprefix(_SQLITE)), self.artefacts
             if url.startswith(_SQLITE) and not file.is_file():
                 if missing == "refuse":
                     raise StateError(
@@ -450,8 +453,9 @@ class Shop:
                         fix="`disco plan` creates it; --shop names the folder of disco.yaml.",
                     )
                 if missing == "scratch":
-                    url = f"{_SQLITE}{stack.enter_context(TemporaryDirectory(prefix='disco-'))}/empty.db"
-            store = CampaignStore(url)
+                    artefacts = Path(stack.enter_context(TemporaryDirectory(prefix="disco-")))
+                    url = f"{_SQLITE}{artefacts}/empty.db"
+            store = CampaignStore(url, artefacts)
             stack.callback(store.close)
             yield store
 

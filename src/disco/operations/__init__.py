@@ -1,6 +1,5 @@
 """A campaign's life on the ports: plan, launch, codes, ledger, learning, results."""
 
-from disco.operations.artefacts import keep, keep_late_features, load, retained_features
 from disco.operations.audit import audit
 from disco.operations.explaining import Explanation, explain
 from disco.operations.exporting import csv_safe, export_codes
@@ -9,7 +8,7 @@ from disco.operations.launching import Launched, launch
 from disco.operations.learning import Learned, learn_campaigns, rebuild
 from disco.operations.ledger import Ingested, Reverted, counts_of, ingest, revert
 from disco.operations.limits import offer_of
-from disco.operations.planned import Planned
+from disco.operations.planned import Planned, keep, load
 from disco.operations.planning import plan_campaign
 from disco.operations.propensities import add_propensities
 from disco.operations.purchases import purchases_of
@@ -39,7 +38,6 @@ __all__ = [
     "export_codes",
     "ingest",
     "keep",
-    "keep_late_features",
     "launch",
     "learn_campaigns",
     "load",
@@ -50,6 +48,5 @@ __all__ = [
     "read_out",
     "rebuild",
     "resume",
-    "retained_features",
     "revert",
 ]

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
 
 import numpy as np
-from pydantic import PlainSerializer
 
 from disco.records.arrays import Flags, Ids, Integers, Vector
 from disco.records.decisions import Arm, Offer
@@ -13,17 +11,9 @@ from disco.records.errors import InfeasibleError
 from disco.records.identity import customer_keys, uniforms
 
 
-def arm_name(arm: Arm) -> str:
-    """What people read: the arm that the policy decided is the decided group."""
-    return "decided" if arm is Arm.TEST else str(arm)
-
-
 def group_name(arm: Arm, *, at_random: bool) -> str:
-    """The same for a campaign: where all depths were assigned at random, nobody was decided."""
-    return "at random" if at_random and arm is Arm.TEST else arm_name(arm)
-
-
-ArmName = Annotated[Arm, PlainSerializer(arm_name, return_type=str, when_used="json")]
+    """What people read: where all depths were assigned at random, nobody was decided."""
+    return "at random" if at_random and arm is Arm.DECIDED else str(arm)
 
 
 def split(ids: Ids, *, control: float, holdout: float, seed: int, campaign: str) -> dict[Arm, Flags]:
@@ -32,7 +22,7 @@ def split(ids: Ids, *, control: float, holdout: float, seed: int, campaign: str)
     return {
         Arm.HOLDOUT: u < holdout,
         Arm.CONTROL: (u >= holdout) & (u < holdout + control),
-        Arm.TEST: u >= holdout + control,
+        Arm.DECIDED: u >= holdout + control,
     }
 
 

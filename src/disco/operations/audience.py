@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from hashlib import sha256
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,6 +42,9 @@ class ShopData(Protocol):
 
     def lines(self, name: str, *, setting: str, holds: str) -> list[str]:
         """The lines of a text file that a plan names."""
+
+    def customers_hash(self, table: str) -> str:
+        """Of the content of a table of customers that a plan names; empty for a table of the shop (`tables_hash`)."""
 
     def network(self) -> ContextNetwork: ...
 
@@ -139,6 +143,19 @@ def load_audience(
         "network": name,
     }
     return LoadedAudience(audience=audience, features=features, network=name, inputs=inputs, notes=tuple(notes))
+
+
+def sources_of(data: ShopData, plan: Plan) -> dict[str, str] | None:
+    """Hashes of everything `load_audience` reads for a plan; None where that is not known before it is read."""
+    tables = data.tables_hash()
+    if tables is None:
+        return None
+    return {
+        "tables": tables,
+        "customers": data.customers_hash(plan.customers.table),
+        "network": data.network_hash(),
+        "program": metadata.version("disco"),
+    }
 
 
 def _refuse_ineligible(asked: pa.Array, eligible: pa.Array, plan: Plan) -> None:

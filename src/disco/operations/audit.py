@@ -11,38 +11,46 @@ from disco.belief import EngagementCounts
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, learn
 from disco.operations import campaign_evidence
+from disco.operations.ledger import outside_quarantine
 from disco.operations.lessons import StoredLesson, lessons_of, under_network
-from disco.operations.related import admitted_rows
-from disco.operations.standing import settle
+from disco.operations.net_purchases import judge
 from disco.operations.versions import belief_of, engagement_text
 from disco.records.depths import depth_percent
 from disco.records.diagnosis import Diagnosis
 from disco.records.life import CampaignRecord, Disposition, VersionRecord
-from disco.records.ports import Shelves, Store
+from disco.records.ports import Store, Transaction
 
 _FIX = "Stop; restore a copy of the database, or report a defect."
 
 
-def audit(store: Store, *, model: str = "main", campaign: str | None = None) -> tuple[Diagnosis, ...]:
+def audit(store: Store, *, campaign: str | None = None) -> tuple[Diagnosis, ...]:
     """Look at every campaign, or at one, and at the active version; changes nothing."""
     findings: list[Diagnosis] = []
-    with store.reading() as shelves:
-        records = shelves.campaigns() if campaign is None else (shelves.campaign(campaign),)
+    with store.reading() as transaction:
+        records = transaction.plans.campaigns() if campaign is None else (transaction.plans.campaign(campaign),)
         names = [record.campaign for record in records]
     for name in names:  # one view per campaign: a writer need not wait for all of them
-        with store.reading() as shelves:
-            record = shelves.campaign(name)
-            findings += [*_decisions(shelves, record), *_ledger(shelves, record), *_evidence(shelves, record)]
-    with store.reading() as shelves:
-        active = shelves.version(model)
+        with store.reading() as transaction:
+            record = transaction.plans.campaign(name)
+            for look in (_artefacts, _decisions, _ledger, _evidence):
+                findings += look(transaction, record)
+    with store.reading() as transaction:
+        active = transaction.beliefs.version()
         if active is not None:
-            findings.append(_version(shelves, active))
+            findings.append(_version(transaction, active))
     return tuple(findings)
 
 
-def _decisions(shelves: Shelves, record: CampaignRecord) -> Iterator[Diagnosis]:
+def _artefacts(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
+    """Every large table of the campaign, byte for byte against the hash that names it."""
+    damaged = transaction.plans.damaged(record.campaign)
+    words = f"missing or damaged: {', '.join(damaged)}" if damaged else "every table is as it was written"
+    yield _found("artefacts", f"campaign {record.campaign}", not damaged, words)
+
+
+def _decisions(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
     subject = f"campaign {record.campaign}"
-    decisions = shelves.decisions(record.campaign)
+    decisions = transaction.decisions.of(record.campaign)
     codes = pc.drop_null(decisions["code"])
     unique = len(pc.unique(codes)) == len(codes)
     yield _found("codes", subject, unique, f"{len(codes):,} codes, {'each once' if unique else 'some of them twice'}")
@@ -56,20 +64,20 @@ def _decisions(shelves: Shelves, record: CampaignRecord) -> Iterator[Diagnosis]:
     yield _found("caps", subject, not over, "; ".join(over) or "no depth was given more often than its cap")
 
 
-def _ledger(shelves: Shelves, record: CampaignRecord) -> Iterator[Diagnosis]:
+def _ledger(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
     """Dispositions as the rules give them for all rows in force; counts as the rows say."""
     subject = f"campaign {record.campaign}"
-    rows = shelves.outcomes(record.campaign)
-    admitted = admitted_rows(rows)
-    expected = settle(admitted)
+    rows = transaction.ledger.outcomes(record.campaign)
+    judged = outside_quarantine(rows)
+    expected = judge(judged)
     same = pc.and_(
-        pc.equal(admitted["disposition"], pa.chunked_array([expected.disposition])),
-        pc.equal(pc.fill_null(admitted["reason"], ""), pc.fill_null(expected.reason, "")),
+        pc.equal(judged["disposition"], pa.chunked_array([expected.disposition])),
+        pc.equal(pc.fill_null(judged["reason"], ""), pc.fill_null(expected.reason, "")),
     )
-    wrong = admitted.num_rows - int(pc.sum(same).as_py() or 0)
+    wrong = judged.num_rows - int(pc.sum(same).as_py() or 0)
     words = f"{rows.num_rows:,} rows, {f'{wrong:,} misclassified' if wrong else 'none misclassified'}"
     yield _found("ledger", subject, not wrong, words)
-    counted = shelves.counts(record.campaign)
+    counted = transaction.ledger.counts(record.campaign)
     found = Counter(rows["disposition"].to_pylist())
     said: Counter[str] = Counter()
     for disposition, number in zip(counted["disposition"].to_pylist(), counted["rows"].to_pylist(), strict=True):
@@ -81,17 +89,17 @@ def _ledger(shelves: Shelves, record: CampaignRecord) -> Iterator[Diagnosis]:
     yield _found("counts", subject, agree, words if agree else f"the ledger has {words}; counted {dict(said)}")
 
 
-def _evidence(shelves: Shelves, record: CampaignRecord) -> Iterator[Diagnosis]:
-    for network in shelves.networks(record.campaign):
-        again = campaign_evidence.rebuilt(shelves, record, network)
-        same = again.to_bytes() == shelves.evidence(record.campaign, network)
+def _evidence(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
+    for network in transaction.beliefs.networks(record.campaign):
+        again = campaign_evidence.rebuilt(transaction, record, network)
+        same = again.to_bytes() == transaction.beliefs.evidence(record.campaign, network)
         words = f"{again.baskets.total_rows:,} purchases" + ("" if same else ": stored evidence and ledger differ")
         yield _found("evidence", f"campaign {record.campaign}, network {network[:12]}", same, words)
 
 
-def _version(shelves: Shelves, active: VersionRecord) -> Diagnosis:
+def _version(transaction: Transaction, active: VersionRecord) -> Diagnosis:
     """The active version against the evidence as it stands, where that is still what the version was made of."""
-    subject = f"version {active.number} of {active.model}"
+    subject = f"version {active.number} of belief"
     belief = belief_of(active)
     prior = Belief(
         basket=replace(belief.basket, campaigns={}),
@@ -99,7 +107,7 @@ def _version(shelves: Shelves, active: VersionRecord) -> Diagnosis:
     )
     lessons = tuple(
         _as_went_in(lesson, active.campaigns[lesson.campaign])
-        for lesson in lessons_of(shelves, active.campaigns, active.network, is_matured=lambda _: True)
+        for lesson in lessons_of(transaction, active.campaigns, active.network, is_matured=lambda _: True)
     )
     moved = sorted(lesson.campaign for lesson in lessons if lesson.hash != active.campaigns[lesson.campaign])
     if moved:

@@ -20,8 +20,8 @@ from disco.operations.lessons import has_matured
 from disco.operations.purchases import bought
 from disco.records.arrays import Flags, Vector
 from disco.records.decisions import Arm
-from disco.records.identity import name_key
-from disco.records.ports import Shelves, Store
+from disco.records.plan_summary import Calibration
+from disco.records.ports import Store, Transaction
 
 _DECIDED_SD, _RANDOM_SD = 0.2, 0.1  # τ: how far off a first forecast may well be
 _BETWEEN_CAMPAIGNS_SD = 0.05  # ω
@@ -35,27 +35,6 @@ class Hindsight:
     expected: float
     came: float
     noise_sd: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    """ln(actual / expected) of the next campaign ~ N(log_factor, log_sd²)."""
-
-    log_factor: float
-    """Natural logarithm of the factor on the forecast."""
-    log_sd: float
-    """Its standard deviation."""
-    campaigns: int
-    """Earlier campaigns it was learned from."""
-
-    @property
-    def factor(self) -> float:
-        return float(np.exp(self.log_factor))
-
-    def draws(self, count: int, *names: object) -> Vector:
-        """(count,) factors with mean `factor`; a function of the names alone."""
-        generator = np.random.Generator(np.random.Philox(key=name_key(*names, "calibration")))
-        return np.exp(self.log_factor - self.log_sd**2 / 2 + self.log_sd * generator.standard_normal(count))
 
 
 def calibrate(past: Sequence[Hindsight], *, decided: bool) -> Calibration:
@@ -85,25 +64,25 @@ def calibrations(store: Store, *, learned: Collection[str], as_of: date) -> Mapp
     From campaigns that were over by that day and have been learned: whoever learns them holds their outcomes complete.
     """
     past: dict[bool, list[Hindsight]] = {True: [], False: []}
-    with store.reading() as shelves:
-        campaigns = [record for record in shelves.campaigns() if record.campaign in learned]
+    with store.reading() as transaction:
+        campaigns = [record for record in transaction.plans.campaigns() if record.campaign in learned]
         over = [record.campaign for record in campaigns if has_matured(record, as_of=as_of)]
         for campaign in over[-_MOST_CAMPAIGNS:]:
-            for decided, seen in _hindsight(shelves, campaign).items():
+            for decided, seen in _hindsight(transaction, campaign).items():
                 past[decided].append(seen)
     return {decided: calibrate(seen, decided=decided) for decided, seen in past.items()}
 
 
-def _hindsight(shelves: Shelves, campaign: str) -> dict[bool, Hindsight]:
+def _hindsight(transaction: Transaction, campaign: str) -> dict[bool, Hindsight]:
     """What can be learned from one campaign; nothing where nothing was expected, or nothing came."""
-    record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
-    full_price = bought(shelves, campaign, decisions)
+    record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)
+    full_price = bought(transaction, campaign, decisions)
     depth = decisions["depth"].to_numpy()
     came = np.asarray(objective.revenue(full_price, np.nan_to_num(depth)), np.float64)
     foreseen = decisions["expected_full_price"].to_numpy() * decisions["expected_engagement"].to_numpy()
     expected = np.asarray(objective.revenue(np.nan_to_num(foreseen), np.nan_to_num(depth)), np.float64)
     random = assigned_at_random(decisions, record.plan)
-    test = np.asarray(decisions["arm"].to_pylist(), object) == str(Arm.TEST)
+    test = np.asarray(decisions["arm"].to_pylist(), object) == str(Arm.DECIDED)
     found = {}
     for decided, rows in ((True, test & ~random), (False, random)):
         seen = _seen(expected, came, rows & _on_time(decisions))

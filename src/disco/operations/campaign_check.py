@@ -1,6 +1,5 @@
 """Can this campaign's figures be trusted? Its arms, its ledger, its prediction and what is kept of it."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
@@ -53,16 +52,14 @@ def check_features(network: ContextNetwork, file: Path) -> CheckResult:
 
 
 def check_launched(
-    store: Store, data: ShopData, campaign: str, *, as_of: date, folder: Path, network: ContextNetwork | None = None
+    store: Store, data: ShopData, campaign: str, *, as_of: date, network: ContextNetwork | None = None
 ) -> CheckResult:
-    """Check a launched campaign, and the features it was decided on. folder: where plans are kept."""
+    """Check a launched campaign, and the features it was decided on."""
     trained = data.network() if network is None else network
     about = check_campaign(store, campaign, as_of=as_of)
-    with store.reading() as shelves:
-        plan_id = shelves.campaign(campaign).plan_id
-    with collected() as notes:
-        features = read_sample(folder / plan_id / "features.parquet")
-    return _result(about + check_context(trained, features), features, notes)
+    with store.reading() as transaction:
+        features = transaction.contexts.features(campaign)
+    return _result(about + check_context(trained, features), features, ())
 
 
 def check_shop(
@@ -88,24 +85,24 @@ def _result(found: CheckUp, features: pa.Table, notes: Sequence[str]) -> CheckRe
     )
 
 
-def check_campaign(store: Store, campaign: str, *, as_of: date, model: str = "main") -> CheckUp:
+def check_campaign(store: Store, campaign: str, *, as_of: date) -> CheckUp:
     """Every look at one campaign; changes nothing."""
-    with store.reading() as shelves:
-        record = shelves.campaign(campaign)
-        summary = json.loads(shelves.plan(record.plan_id).summary)["summary"]
-        active = shelves.version(model)
+    with store.reading() as transaction:
+        record = transaction.plans.campaign(campaign)
+        summary = transaction.plans.get(record.plan_id).summary
+        active = transaction.beliefs.version()
     results = read_out(store, campaign, as_of=as_of)
     found = [
-        *_warnings(summary["warnings"]),
+        *_warnings(summary.warnings),
         _arms(results),
         _aside(results.counts),
         _prediction(results),
         _learned(campaign, None if active is None else list(active.campaigns)),
     ]
-    return CheckUp((*found, *audit(store, model=model, campaign=campaign)))
+    return CheckUp((*found, *audit(store, campaign=campaign)))
 
 
-def _warnings(warnings: list[str]) -> Iterator[Diagnosis]:
+def _warnings(warnings: tuple[str, ...]) -> Iterator[Diagnosis]:
     for words in warnings:
         yield Diagnosis(
             check="plan", where="when it was decided", outcome=Outcome.WATCH, found=words, expected="no warning"
@@ -125,7 +122,7 @@ def _arms(results: CampaignResults) -> Diagnosis:
 
 
 def _aside(counts: IngestCounts) -> Diagnosis:
-    """Outcomes that fit no decision, or could not be read; duplicates and late ones are nobody's fault."""
+    """Outcomes that fit no decision, or could not be read; duplicates and expired ones are nobody's fault."""
     share = (counts.unmatched + counts.rejected) / max(counts.received, 1)
     outcome = Outcome.OK if share <= WATCH_ASIDE else Outcome.WATCH if share <= FAILED_ASIDE else Outcome.FAILED
     return Diagnosis(
@@ -141,7 +138,7 @@ def _aside(counts: IngestCounts) -> Diagnosis:
 
 def _prediction(results: CampaignResults) -> Diagnosis:
     fix, expected_money = "", results.expected
-    interval = None if expected_money is None else (expected_money.revenue.lower, expected_money.revenue.upper)
+    interval = None if expected_money is None else expected_money.revenue.ends
     if interval is None or not results.final:
         outcome, expected = Outcome.SKIPPED, "a prediction, and its end"
         words = "nothing was predicted" if interval is None else "codes have not run out"

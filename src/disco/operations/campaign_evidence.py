@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.belief import EngagementCounts, Evidence
-from disco.operations.standing import Standing, standing
+from disco.operations.net_purchases import NetPurchases, net_purchases
 from disco.records.arrays import Flags, Integers
 from disco.records.decisions import Arm
 from disco.records.errors import FileFormatError
 from disco.records.life import CampaignRecord, Disposition
 from disco.records.money import from_minor_units
 from disco.records.plan import Plan
-from disco.records.ports import Shelves
+from disco.records.ports import Transaction
 
 _FORMAT = 1
 
@@ -110,43 +110,43 @@ def assigned_at_random(decisions: pa.Table, plan: Plan) -> Flags:
     return on_time & np.asarray(pc.equal(decisions["arm"], str(Arm.CONTROL)).to_numpy(), np.bool_)
 
 
-def stored(shelves: Shelves, campaign: str, network: str) -> CampaignEvidence | None:
-    content = shelves.evidence(campaign, network)
+def stored(transaction: Transaction, campaign: str, network: str) -> CampaignEvidence | None:
+    content = transaction.beliefs.evidence(campaign, network)
     return None if content is None else CampaignEvidence.from_bytes(content, name=campaign)
 
 
-def update(shelves: Shelves, record: CampaignRecord, *, before: Standing, after: Standing) -> None:
-    """Move the stored evidence from one standing of some codes to another, under every network it is kept for."""
+def update(transaction: Transaction, record: CampaignRecord, *, before: NetPurchases, after: NetPurchases) -> None:
+    """Move the stored evidence from the net purchases of some codes to others, under every network it is kept for."""
     old, new = _changes(before, after)
     if not len(old.code) and not len(new.code):
         return
     touched = pc.unique(pa.concat_arrays([old.code, new.code]))
-    decisions = shelves.decisions(record.campaign, codes=touched)
-    for network in shelves.networks(record.campaign):
-        kept = stored(shelves, record.campaign, network)
+    decisions = transaction.decisions.of(record.campaign, codes=touched)
+    for network in transaction.beliefs.networks(record.campaign):
+        kept = stored(transaction, record.campaign, network)
         assert kept is not None
         gained, lost = (
-            _of_standing(shelves, record, network, decisions, part, kept.only_random) for part in (new, old)
+            _of_purchases(transaction, record, network, decisions, part, kept.only_random) for part in (new, old)
         )
         codes = _redeemed(kept.codes, gained[1], lost[1])
         moved = replace(kept, baskets=kept.baskets - lost[0] + gained[0], codes=codes)
-        shelves.put_evidence(record.campaign, network, moved.to_bytes())
+        transaction.beliefs.put_evidence(record.campaign, network, moved.to_bytes())
 
 
-def rebuilt(shelves: Shelves, record: CampaignRecord, network: str) -> CampaignEvidence:
+def rebuilt(transaction: Transaction, record: CampaignRecord, network: str) -> CampaignEvidence:
     """The evidence from decisions and the whole ledger in force."""
-    decisions = shelves.decisions(record.campaign)
-    applied = shelves.outcomes(record.campaign, dispositions=(Disposition.APPLIED,))
-    size = shelves.contexts(record.campaign, network, np.zeros(1, np.int64)).shape[1]
+    decisions = transaction.decisions.of(record.campaign)
+    applied = transaction.ledger.outcomes(record.campaign, dispositions=(Disposition.APPLIED,))
+    size = transaction.contexts.of(record.campaign, network, np.zeros(1, np.int64)).shape[1]
     fresh = CampaignEvidence.launched(decisions, record.plan, context_size=size)
     coded = decisions.filter(decisions["code"].is_valid())
-    found = _of_standing(shelves, record, network, coded, standing(applied), fresh.only_random)
+    found = _of_purchases(transaction, record, network, coded, net_purchases(applied), fresh.only_random)
     none = EngagementCounts()
     return replace(fresh, baskets=found[0], codes=_redeemed(fresh.codes, found[1], none))
 
 
-def _changes(before: Standing, after: Standing) -> tuple[Standing, Standing]:
-    """Only the codes whose standing differs."""
+def _changes(before: NetPurchases, after: NetPurchases) -> tuple[NetPurchases, NetPurchases]:
+    """Only the codes whose net purchase differs."""
     place = pc.index_in(after.code, value_set=before.code)
     was = np.append(before.full_price_minor, -1)[_places(place)]
     changed = was != after.full_price_minor
@@ -158,21 +158,21 @@ def _places(found: pa.Array) -> Integers:
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _of_standing(
-    shelves: Shelves,
+def _of_purchases(
+    transaction: Transaction,
     record: CampaignRecord,
     network: str,
     decisions: pa.Table,
-    stands: Standing,
+    purchases: NetPurchases,
     only_random: bool,
 ) -> tuple[Evidence, EngagementCounts]:
-    """Evidence of the purchases among these standings; codes redeemed by depth (as `sent` and `redeemed` alike)."""
-    bought = stands.full_price_minor > 0
-    place = pc.index_in(stands.code.filter(pa.array(bought)), value_set=decisions["code"].combine_chunks())
+    """Evidence of these purchases; codes redeemed by depth (as `sent` and `redeemed` alike)."""
+    bought = purchases.full_price_minor > 0
+    place = pc.index_in(purchases.code.filter(pa.array(bought)), value_set=decisions["code"].combine_chunks())
     rows = decisions.take(place)
     depth, known = rows["depth"].to_numpy(), np.asarray(rows["known"].to_numpy(), np.bool_)
-    context = shelves.contexts(record.campaign, network, rows["row"].to_numpy()[known])
-    price = from_minor_units(stands.full_price_minor[bought])
+    context = transaction.contexts.of(record.campaign, network, rows["row"].to_numpy()[known])
+    price = from_minor_units(purchases.full_price_minor[bought])
     baskets = Evidence.of(context, depth[known], price[known])
     counted = assigned_at_random(rows, record.plan) if only_random else np.ones(rows.num_rows, np.bool_)
     return baskets, EngagementCounts.of(depth[counted], np.ones(int(counted.sum()), np.bool_))

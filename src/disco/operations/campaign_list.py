@@ -1,6 +1,5 @@
 """The launched campaigns: state, dates, codes, outcomes, and every batch they received."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -8,7 +7,7 @@ from datetime import date, datetime
 import pyarrow as pa
 
 from disco.records.life import CampaignRecord, Disposition, State
-from disco.records.ports import Shelves, Store
+from disco.records.ports import Store, Transaction
 from disco.records.result import DepthKey, TableResult
 
 
@@ -28,7 +27,7 @@ class BatchEntry:
     """Rows that count."""
     duplicate: int
     """Rows about an event that was received before."""
-    late: int
+    expired: int
     """Purchases after their code had expired, and outcomes of a closed campaign."""
     unmatched: int
     """Rows that fit no code, customer or event."""
@@ -84,19 +83,19 @@ class CampaignList(TableResult):
 
 def list_campaigns(store: Store, campaign: str | None = None) -> CampaignList:
     """All launched campaigns, or one of them."""
-    with store.reading() as shelves:
-        records = shelves.campaigns() if campaign is None else (shelves.campaign(campaign),)
-        active = shelves.version("main")
+    with store.reading() as transaction:
+        records = transaction.plans.campaigns() if campaign is None else (transaction.plans.campaign(campaign),)
+        active = transaction.beliefs.version()
         return CampaignList(
-            campaigns=tuple(_entry(shelves, record) for record in records),
+            campaigns=tuple(_entry(transaction, record) for record in records),
             active_version=None if active is None else active.number,
         )
 
 
-def _entry(shelves: Shelves, record: CampaignRecord) -> CampaignEntry:
-    summary = json.loads(shelves.plan(record.plan_id).summary)["summary"]
+def _entry(transaction: Transaction, record: CampaignRecord) -> CampaignEntry:
+    summary = transaction.plans.get(record.plan_id).summary
     counted: dict[str, dict[str, int]] = {}
-    for row in shelves.counts(record.campaign).to_pylist():
+    for row in transaction.ledger.counts(record.campaign).to_pylist():
         counted.setdefault(row["batch_id"], {})[row["disposition"]] = row["rows"]
     batches = tuple(
         BatchEntry(
@@ -106,7 +105,7 @@ def _entry(shelves: Shelves, record: CampaignRecord) -> CampaignEntry:
             reverted_at=batch.reverted_at,
             **{str(kind): counted.get(batch.batch_id, {}).get(str(kind), 0) for kind in Disposition},
         )
-        for batch in shelves.batches(record.campaign)
+        for batch in transaction.ledger.batches(record.campaign)
     )
     return CampaignEntry(
         campaign=record.campaign,
@@ -116,9 +115,9 @@ def _entry(shelves: Shelves, record: CampaignRecord) -> CampaignEntry:
         valid_from=record.plan.valid.start,
         valid_before=record.plan.valid.end,
         version=record.version,
-        customers=summary["customers"],
-        codes=sum(sum(arm["codes"].values()) for arm in summary["arms"].values()),
+        customers=summary.customers,
+        codes=sum(sum(arm.codes.values()) for arm in summary.arms.values()),
         outcomes={kind: sum(getattr(batch, str(kind)) for batch in batches) for kind in Disposition},
-        reserve=shelves.reserve(record.campaign),
+        reserve=transaction.decisions.reserve(record.campaign),
         batches=batches,
     )

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disco.records.arrays import Integers
 from disco.records.errors import InputError, StateError
 from disco.records.plan import Plan
-from disco.records.ports import Shelves
+from disco.records.ports import DecisionRepository
 
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # 32 characters; no 0/O, 1/I: nobody mistypes a look-alike
 LENGTH = 16  # 80 bits
@@ -43,12 +44,21 @@ def make_codes(
 
 
 def new_codes(
-    shelves: Shelves, ids: Sequence[object], *, campaign: str, secret: bytes, prefix: str | None = None
+    decisions: DecisionRepository | None,
+    ids: Sequence[object],
+    *,
+    campaign: str,
+    secret: bytes,
+    prefix: str | None = None,
 ) -> pa.Array:
-    """Codes that nobody has: whoever would share one gets another attempt."""
+    """Codes that nobody has: whoever would share one gets another attempt.
+
+    decisions: those of the campaign so far; None at its launch. Other campaigns are not asked: their codes come from
+    another message under the secret, so that two of 2⁸⁰ are equal once in 2⁸⁰ pairs.
+    """
     codes = make_codes(ids, campaign=campaign, secret=secret, prefix=prefix)
     for attempt in range(1, _ATTEMPTS):
-        taken = _taken(codes, shelves)
+        taken = _taken(codes, campaign, decisions)
         if not taken.size:
             return codes
         others = make_codes(
@@ -60,7 +70,7 @@ def new_codes(
     raise StateError("Every code made for a customer is in use already", fix="Use another secret.")
 
 
-def pool_codes(shelves: Shelves, pool: Sequence[str], *, needed: int, all_new: bool) -> pa.Array:
+def pool_codes(decisions: DecisionRepository, pool: Sequence[str], *, needed: int, all_new: bool) -> pa.Array:
     """The first `needed` unused codes of a pool bought elsewhere; `all_new`: none of it may be in use."""
     codes = pa.array([code.strip() for code in pool], pa.string())
     fix = "Order new codes, or shorten the file to those that are unused."
@@ -69,7 +79,7 @@ def pool_codes(shelves: Shelves, pool: Sequence[str], *, needed: int, all_new: b
     if (distinct := len(pc.unique(codes))) < len(codes):
         found = f"{len(codes) - distinct:,} codes that repeat others"
         raise InputError("pool of codes", found=found, expected="every code once", fix=fix)
-    used = shelves.known_codes(codes)
+    used = decisions.codes_in_use(codes)
     if all_new and len(used):
         found = f"{len(used):,} codes in use, the first {used[0].as_py()}"
         raise InputError("pool of codes", found=found, expected="codes of no campaign", fix=fix)
@@ -81,7 +91,7 @@ def pool_codes(shelves: Shelves, pool: Sequence[str], *, needed: int, all_new: b
 
 
 def codes_for(
-    shelves: Shelves,
+    decisions: DecisionRepository,
     plan: Plan,
     ids: Sequence[object],
     *,
@@ -97,14 +107,17 @@ def codes_for(
             expected="no pool: its plan names none" if pool is not None else f"the codes of {plan.codes.pool}",
         )
     if pool is not None:
-        return pool_codes(shelves, pool, needed=len(ids), all_new=not late)
-    key = shelves.secret() if secret is None else secret
-    return new_codes(shelves, ids, campaign=plan.campaign, secret=key, prefix=plan.codes.prefix)
+        return pool_codes(decisions, pool, needed=len(ids), all_new=not late)
+    key = decisions.secret() if secret is None else secret
+    so_far = decisions if late else None
+    return new_codes(so_far, ids, campaign=plan.campaign, secret=key, prefix=plan.codes.prefix)
 
 
-def _taken(codes: pa.Array, shelves: Shelves) -> np.ndarray:
-    """Rows whose code is in use, or was made for an earlier row."""
+def _taken(codes: pa.Array, campaign: str, decisions: DecisionRepository | None) -> Integers:
+    """Rows whose code is in use in the campaign, or was made for an earlier row."""
     first = pc.index_in(codes, value_set=codes).to_numpy(zero_copy_only=False)
-    again = first != np.arange(len(codes))
-    used = pc.is_in(codes, value_set=shelves.known_codes(codes)).to_numpy(zero_copy_only=False)
-    return np.flatnonzero(again | used)
+    taken = first != np.arange(len(codes))
+    if decisions is not None:
+        in_use = decisions.codes_in_use(codes, campaign=campaign)
+        taken |= pc.is_in(codes, value_set=in_use).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(taken)

@@ -7,7 +7,7 @@ from disco.campaign import Belief
 from disco.records.arrays import Flags, Integers, Vector
 from disco.records.decisions import Arm, Audience
 
-ARMS = (Arm.TEST, Arm.CONTROL, Arm.HOLDOUT)
+ARMS = (Arm.DECIDED, Arm.CONTROL, Arm.HOLDOUT)
 
 
 def decision_table(

@@ -35,7 +35,7 @@ def read_outcomes(
     disposition = np.full(table.num_rows, None, object)
     reason = np.full(table.num_rows, None, object)
     if closed:
-        tests = [(Disposition.LATE, "the campaign is closed", settled)]
+        tests = [(Disposition.EXPIRED, "the campaign is closed", settled)]
     else:
         disposition[broken] = str(Disposition.REJECTED)
         reason[broken] = np.array([rule.reason for rule in checked.rules], object)[checked.fault[broken]]
@@ -79,7 +79,7 @@ def _tests(
     table: pa.Table, *, campaign: str, decisions: pa.Table, start: date, end: date
 ) -> list[tuple[Disposition, str, Flags]]:
     """What depends on the campaign: each test with what becomes of a row that fails it, in the order they are asked."""
-    rejected, unmatched, late = Disposition.REJECTED, Disposition.UNMATCHED, Disposition.LATE
+    rejected, unmatched, expired = Disposition.REJECTED, Disposition.UNMATCHED, Disposition.EXPIRED
     changes = ~flags(pc.equal(table["kind"], "purchase"))
     place = pc.index_in(table["code"].combine_chunks(), value_set=decisions["code"].combine_chunks())
     owner = decisions["customer_id"].cast(pa.string()).combine_chunks().take(place)
@@ -90,7 +90,7 @@ def _tests(
         (unmatched, "no such code in this campaign", changes | flags(place.is_valid())),
         (unmatched, "the code of another customer", changes | flags(pc.equal(owner, table["customer_id"]))),
         (rejected, "ordered before the code was valid", changes | flags(pc.greater_equal(table["ordered_at"], first))),
-        (late, "ordered after the code had run out", changes | flags(pc.less(table["ordered_at"], after))),
+        (expired, "ordered after the code had run out", changes | flags(pc.less(table["ordered_at"], after))),
     ]
 
 

@@ -8,8 +8,6 @@ import pyarrow as pa
 
 from disco import objective
 from disco.campaign import Belief
-from disco.operations.arms import ArmName
-from disco.operations.planned import Solution
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
 from disco.records.arrays import Matrix
@@ -18,6 +16,7 @@ from disco.records.depths import depth_percent
 from disco.records.errors import InputError
 from disco.records.identity import read_ids
 from disco.records.life import CampaignRecord
+from disco.records.plan_summary import Solution
 from disco.records.ports import Store
 from disco.records.result import TableResult
 from disco.records.wording import money, number, percent
@@ -53,7 +52,7 @@ class Explanation(TableResult):
     """The name of the campaign."""
     customer: str | int
     """The customer."""
-    arm: ArmName
+    arm: Arm
     """decided, control or holdout."""
     late: bool
     """Whether they arrived after the launch."""
@@ -103,20 +102,20 @@ class _Decision:
         return "no code" if self.depth is None else depth_percent(self.depth)
 
 
-def explain(store: Store, campaign: str, customer: object, *, prior: Belief, model: str = "main") -> Explanation:
+def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> Explanation:
     """Explain one decision from what was kept: the context, the model that decided, the prices of the solve."""
-    with store.reading() as shelves:
-        record = shelves.campaign(campaign)
-        found = shelves.decisions(campaign, customers=pa.array([str(customer)]))
+    with store.reading() as transaction:
+        record = transaction.plans.campaign(campaign)
+        found = transaction.decisions.of(campaign, customers=pa.array([str(customer)]))
         if not found.num_rows:
             fix = "`disco export` lists the customers who got a code."
             raise InputError(f"{customer} was not part of campaign {campaign}", fix=fix)
         made = _Decision(**found.select([part.name for part in fields(_Decision)]).to_pylist()[0])
-        context = shelves.contexts(campaign, record.network, np.array([made.row]))
-    solution, arm = Solution.from_json(record.solution), Arm(made.arm)
+        context = transaction.contexts.of(campaign, record.network, np.array([made.row]))
+    solution, arm = record.solution, Arm(made.arm)
     figures: tuple[DepthFigures, ...] = ()
-    if arm is Arm.TEST and solution.prices is not None:
-        belief = belief_at(store, record.version, prior=prior, model=model)
+    if arm is Arm.DECIDED and solution.prices is not None:
+        belief = belief_at(store, record.version, prior=prior)
         figures = _figures(record, solution, belief, made.customer_id, context)
     others = [figure for figure in figures if figure.depth != made.depth]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)

@@ -57,8 +57,8 @@ def check_kind(file: Path) -> None:
 def export_codes(store: Store, campaign: str) -> pa.Table:
     """One row per code, as `disco respond` reads them: code_id, customer_id, campaign_id, depth, sent_at, expires_at,
     channel."""
-    with store.reading() as shelves:
-        plan, decisions = shelves.campaign(campaign).plan, shelves.decisions(campaign)
+    with store.reading() as transaction:
+        plan, decisions = transaction.plans.campaign(campaign).plan, transaction.decisions.of(campaign)
     sent = decisions.filter(decisions["code"].is_valid())
     same = pa.array([0] * sent.num_rows, pa.int64())
     return pa.table(

@@ -1,8 +1,7 @@
 """Customers who arrive after the launch: decided one by one at the solve's prices, from what was kept back for them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -13,21 +12,19 @@ from disco.allocation import decide_late
 from disco.campaign import Belief
 from disco.operations import campaign_evidence
 from disco.operations.arms import split
-from disco.operations.artefacts import keep_late_features
 from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.codes import codes_for
 from disco.operations.decision_table import coded_rows, decision_table, with_codes
 from disco.operations.launching import read_pool
-from disco.operations.planned import Solution
 from disco.operations.planning import policy_of
-from disco.operations.transaction import transaction
 from disco.operations.versions import belief_of
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
 from disco.records.identity import customer_keys, uniforms
 from disco.records.life import CampaignRecord, State
-from disco.records.ports import Clock, Engine, Shelves, Store
+from disco.records.plan_summary import Solution
+from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, TableResult
 
 _UNLIMITED = 2**40
@@ -72,14 +69,13 @@ def late_arrivals(
     prior: Belief,
     clock: Clock,
     cache: FeatureCache,
-    folder: Path,
     engine: Engine | None = None,
     secret: bytes | None = None,
     dry_run: bool = False,
 ) -> LateArrivals:
-    """Decide about these customers, who arrive on the clock's day. folder: where plans are kept."""
-    with store.reading() as shelves:
-        record = shelves.campaign(campaign)
+    """Decide about these customers, who arrive on the clock's day."""
+    with store.reading() as transaction:
+        record = transaction.plans.campaign(campaign)
     loaded = load_audience(data, record.plan, cache=cache, engine=engine, as_of=clock.now().date(), only=customers)
     decided = decide_late_arrivals(
         store,
@@ -90,7 +86,7 @@ def late_arrivals(
         clock=clock,
         pool=read_pool(data, record.plan),
         secret=secret,
-        retain=lambda rows: keep_late_features(folder, record.plan_id, loaded.features.take(rows)),
+        features=loaded.features,
         dry_run=dry_run,
     )
     return LateArrivals(
@@ -110,38 +106,39 @@ def decide_late_arrivals(
     network: str,
     prior: Belief,
     clock: Clock,
-    model: str = "main",
+    features: pa.Table | None = None,
     pool: Sequence[str] | None = None,
     secret: bytes | None = None,
-    retain: Callable[[Integers], None] | None = None,
     dry_run: bool = False,
 ) -> pa.Table:
     """The decisions of these customers, in their order; who was decided before gets that decision again.
 
     Whoever falls into the holdout gets no code; everybody else the depth that is worth most above its price, as long as
-    the reserve has one. In a random campaign the depth is drawn among those that are left. `network` embedded them.
-    `retain` is called with the rows of those who are decided now, before they are kept: what has to lie beside a
-    decision (features, for another network) is then there whenever the decision is.
+    the reserve has one. In a random campaign the depth is drawn among those that are left. `network` embedded them;
+    their `features`, one row per customer in the same order, are kept for another network.
     """
     ids = pa.array(audience.ids).cast(pa.string())
-    with transaction(store, campaign, dry_run=dry_run) as shelves:
-        record = shelves.campaign(campaign)
+    with store.writing(campaign, dry_run=dry_run) as transaction:
+        record = transaction.plans.campaign(campaign)
         _refuse_when_over(record, clock)
-        _refuse_other_network(shelves, record, network)
-        decided = shelves.decisions(campaign, customers=ids)
+        _refuse_other_network(transaction, record, network)
+        decided = transaction.decisions.of(campaign, customers=ids)
         fresh = pc.invert(pc.is_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
         rows = np.flatnonzero(fresh.to_numpy(zero_copy_only=False))
         if rows.size:
-            members, belief = audience.take(rows), _belief(shelves, record, prior, model)
-            table = _decisions(shelves, record, members, belief)
+            members, belief = audience.take(rows), _belief(transaction, record, prior)
+            table = _decisions(transaction, record, members, belief)
             coded = table["customer_id"].take(pa.array(coded_rows(table))).to_pylist()
-            codes = codes_for(shelves, record.plan, coded, pool=pool, secret=secret, late=True)
-            if retain is not None and not dry_run:
-                retain(rows)
-            first_row = shelves.add_decisions(campaign, with_codes(table, codes))
-            shelves.add_contexts(campaign, record.network, members.context, first_row=first_row)
-            _count_codes(shelves, record, table)
-            decided = shelves.decisions(campaign, customers=ids)
+            codes = codes_for(transaction.decisions, record.plan, coded, pool=pool, secret=secret, late=True)
+            transaction.decisions.add_late(
+                campaign,
+                with_codes(table, codes),
+                contexts=members.context,
+                features=None if features is None else features.take(pa.array(rows)),
+                pooled=pool is not None,
+            )
+            _count_codes(transaction, record, table)
+            decided = transaction.decisions.of(campaign, customers=ids)
     return decided.take(pc.index_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
 
 
@@ -152,8 +149,8 @@ def _refuse_when_over(record: CampaignRecord, clock: Clock) -> None:
         raise StateError(f"campaign {record.campaign}", found=found, expected="a launched campaign that still runs")
 
 
-def _refuse_other_network(shelves: Shelves, record: CampaignRecord, network: str) -> None:
-    if network != record.network or shelves.networks(record.campaign) != (record.network,):
+def _refuse_other_network(transaction: Transaction, record: CampaignRecord, network: str) -> None:
+    if network != record.network or transaction.beliefs.networks(record.campaign) != (record.network,):
         raise StateError(
             f"campaign {record.campaign}",
             found="another context network than it was decided with",
@@ -162,24 +159,24 @@ def _refuse_other_network(shelves: Shelves, record: CampaignRecord, network: str
         )
 
 
-def _belief(shelves: Shelves, record: CampaignRecord, prior: Belief, model: str) -> Belief:
+def _belief(transaction: Transaction, record: CampaignRecord, prior: Belief) -> Belief:
     """The belief that decided the campaign: prices and values belong together."""
     if record.version is None:
         return prior
-    version = shelves.version(model, record.version)
+    version = transaction.beliefs.version(record.version)
     if version is None:
-        raise StateError(f"model {model}", found=f"no version {record.version}", expected="the one that decided")
+        raise StateError("belief", found=f"no version {record.version}", expected="the one that decided")
     return belief_of(version)
 
 
-def _decisions(shelves: Shelves, record: CampaignRecord, audience: Audience, belief: Belief) -> pa.Table:
-    plan, solution = record.plan, Solution.from_json(record.solution)
+def _decisions(transaction: Transaction, record: CampaignRecord, audience: Audience, belief: Belief) -> pa.Table:
+    plan, solution = record.plan, record.solution
     worth = _Worth.of(record, solution, audience, belief)
     arms = split(audience.ids, control=0.0, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign)
-    budget = _budget_left(shelves, record, solution)
+    budget = _budget_left(transaction, record, solution)
     choice = np.full(len(audience), -1, np.int64)
     for row in np.flatnonzero(~arms[Arm.HOLDOUT]).tolist():
-        left = shelves.reserve(plan.campaign)
+        left = transaction.decisions.reserve(plan.campaign)
         column = decide_late(
             worth.values[row],
             worth.prices,
@@ -189,10 +186,10 @@ def _decisions(shelves: Shelves, record: CampaignRecord, audience: Audience, bel
             remaining_budget=budget,
             customer_id=audience.ids[row],
         )
-        if column >= 0 and shelves.take_code(plan.campaign, solution.depths[column]):
+        if column >= 0 and transaction.decisions.take_code(plan.campaign, solution.depths[column]):
             choice[row] = column
             budget = None if budget is None else budget - float(worth.costs[row, column])
-    table = decision_table(
+    return decision_table(
         audience,
         arms=arms,
         depths=solution.depths,
@@ -201,7 +198,6 @@ def _decisions(shelves: Shelves, record: CampaignRecord, audience: Audience, bel
         expected_full_price=belief.basket.expected_at_choice(audience.context, np.asarray(solution.depths), choice),
         belief=belief,
     )
-    return table.append_column("late", pa.array(np.ones(len(audience), np.bool_)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -234,11 +230,11 @@ class _Worth:
         return np.where((choice < 0) | self.dealt, 0.0, chosen).astype(np.float64)
 
 
-def _budget_left(shelves: Shelves, record: CampaignRecord, solution: Solution) -> float | None:
+def _budget_left(transaction: Transaction, record: CampaignRecord, solution: Solution) -> float | None:
     """Expected markdown that late arrivals may still cost."""
     if solution.reserve_budget is None:
         return None
-    late = shelves.decisions(record.campaign, only_late=True)
+    late = transaction.decisions.of(record.campaign, only_late=True)
     late = late.filter(late["code"].is_valid())
     rates = dict(zip(solution.depths, solution.engagement, strict=True))
     expected = zip(late["expected_full_price"].to_pylist(), late["depth"].to_pylist(), strict=True)
@@ -247,8 +243,8 @@ def _budget_left(shelves: Shelves, record: CampaignRecord, solution: Solution) -
     )
 
 
-def _count_codes(shelves: Shelves, record: CampaignRecord, table: pa.Table) -> None:
+def _count_codes(transaction: Transaction, record: CampaignRecord, table: pa.Table) -> None:
     given = pc.drop_null(table["depth"]).to_pylist()
-    kept = campaign_evidence.stored(shelves, record.campaign, record.network)
+    kept = campaign_evidence.stored(transaction, record.campaign, record.network)
     if given and kept is not None:
-        shelves.put_evidence(record.campaign, record.network, kept.with_late(given).to_bytes())
+        transaction.beliefs.put_evidence(record.campaign, record.network, kept.with_late(given).to_bytes())

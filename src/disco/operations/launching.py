@@ -1,24 +1,21 @@
 """A plan becomes a campaign: decisions, codes, contexts and reserve in one transaction, or not at all."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
 from disco.campaign import Belief
-from disco.operations.artefacts import load
-from disco.operations.audience import FeatureCache, ShopData, load_audience
+from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for
 from disco.operations.decision_table import coded_rows, with_codes
-from disco.operations.planned import Planned
-from disco.operations.transaction import transaction
+from disco.operations.planned import Planned, load
 from disco.operations.versions import active_belief, belief_hash
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, State
 from disco.records.plan import Plan
-from disco.records.ports import Clock, Engine, Shelves, Store
+from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, TableResult
 
 
@@ -53,7 +50,6 @@ def launch_plan(
     prior: Belief,
     clock: Clock,
     cache: FeatureCache,
-    folder: Path,
     engine: Engine | None = None,
     secret: bytes | None = None,
     dry_run: bool = False,
@@ -61,23 +57,28 @@ def launch_plan(
     """Launch the plan with this id (or its beginning, or the only plan of the campaign of this name).
 
     Refused when the customers, their features, the context network or the model are no longer what the plan was
-    decided on. folder: where plans are kept.
+    decided on. Inputs whose files are the same bytes as when the plan was made are not read again.
     """
-    planned = load(store, plan_id_of(store, name), folder)
-    with store.reading() as shelves:
-        is_new = shelves.find_campaign(planned.plan.campaign) is None
+    planned = load(store, plan_id_of(store, name))
+    with store.reading() as transaction:
+        is_new = transaction.plans.find_campaign(planned.plan.campaign) is None
     now: dict[str, str] = {}
     if is_new:
         belief, _ = active_belief(store, prior=prior)
-        now = load_audience(data, planned.plan, cache=cache, engine=engine).inputs | {"belief": belief_hash(belief)}
+        read = inputs_now(
+            planned,
+            sources_of(data, planned.plan),
+            read=lambda: load_audience(data, planned.plan, cache=cache, engine=engine).inputs,
+        )
+        now = {**read, "belief": belief_hash(belief)}
     pool = read_pool(data, planned.plan)
     return launch(store, planned, clock=clock, inputs=now, pool=pool, secret=secret, dry_run=dry_run)
 
 
 def plan_id_of(store: Store, name: str) -> str:
     """The id itself, its beginning, or the plan of a campaign: the one it was launched with, or its only one."""
-    with store.reading() as shelves:
-        launched, plans = shelves.find_campaign(name), shelves.plans(name)
+    with store.reading() as transaction:
+        launched, plans = transaction.plans.find_campaign(name), transaction.plans.of(name)
     if launched is not None:
         return launched.plan_id
     if len(plans) > 1:
@@ -112,8 +113,8 @@ def launch(
     bought elsewhere, where the plan names a pool. secret: of the codes; without one, the store's own.
     """
     plan = planned.plan
-    with transaction(store, plan.campaign, dry_run=dry_run) as shelves:
-        existing = shelves.find_campaign(plan.campaign)
+    with store.writing(plan.campaign, dry_run=dry_run) as transaction:
+        existing = transaction.plans.find_campaign(plan.campaign)
         if existing is not None:
             if existing.plan_id != planned.plan_id:
                 raise StateError(
@@ -122,10 +123,10 @@ def launch(
                     expected="a campaign that was not launched",
                     fix="Give the new plan another campaign name: codes that are out stay what they are.",
                 )
-            decisions, again = shelves.decisions(plan.campaign), True
+            decisions, again = transaction.decisions.of(plan.campaign), True
         else:
             _refuse_changed(planned, inputs or {})
-            decisions, again = _write(shelves, planned, clock=clock, pool=pool, secret=secret), False
+            decisions, again = _write(transaction, planned, clock=clock, pool=pool, secret=secret), False
     return Launched(
         campaign=plan.campaign,
         plan_id=planned.plan_id,
@@ -136,6 +137,19 @@ def launch(
         plan=plan,
         decisions=decisions,
     )
+
+
+def inputs_now(
+    planned: Planned, sources: Mapping[str, str] | None, *, read: Callable[[], Mapping[str, str]]
+) -> Mapping[str, str]:
+    """The inputs of a plan as they are now, to be compared at the launch.
+
+    sources: hashes of the files the inputs come from, as `Planned.sources`; None: they have none. Equal sources give
+    equal inputs, so only where one differs are the inputs read again (`read`).
+    """
+    if sources is not None and planned.sources and dict(sources) == dict(planned.sources):
+        return {}
+    return read()
 
 
 def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
@@ -150,12 +164,14 @@ def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
 
 
 def _write(
-    shelves: Shelves, planned: Planned, *, clock: Clock, pool: Sequence[str] | None, secret: bytes | None
+    transaction: Transaction, planned: Planned, *, clock: Clock, pool: Sequence[str] | None, secret: bytes | None
 ) -> pa.Table:
     plan = planned.plan
-    decisions = with_codes(planned.decisions, _codes(shelves, planned, pool=pool, secret=secret))
-    shelves.add_plan(planned.record())
-    shelves.add_campaign(
+    coded = planned.decisions["customer_id"].take(pa.array(coded_rows(planned.decisions)))
+    codes = codes_for(transaction.decisions, plan, coded.to_pylist(), pool=pool, secret=secret)
+    decisions = with_codes(planned.decisions, codes)
+    transaction.plans.add(planned.record(), planned.tables())
+    transaction.plans.launch(
         CampaignRecord(
             campaign=plan.campaign,
             plan_id=planned.plan_id,
@@ -165,19 +181,12 @@ def _write(
             context_size=planned.contexts.shape[1],
             network=planned.network,
             version=planned.version,
-            solution=planned.solution.to_json(),
+            solution=planned.solution,
             launched_at=clock.now(),
         )
     )
-    first_row = shelves.add_decisions(plan.campaign, decisions)
-    shelves.add_contexts(plan.campaign, planned.network, planned.contexts, first_row=first_row)
-    shelves.set_reserve(plan.campaign, dict(zip(plan.offered, planned.solution.reserve, strict=True)))
+    transaction.decisions.add_codes(plan.campaign, decisions["code"].combine_chunks(), pooled=pool is not None)
+    transaction.decisions.set_reserve(plan.campaign, dict(zip(plan.offered, planned.solution.reserve, strict=True)))
     evidence = CampaignEvidence.launched(decisions, plan, context_size=planned.contexts.shape[1])
-    shelves.put_evidence(plan.campaign, planned.network, evidence.to_bytes())
+    transaction.beliefs.put_evidence(plan.campaign, planned.network, evidence.to_bytes())
     return decisions
-
-
-def _codes(shelves: Shelves, planned: Planned, *, pool: Sequence[str] | None, secret: bytes | None) -> pa.Array:
-    """A code for each decision that has a depth."""
-    coded = planned.decisions["customer_id"].take(pa.array(coded_rows(planned.decisions)))
-    return codes_for(shelves, planned.plan, coded.to_pylist(), pool=pool, secret=secret)

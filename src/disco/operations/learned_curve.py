@@ -8,14 +8,15 @@ import pyarrow as pa
 
 from disco.belief import demand_curve
 from disco.campaign import Belief
-from disco.operations.forecast import Interval
+from disco.operations.forecast import LEVEL
 from disco.operations.versions import belief_of
 from disco.records.errors import StateError
+from disco.records.estimate import Estimate
 from disco.records.ports import Store
 from disco.records.result import TableResult
 
 _DRAWS = 2000
-_ENDS = ("mean", "lower", "upper")
+_ENDS = ("value", "lower", "upper")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +27,11 @@ class LearnedCurve:
     """The depth: 0.1 is 10% off."""
     purchases: int
     """Purchases with such a code."""
-    basket: Interval
+    basket: Estimate
     """Basket before the discount of a customer with the average context, in currency units."""
     codes: int
     """Expired codes; only those assigned at random, where there were any."""
-    engagement: Interval
+    engagement: Estimate
     """The share of receivers who buy."""
 
 
@@ -66,9 +67,9 @@ class LearnedBelief(TableResult):
 
 def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
     """What that version of the model has learned; None: the active one."""
-    with store.reading() as shelves:
-        record = shelves.version("main", version)
-        made = [kept.number for kept in shelves.versions("main")]
+    with store.reading() as transaction:
+        record = transaction.beliefs.version(version)
+        made = [kept.number for kept in transaction.beliefs.versions()]
     if record is None:
         there = f"versions {made[0]} to {made[-1]}" if made else "none: `disco learn CAMPAIGN` makes the first"
         raise StateError("belief", found=f"no version {version or ''}".strip(), expected=there)
@@ -96,13 +97,13 @@ def learned_curve(belief: Belief) -> tuple[LearnedCurve, ...]:
         LearnedCurve(
             depth=depth,
             purchases=int(evidence.rows[column]),
-            basket=Interval(
-                mean=float(curve.full_price.mean[column]),
-                lower=float(curve.full_price.lower[column]),
-                upper=float(curve.full_price.upper[column]),
+            basket=Estimate(
+                float(curve.full_price.mean[column]),
+                float(curve.full_price.lower[column]),
+                float(curve.full_price.upper[column]),
             ),
             codes=sent.get(depth, 0),
-            engagement=Interval.of(rates[:, column]),
+            engagement=Estimate.of_draws(rates[:, column], level=LEVEL),
         )
         for column, depth in enumerate(evidence.depths.tolist())
     )

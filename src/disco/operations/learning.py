@@ -7,23 +7,20 @@ built in a moment from all lessons as they stand: a batch that arrives later or 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
 
 import pyarrow as pa
 
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, learn
 from disco.operations import campaign_evidence
-from disco.operations.artefacts import retained_features
 from disco.operations.audience import ShopData
-from disco.operations.ledger import counts_in
+from disco.operations.ledger import counts_of
 from disco.operations.lessons import has_matured, lessons_of, under_network
-from disco.operations.transaction import transaction
 from disco.operations.versions import engagement_text
 from disco.records.arrays import Matrix
 from disco.records.errors import StateError
-from disco.records.life import CampaignRecord, VersionRecord
-from disco.records.ports import Clock, Engine, Shelves, Store
+from disco.records.life import VersionRecord
+from disco.records.ports import BELIEF, Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, Result
 
 
@@ -53,22 +50,20 @@ def learn_campaigns(
     prior: Belief,
     as_of: date,
     clock: Clock,
-    model: str = "main",
     dry_run: bool = False,
 ) -> Learned:
     """Add these campaigns to those learned before, take all of them as they stand now, make a version if it is new."""
-    with transaction(store, model, dry_run=dry_run) as shelves:
-        active = shelves.version(model)
-        network = _one_network(shelves, campaigns, active)
+    with store.writing(BELIEF, dry_run=dry_run) as transaction:
+        active = transaction.beliefs.version()
+        network = _one_network(transaction, campaigns, active)
         wanted = {*campaigns, *(active.campaigns if active is not None else ())}
         return _make_version(
-            shelves,
+            transaction,
             wanted,
             network,
             prior,
             as_of=as_of,
             clock=clock,
-            model=model,
             asked=set(campaigns),
             dry_run=dry_run,
         )
@@ -78,33 +73,30 @@ def rebuild(
     store: Store,
     *,
     network: str,
-    contexts_of: Callable[[CampaignRecord, pa.Table], Matrix],
+    contexts_of: Callable[[pa.Table], Matrix],
     prior: Belief,
     as_of: date,
     clock: Clock,
-    model: str = "main",
     dry_run: bool = False,
 ) -> Learned:
     """Learn every learned campaign again under another context network; the ledger is the same, so nothing is lost.
 
-    `contexts_of(campaign, decisions)`: contexts of these decisions' customers under `network`, in the same order. A
+    `contexts_of(features)`: contexts under `network` of customers with these features, in the same order. A
     campaign that is embedded stays so, and one that is again changes nothing: whoever is interrupted goes on later.
     """
-    with store.reading() as shelves:
-        active = shelves.version(model)
+    with store.reading() as transaction:
+        active = transaction.beliefs.version()
     if active is None:
-        raise StateError(
-            f"model {model}", found="no version", expected="campaigns learned before", fix="Run `disco learn`."
-        )
+        raise StateError("belief", found="no version", expected="campaigns learned before", fix="Run `disco learn`.")
     if not dry_run:
         for campaign in active.campaigns:
-            with store.writing(campaign) as shelves:
-                _embed_again(shelves, campaign, network, contexts_of)
-    with transaction(store, model, dry_run=dry_run) as shelves:
+            with store.writing(campaign) as transaction:
+                _embed_again(transaction, campaign, network, contexts_of)
+    with store.writing(BELIEF, dry_run=dry_run) as transaction:
         for campaign in active.campaigns if dry_run else ():
-            _embed_again(shelves, campaign, network, contexts_of)
+            _embed_again(transaction, campaign, network, contexts_of)
         return _make_version(
-            shelves, set(active.campaigns), network, prior, as_of=as_of, clock=clock, model=model, dry_run=dry_run
+            transaction, set(active.campaigns), network, prior, as_of=as_of, clock=clock, dry_run=dry_run
         )
 
 
@@ -115,21 +107,15 @@ def rebuild_for_network(
     prior: Belief,
     as_of: date,
     clock: Clock,
-    folder: Path,
     engine: Engine | None = None,
     dry_run: bool = False,
 ) -> Learned:
-    """`rebuild` under the shop's present network, from the features kept with every plan in `folder`."""
+    """`rebuild` under the shop's present network, from the features kept with every decision."""
     network = data.network()
-
-    def contexts_of(record: CampaignRecord, decisions: pa.Table) -> Matrix:
-        customers = decisions["customer_id"].combine_chunks()
-        return network.transform(retained_features(folder, record.plan_id, customers), engine=engine)
-
     return rebuild(
         store,
         network=data.network_hash(),
-        contexts_of=contexts_of,
+        contexts_of=lambda features: network.transform(features, engine=engine),
         prior=prior,
         as_of=as_of,
         clock=clock,
@@ -138,32 +124,24 @@ def rebuild_for_network(
 
 
 def _embed_again(
-    shelves: Shelves, campaign: str, network: str, contexts_of: Callable[[CampaignRecord, pa.Table], Matrix]
+    transaction: Transaction, campaign: str, network: str, contexts_of: Callable[[pa.Table], Matrix]
 ) -> None:
     """Contexts and evidence of a campaign under a network it does not have yet."""
-    if network in shelves.networks(campaign):
+    if network in transaction.beliefs.networks(campaign):
         return
-    record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
-    contexts = contexts_of(record, decisions)
-    if len(contexts) != decisions.num_rows:
-        raise StateError(
-            f"campaign {campaign}",
-            found=f"features of {len(contexts):,} customers",
-            expected=f"of all {decisions.num_rows:,} it decided",
-            fix="Keep the plan's folder: the features there are what another network embeds.",
-        )
-    shelves.add_contexts(campaign, network, contexts, first_row=0)
-    found = campaign_evidence.rebuilt(shelves, record, network)
-    shelves.put_evidence(campaign, network, found.to_bytes())
+    record = transaction.plans.campaign(campaign)
+    transaction.contexts.add(campaign, network, contexts_of(transaction.contexts.features(campaign)))
+    found = campaign_evidence.rebuilt(transaction, record, network)
+    transaction.beliefs.put_evidence(campaign, network, found.to_bytes())
 
 
-def _one_network(shelves: Shelves, campaigns: Sequence[str], active: VersionRecord | None) -> str:
+def _one_network(transaction: Transaction, campaigns: Sequence[str], active: VersionRecord | None) -> str:
     """The network that all campaigns to be learned have contexts of: the active version's, or the newest campaign's."""
-    records = [shelves.campaign(campaign) for campaign in campaigns]
+    records = [transaction.plans.campaign(campaign) for campaign in campaigns]
     newest = max(records, key=lambda record: record.launched_at)
     if active is None or newest.network == active.network:
         return newest.network
-    if all(active.network in shelves.networks(campaign) for campaign in campaigns):
+    if all(active.network in transaction.beliefs.networks(campaign) for campaign in campaigns):
         return active.network
     raise StateError(
         f"campaign {newest.campaign}",
@@ -174,29 +152,27 @@ def _one_network(shelves: Shelves, campaigns: Sequence[str], active: VersionReco
 
 
 def _make_version(
-    shelves: Shelves,
+    transaction: Transaction,
     campaigns: set[str],
     network: str,
     prior: Belief,
     *,
     as_of: date,
     clock: Clock,
-    model: str,
     dry_run: bool,
     asked: Collection[str] = (),
 ) -> Learned:
     """`asked`: the campaigns somebody wants to learn now, and would want to be warned of."""
-    active = shelves.version(model)
-    lessons = lessons_of(shelves, campaigns, network, is_matured=lambda record: has_matured(record, as_of=as_of))
+    active = transaction.beliefs.version()
+    lessons = lessons_of(transaction, campaigns, network, is_matured=lambda record: has_matured(record, as_of=as_of))
     belief = learn(under_network(prior, network), [stored.lesson for stored in lessons])
     basket, engagement = to_bytes(belief.basket), engagement_text(belief.engagement)
     same = active is not None and (active.basket, active.engagement, active.network) == (basket, engagement, network)
-    number = max((version.number for version in shelves.versions(model)), default=0) + 1
+    number = max((version.number for version in transaction.beliefs.versions()), default=0) + 1
     if active is not None and same:
         number = active.number
     else:
         record = VersionRecord(
-            model=model,
             number=number,
             basket=basket,
             engagement=engagement,
@@ -204,7 +180,7 @@ def _make_version(
             campaigns={stored.campaign: stored.hash for stored in lessons},
             made_at=clock.now(),
         )
-        shelves.add_version(record, activate=True)
+        transaction.beliefs.add_version(record, activate=True)
     return Learned(
         version=number,
         changed=not same,
@@ -213,7 +189,9 @@ def _make_version(
         warnings=tuple(
             f"no outcome of {stored.campaign} counts, so all its codes seem unused: were its outcomes ingested?"
             for stored in lessons
-            if stored.campaign in asked and stored.all_unused and not counts_in(shelves, stored.campaign).applied
+            if stored.campaign in asked
+            and stored.all_unused
+            and not counts_of(transaction.ledger.counts(stored.campaign)).applied
         ),
         dry_run=dry_run,
         belief=belief,

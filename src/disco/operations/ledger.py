@@ -1,11 +1,12 @@
 """Outcomes in, exactly once, and batches out again as if they had never come.
 
-A batch's rows, the dispositions they change elsewhere and the evidence they move are one transaction. Only rows that
-share an event, a code or a reference with the batch are looked at, however long the ledger is.
+A batch is read, judged with the rows it is related to, and applied: its rows, the dispositions it changes elsewhere and
+the evidence it moves are one transaction. Only rows that share an event, a code or a reference with the batch are read,
+however long the ledger is.
 """
 
 from collections import Counter
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 
 import numpy as np
@@ -14,15 +15,13 @@ import pyarrow.compute as pc
 
 from disco.operations import campaign_evidence
 from disco.operations.door import known_columns, read_outcomes
-from disco.operations.related import admitted_rows, distinct_values, related_rows
-from disco.operations.standing import Standing, settle, standing
-from disco.operations.transaction import transaction
+from disco.operations.net_purchases import NetPurchases, judge, net_purchases
 from disco.records.content import content_hash
 from disco.records.decisions import IngestCounts
 from disco.records.errors import StateError
 from disco.records.kept import OUTCOMES
-from disco.records.life import BatchRecord, Disposition, State
-from disco.records.ports import Clock, Shelves, Store
+from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
+from disco.records.ports import Clock, LedgerRepository, Store, Transaction
 from disco.records.result import Result
 
 _QUARANTINE = ("row", "event_id", "customer_id", "code", "disposition", "reason", "raw")
@@ -33,7 +32,7 @@ class Reason:
     """Why rows of a batch were not applied."""
 
     disposition: Disposition
-    """duplicate, late, unmatched or rejected."""
+    """duplicate, expired, unmatched or rejected."""
     reason: str
     """Why, in a sentence."""
     rows: int
@@ -44,7 +43,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Ingested(Result):
-    """What became of a batch of outcomes: received = applied + duplicate + late + unmatched + rejected."""
+    """What became of a batch of outcomes: received = applied + duplicate + expired + unmatched + rejected."""
 
     batch_id: str
     """`disco revert` takes it."""
@@ -56,7 +55,7 @@ class Ingested(Result):
     """Rows that count."""
     duplicate: int
     """Rows about an event that was received before."""
-    late: int
+    expired: int
     """Purchases after their code had expired, and outcomes of a closed campaign."""
     unmatched: int
     """Rows that fit no code, customer or event of the campaign."""
@@ -103,67 +102,46 @@ class Reverted(Result):
 def ingest(
     store: Store, campaign: str, outcomes: pa.Table, *, source: str, clock: Clock, dry_run: bool = False
 ) -> Ingested:
-    """Receive a batch of outcomes. received = applied + duplicate + late + unmatched + rejected, always.
+    """Receive a batch of outcomes. received = applied + duplicate + expired + unmatched + rejected, always.
 
     The result is that of all rows received so far, whatever their order and however they were cut into batches.
     """
     outcomes = known_columns(outcomes, file=source)
     content = content_hash(outcomes)
-    with transaction(store, campaign, dry_run=dry_run) as shelves:
-        record = shelves.campaign(campaign)
-        earlier = shelves.batches(campaign)
-        batch_id = sha256(f"{campaign}\x1f{len(earlier)}\x1f{content}".encode()).hexdigest()[:16]
-        rows = read_outcomes(
-            outcomes,
+    with store.writing(campaign, dry_run=dry_run) as transaction:
+        record, earlier = transaction.plans.campaign(campaign), transaction.ledger.batches(campaign)
+        batch = BatchRecord(
+            batch_id=sha256(f"{campaign}\x1f{len(earlier)}\x1f{content}".encode()).hexdigest()[:16],
             campaign=campaign,
-            decisions=_decisions_of(shelves, campaign, outcomes),
-            start=record.plan.valid.start,
-            end=record.plan.valid.end,
-            closed=record.state is State.CLOSED,
+            source=source,
+            content_hash=content,
+            received_at=clock.now(),
         )
-        rows = rows.add_column(
-            0, "batch_id", pa.array([batch_id], pa.string()).take(pa.array(np.zeros(len(rows), int)))
-        )
-        shelves.add_batch(
-            BatchRecord(
-                batch_id=batch_id, campaign=campaign, source=source, content_hash=content, received_at=clock.now()
-            )
-        )
-        admitted = admitted_rows(rows)
-        before = related_rows(shelves, campaign, admitted)
-        together = pa.concat_tables([before, admitted], promote_options="default")
-        verdicts = settle(together)
-        judged = _with_verdicts(together, verdicts.disposition, verdicts.reason)
-        old, new = judged.slice(0, before.num_rows), judged.slice(before.num_rows)
-        received = (
-            pa.concat_tables([rows.filter(rows["raw"].is_valid()), new], promote_options="default")
-            .sort_by("row")
-            .select(OUTCOMES.names)
-        )
-        changed = _change_dispositions(shelves, campaign, before, old)
-        shelves.add_outcomes(campaign, received.cast(OUTCOMES))
-        stood, stands = _standings(before), standing(together.filter(pa.array(verdicts.applied)))
-        campaign_evidence.update(shelves, record, before=stood, after=stands)
-    again = next((batch for batch in earlier if batch.content_hash == content and batch.reverted_at is None), None)
+        rows = _read(transaction, record, outcomes, batch.batch_id)
+        change = _judge_arrival(related_rows(transaction.ledger, campaign, outside_quarantine(rows)), rows)
+        _apply(transaction, record, batch, change)
+    again = next((other for other in earlier if other.content_hash == content and other.reverted_at is None), None)
+    received = change.received
+    assert received is not None
     return Ingested(
-        batch_id=batch_id,
+        batch_id=batch.batch_id,
         campaign=campaign,
-        **asdict(count(received["disposition"].to_pylist())),
+        **asdict(counts_of(received)),
         reasons=_reasons(received),
-        redisposed=changed,
-        purchases_before=stood.purchases,
-        purchases_after=stands.purchases,
-        warnings=_warnings(stands, again),
+        redisposed=change.redisposed.num_rows,
+        purchases_before=change.before.purchases,
+        purchases_after=change.after.purchases,
+        warnings=_warnings(change.after, again),
         dry_run=dry_run,
     )
 
 
 def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) -> Reverted:
     """Take a batch back: ledger, dispositions and evidence become exactly what they are without it."""
-    with store.reading() as shelves:
-        campaign = shelves.batch(batch_id).campaign
-    with transaction(store, campaign, dry_run=dry_run) as shelves:
-        batch, record = shelves.batch(batch_id), shelves.campaign(campaign)
+    with store.reading() as transaction:
+        campaign = transaction.ledger.batch(batch_id).campaign
+    with store.writing(campaign, dry_run=dry_run) as transaction:
+        batch, record = transaction.ledger.batch(batch_id), transaction.plans.campaign(campaign)
         if batch.reverted_at is not None:
             raise StateError(
                 f"batch {batch.batch_id}",
@@ -171,77 +149,165 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
                 expected="a batch in force",
                 fix="Ingest its file again to count it again.",
             )
-        rows = shelves.outcomes(campaign, batch_id=batch.batch_id)
-        before = related_rows(shelves, campaign, admitted_rows(rows))
-        shelves.set_reverted(batch.batch_id, clock.now())
-        left = before.filter(pc.not_equal(before["batch_id"], batch.batch_id))
-        verdicts = settle(left)
-        changed = _change_dispositions(
-            shelves, campaign, left, _with_verdicts(left, verdicts.disposition, verdicts.reason)
-        )
-        stood, stands = _standings(before), standing(left.filter(pa.array(verdicts.applied)))
-        campaign_evidence.update(shelves, record, before=stood, after=stands)
+        rows = transaction.ledger.outcomes(campaign, batch_id=batch.batch_id)
+        change = _judge_departure(related_rows(transaction.ledger, campaign, outside_quarantine(rows)), batch.batch_id)
+        _apply(transaction, record, replace(batch, reverted_at=clock.now()), change)
     return Reverted(
         batch_id=batch.batch_id,
         campaign=campaign,
-        counts=count(rows["disposition"].to_pylist()),
-        redisposed=changed,
-        purchases_before=stood.purchases,
-        purchases_after=stands.purchases,
+        counts=counts_of(rows),
+        redisposed=change.redisposed.num_rows,
+        purchases_before=change.before.purchases,
+        purchases_after=change.after.purchases,
         dry_run=dry_run,
     )
 
 
-def counts_of(store: Store, campaign: str) -> IngestCounts:
-    """What became of everything received for a campaign and in force."""
-    with store.reading() as shelves:
-        return counts_in(shelves, campaign)
-
-
-def counts_in(shelves: Shelves, campaign: str) -> IngestCounts:
-    """As `counts_of`, within a transaction."""
-    table = shelves.counts(campaign)
-    totals: Counter[str] = Counter()
-    for disposition, rows in zip(table["disposition"].to_pylist(), table["rows"].to_pylist(), strict=True):
-        totals[disposition] += rows
-    return _counts(totals)
-
-
-def count(dispositions: list[str]) -> IngestCounts:
-    return _counts(Counter(dispositions))
-
-
-def _counts(found: Counter[str]) -> IngestCounts:
+def counts_of(rows: pa.Table) -> IngestCounts:
+    """How many rows have each disposition; `rows` has one each, or is a table of counts (`kept.COUNTS`)."""
+    each = rows if "rows" in rows.column_names else rows.append_column("rows", pa.array(np.ones(len(rows), int)))
+    found: Counter[str] = Counter()
+    for group in each.group_by("disposition").aggregate([("rows", "sum")]).to_pylist():
+        found[group["disposition"]] = group["rows_sum"]
     return IngestCounts(
         received=found.total(), **{str(disposition): found[str(disposition)] for disposition in Disposition}
     )
 
 
-def _decisions_of(shelves: Shelves, campaign: str, outcomes: pa.Table) -> pa.Table:
-    """The decisions whose codes are named in the outcomes."""
-    return shelves.decisions(campaign, codes=distinct_values(outcomes["code"].cast(pa.string())))
+# ---- read ----
 
 
-def _with_verdicts(rows: pa.Table, disposition: pa.Array, reason: pa.Array) -> pa.Table:
+def _read(transaction: Transaction, record: CampaignRecord, outcomes: pa.Table, batch_id: str) -> pa.Table:
+    """The received rows, as kept.OUTCOMES; those in quarantine have their disposition, the others have none yet."""
+    codes = distinct_values(outcomes["code"].cast(pa.string()))
+    rows = read_outcomes(
+        outcomes,
+        campaign=record.campaign,
+        decisions=transaction.decisions.of(record.campaign, codes=codes),
+        start=record.plan.valid.start,
+        end=record.plan.valid.end,
+        closed=record.state is State.CLOSED,
+    )
+    return rows.add_column(0, "batch_id", pa.repeat(batch_id, rows.num_rows))
+
+
+def outside_quarantine(rows: pa.Table) -> pa.Table:
+    """Rows that are judged with others; a row in quarantine is kept as raw text and never looked at again."""
+    return rows.filter(rows["raw"].is_null())
+
+
+def related_rows(ledger: LedgerRepository, campaign: str, rows: pa.Table) -> pa.Table:
+    """All rows in force that share an event, a code or a reference with these, directly or through others.
+
+    Found by asking, never by reading the whole ledger; by batch as received, then row.
+    """
+    found = OUTCOMES.empty_table()
+    asked: dict[str, pa.Array] = {name: pa.array([], pa.string()) for name in ("event", "code")}
+    newcomers = rows
+    while newcomers.num_rows:
+        events = _new(distinct_values(newcomers["event_id"], newcomers["refers_to"]), asked["event"])
+        codes = _new(distinct_values(newcomers["code"]), asked["code"])
+        asked = {"event": distinct_values(asked["event"], events), "code": distinct_values(asked["code"], codes)}
+        parts = [found]
+        if len(events):
+            parts += [ledger.outcomes(campaign, events=events), ledger.outcomes(campaign, refers_to=events)]
+        if len(codes):
+            parts.append(ledger.outcomes(campaign, codes=codes))
+        together = _distinct(outside_quarantine(pa.concat_tables(parts)))
+        newcomers = together.slice(found.num_rows) if together.num_rows > found.num_rows else together.slice(0, 0)
+        found = together
+    if not found.num_rows:
+        return found
+    batches = pa.array([batch.batch_id for batch in ledger.batches(campaign)])
+    order = pa.table({"batch": pc.index_in(found["batch_id"], value_set=batches), "row": found["row"]})
+    return found.take(pc.sort_indices(order, [("batch", "ascending"), ("row", "ascending")]))
+
+
+def distinct_values(*columns: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The distinct values of these columns, nulls left out."""
+    chunks = [
+        chunk for column in columns for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])
+    ]
+    return pc.drop_null(pc.unique(pa.chunked_array(chunks, pa.string())))
+
+
+def _new(asked: pa.Array, known: pa.Array) -> pa.Array:
+    return asked.filter(pc.invert(pc.is_in(asked, value_set=known)))
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    """Each row once, the first time it was found."""
+    numbered = rows.select(["batch_id", "row"]).append_column("at", pa.array(np.arange(rows.num_rows)))
+    first = numbered.group_by(["batch_id", "row"]).aggregate([("at", "min")])["at_min"]
+    return rows.take(np.sort(first.to_numpy())) if len(first) < rows.num_rows else rows
+
+
+# ---- judge ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Change:
+    """What a batch changes, before anything is written."""
+
+    received: pa.Table | None  # its rows with their dispositions; None when it leaves
+    redisposed: pa.Table  # batch_id, row, disposition, reason of other rows whose disposition changes
+    before: NetPurchases  # of the codes it touches
+    after: NetPurchases
+
+
+def _judge_arrival(before: pa.Table, rows: pa.Table) -> _Change:
+    """`rows` arrive and are judged together with the related rows that are there."""
+    together = pa.concat_tables([before, outside_quarantine(rows)], promote_options="default")
+    judged = judge(together)
+    disposed = _disposed(together, judged.disposition, judged.reason)
+    received = pa.concat_tables(
+        [rows.filter(rows["raw"].is_valid()), disposed.slice(before.num_rows)], promote_options="default"
+    )
+    return _Change(
+        received=received.sort_by("row").select(OUTCOMES.names).cast(OUTCOMES),
+        redisposed=_redisposed(before, disposed.slice(0, before.num_rows)),
+        before=_applied_purchases(before),
+        after=net_purchases(together.filter(pa.array(judged.applied))),
+    )
+
+
+def _judge_departure(before: pa.Table, batch_id: str) -> _Change:
+    """The rows of a batch leave, and what is left is judged without them."""
+    left = before.filter(pc.not_equal(before["batch_id"], batch_id))
+    judged = judge(left)
+    return _Change(
+        received=None,
+        redisposed=_redisposed(left, _disposed(left, judged.disposition, judged.reason)),
+        before=_applied_purchases(before),
+        after=net_purchases(left.filter(pa.array(judged.applied))),
+    )
+
+
+def _disposed(rows: pa.Table, disposition: pa.Array, reason: pa.Array) -> pa.Table:
     for name, column in (("disposition", disposition), ("reason", reason)):
         rows = rows.set_column(rows.column_names.index(name), name, column)
     return rows
 
 
-def _change_dispositions(shelves: Shelves, campaign: str, before: pa.Table, after: pa.Table) -> int:
-    """Write the dispositions (and reasons) that are other than they were; how many."""
+def _redisposed(before: pa.Table, after: pa.Table) -> pa.Table:
+    """The rows whose disposition, or its reason, is another than it was."""
     same = pc.and_(
         pc.equal(before["disposition"], after["disposition"]),
         pc.equal(pc.fill_null(before["reason"], ""), pc.fill_null(after["reason"], "")),
     )
-    changed = after.filter(pc.invert(same)).select(["batch_id", "row", "disposition", "reason"])
-    if changed.num_rows:
-        shelves.set_dispositions(campaign, changed)
-    return int(changed.num_rows)
+    return after.filter(pc.invert(same)).select(["batch_id", "row", "disposition", "reason"])
 
 
-def _standings(rows: pa.Table) -> Standing:
-    return standing(rows.filter(pc.equal(rows["disposition"], str(Disposition.APPLIED))))
+def _applied_purchases(rows: pa.Table) -> NetPurchases:
+    return net_purchases(rows.filter(pc.equal(rows["disposition"], str(Disposition.APPLIED))))
+
+
+# ---- apply ----
+
+
+def _apply(transaction: Transaction, record: CampaignRecord, batch: BatchRecord, change: _Change) -> None:
+    transaction.ledger.apply(LedgerMove(batch=batch, received=change.received, changes=change.redisposed))
+    campaign_evidence.update(transaction, record, before=change.before, after=change.after)
 
 
 def _reasons(received: pa.Table) -> tuple[Reason, ...]:
@@ -254,18 +320,18 @@ def _reasons(received: pa.Table) -> tuple[Reason, ...]:
     return tuple(sorted(reasons, key=lambda reason: (list(Disposition).index(reason.disposition), reason.first_row)))
 
 
-def _warnings(stands: Standing, again: BatchRecord | None) -> tuple[str, ...]:
+def _warnings(after: NetPurchases, again: BatchRecord | None) -> tuple[str, ...]:
     warnings = []
     if again is not None:
         warnings.append(f"the same rows were received before, as batch {again.batch_id} from {again.source}")
-    if stands.over_refunded:
-        warnings.append(f"{stands.over_refunded:,} purchases have refunds above their amount and count as nothing")
+    if after.over_refunded:
+        warnings.append(f"{after.over_refunded:,} purchases have refunds above their amount and count as nothing")
     return tuple(warnings)
 
 
 def quarantined_rows(store: Store, done: Ingested) -> pa.Table:
     """The rows of a batch that were not applied, each with its reason; rows are counted from 1 below the header."""
-    with store.reading() as shelves:
-        rows = shelves.outcomes(done.campaign, batch_id=done.batch_id)
+    with store.reading() as transaction:
+        rows = transaction.ledger.outcomes(done.campaign, batch_id=done.batch_id)
     aside = rows.filter(pc.not_equal(rows["disposition"], str(Disposition.APPLIED))).select(list(_QUARANTINE))
     return aside.set_column(0, "row", pc.add(aside["row"], 1))

@@ -10,7 +10,7 @@ from disco.operations import campaign_evidence
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord
-from disco.records.ports import Shelves
+from disco.records.ports import Transaction
 
 GRACE_DAYS = 2  # an order of the last day may be reported a little later
 
@@ -46,7 +46,7 @@ def has_matured(record: CampaignRecord, *, as_of: date) -> bool:
 
 
 def lessons_of(
-    shelves: Shelves,
+    transaction: Transaction,
     campaigns: Iterable[str],
     network: str,
     *,
@@ -54,10 +54,10 @@ def lessons_of(
 ) -> tuple[StoredLesson, ...]:
     """What these campaigns teach under a network, by their first day."""
     wanted, lessons = set(campaigns), []
-    for record in shelves.campaigns():
+    for record in transaction.plans.campaigns():
         if record.campaign not in wanted:
             continue
-        evidence = campaign_evidence.stored(shelves, record.campaign, network)
+        evidence = campaign_evidence.stored(transaction, record.campaign, network)
         if evidence is None:
             raise StateError(
                 f"campaign {record.campaign}",

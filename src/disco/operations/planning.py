@@ -5,28 +5,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from importlib import metadata
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from disco import objective
 from disco.campaign import Belief, decide
-from disco.operations.arms import ArmName, assign_at_random, share_offers, split
-from disco.operations.artefacts import keep
-from disco.operations.audience import FeatureCache, ShopData, load_audience
-from disco.operations.calibration import Calibration, calibrations
+from disco.operations.arms import assign_at_random, share_offers, split
+from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
+from disco.operations.calibration import calibrations
 from disco.operations.decision_table import ARMS, decision_table
-from disco.operations.forecast import ArmForecast, Money, draw_totals
+from disco.operations.forecast import draw_totals, money_of
 from disco.operations.limits import offer_of, refuse_contradictions
 from disco.operations.plan_warnings import plan_warnings
-from disco.operations.planned import Planned, Solution, plan_id
+from disco.operations.planned import Planned, keep, plan_id
 from disco.operations.versions import belief_for, belief_hash
 from disco.policy import Policy, policy_named
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
 from disco.records.plan import Plan
+from disco.records.plan_summary import ArmForecast, Calibration, MoneyForecast, Solution
 from disco.records.ports import Clock, Engine, Store
 from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.records.wording import money
@@ -51,9 +50,9 @@ class PlanResult(TableResult):
     """The version of the model that decided; null where nothing was learned yet."""
     network: str
     """The hash of the context network."""
-    arms: Mapping[ArmName, ArmForecast]
+    arms: Mapping[Arm, ArmForecast]
     """By group: decided, control, holdout."""
-    total: Money | None
+    total: MoneyForecast | None
     """What all codes together are expected to bring; null before any purchase was learned."""
     prices: Mapping[DepthKey, float] | None
     """What one more code of a depth is worth, in revenue; null where depths were assigned at random."""
@@ -77,14 +76,12 @@ class PlanResult(TableResult):
     """Name → hash of everything the decisions rest on; a launch compares them."""
     planned_at: datetime
     """When it was decided."""
-    folder: str | None
-    """Where the plan's files are kept; null in a dry run."""
     dry_run: bool
     """Whether this was a rehearsal: nothing was written."""
     planned: NotInJson[Planned]
 
     @classmethod
-    def of(cls, planned: Planned, *, folder: Path | None, dry_run: bool) -> "PlanResult":
+    def of(cls, planned: Planned, *, dry_run: bool) -> "PlanResult":
         """Prices are in revenue, so divided by its weight."""
         solution, weight = planned.solution, planned.plan.objective.revenue_weight
         prices = None
@@ -109,7 +106,6 @@ class PlanResult(TableResult):
             warnings=planned.warnings,
             inputs=planned.inputs,
             planned_at=planned.planned_at,
-            folder=None if folder is None else str(folder),
             dry_run=dry_run,
             planned=planned,
         )
@@ -127,11 +123,10 @@ def make_plan(
     prior: Belief,
     clock: Clock,
     cache: FeatureCache,
-    folder: Path,
     engine: Engine | None = None,
     dry_run: bool = False,
 ) -> PlanResult:
-    """Load the plan's customers, decide every one of them with the active model, and keep the plan under `folder`.
+    """Load the plan's customers, decide every one of them with the active model, and keep the plan.
 
     A dry run does the same and keeps nothing.
     """
@@ -148,9 +143,12 @@ def make_plan(
         clock=clock,
         features=loaded.features,
         notes=loaded.notes,
+        sources=sources_of(data, plan),
         engine=engine,
     )
-    return PlanResult.of(planned, folder=None if dry_run else keep(store, planned, folder), dry_run=dry_run)
+    if not dry_run:
+        keep(store, planned)
+    return PlanResult.of(planned, dry_run=dry_run)
 
 
 def plan_campaign(
@@ -165,12 +163,13 @@ def plan_campaign(
     clock: Clock,
     features: pa.Table | None = None,
     notes: Sequence[str] = (),
+    sources: Mapping[str, str] | None = None,
     engine: Engine | None = None,
 ) -> Planned:
     """Decide every customer of the audience. Writes nothing.
 
-    inputs: hashes of what the audience was made of, by name; those of belief, limits and code are added. notes: to be
-    shown among the warnings.
+    inputs: hashes of what the audience was made of, by name; those of belief, limits and program are added. notes:
+    shown among the warnings. sources: hashes of the files the inputs come from; equal ones spare a rebuild at launch.
     """
     offer = offer_of(plan, eligible=len(audience))
     arms = split(
@@ -179,15 +178,15 @@ def plan_campaign(
     choice, value = np.full(len(audience), -1, np.int64), np.zeros(len(audience))
     expected = np.full(len(audience), np.nan)
     test = None
-    sizes = [int(arms[arm].sum()) for arm in (Arm.TEST, Arm.CONTROL)]
+    sizes = [int(arms[arm].sum()) for arm in (Arm.DECIDED, Arm.CONTROL)]
     refuse_contradictions(plan, offer, eligible=len(audience), customers=sum(sizes))
     parts = share_offers(offer, sizes)
-    for arm, part in zip((Arm.TEST, Arm.CONTROL), parts, strict=True):
+    for arm, part in zip((Arm.DECIDED, Arm.CONTROL), parts, strict=True):
         rows = np.flatnonzero(arms[arm])
         if not rows.size:
             continue
         members = audience.take(rows)
-        if arm is Arm.TEST and not plan.policy.assigns_at_random:
+        if arm is Arm.DECIDED and not plan.policy.assigns_at_random:
             test = decide(
                 members,
                 belief=belief,
@@ -217,7 +216,7 @@ def plan_campaign(
         "belief": belief_hash(belief),
         "evidence": belief.basket.evidence.hash,
         "limits": sha256(repr(offer).encode()).hexdigest(),
-        "code_version": metadata.version("disco"),
+        "program_version": metadata.version("disco"),
     }
     return Planned(
         plan=plan,
@@ -253,13 +252,14 @@ def plan_campaign(
         ),
         features=features,
         planned_at=clock.now(),
+        sources=sources or {},
     )
 
 
 def _launched_before(store: Store, plan: Plan, inputs: Mapping[str, str]) -> tuple[str, ...]:
     """A word about a plan that cannot be launched any more."""
-    with store.reading() as shelves:
-        launched = shelves.find_campaign(plan.campaign)
+    with store.reading() as transaction:
+        launched = transaction.plans.find_campaign(plan.campaign)
     if launched is None or launched.plan_id == plan_id(plan, inputs):
         return ()
     return (f"{plan.campaign} was launched with plan {launched.plan_id}. To launch this one, give it another name.",)
@@ -290,7 +290,7 @@ def _forecasts(
     choice: Integers,
     plan: Plan,
     past: Mapping[bool, Calibration],
-) -> tuple[dict[Arm, ArmForecast], Money | None]:
+) -> tuple[dict[Arm, ArmForecast], MoneyForecast | None]:
     depths = np.asarray(plan.offered)
     found: dict[Arm, ArmForecast] = {}
     total: Matrix | None = None
@@ -304,12 +304,12 @@ def _forecasts(
             drawn = draw_totals(
                 belief, audience.take(rows), choice[rows], depths, seed=plan.seed, campaign=plan.campaign
             )
-            correction = past[arm is Arm.TEST and not plan.policy.assigns_at_random]
-            drawn = drawn * correction.draws(len(drawn), plan.seed, plan.campaign, str(arm))[:, None]
-            total, money = drawn if total is None else total + drawn, Money.of(drawn, depths)
+            correction = past[arm is Arm.DECIDED and not plan.policy.assigns_at_random]
+            drawn = drawn * correction.draws(len(drawn), plan.seed, plan.campaign, arm.salt)[:, None]
+            total, money = drawn if total is None else total + drawn, money_of(drawn, depths)
         codes = dict(zip(plan.offered, counts.tolist(), strict=True))
         found[arm] = ArmForecast(customers=int(rows.sum()), codes=codes, money=money, correction=correction)
-    return found, None if total is None else Money.of(total, depths)
+    return found, None if total is None else money_of(total, depths)
 
 
 def _solution(plan: Plan, offer: Offer, belief: Belief, test: Decisions | None, *, eligible: int) -> Solution:
@@ -347,12 +347,12 @@ def _binding(test: Decisions | None, offer: Offer) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _budget_warnings(plan: Plan, arms: Mapping[Arm, ArmForecast], total: Money | None) -> Iterator[str]:
+def _budget_warnings(plan: Plan, arms: Mapping[Arm, ArmForecast], total: MoneyForecast | None) -> Iterator[str]:
     """The solve keeps to the budget by the model alone; earlier campaigns may say that the codes will cost more."""
     learned = any(arm.correction is not None and arm.correction.campaigns for arm in arms.values())
     if plan.budget is None or total is None or not learned:
         return
-    cost = total.markdown.mean
+    cost = total.markdown.value
     if cost > _WITHIN_DRAWS * plan.budget:
         yield (
             f"Judging by earlier campaigns these codes will cost {money(cost, full=True)}, more than the budget of "
@@ -362,12 +362,14 @@ def _budget_warnings(plan: Plan, arms: Mapping[Arm, ArmForecast], total: Money |
 
 def _last_contexts(store: Store, campaign: str, network: str) -> Matrix | None:
     """Contexts of the known customers of the last other campaign under the same network."""
-    with store.reading() as shelves:
+    with store.reading() as transaction:
         earlier = [
-            record for record in shelves.campaigns() if record.campaign != campaign and record.network == network
+            record
+            for record in transaction.plans.campaigns()
+            if record.campaign != campaign and record.network == network
         ]
         if not earlier:
             return None
         last = max(earlier, key=lambda record: record.launched_at).campaign
-        known = np.asarray(shelves.decisions(last)["known"].to_numpy(), np.bool_)
-        return shelves.contexts(last, network, np.flatnonzero(known))
+        known = np.asarray(transaction.decisions.of(last)["known"].to_numpy(), np.bool_)
+        return transaction.contexts.of(last, network, np.flatnonzero(known))

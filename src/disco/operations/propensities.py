@@ -35,27 +35,26 @@ def add_propensities(
     campaign: str,
     *,
     prior: Belief,
-    model: str = "main",
     draws: int = 200,
     engine: Engine | None = None,
 ) -> PropensitiesResult:
     """Estimate and keep the probability of each decision of the launch. Running it again gives the same result.
 
     Decided: by fresh draws of the policy through the same limits. Control, and everybody in a random campaign: the
-    share of the arm that got the depth. Holdout: 1, it never gets a code. Late arrivals have none: they met other
+    share of the arm that got the depth. Holdout: 1, they never get a code. Late arrivals have none: they met other
     prices.
     """
-    with store.reading() as shelves:
-        record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
+    with store.reading() as transaction:
+        record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)
         decisions = decisions.filter(pa.array(~np.asarray(decisions["late"].to_numpy(), np.bool_)))
         rows = decisions["row"].to_numpy()
-        contexts = shelves.contexts(campaign, record.network, rows)
+        contexts = transaction.contexts.of(campaign, record.network, rows)
     plan, arm = record.plan, np.asarray(decisions["arm"].to_pylist(), object)
     choice = chosen_columns(decisions, plan)
     probability, used = np.ones(rows.size), np.zeros(rows.size, np.int64)
-    sizes = [int((arm == name).sum()) for name in (Arm.TEST, Arm.CONTROL)]
+    sizes = [int((arm == name).sum()) for name in (Arm.DECIDED, Arm.CONTROL)]
     parts = share_offers(offer_of(plan, eligible=rows.size), sizes)
-    for name, part in zip((Arm.TEST, Arm.CONTROL), parts, strict=True):
+    for name, part in zip((Arm.DECIDED, Arm.CONTROL), parts, strict=True):
         here = np.flatnonzero(arm == name)
         if not here.size:
             continue
@@ -69,7 +68,7 @@ def add_propensities(
         )
         found = decision_propensities(
             audience,
-            belief=belief_at(store, record.version, prior=prior, model=model),
+            belief=belief_at(store, record.version, prior=prior),
             offer=part,
             policy=policy_of(plan),
             campaign=campaign,
@@ -78,9 +77,11 @@ def add_propensities(
             engine=engine,
         )
         probability[here], used[here] = found.played(choice[here]), found.draws
-    with store.writing(campaign) as shelves:
+    with store.writing(campaign) as transaction:
         table = {"row": rows, "propensity": probability, "propensity_draws": used}
-        shelves.set_propensities(campaign, pa.table({name: pa.array(column) for name, column in table.items()}))
+        transaction.decisions.set_propensities(
+            campaign, pa.table({name: pa.array(column) for name, column in table.items()})
+        )
     return PropensitiesResult(campaign=campaign, decisions=int(rows.size), draws=draws)
 
 

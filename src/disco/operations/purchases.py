@@ -5,33 +5,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.operations.campaign_evidence import assigned_at_random
-from disco.operations.standing import standing
+from disco.operations.net_purchases import net_purchases
 from disco.records.arrays import Vector
 from disco.records.decisions import Purchases
 from disco.records.life import Disposition
 from disco.records.money import from_minor_units
-from disco.records.ports import Shelves, Store
+from disco.records.ports import Store, Transaction
 
 
-def bought(shelves: Shelves, campaign: str, decisions: pa.Table) -> Vector:
+def bought(transaction: Transaction, campaign: str, decisions: pa.Table) -> Vector:
     """(n,) net full price bought with each decision's code, money; 0 where nothing was, or all was given back."""
-    stands = standing(shelves.outcomes(campaign, dispositions=(Disposition.APPLIED,)))
-    place = pc.index_in(decisions["code"].combine_chunks(), value_set=stands.code)
+    net = net_purchases(transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,)))
+    place = pc.index_in(decisions["code"].combine_chunks(), value_set=net.code)
     places = pc.fill_null(place, -1).to_numpy(zero_copy_only=False)
-    return from_minor_units(np.append(stands.full_price_minor, 0)[places])
+    return from_minor_units(np.append(net.full_price_minor, 0)[places])
 
 
 def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> Purchases:
-    """The campaign's baskets with the context each customer had when decided; `only_random`: where depth was dealt.
+    """The campaign's baskets with the context of each customer when decided; `only_random`: of random depths alone.
 
     Customers without a context of their own (no purchase in the year before) stay outside, as they do in the evidence.
     """
-    with store.reading() as shelves:
-        record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
-        full_price = bought(shelves, campaign, decisions)
+    with store.reading() as transaction:
+        record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)
+        full_price = bought(transaction, campaign, decisions)
         wanted = (full_price > 0) & np.asarray(decisions["known"].to_numpy(), np.bool_)
         if only_random:
             wanted &= assigned_at_random(decisions, record.plan)
         rows = np.flatnonzero(wanted)
-        context = shelves.contexts(campaign, record.network, decisions["row"].to_numpy()[rows])
+        context = transaction.contexts.of(campaign, record.network, decisions["row"].to_numpy()[rows])
     return Purchases(context=context, depth=decisions["depth"].to_numpy()[rows], full_price=full_price[rows])

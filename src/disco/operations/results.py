@@ -1,6 +1,5 @@
 """What came of a campaign: each arm in money, the A/B test between them, and what a test of this size can show."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,19 +10,17 @@ import pyarrow as pa
 
 from disco.evaluation import AbTest, Comparison, Design, Finding, Verdict, ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, SampleRatio
-from disco.operations.arms import ArmName
 from disco.operations.audience import ShopData
-from disco.operations.forecast import Money
-from disco.operations.ledger import counts_in
+from disco.operations.ledger import counts_of
 from disco.operations.lessons import has_matured
 from disco.operations.orders import revenue_beside
-from disco.operations.planned import money_from_summary
 from disco.operations.purchases import bought
 from disco.records.arrays import Flags, Vector
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.errors import InputError, StateError
 from disco.records.life import CampaignRecord, State
 from disco.records.plan import Plan
+from disco.records.plan_summary import MoneyForecast
 from disco.records.ports import Store
 from disco.records.result import DepthKey, NotInJson, Result, TableResult
 from disco.records.wording import date as day_text
@@ -45,7 +42,7 @@ class GroupResult:
     """Revenue the model expected of these codes, uncorrected; null where nothing was learned before."""
     expected_markdown: float | None
     """Markdown the model expected of these codes, uncorrected; null where nothing was learned before."""
-    forecast: Money | None = None
+    forecast: MoneyForecast | None = None
     """What the plan forecast for the group, with its 90% intervals; null where nothing was learned before."""
 
 
@@ -63,7 +60,7 @@ class CampaignResults(Result):
     """Whether all codes have expired and the days of grace are over."""
     counts: IngestCounts
     """What became of the outcomes received."""
-    arms: Mapping[ArmName, GroupResult]
+    arms: Mapping[Arm, GroupResult]
     """The customers of the launch, by group: decided, control, holdout."""
     late: GroupResult | None
     """Customers who arrived after the launch; they are in no group of the test."""
@@ -75,13 +72,13 @@ class CampaignResults(Result):
     """Decided against control, one figure at a time."""
     undifferentiated: Mapping[DepthKey, tuple[Finding, ...]]
     """Decided against one depth for everybody, as the control customers who got that depth show it."""
-    incremental: Mapping[ArmName, Comparison]
+    incremental: Mapping[Arm, Comparison]
     """All revenue, with and without codes, against the holdout."""
     sample_ratio: SampleRatio | None
     """Whether the groups have their planned sizes; null where no shares were planned."""
     detectable: float | None
     """The smallest relative change of revenue per customer that groups of this size detect with a chance of 80%."""
-    expected: Money | None
+    expected: MoneyForecast | None
     """What the plan forecast for all codes, with 90% intervals; null where nothing was learned before."""
     plan: NotInJson[Plan]
     ab: NotInJson[AbTest | None]
@@ -101,7 +98,7 @@ class CampaignResults(Result):
         ab: AbTest | None,
         why_not: str | None,
         detectable: float | None,
-        expected: Money | None,
+        expected: MoneyForecast | None,
     ) -> "CampaignResults":
         return cls(
             campaign=record.campaign,
@@ -146,7 +143,7 @@ class AllResults(TableResult):
                     "final": one.final,
                     "codes": sum(arm.summary.recipients for arm in one.arms.values()),
                     "purchasers": sum(arm.summary.purchasers for arm in one.arms.values()),
-                    "expected_revenue": None if one.expected is None else one.expected.revenue.mean,
+                    "expected_revenue": None if one.expected is None else one.expected.revenue.value,
                     "revenue": one.revenue,
                     "markdown": sum(arm.summary.markdown for arm in one.arms.values()),
                     "verdict": None if one.verdict is None else str(one.verdict),
@@ -158,8 +155,8 @@ class AllResults(TableResult):
 
 def all_results(store: Store, data: ShopData, *, as_of: date) -> AllResults:
     """Read out every launched campaign."""
-    with store.reading() as shelves:
-        names = [record.campaign for record in shelves.campaigns()]
+    with store.reading() as transaction:
+        names = [record.campaign for record in transaction.plans.campaigns()]
     if not names:
         raise StateError("No campaign was launched yet, so there are no results", fix="Run `disco launch` first.")
     orders = load_orders(data)
@@ -168,8 +165,8 @@ def all_results(store: Store, data: ShopData, *, as_of: date) -> AllResults:
 
 def campaign_results(store: Store, data: ShopData, campaign: str, *, as_of: date) -> CampaignResults:
     """Read out one campaign, with the shop's orders where it has them."""
-    with store.reading() as shelves:
-        shelves.campaign(campaign)  # a wrong name is refused before the orders are read
+    with store.reading() as transaction:
+        transaction.plans.campaign(campaign)  # a wrong name is refused before the orders are read
     return read_out(store, campaign, as_of=as_of, orders=load_orders(data))
 
 
@@ -188,17 +185,17 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
     orders: the retailer's orders (customer_id, ordered_at, paid, code). With them the test knows what customers spent
     in the year before, which takes noise away, and what they bought without a code, which a holdout needs.
     """
-    with store.reading() as shelves:
-        record, decisions = shelves.campaign(campaign), shelves.decisions(campaign)
-        full_price = bought(shelves, campaign, decisions)
-        counts = counts_in(shelves, campaign)
-        summary = json.loads(shelves.plan(record.plan_id).summary)["summary"]
+    with store.reading() as transaction:
+        record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)
+        full_price = bought(transaction, campaign, decisions)
+        counts = counts_of(transaction.ledger.counts(campaign))
+        summary = transaction.plans.get(record.plan_id).summary
     arm = np.asarray(decisions["arm"].to_pylist(), object)
     late = np.asarray(decisions["late"].to_numpy(), np.bool_)
     over = has_matured(record, as_of=as_of)
     ab, why_not = _test(record, decisions, full_price, arm, ~late, orders, final=over)
     detectable = None if ab is None else _detectable(decisions, full_price, arm, ~late)
-    forecasts = {Arm(name): money_from_summary(planned["money"]) for name, planned in summary["arms"].items()}
+    forecasts = {name: planned.money for name, planned in summary.arms.items()}
     return CampaignResults.of(
         record,
         as_of=as_of,
@@ -213,7 +210,7 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         ab=ab,
         why_not=why_not,
         detectable=detectable,
-        expected=money_from_summary(summary["total"]),
+        expected=summary.total,
     )
 
 
@@ -230,7 +227,7 @@ def _words(
     """What may be said, and how far to trust it."""
     ledger = (
         f"{counts.received:,} outcomes received: {counts.applied:,} applied, {counts.duplicate:,} duplicate, "
-        f"{counts.late:,} expired, {counts.unmatched:,} unmatched, {counts.rejected:,} rejected."
+        f"{counts.expired:,} expired, {counts.unmatched:,} unmatched, {counts.rejected:,} rejected."
     )
     said = [f"{_state(record, as_of=as_of, final=final)} {ledger}"]
     if ab is None:
@@ -277,7 +274,9 @@ def _p(value: float) -> str:
     return f"p {text}" if text.startswith("<") else f"p = {text}"
 
 
-def _arm_result(decisions: pa.Table, full_price: Vector, rows: Flags, forecast: Money | None = None) -> GroupResult:
+def _arm_result(
+    decisions: pa.Table, full_price: Vector, rows: Flags, forecast: MoneyForecast | None = None
+) -> GroupResult:
     part = decisions.filter(pa.array(rows))
     depth = part["depth"].to_numpy()
     outcomes = ArmOutcomes(depth=depth, full_price=full_price[rows], before=None, other_revenue=None)
@@ -305,14 +304,14 @@ def _test(
 ) -> tuple[AbTest | None, str | None]:
     plan = record.plan
     shares = {
-        Arm.TEST: 1 - plan.control.share - plan.holdout.share,
+        Arm.DECIDED: 1 - plan.control.share - plan.holdout.share,
         Arm.CONTROL: plan.control.share,
         Arm.HOLDOUT: plan.holdout.share,
     }
     if orders is None:  # a holdout without its other purchases would always seem to spend nothing
         shares.pop(Arm.HOLDOUT)
     rows = on_time & np.isin(arm, [str(name) for name, share in shares.items() if share > 0])
-    test, control = (int((rows & (arm == name)).sum()) for name in (Arm.TEST, Arm.CONTROL))
+    test, control = (int((rows & (arm == name)).sum()) for name in (Arm.DECIDED, Arm.CONTROL))
     if min(test, control) < 2:
         few = f"With {test:,} customers decided and {control:,} in control there is nothing to compare."
         return None, few if control else "There is no control group to compare with."
@@ -346,7 +345,7 @@ def _detectable(decisions: pa.Table, full_price: Vector, arm: np.ndarray, on_tim
     """From the control group's own revenue per customer."""
     depth = np.nan_to_num(decisions["depth"].to_numpy())
     revenue = (full_price * (1 - depth))[on_time & (arm == Arm.CONTROL)]
-    test = int((on_time & (arm == Arm.TEST)).sum())
+    test = int((on_time & (arm == Arm.DECIDED)).sum())
     customers = test + revenue.size
     try:
         design = Design(

@@ -29,16 +29,16 @@ def resume(store: Store, campaign: str) -> CampaignState:
 
 
 def close(store: Store, campaign: str) -> CampaignState:
-    """For good: no codes, and every outcome that comes from now on is late."""
+    """For good: no codes, and every outcome that comes from now on is expired."""
     return _move(store, campaign, State.CLOSED, allowed=(State.LAUNCHED, State.PAUSED))
 
 
 def _move(store: Store, campaign: str, state: State, *, allowed: tuple[State, ...]) -> CampaignState:
-    with store.writing(campaign) as shelves:
-        record = shelves.campaign(campaign)
+    with store.writing(campaign) as transaction:
+        record = transaction.plans.campaign(campaign)
         if record.state is state:
             return CampaignState(campaign=campaign, state=state)
         if record.state not in allowed:
             raise StateError(f"campaign {campaign}", found=str(record.state), expected=" or ".join(allowed))
-        shelves.set_state(campaign, state)
+        transaction.plans.set_state(campaign, state)
         return CampaignState(campaign=campaign, state=state)

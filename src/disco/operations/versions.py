@@ -9,10 +9,9 @@ import numpy as np
 
 from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief
-from disco.operations.transaction import transaction
 from disco.records.errors import StateError
 from disco.records.life import VersionRecord
-from disco.records.ports import Store
+from disco.records.ports import BELIEF, Store
 from disco.records.result import Result
 
 _SETTINGS = ("prior_rate", "prior_codes", "drift")
@@ -48,15 +47,15 @@ def engagement_from(text: str) -> Engagement:
 def belief_of(record: VersionRecord) -> Belief:
     """The belief a version holds."""
     return Belief(
-        basket=BasketModel.from_bytes(record.basket, name=f"version {record.number} of {record.model}"),
+        basket=BasketModel.from_bytes(record.basket, name=f"version {record.number} of belief"),
         engagement=engagement_from(record.engagement),
     )
 
 
-def active_belief(store: Store, *, prior: Belief, model: str = "main") -> tuple[Belief, VersionRecord | None]:
+def active_belief(store: Store, *, prior: Belief) -> tuple[Belief, VersionRecord | None]:
     """The active version with its belief; the prior where nothing was learned."""
-    with store.reading() as shelves:
-        record = shelves.version(model)
+    with store.reading() as transaction:
+        record = transaction.beliefs.version()
     return (prior, None) if record is None else (belief_of(record), record)
 
 
@@ -73,14 +72,14 @@ def belief_for(store: Store, *, prior: Belief, network: str) -> tuple[Belief, in
     return belief, None if version is None else version.number
 
 
-def belief_at(store: Store, number: int | None, *, prior: Belief, model: str = "main") -> Belief:
+def belief_at(store: Store, number: int | None, *, prior: Belief) -> Belief:
     """The belief of a version; of None, the prior."""
     if number is None:
         return prior
-    with store.reading() as shelves:
-        record = shelves.version(model, number)
+    with store.reading() as transaction:
+        record = transaction.beliefs.version(number)
     if record is None:
-        raise StateError(f"model {model}", found=f"no version {number}", expected="a version that was learned")
+        raise StateError("belief", found=f"no version {number}", expected="a version that was learned")
     return belief_of(record)
 
 
@@ -94,8 +93,8 @@ class Activated(Result):
     """Whether this was a rehearsal: nothing was written."""
 
 
-def activate(store: Store, number: int, *, model: str = "main", dry_run: bool = False) -> Activated:
+def activate(store: Store, number: int, *, dry_run: bool = False) -> Activated:
     """Make an older (or newer) version the active one."""
-    with transaction(store, model, dry_run=dry_run) as shelves:
-        shelves.activate(model, number)
+    with store.writing(BELIEF, dry_run=dry_run) as transaction:
+        transaction.beliefs.activate(number)
     return Activated(version=number, dry_run=dry_run)

@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 class Arm(StrEnum):
     """Which rule decided a customer's depth."""
 
-    TEST = "test"  # the policy
+    DECIDED = "decided"  # by the policy
     CONTROL = "control"  # at random, within its own share of caps and budget
     HOLDOUT = "holdout"  # no code: what would have happened anyway
+
+    @property
+    def salt(self) -> str:
+        """The name in random draws. It keeps the bytes of earlier versions: a draw never changes."""
+        return "test" if self is Arm.DECIDED else str(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +173,7 @@ class IngestCounts:
     """Rows that count."""
     duplicate: int = 0
     """Rows about an event that was received before."""
-    late: int = 0
+    expired: int = 0
     """Purchases after their code had expired, and outcomes of a closed campaign."""
     unmatched: int = 0
     """Rows that fit no code, customer or event of the campaign."""

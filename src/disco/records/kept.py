@@ -1,6 +1,19 @@
-"""The two large tables of a store, as Arrow schemas: one row per decision, one row per received outcome."""
+"""The large tables of a store, as Arrow schemas: decisions as planned, decisions with codes, received outcomes."""
 
 import pyarrow as pa
+
+# What a plan decides about each customer. `depth` is null where there is no code.
+PLANNED = pa.schema(
+    [
+        pa.field("customer_id", pa.string(), nullable=False),
+        pa.field("arm", pa.string(), nullable=False),
+        pa.field("depth", pa.float64()),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("known", pa.bool_(), nullable=False),
+        pa.field("expected_full_price", pa.float64()),
+        pa.field("expected_engagement", pa.float64()),
+    ]
+)
 
 # `row` numbers the decisions of a campaign from 0; `code` and `depth` are null together: no code.
 # `customer_id` comes back with the type the campaign was launched with, int64 or text.

@@ -1,11 +1,18 @@
-"""What is kept of a campaign's life: its states, its plan with the hash of every input, batches, versions of belief."""
+"""What is kept of a campaign's life: its states, its plan with what was expected of it, batches, versions of belief."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from disco.records.plan import Plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from disco.records.arrays import Matrix
+    from disco.records.plan_summary import PlanSummary, Solution
 
 
 class State(StrEnum):
@@ -22,29 +29,34 @@ class Disposition(StrEnum):
 
     APPLIED = "applied"  # in force
     DUPLICATE = "duplicate"  # an event that is in force already, received again
-    LATE = "late"  # a purchase after its code had run out, or any outcome of a closed campaign
+    EXPIRED = "expired"  # a purchase after its code had expired, or any outcome of a closed campaign
     UNMATCHED = "unmatched"  # no such code, customer or event in this campaign (a refund may precede its purchase)
     REJECTED = "rejected"  # cannot be read as an outcome, or contradicts what is in force
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
-    """A decided plan, immutable. `plan_id` is the hash of the plan and `inputs`; the decisions lie in a file beside it.
+    """A decided plan, immutable. Its tables are artefacts (`PlanTables`), sealed by their hashes."""
 
-    inputs: name → SHA-256 of everything the decisions depend on · summary: what `disco plan` showed, as JSON.
-    """
-
-    plan_id: str
+    plan_id: str  # the hash of the plan and `inputs`
     plan: Plan
-    inputs: Mapping[str, str]
-    summary: str
+    inputs: Mapping[str, str]  # name → SHA-256 of everything the decisions depend on
+    summary: "PlanSummary"
     planned_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlanTables:
+    """The large parts of a plan, one row per customer in one order."""
+
+    decisions: "pa.Table"  # the columns of `kept.PLANNED`
+    contexts: "Matrix"  # (n, d1)
+    features: "pa.Table | None"  # retained so that another network can embed the customers again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRecord:
-    """A launched campaign. `network` names the context network of its contexts, `version` the belief that decided it
-    (None: no belief was needed), `solution` the prices and certificate of the solve as JSON."""
+    """A launched campaign."""
 
     campaign: str
     plan_id: str
@@ -52,29 +64,37 @@ class CampaignRecord:
     state: State
     integer_ids: bool
     context_size: int
-    network: str
-    version: int | None
-    solution: str
+    network: str  # names the context network of its contexts
+    version: int | None  # the belief that decided it; None: no belief was needed
+    solution: "Solution"
     launched_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
-    """One ingested file. `content_hash` is of its rows in their order; `reverted_at` is None while it is in force."""
+    """One ingested file."""
 
     batch_id: str
     campaign: str
     source: str
-    content_hash: str
+    content_hash: str  # of its rows in their order
     received_at: datetime
-    reverted_at: datetime | None = None
+    reverted_at: datetime | None = None  # None while it is in force
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LedgerMove:
+    """Everything one ingest or one revert changes in the ledger, to be applied at once."""
+
+    batch: BatchRecord  # new, or reverted where `reverted_at` is set
+    received: "pa.Table | None"  # the rows of a new batch, as `kept.OUTCOMES`
+    changes: "pa.Table"  # batch_id, row, disposition, reason of earlier rows whose disposition changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRecord:
-    """A version of belief: a cache of prior and evidence, and what it was made of. Numbers rise from 1 per model."""
+    """A version of belief: a cache of prior and evidence, and what it was made of. Numbers rise from 1."""
 
-    model: str
     number: int
     basket: bytes  # a model file
     engagement: str  # JSON

@@ -9,7 +9,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from disco.records.arrays import Integers, Matrix
-    from disco.records.life import BatchRecord, CampaignRecord, Disposition, PlanRecord, State, VersionRecord
+    from disco.records.life import (
+        BatchRecord,
+        CampaignRecord,
+        Disposition,
+        LedgerMove,
+        PlanRecord,
+        PlanTables,
+        State,
+        VersionRecord,
+    )
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -43,37 +52,83 @@ class Clock(Protocol):
     def now(self) -> datetime: ...
 
 
+class Artefacts(Protocol):
+    """Large tables, each written once and named by the SHA-256 of its bytes. A folder, or an object store."""
+
+    def put(self, table: "pa.Table", *, compressed: bool = False) -> str:
+        """Keep a table; its name. It is whole and on disk before this returns; the same table again changes nothing.
+
+        Compressed tables are smaller and must be read whole; others are mapped, so that one row costs one row.
+        """
+
+    def get(self, name: str) -> "pa.Table":
+        """The table, mapped and not read; StateError names a missing one."""
+
+    def is_intact(self, name: str) -> bool:
+        """Whether the bytes are those that were written; reads all of them. False where the table is missing."""
+
+
 class Store(Protocol):
     """The truth of campaigns: plans, decisions with codes, ledger, evidence, versions of belief."""
 
-    def reading(self) -> "AbstractContextManager[Shelves]":
+    def reading(self) -> "AbstractContextManager[Transaction]":
         """One consistent view of everything; nothing can be written through it. Keep it short: a writer may wait."""
 
-    def writing(self, subject: str) -> "AbstractContextManager[Shelves]":
+    def writing(self, subject: str, *, dry_run: bool = False) -> "AbstractContextManager[Transaction]":
         """One transaction: kept whole at the end of the block, not at all when the block raises.
 
-        `subject` (a campaign, or a model) has one writer at a time: another one waits, and then sees what this one
+        `subject` (a campaign, or BELIEF) has one writer at a time: another one waits, and then sees what this one
         wrote. Nothing is acknowledged before it is on disk. Not to be opened within another block of the same store.
+        With `dry_run` everything is done and checked, then undone at the end of the block.
         """
 
     def close(self) -> None: ...
 
 
-class Shelves(Protocol):
-    """What lies in the store, within one transaction. Tables are Arrow, with the schemas of `records.kept`; text with
-    NUL characters, NaN and infinity are an InputError; a missing thing, or one that is there already, a StateError."""
+BELIEF = "main"
+"""The subject of those who write versions of belief."""
 
-    # plans and campaigns
-    def add_plan(self, record: "PlanRecord") -> None:
+
+class Transaction(Protocol):
+    """What lies in the store, within one transaction: five repositories.
+
+    Tables are Arrow, with the schemas of `records.kept`; text with NUL characters, NaN and infinity are an InputError;
+    a missing thing, or one that is there already, a StateError.
+    """
+
+    @property
+    def plans(self) -> "PlanRepository": ...
+
+    @property
+    def decisions(self) -> "DecisionRepository": ...
+
+    @property
+    def contexts(self) -> "ContextRepository": ...
+
+    @property
+    def ledger(self) -> "LedgerRepository": ...
+
+    @property
+    def beliefs(self) -> "BeliefRepository": ...
+
+
+class PlanRepository(Protocol):
+    """Plans, and the campaigns that were launched from them."""
+
+    def add(self, record: "PlanRecord", tables: "PlanTables") -> None:
         """Keep a plan; the same plan again changes nothing."""
 
-    def plan(self, plan_id: str) -> "PlanRecord":
+    def get(self, plan_id: str) -> "PlanRecord":
         """By its id, or the beginning of one where that names a single plan."""
 
-    def plans(self, campaign: str) -> "tuple[PlanRecord, ...]": ...
+    def of(self, campaign: str) -> "tuple[PlanRecord, ...]":
+        """The plans of a campaign, by the time they were made."""
 
-    def add_campaign(self, record: "CampaignRecord") -> None:
-        """Its plan was kept before. StateError when the campaign exists."""
+    def tables(self, plan_id: str) -> "PlanTables":
+        """The plan's tables, checked against their hashes."""
+
+    def launch(self, record: "CampaignRecord") -> None:
+        """Make a campaign of a plan that was kept before. StateError when the campaign exists."""
 
     def campaign(self, campaign: str) -> "CampaignRecord": ...
 
@@ -84,14 +139,31 @@ class Shelves(Protocol):
 
     def set_state(self, campaign: str, state: "State") -> None: ...
 
-    # decisions, as kept.DECISIONS
-    def add_decisions(self, campaign: str, decisions: "pa.Table") -> int:
-        """Append rows and number them; the number of the first. Columns that may be null may be absent.
+    def damaged(self, campaign: str) -> tuple[str, ...]:
+        """Artefacts of a campaign that are missing or not as they were written; reads all of them."""
 
-        StateError when a customer or a code is there already.
+
+class DecisionRepository(Protocol):
+    """Who was decided, with their codes; what is left for customers who arrive after the launch."""
+
+    def add_codes(self, campaign: str, codes: "pa.Array", *, pooled: bool) -> None:
+        """The codes of a launch, one per customer of its plan, null where there is none.
+
+        StateError when a customer of the plan or a code is there twice, or a code of a pool is in use elsewhere.
         """
 
-    def decisions(
+    def add_late(
+        self,
+        campaign: str,
+        decisions: "pa.Table",
+        *,
+        contexts: "Matrix",
+        features: "pa.Table | None",
+        pooled: bool,
+    ) -> None:
+        """Append customers who arrived after the launch, with everything that is kept of them."""
+
+    def of(
         self,
         campaign: str,
         *,
@@ -99,24 +171,17 @@ class Shelves(Protocol):
         customers: "pa.Array | None" = None,
         only_late: bool = False,
     ) -> "pa.Table":
-        """By row; all, or those of these codes or customers, or those decided after the launch.
+        """As `kept.DECISIONS`, by row; all, or those of these codes or customers, or those after the launch.
 
         customer_id has the type it was launched with.
         """
 
     def set_propensities(self, campaign: str, propensities: "pa.Table") -> None:
-        """row, propensity, propensity_draws."""
+        """row, propensity, propensity_draws of decisions of the launch; replaces what was set before."""
 
-    def known_codes(self, codes: "pa.Array") -> "pa.Array":
-        """Which of these are in use, in any campaign; sorted."""
+    def codes_in_use(self, codes: "pa.Array", *, campaign: str | None = None) -> "pa.Array":
+        """Which of these are in use, in any campaign or in one; sorted."""
 
-    # contexts of the decisions, by row, per context network: what learning uses
-    def add_contexts(self, campaign: str, network: str, contexts: "Matrix", *, first_row: int) -> None: ...
-
-    def contexts(self, campaign: str, network: str, rows: "Integers | None" = None) -> "Matrix":
-        """Of these decisions, in the order asked for; of all without `rows`."""
-
-    # what is left for customers who arrive after the launch
     def set_reserve(self, campaign: str, codes: "Mapping[float, int | None]") -> None:
         """Codes per depth that late arrivals may still take; None: no limit."""
 
@@ -125,20 +190,37 @@ class Shelves(Protocol):
     def take_code(self, campaign: str, depth: float) -> bool:
         """One less at this depth, by a conditional update; False when none was left."""
 
-    # the ledger, as kept.OUTCOMES: rows in the order received, never deleted
-    def add_batch(self, record: "BatchRecord") -> None: ...
+    def secret(self) -> bytes:
+        """The key of the codes' HMAC: 32 random bytes, made with the database."""
+
+
+class ContextRepository(Protocol):
+    """The contexts that decisions were made from, per context network, and the features behind them."""
+
+    def add(self, campaign: str, network: str, contexts: "Matrix") -> None:
+        """Contexts of all decisions of a campaign, by row, under a network it has none of yet."""
+
+    def of(self, campaign: str, network: str, rows: "Integers | None" = None) -> "Matrix":
+        """Of these decisions, in the order asked for; of all without `rows`."""
+
+    def features(self, campaign: str) -> "pa.Table":
+        """The retained features of all decisions, by row; StateError where none were kept."""
+
+
+class LedgerRepository(Protocol):
+    """Received outcomes, as kept.OUTCOMES: rows in the order received, never deleted."""
+
+    def apply(self, move: "LedgerMove") -> None:
+        """Write an ingest or a revert. No two APPLIED rows in force of a campaign share an event id (a unique index).
+
+        A reverted batch keeps its dispositions and is no longer in force; StateError when it was reverted before.
+        """
 
     def batch(self, batch_id: str) -> "BatchRecord":
         """By its id, or the beginning of one where that names a single batch."""
 
     def batches(self, campaign: str) -> "tuple[BatchRecord, ...]":
         """In the order they were received."""
-
-    def set_reverted(self, batch_id: str, at: datetime) -> None:
-        """Its rows keep their dispositions and are no longer in force. StateError when it was reverted before."""
-
-    def add_outcomes(self, campaign: str, outcomes: "pa.Table") -> None:
-        """Append received rows. No two APPLIED rows in force of a campaign share an event id (a unique index)."""
 
     def outcomes(
         self,
@@ -158,11 +240,10 @@ class Shelves(Protocol):
     def counts(self, campaign: str) -> "pa.Table":
         """batch_id, disposition, rows (int64) of the batches in force: counted in the ledger when asked."""
 
-    def set_dispositions(self, campaign: str, changes: "pa.Table") -> None:
-        """batch_id, row, disposition, reason: the only thing about a received row that ever changes. All at once:
-        an event may lose APPLIED in one row and gain it in another."""
 
-    # evidence per campaign and context network, engagement counts per campaign; both opaque here
+class BeliefRepository(Protocol):
+    """Evidence per campaign and context network (opaque here), and versions of belief, of which one is active."""
+
     def put_evidence(self, campaign: str, network: str, evidence: bytes) -> None: ...
 
     def evidence(self, campaign: str, network: str) -> bytes | None: ...
@@ -170,16 +251,12 @@ class Shelves(Protocol):
     def networks(self, campaign: str) -> tuple[str, ...]:
         """The context networks under which this campaign has evidence, sorted: more than one after a retraining."""
 
-    # versions of belief
     def add_version(self, record: "VersionRecord", *, activate: bool) -> None:
-        """Keep a version; with `activate` it becomes the model's only active one in the same transaction."""
+        """Keep a version; with `activate` it becomes the only active one in the same transaction."""
 
-    def version(self, model: str, number: int | None = None) -> "VersionRecord | None":
+    def version(self, number: int | None = None) -> "VersionRecord | None":
         """That version, or the active one; None where there is none."""
 
-    def versions(self, model: str) -> "tuple[VersionRecord, ...]": ...
+    def versions(self) -> "tuple[VersionRecord, ...]": ...
 
-    def activate(self, model: str, number: int) -> None: ...
-
-    def secret(self) -> bytes:
-        """The key of the codes' HMAC: 32 random bytes, made with the database."""
+    def activate(self, number: int) -> None: ...

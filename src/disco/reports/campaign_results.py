@@ -5,11 +5,11 @@ from datetime import timedelta
 
 from disco.evaluation import Estimate as Measured
 from disco.evaluation import Finding, Verdict
-from disco.operations.forecast import Money as Forecast
 from disco.operations.results import CampaignResults, GroupResult
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
+from disco.records.plan_summary import MoneyForecast
 from disco.records.wording import date, money, percent
 from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Points
 from disco.reports.formats import (
@@ -27,7 +27,7 @@ from disco.reports.page import PageItem, Report, Section
 from disco.reports.table import Cell, Column, FigureCell, Table
 
 _GROUPS = {
-    Arm.TEST: "Decided",
+    Arm.DECIDED: "Decided",
     Arm.CONTROL: "Control, random codes",
     Arm.HOLDOUT: "Holdout, no code",
 }
@@ -48,7 +48,8 @@ def arms_table(results: CampaignResults) -> Table:
     """Each group in sums, beside what was expected of it."""
     random = results.plan.policy.assigns_at_random
     groups: list[tuple[str, GroupResult]] = [
-        ("Random codes" if random and arm is Arm.TEST else _GROUPS[arm], found) for arm, found in results.arms.items()
+        ("Random codes" if random and arm is Arm.DECIDED else _GROUPS[arm], found)
+        for arm, found in results.arms.items()
     ]
     if results.late is not None:
         groups.append(("Late arrivals", results.late))
@@ -162,7 +163,7 @@ def _lead(results: CampaignResults) -> str:
     if ab.verdict is Verdict.BLOCKED:
         return ab.reason
     uplift = primary_uplift(results)
-    revenue = ab.finding("revenue").decisive.difference.value * results.arms[Arm.TEST].summary.customers
+    revenue = ab.finding("revenue").decisive.difference.value * results.arms[Arm.DECIDED].summary.customers
     if ab.verdict is Verdict.UNDECIDED:
         figure = (
             "" if uplift is None else f"{ab.primary} {estimate_text(uplift, unit=Percent(decimals=0, signed=True))}, "
@@ -207,9 +208,9 @@ def primary_uplift(results: CampaignResults) -> Estimate | None:
     return None if relative is None else _estimate(relative)
 
 
-def expected_revenue(forecast: Forecast) -> Estimate:
+def expected_revenue(forecast: MoneyForecast) -> Estimate:
     """The forecast's revenue with its 90% interval."""
-    return Estimate(forecast.revenue.mean, forecast.revenue.lower, forecast.revenue.upper, 0.9)
+    return forecast.revenue
 
 
 def _estimate(measured: Measured) -> Estimate:

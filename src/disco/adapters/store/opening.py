@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from secrets import token_bytes
 
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.campaign_shelf import CODE_SECRET
 from disco.adapters.store.database import Database
+from disco.adapters.store.decisions import CODE_SECRET
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.errors import DiscoError, InputError, MissingPartError, StateError
+from disco.records.ports import Artefacts
 
 _SCHEMA_SUBJECT = "disco: schema"
 _SECRET_BYTES = 32
@@ -57,15 +59,25 @@ def prepare(database: Database) -> None:
         )
 
 
-def upgrade(database: Database, *, only_empty: bool = False) -> tuple[str | None, str]:
-    """Bring the database to this program's revision in one transaction; the revisions before and after."""
+def upgrade(
+    database: Database,
+    *,
+    artefacts: Artefacts | None = None,
+    plans: Path | None = None,
+    only_empty: bool = False,
+) -> tuple[str | None, str]:
+    """Bring the database to this program's revision in one transaction; the revisions before and after.
+
+    artefacts: where tables go that earlier revisions kept in the database; an empty database needs none. plans: the
+    folder of plans beside a database of revision 0001.
+    """
     from disco.adapters.store.migrations import migrate
 
     with plain_errors(database, "upgrading"), database.writing(_SCHEMA_SUBJECT) as connection:
         before = _revision(connection)
         if before == schema.REVISION or (before is not None and only_empty):
             return before, before
-        migrate(connection, shown(database.engine.url))
+        migrate(connection, shown(database.engine.url), artefacts=artefacts, plans=plans)
         if before is None:
             secret = {"name": CODE_SECRET, "value": token_bytes(_SECRET_BYTES)}
             connection.execute(schema.secrets.insert(), secret)

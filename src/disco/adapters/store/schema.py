@@ -1,9 +1,12 @@
 """The tables of a store. They change only with a migration beside them (`migrations/versions`).
 
 Moments are microseconds since 1970 UTC and depths are doubles, so that SQLite and PostgreSQL hold the same numbers.
-Campaigns and batches have a number for short, so that millions of rows do not repeat their names. The two large tables
-do not declare what these refer to: PostgreSQL would look it up for every row, which doubles the time of a launch, and
-the numbers come from rows read in the same transaction, which nobody ever deletes.
+Campaigns and batches have a number for short, so that millions of rows do not repeat their names. The two tables that
+may have millions of rows do not declare what these refer to: PostgreSQL would look it up for every row, and the numbers
+come from rows read in the same transaction, which nobody ever deletes.
+
+Decisions, contexts and features of a plan, and the codes of a launch, are artefacts (`artefacts.py`); their names are
+here.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -14,7 +17,7 @@ import sqlalchemy as sa
 from disco.records.errors import InputError
 from disco.records.life import Disposition
 
-REVISION = "0001"  # the last of migrations/versions
+REVISION = "0002"  # the last of migrations/versions
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,6 +65,9 @@ plans = sa.Table(
     sa.Column("inputs", sa.Text, nullable=False),
     sa.Column("summary", sa.Text, nullable=False),
     sa.Column("planned_at", Moment, nullable=False),
+    sa.Column("decisions", sa.Text),  # artefacts; null where an upgrade did not find them
+    sa.Column("contexts", sa.Text),
+    sa.Column("features", sa.Text),  # null also where none were retained
 )
 
 campaigns = sa.Table(
@@ -75,42 +81,46 @@ campaigns = sa.Table(
     sa.Column("context_size", sa.Integer, nullable=False),
     sa.Column("network", sa.Text, nullable=False),
     sa.Column("version", sa.Integer),
-    sa.Column("solution", sa.Text, nullable=False),
     sa.Column("launched_at", Moment, nullable=False),
+    sa.Column("codes", sa.Text),  # artefacts, as are the following; set by the launch
+    sa.Column("customer_index", sa.Text),
+    sa.Column("code_index", sa.Text),
+    sa.Column("propensities", sa.Text),  # null until they are estimated
 )
 
-decisions = sa.Table(
-    "decisions",
+late_decisions = sa.Table(
+    "late_decisions",
     metadata,
-    sa.Column("campaign_number", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),
+    _of_campaign(key=True),
+    sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),  # goes on from the launch's
     sa.Column("customer_id", sa.Text, nullable=False),
     sa.Column("arm", sa.Text, nullable=False),
     sa.Column("depth", sa.Double),
-    sa.Column("code", sa.Text),
+    sa.Column("code", sa.Text, unique=True),
     sa.Column("value", sa.Double, nullable=False),
     sa.Column("known", sa.Boolean, nullable=False),
-    sa.Column("late", sa.Boolean, nullable=False),
     sa.Column("expected_full_price", sa.Double),
     sa.Column("expected_engagement", sa.Double),
-    sa.Column("propensity", sa.Double),
-    sa.Column("propensity_draws", sa.BigInteger),
-    sa.Index("decisions_one_customer", "campaign_number", "customer_id", unique=True),
-    sqlite_with_rowid=False,  # the rows lie in the order of their key, once
+    sa.Column("context", sa.LargeBinary, nullable=False),  # float64, little-endian, under the network of the launch
+    sa.Column("features", sa.Text),  # JSON: name → number or null
+    sa.UniqueConstraint("campaign_number", "customer_id"),
 )
-_coded = decisions.c.code.is_not(None)
-sa.Index("decisions_one_code", decisions.c.code, unique=True, sqlite_where=_coded, postgresql_where=_coded)
-LATE = sa.text("late")  # as the index has it: SQLite compares the words
-sa.Index("decisions_late", decisions.c.campaign_number, decisions.c.row, sqlite_where=LATE, postgresql_where=LATE)
+
+# codes bought elsewhere: no two campaigns may hand out one of them; made codes cannot meet (80 bits each)
+pool_codes = sa.Table(
+    "pool_codes",
+    metadata,
+    sa.Column("code", sa.Text, primary_key=True),
+    sa.Column("campaign_number", sa.Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
 
 contexts = sa.Table(
     "contexts",
     metadata,
     _of_campaign(key=True),
     sa.Column("network", sa.Text, primary_key=True),
-    sa.Column("first_row", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("rows", sa.Integer, nullable=False),
-    sa.Column("matrix", sa.LargeBinary, nullable=False),  # float64, little-endian, row after row
+    sa.Column("artefact", sa.Text, nullable=False),
 )
 
 reserves = sa.Table(

@@ -1,46 +1,71 @@
-"""The store: a database with our tables, and its shelves one transaction at a time."""
+"""The store: a database with our tables, a place of artefacts, and five repositories one transaction at a time."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from disco.adapters.store.belief_shelf import BeliefShelf
-from disco.adapters.store.campaign_shelf import CampaignShelf
-from disco.adapters.store.context_shelf import ContextShelf
-from disco.adapters.store.decision_shelf import DecisionShelf
-from disco.adapters.store.ledger_shelf import LedgerShelf
+from disco.adapters.store.artefacts import FolderArtefacts, rehearsal
+from disco.adapters.store.beliefs import SqlBeliefs
+from disco.adapters.store.contexts import SqlContexts
+from disco.adapters.store.decisions import SqlDecisions
+from disco.adapters.store.ledger import SqlLedger
 from disco.adapters.store.opening import open_database, plain_errors, prepare
+from disco.adapters.store.plans import SqlPlans
+from disco.adapters.store.session import Session
+from disco.records.ports import Artefacts
 
 
-class SqlShelves(CampaignShelf, DecisionShelf, ContextShelf, LedgerShelf, BeliefShelf):
-    """Implements `records.ports.Shelves`."""
+class SqlTransaction:
+    """Implements `records.ports.Transaction`."""
+
+    def __init__(self, session: Session) -> None:
+        self.plans = SqlPlans(session)
+        self.decisions = SqlDecisions(session)
+        self.contexts = SqlContexts(session)
+        self.ledger = SqlLedger(session)
+        self.beliefs = SqlBeliefs(session)
+
+
+class _Undone(Exception):  # noqa: N818 - no error: the way out of a dry run
+    pass
 
 
 class CampaignStore:
-    """Campaigns, decisions, ledger, evidence and belief in one database; implements `records.ports.Store`.
+    """Campaigns, decisions, ledger, evidence and belief; implements `records.ports.Store`.
 
-    `url` is `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. An empty database gets our tables.
+    url: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; an empty database gets our tables. artefacts: the place
+    of the large tables, or its folder; the same one for everybody who shares the database.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, artefacts: Artefacts | Path) -> None:
+        self._artefacts = FolderArtefacts(artefacts) if isinstance(artefacts, Path) else artefacts
         self._database = open_database(url)
         prepare(self._database)
 
     @classmethod
     def embedded(cls, path: Path) -> "CampaignStore":
-        """One SQLite file; made when absent."""
+        """One SQLite file with its artefacts in a folder beside it; made when absent."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        return cls(f"sqlite:///{path}")
+        return cls(f"sqlite:///{path}", path.with_name(f"{path.stem}-artefacts"))
 
     @contextmanager
-    def reading(self) -> Iterator[SqlShelves]:
+    def reading(self) -> Iterator[SqlTransaction]:
         with plain_errors(self._database, "reading"), self._database.reading() as connection:
-            yield SqlShelves(connection, self._database)
+            yield SqlTransaction(Session(connection, self._database, self._artefacts))
 
     @contextmanager
-    def writing(self, subject: str) -> Iterator[SqlShelves]:
-        with plain_errors(self._database, f"writing {subject}"), self._database.writing(subject) as connection:
-            yield SqlShelves(connection, self._database)
+    def writing(self, subject: str, *, dry_run: bool = False) -> Iterator[SqlTransaction]:
+        try:
+            with (
+                rehearsal(self._artefacts) if dry_run else nullcontext(self._artefacts) as artefacts,
+                plain_errors(self._database, f"writing {subject}"),
+                self._database.writing(subject) as connection,
+            ):
+                yield SqlTransaction(Session(connection, self._database, artefacts))
+                if dry_run:
+                    raise _Undone
+        except _Undone:
+            pass
 
     def close(self) -> None:
         self._database.engine.dispose()

@@ -48,6 +48,11 @@ class FolderShopData:
                 digest.update(f"{path.relative_to(folder)}\x1f{content}\x1f".encode())
         return digest.hexdigest()
 
+    def customers_hash(self, table: str) -> str:
+        """Of the file that a plan names as its table of customers; empty for one of the shop's tables."""
+        path = self.folder / table
+        return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
     @contextmanager
     def customers(self, table: str) -> Iterator[tuple[str, Any]]:
         """A table of customers that a plan names: a file, or one of the shop's tables; with what to call it."""

@@ -42,9 +42,9 @@ def _text(found: "LearnedBelief") -> str:
         [
             depth_percent(point.depth),
             point.purchases,
-            Estimate(point.basket.mean, point.basket.lower, point.basket.upper),
+            Estimate(point.basket.value, point.basket.lower, point.basket.upper),
             point.codes,
-            Estimate(point.engagement.mean, point.engagement.lower, point.engagement.upper),
+            Estimate(point.engagement.value, point.engagement.lower, point.engagement.upper),
         ]
         for point in found.depths
     ]

@@ -45,7 +45,7 @@ def _text(done: "Ingested") -> str:
     head = "Dry run" if done.dry_run else f"Batch {done.batch_id}"
     lines = [
         f"{head}: {counts.received:,} rows = {counts.applied:,} applied + {counts.duplicate:,} duplicate + "
-        f"{counts.late:,} late + {counts.unmatched:,} unmatched + {counts.rejected:,} rejected."
+        f"{counts.expired:,} expired + {counts.unmatched:,} unmatched + {counts.rejected:,} rejected."
     ]
     for reason in done.reasons:
         place = f"row {reason.first_row:,}" + (f" and {reason.rows - 1:,} more" if reason.rows > 1 else "")

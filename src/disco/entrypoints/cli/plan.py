@@ -18,8 +18,8 @@ from disco.entrypoints.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from disco.operations.forecast import ArmForecast
     from disco.operations.planning import PlanResult
+    from disco.records.plan_summary import ArmForecast
     from disco.reports import Table
     from disco.reports.table import Cell
 

@@ -31,11 +31,11 @@ from disco.operations import (
     purchases_of,
 )
 from disco.operations.arms import share_offers
-from disco.operations.forecast import Interval
 from disco.operations.purchases import bought
 from disco.policy import Thompson
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience, Purchases
+from disco.records.estimate import Estimate
 from disco.records.plan import Plan, read_plan
 from disco.records.ports import Store
 from disco.retailer import Retailer, RetailerSettings
@@ -57,8 +57,8 @@ class DemoArm:
     purchases: int
     revenue: float
     markdown: float
-    predicted_revenue: Interval | None  # 90%; None before anything was learned
-    predicted_markdown: Interval | None
+    predicted_revenue: Estimate | None  # 90%; None before anything was learned
+    predicted_markdown: Estimate | None
 
     @property
     def reward(self) -> float:
@@ -215,7 +215,7 @@ def _plan(campaign: Campaign, *, random: bool, seed: int, as_of: date) -> Plan:
 
 def _decide_again(planned: Planned, audience: Audience, belief: Belief, shop: Retailer) -> Judgement:
     """Campaign C's decided customers and limits under a later belief, judged by the same truth."""
-    members = audience.take(np.array(planned.decisions["arm"].to_pylist()) == Arm.TEST)
+    members = audience.take(np.array(planned.decisions["arm"].to_pylist()) == Arm.DECIDED)
     offer = share_offers(offer_of(planned.plan, eligible=len(audience)), [len(members), len(audience) - len(members)])[
         0
     ]
@@ -243,11 +243,11 @@ def demo_campaign(
 ) -> DemoCampaign:
     """Everything there is to say about one campaign; `belief` and `shop` are those before it."""
     plan, decisions = planned.plan, planned.decisions
-    with store.reading() as shelves:
-        full_price = bought(shelves, plan.campaign, shelves.decisions(plan.campaign))
+    with store.reading() as transaction:
+        full_price = bought(transaction, plan.campaign, transaction.decisions.of(plan.campaign))
     choice = _choice(decisions, plan.offered)
     depth = np.append(plan.offered, 0.0)[choice]
-    arms = {arm: np.array(decisions["arm"].to_pylist()) == arm for arm in (Arm.TEST, Arm.CONTROL)}
+    arms = {arm: np.array(decisions["arm"].to_pylist()) == arm for arm in (Arm.DECIDED, Arm.CONTROL)}
 
     def arm_result(arm: Arm) -> DemoArm:
         rows = arms[arm]
@@ -265,7 +265,7 @@ def demo_campaign(
     def compare(figure: Callable[..., np.ndarray]) -> Uplift | None:
         if not arms[Arm.CONTROL].any():
             return None
-        return uplift(*(figure(full_price[rows], depth[rows]) for rows in (arms[Arm.TEST], arms[Arm.CONTROL])))
+        return uplift(*(figure(full_price[rows], depth[rows]) for rows in (arms[Arm.DECIDED], arms[Arm.CONTROL])))
 
     seen = purchases_of(store, plan.campaign)
     prices = planned.solution.prices
@@ -273,13 +273,13 @@ def demo_campaign(
         name=plan.campaign,
         decided_by="at random" if prices is None else "the system",
         plan=plan,
-        decided=arm_result(Arm.TEST),
+        decided=arm_result(Arm.DECIDED),
         control=arm_result(Arm.CONTROL) if arms[Arm.CONTROL].any() else None,
         revenue_uplift=compare(objective.revenue),
         reward_uplift=compare(objective.reward),
         judgement=None
         if prices is None
-        else judge_by_truth(choice[arms[Arm.TEST]], audience.ids[arms[Arm.TEST]], plan, shop),
+        else judge_by_truth(choice[arms[Arm.DECIDED]], audience.ids[arms[Arm.DECIDED]], plan, shop),
         accuracy=accuracy(belief.basket.predict(seen.context, seen.depth)[0], np.log(seen.full_price))
         if belief.basket.campaigns and len(seen)
         else None,

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from disco.operations.forecast import Interval
 from disco.records.arrays import Vector
 from disco.records.depths import depth_label, depth_percent
 from disco.reports import (
@@ -212,7 +211,8 @@ def _codes_chart(result: DemoResult) -> BarChart:
 
 def _money_chart(result: DemoResult) -> BarChart:
     forecast = [(c, c.decided.predicted_revenue) for c in result.campaigns if c.decided.predicted_revenue is not None]
-    inside = [i.lower <= c.decided.revenue <= i.upper for c, i in forecast]
+    inside = [i.covers(c.decided.revenue) for c, i in forecast]
+    ends = [i.ends or (i.value, i.value) for _, i in forecast]
     return BarChart(
         title=f"Actual revenue was inside the forecast range in {sum(inside)} of {len(inside)} campaigns",
         subtitle="Revenue of the codes sent: forecast before the launch, and actual",
@@ -222,9 +222,9 @@ def _money_chart(result: DemoResult) -> BarChart:
         bars=[
             Bars(
                 "Forecast",
-                [i.mean for _, i in forecast],
-                [i.lower for _, i in forecast],
-                [i.upper for _, i in forecast],
+                [i.value for _, i in forecast],
+                [lower for lower, _ in ends],
+                [upper for _, upper in ends],
             ),
             Bars("Actual", [c.decided.revenue for c, _ in forecast], muted=True),
         ],
@@ -280,10 +280,6 @@ def _sd_chart(result: DemoResult) -> CurveChart:
 # ---- the campaigns as a table for people and as JSON for machines --------------------------------------------------
 
 
-def _between(interval: Interval | None) -> Estimate | None:
-    return None if interval is None else Estimate(interval.mean, interval.lower, interval.upper, 0.9)
-
-
 def campaign_table(result: DemoResult, *, codes_per_depth: bool) -> Table:
     """Per campaign and group: customers, codes, forecast and actual money, uplift."""
     rows: list[tuple[str | float | Estimate | None, ...]] = []
@@ -299,9 +295,9 @@ def campaign_table(result: DemoResult, *, codes_per_depth: bool) -> Table:
                     campaign.decided_by if own else "at random",
                     group.customers,
                     _codes_words(group) if codes_per_depth else sum(group.codes.values()),
-                    _between(group.predicted_revenue),
+                    group.predicted_revenue,
                     group.revenue,
-                    _between(group.predicted_markdown),
+                    group.predicted_markdown,
                     group.markdown,
                     group.reward,
                     campaign.revenue_uplift.relative if own and campaign.revenue_uplift else None,

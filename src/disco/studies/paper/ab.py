@@ -61,8 +61,8 @@ def measure(environment: Environment, settings: ReproductionSettings) -> Arrays:
     out = {"needed": np.array([_customers_needed(answers, control, depths)])}
     for reading in READINGS:
         belief = _belief(environment, reading)
-        test = _decided(log, arms[Arm.TEST], belief, environment.seed, revenue_weight=REVENUE_WEIGHT)
-        alone = _decided(log, arms[Arm.TEST], belief, environment.seed, revenue_weight=MARKDOWN_FREE)
+        test = _decided(log, arms[Arm.DECIDED], belief, environment.seed, revenue_weight=REVENUE_WEIGHT)
+        alone = _decided(log, arms[Arm.DECIDED], belief, environment.seed, revenue_weight=MARKDOWN_FREE)
         out[f"{reading}: {DECIDED}"] = _by_truth(answers, test, depths)
         out[f"{reading}: {FOR_REVENUE}"] = _by_truth(answers, alone, depths)
         out[f"{reading}: realised"] = _compared(answers, test, control, depths)

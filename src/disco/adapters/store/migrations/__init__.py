@@ -1,31 +1,25 @@
 """How the tables came to be, one file per change in `versions/`; a database says which it has seen."""
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 
 from disco.records.errors import StateError
+from disco.records.ports import Artefacts
 
 
-def migrate(connection: sa.Connection, place: str) -> None:
+def migrate(
+    connection: sa.Connection, place: str, *, artefacts: Artefacts | None = None, plans: Path | None = None
+) -> None:
     """Run the changes a database has not seen, within the connection's transaction."""
-    from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
+    from alembic import command
+    from alembic.config import Config
     from alembic.util import CommandError
 
-    script = ScriptDirectory(str(Path(__file__).parent))
-
-    def unseen(revision: Any, _: MigrationContext) -> Iterable[Any]:
-        return script._upgrade_revs("head", revision)
-
-    context = MigrationContext.configure(connection, opts={"fn": unseen})
+    config = Config(attributes={"connection": connection, "artefacts": artefacts, "plans": plans})
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     try:
-        from alembic.operations import Operations
-
-        with Operations.context(context):
-            context.run_migrations()
+        command.upgrade(config, "head")
     except CommandError as error:
         raise StateError(
             place,

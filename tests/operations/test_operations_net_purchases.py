@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disco.operations.standing import settle, standing
+from disco.operations.net_purchases import judge, net_purchases
 from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
 
@@ -102,29 +102,32 @@ def meaning(received):
 
 def found(received):
     rows = table(received)
-    verdicts = settle(rows)
-    stands = standing(rows.filter(pa.array(verdicts.applied)))
-    events = [row.event for row, applied in zip(received, verdicts.applied, strict=True) if applied]
+    judged = judge(rows)
+    net = net_purchases(rows.filter(pa.array(judged.applied)))
+    events = [row.event for row, applied in zip(received, judged.applied, strict=True) if applied]
     assert len(set(events)) == len(events)
-    return dict(zip(stands.code.to_pylist(), stands.full_price_minor.tolist(), strict=True)), set(events)
+    return dict(zip(net.code.to_pylist(), net.full_price_minor.tolist(), strict=True)), set(events)
 
 
+@settings(deadline=None)
 @given(batches)
-def test_what_stands_is_what_the_rules_say(received):
+def test_what_is_in_force_is_what_the_rules_say(received):
     assert found(received) == meaning(received)
 
 
+@settings(deadline=None)
 @given(batches, st.randoms())
-def test_neither_order_nor_repetition_changes_what_stands(received, random):
+def test_neither_order_nor_repetition_changes_what_is_in_force(received, random):
     again = received + [row for row in received if random.random() < 0.5]
     random.shuffle(again)
     assert found(again) == found(received)
 
 
+@settings(deadline=None)
 @given(batches)
 def test_every_row_has_a_disposition_and_all_but_the_applied_ones_a_reason(received):
-    verdicts = settle(table(received))
-    for disposition, reason in zip(verdicts.disposition.to_pylist(), verdicts.reason.to_pylist(), strict=True):
+    judged = judge(table(received))
+    for disposition, reason in zip(judged.disposition.to_pylist(), judged.reason.to_pylist(), strict=True):
         assert (Disposition(disposition) is Disposition.APPLIED) == (reason is None)
 
 
@@ -134,14 +137,14 @@ def test_a_purchase_ordered_earlier_takes_the_code_over_whenever_it_comes():
     back = Row(hour=9, price=10, kind="refund", code=None, customer="ann", refers="x", event="z")
     assert found([first, back]) == ({"A": 60}, {"x", "z"})
     assert found([first, back, earlier]) == ({"A": 30}, {"y"})
-    words = settle(table([first, back, earlier])).reason.to_pylist()
+    words = judge(table([first, back, earlier])).reason.to_pylist()
     assert words == ["the code was used before", "the event it refers to does not count", None]
 
 
 def test_a_refund_before_its_purchase_waits_for_it():
     back = Row(hour=9, price=10, kind="refund", code="A", customer="ann", refers="x", event="z")
     assert found([back]) == ({}, set())
-    assert settle(table([back])).disposition.to_pylist() == ["unmatched"]
+    assert judge(table([back])).disposition.to_pylist() == ["unmatched"]
     bought = Row(hour=5, price=70, kind="purchase", code="A", customer="ann", refers=None, event="x")
     assert found([back, bought]) == ({"A": 60}, {"x", "z"})
 
@@ -158,8 +161,8 @@ def test_refunds_above_the_order_leave_nothing_and_are_counted_however_large():
     bought = Row(hour=5, price=most, kind="purchase", code="A", customer="ann", refers=None, event="x")
     backs = [Row(hour=9, price=most, kind="refund", code=None, customer="ann", refers="x", event=f"z{n}")
              for n in range(2048)]  # together 2⁶⁴: 0 in 64 bits  # fmt: skip
-    stands = standing(table([bought, *backs]))
-    assert (stands.full_price_minor.tolist(), stands.over_refunded) == ([0], 1)
+    net = net_purchases(table([bought, *backs]))
+    assert (net.full_price_minor.tolist(), net.over_refunded) == ([0], 1)
 
 
 BOUGHT = Row(hour=5, price=70, kind="purchase", code="A", customer="ann", refers=None, event="x")
@@ -182,10 +185,10 @@ def test_the_latest_correction_holds_whichever_comes_first():
 
 
 def test_the_same_event_with_anything_else_in_it_is_a_contradiction():
-    same = settle(table([BOUGHT, BOUGHT])).disposition.to_pylist()
+    same = judge(table([BOUGHT, BOUGHT])).disposition.to_pylist()
     assert same == ["applied", "duplicate"]
     for other in ({"code": "B"}, {"customer": "bob"}, {"price": 71}, {"hour": 6}):
-        assert settle(table([BOUGHT, replace(BOUGHT, **other)])).disposition.to_pylist() == ["applied", "rejected"]
+        assert judge(table([BOUGHT, replace(BOUGHT, **other)])).disposition.to_pylist() == ["applied", "rejected"]
     back = Row(hour=9, price=10, kind="refund", code=None, customer="ann", refers="x", event="z")
-    words = settle(table([BOUGHT, back, replace(back, refers="y")])).disposition.to_pylist()
+    words = judge(table([BOUGHT, back, replace(back, refers="y")])).disposition.to_pylist()
     assert words == ["applied", "applied", "rejected"]

@@ -1,4 +1,4 @@
-"""What the received outcomes mean together: which rows are in force, and what each code stands for.
+"""What the received outcomes mean together: which rows are in force, and the net purchase of each code.
 
 Pure functions of the set of rows, never of the order in which they came:
 
@@ -7,8 +7,8 @@ Pure functions of the set of rows, never of the order in which they came:
     refund    counts where the purchase it refers to counts; a part may be given back, several times
     correction replaces the amount of a purchase or refund that counts; the latest one by (ordered_at, event_id) holds
 
-Whatever does not count today may count tomorrow (a refund may precede its purchase), and the other way round. Rows here
-have passed the door (`door.py`); what failed there is settled for good and never comes here.
+Whatever does not count today may count tomorrow (a refund may precede its purchase), and the other way round. Rows in
+quarantine (`door.py`) have their disposition for good and never come here.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
 
 _APPLIED, _DUPLICATE, _CONFLICT, _USED, _WAITING, _NOT_COUNTED, _ELSEWHERE, _WRONG_KIND = range(8)
-_VERDICTS: tuple[tuple[Disposition, str | None], ...] = (
+_DISPOSITIONS: tuple[tuple[Disposition, str | None], ...] = (
     (Disposition.APPLIED, None),
     (Disposition.DUPLICATE, "the same event was received before"),
     (Disposition.REJECTED, "the same event was received with other content; send a correction"),
@@ -38,32 +38,32 @@ _MANY = float(2**62)  # a sum of refunds that no int64 should be asked to hold
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Verdicts:
-    """One verdict per row, in the rows' order."""
+class Judged:
+    """One disposition per row, in the rows' order."""
 
     codes: Integers
 
     @property
     def disposition(self) -> pa.Array:
-        return pa.array([str(disposition) for disposition, _ in _VERDICTS]).take(pa.array(self.codes))
+        return pa.array([str(disposition) for disposition, _ in _DISPOSITIONS]).take(pa.array(self.codes))
 
     @property
     def reason(self) -> pa.Array:
-        return pa.array([reason for _, reason in _VERDICTS], pa.string()).take(pa.array(self.codes))
+        return pa.array([reason for _, reason in _DISPOSITIONS], pa.string()).take(pa.array(self.codes))
 
     @property
     def applied(self) -> Flags:
         return np.asarray(self.codes == _APPLIED)
 
 
-def settle(rows: pa.Table) -> Verdicts:
-    """The verdict on each of these rows (columns of `kept.OUTCOMES`, in the order received).
+def judge(rows: pa.Table) -> Judged:
+    """The disposition of each of these rows (columns of `kept.OUTCOMES`, in the order received).
 
     Complete in itself when no row outside shares an event, a code or a reference with a row inside.
     """
-    verdict = np.full(rows.num_rows, _APPLIED, np.int64)
+    disposition = np.full(rows.num_rows, _APPLIED, np.int64)
     if not rows.num_rows:
-        return Verdicts(verdict)
+        return Judged(disposition)
     events = rows["event_id"].combine_chunks().dictionary_encode()
     event = _indices(events)
     code, customer, refers = (_encoded(rows[name]) for name in ("code", "customer_id", "refers_to"))
@@ -74,65 +74,62 @@ def settle(rows: pa.Table) -> Verdicts:
     same = np.ones(rows.num_rows, np.bool_)
     for column in (*amounts, kind, code, customer, refers):
         same &= column == column[chief[event]]
-    verdict[same] = _DUPLICATE
-    verdict[~same] = _CONFLICT
-    verdict[chief] = _APPLIED
+    disposition[same] = _DUPLICATE
+    disposition[~same] = _CONFLICT
+    disposition[chief] = _APPLIED
 
     purchases = chief[kind[chief] == _PURCHASE]
     place = np.unique(code[purchases], return_inverse=True)[1]
-    verdict[purchases] = _USED
-    verdict[purchases[_first_rows(place, rows.select(["ordered_at", "event_id"]).take(purchases))]] = _APPLIED
+    disposition[purchases] = _USED
+    disposition[purchases[_first_rows(place, rows.select(["ordered_at", "event_id"]).take(purchases))]] = _APPLIED
 
     target_event = _indices(pc.index_in(rows["refers_to"].combine_chunks(), value_set=events.dictionary))
     target = np.where(target_event < 0, -1, chief[target_event])
     for changing, changed in ((_REFUND, (_PURCHASE,)), (_CORRECTION, (_PURCHASE, _REFUND))):
         here = chief[kind[chief] == changing]
-        verdict[here] = _match(here, target[here], kind, verdict, customer, code, changed)
-        matched = here[verdict[here] == _APPLIED]
+        disposition[here] = _match(here, target[here], kind, disposition, customer, code, changed)
+        matched = here[disposition[here] == _APPLIED]
         code[matched] = code[target[matched]]  # so that a correction of a refund meets the refund's code
-    return Verdicts(verdict)
+    return Judged(disposition)
 
 
 def _match(
     rows: Integers,
     target: Integers,
     kind: Integers,
-    verdict: Integers,
+    disposition: Integers,
     customer: Integers,
     code: Integers,
     changed: tuple[int, ...],
 ) -> Integers:
     same = (customer[rows] == customer[target]) & ((code[rows] < 0) | (code[rows] == code[target]))
     return np.select(
-        [target < 0, ~np.isin(kind[target], changed), verdict[target] != _APPLIED, ~same],
+        [target < 0, ~np.isin(kind[target], changed), disposition[target] != _APPLIED, ~same],
         [_WAITING, _WRONG_KIND, _NOT_COUNTED, _ELSEWHERE],
         _APPLIED,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Standing:
-    """What each used code stands for: the net full price of its purchase, in minor units; 0: all was given back.
+class NetPurchases:
+    """Purchases after corrections and refunds, one per used code."""
 
-    over_refunded: how many purchases have refunds above their amount.
-    """
+    code: pa.Array  # sorted
+    full_price_minor: Integers  # net, in minor units; 0: all was given back
+    over_refunded: int  # purchases with refunds above their amount
 
-    code: pa.Array
-    full_price_minor: Integers
-    over_refunded: int
-
-    def take(self, rows: Flags) -> "Standing":
+    def take(self, rows: Flags) -> "NetPurchases":
         """The codes flagged; what was refunded beyond its amount stays a figure of the whole."""
-        return Standing(self.code.filter(pa.array(rows)), self.full_price_minor[rows], self.over_refunded)
+        return NetPurchases(self.code.filter(pa.array(rows)), self.full_price_minor[rows], self.over_refunded)
 
     @property
     def purchases(self) -> int:
-        """Codes that stand for a purchase."""
+        """Codes with a purchase of which something was kept."""
         return int((self.full_price_minor > 0).sum())
 
 
-def standing(applied: pa.Table) -> Standing:
-    """The standing of every code with a purchase among these rows, all of them APPLIED; sorted by code."""
+def net_purchases(applied: pa.Table) -> NetPurchases:
+    """The net purchase of every code with one among these rows, all of them APPLIED."""
     kind = _indices(pc.index_in(applied["kind"].combine_chunks(), value_set=_KINDS))
     # numpy() of Arrow is read-only
     price = np.array(applied["full_price_minor"].to_numpy(), np.int64)
@@ -155,7 +152,7 @@ def standing(applied: pa.Table) -> Standing:
     net = np.where(over, 0, paid - back)
     code = applied["code"].combine_chunks().take(pa.array(purchases))
     order = pc.sort_indices(code)
-    return Standing(code.take(order), net[order.to_numpy()], int(over.sum()))
+    return NetPurchases(code.take(order), net[order.to_numpy()], int(over.sum()))
 
 
 def _first_rows(group: Integers, keys: pa.Table) -> Integers:

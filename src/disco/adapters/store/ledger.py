@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.database import asked, in_order, storable, typed
-from disco.adapters.store.shelf import Shelf
+from disco.adapters.store.session import Session
 from disco.records.errors import StateError
 from disco.records.kept import COUNTS, OUTCOMES
-from disco.records.life import BatchRecord, Disposition
+from disco.records.life import BatchRecord, Disposition, LedgerMove
 
 _BATCHES, _ROWS, _CAMPAIGNS = schema.batches, schema.outcomes, schema.campaigns
 _RECORDS = sa.select(_BATCHES, _CAMPAIGNS.c.campaign).join(_CAMPAIGNS)
@@ -23,19 +23,23 @@ _NUMBERED = OUTCOMES.append(pa.field("batch_number", pa.int64()))
 _COLUMNS = [_BATCHES.c.batch_id, *(_ROWS.c[name] for name in _NUMBERED.names if name != "batch_id")]
 
 
-class LedgerShelf(Shelf):
-    def add_batch(self, record: BatchRecord) -> None:
-        self._connection.execute(
-            _BATCHES.insert(),
-            {
-                "batch_id": record.batch_id,
-                "campaign_number": self._number(record.campaign),
-                "source": record.source,
-                "content_hash": record.content_hash,
-                "received_at": record.received_at,
-                "reverted_at": record.reverted_at,
-            },
-        )
+class SqlLedger:
+    """Implements `records.ports.LedgerRepository`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+        self._database = session.database
+
+    def apply(self, move: LedgerMove) -> None:
+        if move.batch.reverted_at is None:
+            self._add_batch(move.batch)
+        else:
+            self._revert(move.batch.batch_id, move.batch.reverted_at)
+        if move.changes.num_rows:
+            self._change(move.changes)
+        if move.received is not None:
+            self._add_outcomes(move.batch.campaign, move.received)
 
     def batch(self, batch_id: str) -> BatchRecord:
         begins = sa.func.substr(_BATCHES.c.batch_id, 1, len(batch_id)) == batch_id
@@ -50,22 +54,8 @@ class LedgerShelf(Shelf):
         return _record(found[0])
 
     def batches(self, campaign: str) -> tuple[BatchRecord, ...]:
-        of_campaign = _RECORDS.where(_BATCHES.c.campaign_number == self._number(campaign))
+        of_campaign = _RECORDS.where(_BATCHES.c.campaign_number == self._session.number(campaign))
         return tuple(_record(row) for row in self._connection.execute(of_campaign.order_by(_BATCHES.c.number)))
-
-    def set_reverted(self, batch_id: str, at: datetime) -> None:
-        in_force = sa.and_(_BATCHES.c.batch_id == batch_id, _BATCHES.c.reverted_at.is_(None))
-        changed = self._connection.execute(_BATCHES.update().where(in_force).values(reverted_at=at))
-        if changed.rowcount != 1:
-            raise StateError(f"batch {batch_id}", found="none in force", expected="a batch that was not reverted yet")
-        number = self._batch_numbers([batch_id])[batch_id]
-        self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == number).values(reverted=True))
-
-    def add_outcomes(self, campaign: str, outcomes: pa.Table) -> None:
-        rows = typed(outcomes.select([name for name in OUTCOMES.names if name in outcomes.column_names]), OUTCOMES)
-        rows = self._numbered(rows).append_column("reverted", pa.array(np.zeros(rows.num_rows, bool)))
-        number = pa.array(np.full(rows.num_rows, self._number(campaign)))
-        self._database.insert(self._connection, _ROWS, storable(rows.append_column("campaign_number", number)))
 
     def outcomes(
         self,
@@ -78,7 +68,9 @@ class LedgerShelf(Shelf):
         dispositions: Iterable[Disposition] | None = None,
     ) -> pa.Table:
         statement = (
-            sa.select(*_COLUMNS).join(_BATCHES, _OF_BATCH).where(_ROWS.c.campaign_number == self._number(campaign))
+            sa.select(*_COLUMNS)
+            .join(_BATCHES, _OF_BATCH)
+            .where(_ROWS.c.campaign_number == self._session.number(campaign))
         )
         wanted = {"event_id": events, "code": codes, "refers_to": refers_to}
         for name, texts in wanted.items():
@@ -94,7 +86,7 @@ class LedgerShelf(Shelf):
         return in_order(found, "batch_number", "row").select(OUTCOMES.names)
 
     def counts(self, campaign: str) -> pa.Table:
-        of_campaign = sa.and_(_BATCHES.c.campaign_number == self._number(campaign), ~_ROWS.c.reverted)
+        of_campaign = sa.and_(_BATCHES.c.campaign_number == self._session.number(campaign), ~_ROWS.c.reverted)
         statement = (
             sa.select(_BATCHES.c.batch_id, _ROWS.c.disposition, sa.func.count().label("rows"))
             .join(_BATCHES, _OF_BATCH)
@@ -104,8 +96,34 @@ class LedgerShelf(Shelf):
         )
         return self._database.select(self._connection, statement, COUNTS)
 
-    def set_dispositions(self, campaign: str, changes: pa.Table) -> None:
-        self._number(campaign)
+    def _add_batch(self, record: BatchRecord) -> None:
+        self._connection.execute(
+            _BATCHES.insert(),
+            {
+                "batch_id": record.batch_id,
+                "campaign_number": self._session.number(record.campaign),
+                "source": record.source,
+                "content_hash": record.content_hash,
+                "received_at": record.received_at,
+                "reverted_at": None,
+            },
+        )
+
+    def _revert(self, batch_id: str, at: datetime) -> None:
+        in_force = sa.and_(_BATCHES.c.batch_id == batch_id, _BATCHES.c.reverted_at.is_(None))
+        changed = self._connection.execute(_BATCHES.update().where(in_force).values(reverted_at=at))
+        if changed.rowcount != 1:
+            raise StateError(f"batch {batch_id}", found="none in force", expected="a batch that was not reverted yet")
+        number = self._batch_numbers([batch_id])[batch_id]
+        self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == number).values(reverted=True))
+
+    def _add_outcomes(self, campaign: str, outcomes: pa.Table) -> None:
+        rows = typed(outcomes.select([name for name in OUTCOMES.names if name in outcomes.column_names]), OUTCOMES)
+        rows = self._numbered(rows).append_column("reverted", pa.array(np.zeros(rows.num_rows, bool)))
+        number = pa.array(np.full(rows.num_rows, self._session.number(campaign)))
+        self._database.insert(self._connection, _ROWS, storable(rows.append_column("campaign_number", number)))
+
+    def _change(self, changes: pa.Table) -> None:
         rows = self._numbered(typed(changes.select(["batch_id", "row", "disposition", "reason"]), OUTCOMES))
         gains = pc.equal(rows["disposition"], str(Disposition.APPLIED))
         for part in (rows.filter(pc.invert(gains)), rows.filter(gains)):  # losses first: an event is in force once

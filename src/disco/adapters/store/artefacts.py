@@ -1,0 +1,183 @@
+"""Large tables as files of a folder, each named by the SHA-256 of its bytes; and how one row is found in them.
+
+A file is written aside, brought to disk and renamed before its name is given out, so a name in the database always
+has its file. A file whose name was never committed is harmless. Any place that every machine sees as a folder will do.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import file_digest, sha256
+from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.records.arrays import Integers
+from disco.records.errors import FileFormatError, InputError, StateError
+from disco.records.identity import customer_keys
+from disco.records.ports import Artefacts
+
+_ROWS_PER_BATCH = 2**24  # few batches open fast; a batch of text stays below two gigabytes
+_ROWS_PER_COMPRESSED_BATCH = 2**17
+_FIX = "Restore it from a copy, or let the setting `artefacts` name the place where it lies."
+
+
+class FolderArtefacts:
+    """Arrow files in one folder; implements `records.ports.Artefacts`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def put(self, table: pa.Table, *, compressed: bool = False) -> str:
+        table = table.combine_chunks()
+        options = pa.ipc.IpcWriteOptions(compression="zstd" if compressed else None)
+        rows = _ROWS_PER_COMPRESSED_BATCH if compressed else _ROWS_PER_BATCH
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=self.folder, prefix=".", suffix=".partial", delete=False) as file:
+                partial = Path(file.name)
+                try:
+                    sink = _Hashed(file)
+                    with pa.ipc.new_file(pa.PythonFile(sink, "w"), table.schema, options=options) as writer:
+                        writer.write_table(table, max_chunksize=rows)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    name = sink.digest.hexdigest()
+                    os.chmod(partial, 0o644)  # a temporary file is its owner's alone
+                    os.replace(partial, self._path(name))
+                finally:
+                    partial.unlink(missing_ok=True)
+            _sync(self.folder)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InputError(str(self.folder), found=reason, expected="a folder that can be written") from error
+        return name
+
+    def get(self, name: str) -> pa.Table:
+        path = self._path(name)
+        try:
+            with pa.memory_map(str(path)) as file:
+                return pa.ipc.open_file(file).read_all()
+        except FileNotFoundError:
+            raise StateError(
+                f"artefact {path}", found="no such file", expected="the file as written", fix=_FIX
+            ) from None
+        except (OSError, pa.ArrowException) as error:
+            raise FileFormatError(str(path), found=str(error), expected="the file as written", fix=_FIX) from error
+
+    def is_intact(self, name: str) -> bool:
+        try:
+            with self._path(name).open("rb") as file:
+                return file_digest(file, "sha256").hexdigest() == name
+        except OSError:
+            return False
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.arrow"
+
+
+class _Overlay:
+    """Artefacts that are read from one place and written to another, which goes away."""
+
+    def __init__(self, below: Artefacts, above: FolderArtefacts) -> None:
+        self._below = below
+        self._above = above
+
+    def put(self, table: pa.Table, *, compressed: bool = False) -> str:
+        return self._above.put(table, compressed=compressed)
+
+    def get(self, name: str) -> pa.Table:
+        return self._place(name).get(name)
+
+    def is_intact(self, name: str) -> bool:
+        return self._place(name).is_intact(name)
+
+    def _place(self, name: str) -> Artefacts:
+        return self._above if (self._above.folder / f"{name}.arrow").exists() else self._below
+
+
+@contextmanager
+def rehearsal(artefacts: Artefacts) -> Iterator[Artefacts]:
+    """The same artefacts, to which nothing is added: what is put there is gone after the block."""
+    with TemporaryDirectory(prefix="disco-") as folder:
+        yield _Overlay(artefacts, FolderArtefacts(Path(folder)))
+
+
+class _Hashed:
+    """A file that knows the hash of what was written to it; as much of one as Arrow asks for."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.digest = sha256()
+
+    def write(self, content: "bytes | memoryview") -> int:
+        self.digest.update(content)
+        return self._file.write(content)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        """The file is closed by whoever opened it."""
+
+
+def _sync(folder: Path) -> None:
+    """Bring the folder's list of names to disk, where the system can."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# ---- finding rows by a text: sorted 64-bit keys of it, each with its row ----
+
+
+def index_of(texts: "pa.Array | pa.ChunkedArray") -> pa.Table:
+    """key, row of the texts that are not null, sorted by key. StateError where a text is there twice."""
+    there = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
+    keys = customer_keys(pc.drop_null(texts))
+    order = np.argsort(keys, kind="stable")
+    keys, rows = keys[order], there[order]
+    alike = np.flatnonzero(keys[1:] == keys[:-1])
+    if alike.size:  # mostly none; where keys repeat, the texts decide
+        places = np.unique(np.concatenate([alike, alike + 1]))
+        repeated = pc.value_counts(_texts(texts, rows[places]))
+        twice = repeated.filter(pc.greater(repeated.field("counts"), 1))
+        if len(twice):
+            raise StateError(
+                "decisions", found=f"{twice[0]['values']} twice", expected="each customer and each code once"
+            )
+    return pa.table({"key": keys, "row": rows.astype(np.int64)})
+
+
+def rows_of(index: pa.Table, texts: "pa.ChunkedArray", asked: pa.Array) -> Integers:
+    """The rows, ascending, at which one of the texts asked for stands; `index` is that of `texts`."""
+    if not len(asked) or not index.num_rows:
+        return np.zeros(0, np.int64)
+    keys, rows = (in_one_piece(index[name]).to_numpy() for name in ("key", "row"))
+    wanted = customer_keys(asked)
+    order = np.argsort(wanted)  # ascending questions walk the index once
+    first = np.searchsorted(keys, wanted[order], side="left")
+    after = np.searchsorted(keys, wanted[order], side="right")
+    counts = after - first
+    places = np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
+    found = rows[places]
+    same = pc.equal(_texts(texts, found), asked.take(pa.array(np.repeat(order, counts))))
+    return np.unique(found[np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)])
+
+
+def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array; its memory is not copied where it lies in one piece already, as it does in a file."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _texts(column: "pa.Array | pa.ChunkedArray", rows: Integers) -> pa.Array:
+    taken = column.take(pa.array(rows)).cast(pa.string())
+    return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken

@@ -1,0 +1,86 @@
+"""The contexts that decisions were made from, per network, and the features behind them.
+
+Those of the launch are an artefact; those of late arrivals lie with their decisions. Under another network than that of
+the launch one artefact holds them all: nobody is decided late in a campaign that has two networks.
+"""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import sqlalchemy as sa
+
+from disco.adapters.store import schema
+from disco.adapters.store.plans import matrix_of, table_of
+from disco.adapters.store.session import Session
+from disco.records.arrays import Integers, Matrix
+from disco.records.errors import StateError
+
+_TABLE, _LATE = schema.contexts, schema.late_decisions
+
+
+class SqlContexts:
+    """Implements `records.ports.ContextRepository`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def add(self, campaign: str, network: str, contexts: Matrix) -> None:
+        place = {"campaign_number": self._session.number(campaign), "network": network}
+        artefact = self._session.artefacts.put(table_of(contexts))
+        self._connection.execute(_TABLE.insert(), {**place, "artefact": artefact})
+
+    def of(self, campaign: str, network: str, rows: Integers | None = None) -> Matrix:
+        row = self._session.campaign_row(campaign)
+        name = self._connection.execute(
+            sa.select(_TABLE.c.artefact).where(_TABLE.c.campaign_number == row.number, _TABLE.c.network == network)
+        ).scalar()
+        if name is None:
+            raise StateError(
+                f"campaign {campaign}", found=f"no contexts of network {network}", expected="contexts added before"
+            )
+        launched = matrix_of(self._session.artefacts.get(name))
+        late = self._late(row.number, launched.shape[1]) if network == row.network else launched[:0]
+        if rows is None:
+            return np.concatenate([launched, late])
+        wanted = np.asarray(rows, np.int64)
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(launched) + len(late):
+            raise StateError(f"campaign {campaign}", found="rows without a context", expected="rows of decisions")
+        found = np.empty((wanted.size, launched.shape[1]))
+        after = wanted >= len(launched)
+        found[~after] = launched[wanted[~after]]
+        found[after] = late[wanted[after] - len(launched)]
+        return found
+
+    def features(self, campaign: str) -> pa.Table:
+        row = self._session.campaign_row(campaign)
+        if row.features is None:
+            raise StateError(
+                f"campaign {campaign}",
+                found="no features",
+                expected="the features that were kept with its plan",
+                fix="Without them its customers cannot be embedded again: keep the network it was decided with.",
+            )
+        launched = self._session.artefacts.get(row.features)
+        late = self._connection.execute(
+            sa.select(_LATE.c.customer_id, _LATE.c.features)
+            .where(_LATE.c.campaign_number == row.number)
+            .order_by(_LATE.c.row)
+        ).all()
+        if any(one.features is None for one in late):
+            raise StateError(
+                f"campaign {campaign}", found="late arrivals without features", expected="features of all decisions"
+            )
+        ids = pa.array([one.customer_id for one in late], pa.string()).cast(launched.schema.field("customer_id").type)
+        values = [json.loads(one.features) for one in late]
+        columns = [
+            ids if field.name == "customer_id" else pa.array([value.get(field.name) for value in values], field.type)
+            for field in launched.schema
+        ]
+        return pa.concat_tables([launched, pa.table(columns, schema=launched.schema)])
+
+    def _late(self, number: int, size: int) -> Matrix:
+        rows = sa.select(_LATE.c.context).where(_LATE.c.campaign_number == number).order_by(_LATE.c.row)
+        content = b"".join(bytes(context) for context in self._connection.execute(rows).scalars())
+        return np.frombuffer(content, "<f8").reshape(-1, size)

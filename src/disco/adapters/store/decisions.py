@@ -1,0 +1,228 @@
+"""Decisions with their codes: those of the launch in artefacts, those of late arrivals in the database."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from disco.adapters.store.artefacts import index_of, rows_of
+from disco.adapters.store.database import asked, in_order, storable
+from disco.adapters.store.schema import campaigns, late_decisions, pool_codes, reserves, secrets
+from disco.adapters.store.session import Session
+from disco.records.arrays import Integers, Matrix
+from disco.records.errors import InputError, StateError
+from disco.records.kept import DECISIONS
+
+CODE_SECRET = "codes"
+_LATE = pa.schema([field for field in DECISIONS if field.name in late_decisions.c])
+_NONE = np.zeros(0, np.int64)
+
+
+class SqlDecisions:
+    """Implements `records.ports.DecisionRepository`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def add_codes(self, campaign: str, codes: pa.Array, *, pooled: bool) -> None:
+        row, artefacts = self._session.campaign_row(campaign), self._session.artefacts
+        decisions = artefacts.get(row.decisions)
+        kept = storable(pa.table({"code": codes.cast(pa.string())}))
+        given, wanted = (column.is_valid().to_numpy() for column in (kept["code"], decisions["depth"]))
+        if not np.array_equal(given, wanted):
+            raise InputError("codes", found="other rows than have a depth", expected="one code per depth given")
+        names = {
+            "codes": artefacts.put(kept),
+            "customer_index": artefacts.put(index_of(decisions["customer_id"])),
+            "code_index": artefacts.put(index_of(kept["code"])),
+        }
+        self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(names))
+        if pooled:
+            self._add_pooled(row.number, pc.drop_null(kept["code"]))
+
+    def add_late(
+        self, campaign: str, decisions: pa.Table, *, contexts: Matrix, features: pa.Table | None, pooled: bool
+    ) -> None:
+        row = self._session.campaign_row(campaign)
+        known = self.of(campaign, customers=decisions["customer_id"].cast(pa.string()).combine_chunks())
+        if known.num_rows:
+            raise StateError(
+                f"customer {known['customer_id'][0]}", found="a decision there already", expected="a new customer"
+            )
+        codes = pc.drop_null(decisions["code"]).combine_chunks()
+        if used := self.codes_in_use(codes, campaign=None if pooled else campaign).to_pylist():
+            raise StateError(f"code {used[0]}", found="there already", expected="a new code")
+        values = np.ascontiguousarray(contexts, "<f8")
+        if values.shape != (decisions.num_rows, row.context_size) or not np.isfinite(values).all():
+            raise InputError("contexts", found=f"shape {values.shape}", expected=f"{row.context_size} finite columns")
+        number_late = sa.select(sa.func.count()).where(late_decisions.c.campaign_number == row.number)
+        first = self._launched_rows(row) + int(self._connection.execute(number_late).scalar_one())
+        given = [field for field in _LATE if field.name in decisions.column_names]
+        table = storable(pa.table({field.name: decisions[field.name].cast(field.type) for field in given}))
+        kept = [None] * table.num_rows if features is None else features.drop_columns(["customer_id"]).to_pylist()
+        rows = [
+            {
+                **decision,
+                "campaign_number": row.number,
+                "row": first + place,
+                "context": values[place].tobytes(),
+                "features": None if kept[place] is None else json.dumps(kept[place]),
+            }
+            for place, decision in enumerate(table.to_pylist())
+        ]
+        if rows:
+            self._connection.execute(late_decisions.insert(), rows)
+        if pooled:
+            self._add_pooled(row.number, codes)
+
+    def of(
+        self,
+        campaign: str,
+        *,
+        codes: pa.Array | None = None,
+        customers: pa.Array | None = None,
+        only_late: bool = False,
+    ) -> pa.Table:
+        row = self._session.campaign_row(campaign)
+        wanted = {
+            name: asked(name, texts)
+            for name, texts in (("code", codes), ("customer_id", customers))
+            if texts is not None
+        }
+        launched = self._launched(row, _NONE if only_late else self._rows(row, wanted))
+        kind = launched["customer_id"].type
+        late = self._late(row, wanted)
+        late = late.set_column(1, launched.schema.field(1), late["customer_id"].cast(kind))
+        return pa.concat_tables([launched, late]) if late.num_rows else launched
+
+    def set_propensities(self, campaign: str, propensities: pa.Table) -> None:
+        row = self._session.campaign_row(campaign)
+        rows, count = propensities["row"].to_numpy(), self._launched_rows(row)
+        if rows.size and not 0 <= rows.min() <= rows.max() < count:
+            raise StateError(f"campaign {campaign}", found="propensities of other rows", expected="rows of the launch")
+        places = np.full(count, -1, np.int64)
+        places[rows] = np.arange(rows.size)
+        take = pa.array(places, mask=places < 0)
+        table = pa.table(
+            {
+                name: propensities[name].cast(DECISIONS.field(name).type).combine_chunks().take(take)
+                for name in ("propensity", "propensity_draws")
+            }
+        )
+        name = self._session.artefacts.put(storable(table))
+        self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(propensities=name))
+
+    def codes_in_use(self, codes: pa.Array, *, campaign: str | None = None) -> pa.Array:
+        texts, found = asked("code", codes), []
+        for table in (late_decisions, pool_codes):
+            statement = sa.select(table.c.code).where(self._session.database.among(table.c.code, texts))
+            if campaign is not None:
+                statement = statement.where(table.c.campaign_number == self._session.number(campaign))
+            schema = pa.schema([DECISIONS.field("code")])
+            found.append(self._session.database.select(self._connection, statement, schema)["code"])
+        launched = sa.select(campaigns.c.campaign).where(campaigns.c.codes.is_not(None))
+        names = [campaign] if campaign is not None else self._connection.execute(launched).scalars().all()
+        for name in names:
+            row = self._session.campaign_row(name)
+            found.append(self._launched(row, self._rows(row, {"code": texts}))["code"])
+        distinct = pc.unique(pa.chunked_array([chunk for part in found for chunk in part.chunks], pa.string()))
+        return distinct.take(pc.sort_indices(distinct))  # here and not there: databases sort text by their own rules
+
+    def set_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
+        number = self._session.number(campaign)
+        self._connection.execute(reserves.delete().where(reserves.c.campaign_number == number))
+        rows = [{"campaign_number": number, "depth": depth, "codes": left} for depth, left in codes.items()]
+        if rows:
+            self._connection.execute(reserves.insert(), rows)
+
+    def reserve(self, campaign: str) -> dict[float, int | None]:
+        of_campaign = reserves.c.campaign_number == self._session.number(campaign)
+        rows = sa.select(reserves.c.depth, reserves.c.codes).where(of_campaign).order_by(reserves.c.depth)
+        return {row.depth: row.codes for row in self._connection.execute(rows)}
+
+    def take_code(self, campaign: str, depth: float) -> bool:
+        # codes − 1 of "no limit" is still null: no limit
+        left = sa.or_(reserves.c.codes.is_(None), reserves.c.codes > 0)
+        taken = self._connection.execute(
+            reserves.update()
+            .where(reserves.c.campaign_number == self._session.number(campaign), reserves.c.depth == depth, left)
+            .values(codes=reserves.c.codes - 1)
+        )
+        return taken.rowcount == 1
+
+    def secret(self) -> bytes:
+        return bytes(
+            self._connection.execute(sa.select(secrets.c.value).where(secrets.c.name == CODE_SECRET)).scalar_one()
+        )
+
+    def _add_pooled(self, number: int, codes: "pa.Array | pa.ChunkedArray") -> None:
+        """The unique index over them refuses a code that two campaigns take at once."""
+        numbers = pa.array(np.full(len(codes), number))
+        table = pa.table({"code": codes, "campaign_number": numbers})
+        self._session.database.insert(self._connection, pool_codes, table)
+
+    def _launched_rows(self, row: sa.Row[Any]) -> int:
+        return 0 if row.codes is None else int(self._session.artefacts.get(row.codes).num_rows)
+
+    def _rows(self, row: sa.Row[Any], wanted: Mapping[str, pa.Array]) -> Integers | None:
+        """The rows of the launch that these questions name; None: all of them."""
+        if not wanted or row.codes is None:
+            return None if row.codes is not None else _NONE
+        artefacts, found = self._session.artefacts, []
+        for name, texts in wanted.items():
+            index, table = (row.code_index, row.codes) if name == "code" else (row.customer_index, row.decisions)
+            found.append(rows_of(artefacts.get(index), artefacts.get(table)[name], texts))
+        return found[0] if len(found) == 1 else np.intersect1d(found[0], found[1])
+
+    def _launched(self, row: sa.Row[Any], rows: Integers | None) -> pa.Table:
+        """Decisions of the launch, as kept.DECISIONS: these rows, ascending, or all."""
+        artefacts = self._session.artefacts
+        parts = [artefacts.get(row.decisions)]
+        if row.codes is not None:
+            parts.append(artefacts.get(row.codes))
+        if row.propensities is not None:
+            parts.append(artefacts.get(row.propensities))
+        if rows is not None:
+            parts = [part.take(pa.array(rows)) for part in parts]
+        count = parts[0].num_rows
+        columns: dict[str, Any] = {
+            "row": pa.array(np.arange(count) if rows is None else rows),
+            "late": pa.array(np.zeros(count, np.bool_)),
+        }
+        for part in parts:
+            columns.update(zip(part.column_names, part.columns, strict=True))
+        integer = pa.types.is_integer(columns["customer_id"].type)
+        fields = [
+            field.with_type(pa.int64()) if field.name == "customer_id" and integer else field for field in DECISIONS
+        ]
+        return pa.table(
+            [
+                columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
+                for field in fields
+            ],
+            schema=pa.schema(fields),
+        )
+
+    def _late(self, row: sa.Row[Any], wanted: Mapping[str, pa.Array]) -> pa.Table:
+        columns = [late_decisions.c[name] for name in _LATE.names]
+        statement = sa.select(*columns).where(late_decisions.c.campaign_number == row.number)
+        for name, texts in wanted.items():
+            statement = statement.where(self._session.database.among(late_decisions.c[name], texts))
+        found = in_order(self._session.database.select(self._connection, statement, _LATE), "row")
+        late = pa.array(np.ones(found.num_rows, np.bool_))
+        return pa.table(
+            [
+                late
+                if field.name == "late"
+                else found[field.name]
+                if field.name in _LATE.names
+                else pa.nulls(found.num_rows, field.type)
+                for field in DECISIONS
+            ],
+            schema=DECISIONS,
+        )

@@ -1,0 +1,222 @@
+"""Plans with their tables, and the campaigns that were launched from them."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import sqlalchemy as sa
+
+from disco.adapters.store.artefacts import in_one_piece
+from disco.adapters.store.database import storable
+from disco.adapters.store.schema import campaigns, contexts, plans
+from disco.adapters.store.session import Session, no_such_campaign
+from disco.records.arrays import Matrix
+from disco.records.errors import FileFormatError, InputError, StateError
+from disco.records.kept import PLANNED
+from disco.records.life import CampaignRecord, PlanRecord, PlanTables, State
+from disco.records.plan import Plan
+from disco.records.plan_summary import PlanSummary
+from disco.records.ports import Artefacts
+
+_ROWS = sa.select(campaigns, plans.c.plan, plans.c.summary).join(plans, plans.c.plan_id == campaigns.c.plan_id)
+_TABLES = ("decisions", "contexts", "features")
+_ARMS = pa.dictionary(pa.int8(), pa.string())
+
+
+class SqlPlans:
+    """Implements `records.ports.PlanRepository`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def add(self, record: PlanRecord, tables: PlanTables) -> None:
+        there = sa.select(plans.c.plan_id).where(plans.c.plan_id == record.plan_id)
+        if self._connection.execute(there).first():
+            return
+        self._connection.execute(
+            plans.insert(),
+            {
+                "plan_id": record.plan_id,
+                "campaign": record.plan.campaign,
+                "plan": record.plan.model_dump_json(by_alias=True),
+                "inputs": json.dumps(dict(record.inputs)),
+                "summary": record.summary.to_json(),
+                "planned_at": record.planned_at,
+                **put_tables(self._session.artefacts, tables),
+            },
+        )
+
+    def get(self, plan_id: str) -> PlanRecord:
+        return _plan_record(self._row(plan_id))
+
+    def of(self, campaign: str) -> tuple[PlanRecord, ...]:
+        rows = sa.select(plans).where(plans.c.campaign == campaign).order_by(plans.c.planned_at, plans.c.plan_id)
+        return tuple(_plan_record(row) for row in self._connection.execute(rows))
+
+    def tables(self, plan_id: str) -> PlanTables:
+        row, artefacts = self._row(plan_id), self._session.artefacts
+        if row.decisions is None:
+            raise StateError(
+                f"plan {row.plan_id}",
+                found="no decisions: its files were not found when the database was upgraded",
+                expected="the decisions of the plan",
+                fix="Run `disco plan` again.",
+            )
+        for name in _artefacts(row, _TABLES):
+            artefacts.get(name)  # names a missing one
+            if not artefacts.is_intact(name):
+                raise FileFormatError(
+                    f"artefact {name} of plan {row.plan_id}",
+                    found="another content than its name says",
+                    expected="the file as written",
+                    fix="Restore it from a copy, or run `disco plan` again.",
+                )
+        decisions = artefacts.get(row.decisions)
+        return PlanTables(
+            decisions=decisions.set_column(1, "arm", decisions["arm"].cast(pa.string())),
+            contexts=matrix_of(artefacts.get(row.contexts)),
+            features=None if row.features is None else artefacts.get(row.features),
+        )
+
+    def launch(self, record: CampaignRecord) -> None:
+        if self.find_campaign(record.campaign) is not None:
+            raise StateError(
+                f"campaign {record.campaign}", found="launched before", expected="a campaign name that is new"
+            )
+        plan = self._row(record.plan_id)
+        if Plan.model_validate_json(plan.plan) != record.plan:
+            raise StateError(
+                f"campaign {record.campaign}", found="another plan than its id names", expected="that plan"
+            )
+        self._connection.execute(
+            campaigns.insert(),
+            {
+                "campaign": record.campaign,
+                "plan_id": record.plan_id,
+                "state": record.state,
+                "integer_ids": record.integer_ids,
+                "context_size": record.context_size,
+                "network": record.network,
+                "version": record.version,
+                "launched_at": record.launched_at,
+            },
+        )
+        self._connection.execute(
+            contexts.insert(),
+            {
+                "campaign_number": self._session.number(record.campaign),
+                "network": record.network,
+                "artefact": plan.contexts,
+            },
+        )
+
+    def campaign(self, campaign: str) -> CampaignRecord:
+        found = self.find_campaign(campaign)
+        if found is None:
+            raise no_such_campaign(campaign)
+        return found
+
+    def find_campaign(self, campaign: str) -> CampaignRecord | None:
+        row = self._connection.execute(_ROWS.where(campaigns.c.campaign == campaign)).one_or_none()
+        return None if row is None else _campaign_record(row)
+
+    def campaigns(self) -> tuple[CampaignRecord, ...]:
+        records = [_campaign_record(row) for row in self._connection.execute(_ROWS)]
+        return tuple(sorted(records, key=lambda record: (record.plan.valid.start, record.campaign)))
+
+    def set_state(self, campaign: str, state: State) -> None:
+        number = self._session.number(campaign)
+        self._connection.execute(campaigns.update().where(campaigns.c.number == number).values(state=state))
+
+    def damaged(self, campaign: str) -> tuple[str, ...]:
+        row = self._session.campaign_row(campaign)
+        of_campaign = sa.select(contexts.c.artefact).where(contexts.c.campaign_number == row.number)
+        kept = _artefacts(row, ("decisions", "features", "codes", "customer_index", "code_index", "propensities"))
+        names = dict.fromkeys([*kept, *self._connection.execute(of_campaign).scalars()])
+        return tuple(name for name in names if not self._session.artefacts.is_intact(name))
+
+    def _row(self, plan_id: str) -> sa.Row[Any]:
+        begins = sa.func.substr(plans.c.plan_id, 1, len(plan_id)) == plan_id
+        found = self._connection.execute(sa.select(plans).where(begins).limit(2)).all() if plan_id else []
+        if len(found) != 1:
+            raise StateError(
+                f"plan {plan_id}",
+                found="several plans that begin so" if found else "no such plan",
+                expected="a plan that was kept",
+                fix="Give more of its id." if found else "`disco plan PLAN.yaml` makes one and prints its id.",
+            )
+        return found[0]
+
+
+def put_tables(artefacts: Artefacts, tables: PlanTables) -> dict[str, str | None]:
+    """Write the tables of a plan; the name of each."""
+    return {
+        "decisions": artefacts.put(_planned(tables.decisions)),
+        "contexts": artefacts.put(table_of(tables.contexts)),
+        "features": None if tables.features is None else artefacts.put(tables.features, compressed=True),
+    }
+
+
+def _planned(decisions: pa.Table) -> pa.Table:
+    """Decisions as they are kept: numbers and text that every store holds, ids as integers or text, arms by number."""
+    columns = {}
+    for field in PLANNED:
+        kind = pa.int64() if field.name == "customer_id" and _is_integer(decisions) else field.type
+        if field.name in decisions.column_names:
+            columns[field.name] = decisions[field.name].cast(kind)
+        elif field.nullable:
+            columns[field.name] = pa.nulls(decisions.num_rows, kind)
+        else:
+            raise InputError("decisions", found=f"no column {field.name}", expected=", ".join(PLANNED.names))
+    table = storable(pa.table(columns))
+    return table.set_column(1, "arm", table["arm"].dictionary_encode().cast(_ARMS))
+
+
+def _is_integer(decisions: pa.Table) -> bool:
+    return bool(pa.types.is_integer(decisions["customer_id"].type))
+
+
+def table_of(contexts: Matrix) -> pa.Table:
+    """A matrix as a table of one column of lists; refused: NaN and infinity."""
+    values = np.ascontiguousarray(contexts, "<f8")
+    if values.ndim != 2 or not np.isfinite(values).all():
+        raise InputError("contexts", found="NaN, infinity or no matrix", expected="one finite row per decision")
+    return pa.table({"context": pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])})
+
+
+def matrix_of(table: pa.Table) -> Matrix:
+    """The matrix that `table_of` made a table of; its memory is the file's, which nobody can write."""
+    lists = in_one_piece(table["context"])
+    return np.asarray(lists.flatten().to_numpy().reshape(table.num_rows, lists.type.list_size))
+
+
+def _artefacts(row: sa.Row[Any], columns: Iterable[str]) -> list[str]:
+    return [name for column in columns if (name := getattr(row, column)) is not None]
+
+
+def _plan_record(row: sa.Row[Any]) -> PlanRecord:
+    return PlanRecord(
+        plan_id=row.plan_id,
+        plan=Plan.model_validate_json(row.plan),
+        inputs=json.loads(row.inputs),
+        summary=PlanSummary.from_json(row.summary),
+        planned_at=row.planned_at,
+    )
+
+
+def _campaign_record(row: sa.Row[Any]) -> CampaignRecord:
+    return CampaignRecord(
+        campaign=row.campaign,
+        plan_id=row.plan_id,
+        plan=Plan.model_validate_json(row.plan),
+        state=State(row.state),
+        integer_ids=row.integer_ids,
+        context_size=row.context_size,
+        network=row.network,
+        version=row.version,
+        solution=PlanSummary.from_json(row.summary).solution,
+        launched_at=row.launched_at,
+    )

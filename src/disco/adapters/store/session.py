@@ -1,0 +1,38 @@
+"""What the repositories of a transaction share: its connection, the place of artefacts, campaign numbers."""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from disco.adapters.store.database import Database
+from disco.adapters.store.schema import campaigns, plans
+from disco.records.errors import StateError
+from disco.records.ports import Artefacts
+
+
+class Session:
+    """Lives as long as its transaction."""
+
+    def __init__(self, connection: sa.Connection, database: Database, artefacts: Artefacts) -> None:
+        self.connection = connection
+        self.database = database
+        self.artefacts = artefacts
+        self._numbers: dict[str, int] = {}
+
+    def number(self, campaign: str) -> int:
+        """The short name of a campaign within the database; it never changes."""
+        if campaign not in self._numbers:
+            self._numbers[campaign] = self.campaign_row(campaign).number
+        return self._numbers[campaign]
+
+    def campaign_row(self, campaign: str) -> sa.Row[Any]:
+        """The campaign's own columns, and the artefacts of its plan: decisions and features."""
+        columns = sa.select(campaigns, plans.c.decisions, plans.c.features).join(plans)
+        row = self.connection.execute(columns.where(campaigns.c.campaign == campaign)).one_or_none()
+        if row is None:
+            raise no_such_campaign(campaign)
+        return row
+
+
+def no_such_campaign(campaign: str) -> StateError:
+    return StateError(f"campaign {campaign}", found="no such campaign", expected="a launched campaign")

@@ -1,0 +1,112 @@
+"""What a plan decided and expects, as it is kept and shown: the solve, and a forecast per arm."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from disco.records.arrays import Vector
+from disco.records.decisions import Arm
+from disco.records.estimate import Estimate
+from disco.records.identity import name_key
+from disco.records.result import DepthKey
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoneyForecast:
+    """Expected totals of some customers, in currency units."""
+
+    revenue: Estimate
+    """What customers pay with their codes."""
+    markdown: Estimate
+    """What the discount takes from the full price."""
+    reward: Estimate
+    """revenue − markdown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """How far off earlier forecasts were: ln(actual / expected) of the next campaign ~ N(log_factor, log_sd²)."""
+
+    log_factor: float
+    """Natural logarithm of the factor on the forecast."""
+    log_sd: float
+    """Its standard deviation."""
+    campaigns: int
+    """Earlier campaigns it was learned from."""
+
+    @property
+    def factor(self) -> float:
+        return float(np.exp(self.log_factor))
+
+    def draws(self, count: int, *names: object) -> Vector:
+        """(count,) factors with mean `factor`; a function of the names alone."""
+        generator = np.random.Generator(np.random.Philox(key=name_key(*names, "calibration")))
+        return np.exp(self.log_factor - self.log_sd**2 / 2 + self.log_sd * generator.standard_normal(count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmForecast:
+    """One group of customers of a plan."""
+
+    customers: int
+    """Number of customers."""
+    codes: Mapping[DepthKey, int]
+    """Codes per depth."""
+    money: MoneyForecast | None
+    """What the codes are expected to bring; null before any purchase was learned."""
+    correction: Calibration | None = None
+    """What earlier campaigns brought against their forecasts; `money` contains it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solution:
+    """How the decided arm was solved. Late arrivals are decided at these prices."""
+
+    depths: tuple[float, ...]
+    prices: tuple[float, ...] | None  # shadow price per depth, in units of the objective; None: assigned at random
+    budget_price: float
+    engagement: tuple[float, ...]  # the rates used, per depth
+    status: str
+    value: float
+    bound: float
+    gap: float
+    policy: str
+    reserve: tuple[int | None, ...]  # codes per depth held back for late arrivals; None: no limit
+    reserve_budget: float | None  # expected markdown held back for them; None: no budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """What a plan decided and expects, without its customers. Kept as JSON (`to_json`), which reads back equal."""
+
+    customers: int
+    network: str  # names the context network
+    version: int | None  # of the belief that decided; None: nothing was learned
+    solution: Solution
+    arms: Mapping[Arm, ArmForecast]
+    total: MoneyForecast | None  # of all codes together
+    binding: tuple[str, ...]  # limits that cost something, in words
+    warnings: tuple[str, ...]
+    sources: Mapping[str, str]  # file or table → hash when the plan was made; equal hashes spare a second reading
+
+    def to_json(self) -> str:
+        text: bytes = _summary_adapter().dump_json(self)
+        return text.decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> "PlanSummary":
+        read: PlanSummary = _summary_adapter().validate_json(text)
+        return read
+
+
+@cache
+def _summary_adapter() -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(PlanSummary)

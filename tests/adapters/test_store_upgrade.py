@@ -1,0 +1,255 @@
+"""A shop of every earlier revision becomes one of this program: every count, code and evidence byte is the same."""
+
+import gzip
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+from stores import artefacts_of
+
+from disco.adapters.store import CampaignStore, schema
+from disco.adapters.store.artefacts import FolderArtefacts
+from disco.adapters.store.opening import open_database, upgrade
+from disco.operations import audit, counts_of, launch, load, read_out
+from disco.operations.planned import plan_id
+from disco.operations.results import ArmResult
+from disco.records.content import content_hash
+from disco.records.errors import StateError
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+OLD = FIXTURES / "revision-0001"
+EXPECTED: dict[str, Any] = json.loads((OLD / "expected" / "expected.json").read_text())
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database of revision 0001, as its program left it."""
+    if request.param == "sqlite":
+        file = tmp_path / "disco.db"
+        file.write_bytes(gzip.decompress((OLD / "sqlite.db.gz").read_bytes()))
+        return f"sqlite:///{file}"
+    make: Callable[[], str] = request.getfixturevalue("new_postgres_url")
+    url = make()
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute(gzip.decompress((OLD / "postgresql.sql.gz").read_bytes()))
+    return url
+
+
+@pytest.fixture
+def store(old_url: str) -> CampaignStore:
+    database = open_database(old_url)
+    done = upgrade(database, artefacts=FolderArtefacts(artefacts_of(old_url)), plans=OLD / "plans")
+    database.engine.dispose()
+    assert done == ("0001", schema.REVISION)
+    return CampaignStore(old_url, artefacts_of(old_url))
+
+
+def renamed(found: Any) -> Any:
+    """What the program of revision 0001 said, in today's words."""
+    words = {"test": "decided", "late": "expired", "dealt at random": "assigned at random"}
+    if isinstance(found, dict):
+        return {words.get(name, name): renamed(value) for name, value in found.items()}
+    if isinstance(found, list):
+        return [renamed(value) for value in found]
+    return words.get(found, found) if isinstance(found, str) else found
+
+
+def recorded(name: str) -> pa.Table:
+    return pq.read_table(OLD / "expected" / f"{name}.parquet")
+
+
+def test_decisions_and_codes_of_every_campaign_are_the_same(store: CampaignStore) -> None:
+    with store.reading() as transaction:
+        for name in EXPECTED["campaigns"]:
+            old = recorded(f"decisions-{name}")
+            arms = pa.array(["decided" if arm == "test" else arm for arm in old["arm"].to_pylist()], pa.string())
+            old = old.set_column(old.column_names.index("arm"), "arm", arms)
+            found = transaction.decisions.of(name)
+            assert content_hash(found) == content_hash(old), name
+            assert found["customer_id"].type == old["customer_id"].type
+            some = old.slice(7, 5)
+            by_customer = transaction.decisions.of(name, customers=some["customer_id"].combine_chunks())
+            assert by_customer.to_pylist() == some.to_pylist()
+            coded = old.filter(old["code"].is_valid())
+            by_code = transaction.decisions.of(name, codes=coded["code"].combine_chunks())
+            assert by_code.to_pylist() == coded.to_pylist()
+
+
+def test_the_ledger_is_the_same(store: CampaignStore) -> None:
+    with store.reading() as transaction:
+        for name, old in EXPECTED["campaigns"].items():
+            rows = recorded(f"outcomes-{name}")
+            dispositions = pa.array(renamed(rows["disposition"].to_pylist()), pa.string())
+            rows = rows.set_column(rows.column_names.index("disposition"), "disposition", dispositions)
+            assert content_hash(transaction.ledger.outcomes(name)) == content_hash(rows), name
+            counts = counts_of(transaction.ledger.counts(name))
+            assert {part: getattr(counts, part) for part in counts.__slots__} == renamed(old["counts"])
+            by_batch = sorted(transaction.ledger.counts(name).to_pylist(), key=str)
+            assert by_batch == sorted(renamed(old["counts_by_batch"]), key=str)
+            batches = [
+                {part: getattr(batch, part) for part in batch.__slots__} for batch in transaction.ledger.batches(name)
+            ]
+            assert json.loads(json.dumps(batches, default=str)) == old["batches"]
+
+
+def test_evidence_and_contexts_are_the_same_bytes(store: CampaignStore) -> None:
+    with store.reading() as transaction:
+        for name, old in EXPECTED["campaigns"].items():
+            assert transaction.beliefs.networks(name) == tuple(sorted(old["evidence"]))
+            for network, digest in old["evidence"].items():
+                stored = transaction.beliefs.evidence(name, network)
+                assert stored is not None
+                assert sha256(stored).hexdigest() == digest
+                contexts = transaction.contexts.of(name, network)
+                assert sha256(contexts.tobytes()).hexdigest() == old["contexts"][network]
+
+
+def test_campaigns_plans_and_versions_are_the_same(store: CampaignStore) -> None:
+    with store.reading() as transaction:
+        for name, old in EXPECTED["campaigns"].items():
+            record = transaction.plans.campaign(name)
+            assert [record.plan_id, str(record.state), record.version, record.network] == [
+                old[part] for part in ("plan_id", "state", "version", "network")
+            ]
+            assert record.launched_at.isoformat() == old["launched_at"]
+            solution = {part: getattr(record.solution, part) for part in record.solution.__slots__}
+            assert json.loads(json.dumps(solution)) == renamed(old["solution"])
+            assert sorted(map(list, transaction.decisions.reserve(name).items())) == old["reserve"]
+        for name, old in EXPECTED["plans"].items():
+            plan = transaction.plans.get(name)
+            assert plan_id(plan.plan, plan.inputs) == name, "plans keep their ids"
+            assert dict(plan.inputs) == old["inputs"]
+            assert plan.planned_at.isoformat() == old["planned_at"]
+            summary, shown = plan.summary, renamed(old["summary"])
+            assert (summary.customers, summary.network, summary.version) == (
+                shown["customers"],
+                shown["network"],
+                shown["version"],
+            )
+            assert [list(summary.binding), list(summary.warnings)] == [shown["binding"], shown["warnings"]]
+            assert {str(arm) for arm in summary.arms} == set(shown["arms"])
+            for arm, forecast in summary.arms.items():
+                expected = shown["arms"][str(arm)]
+                assert {f"{depth:g}": codes for depth, codes in forecast.codes.items()} == expected["codes"]
+                assert (forecast.money is None) == (expected["money"] is None)
+                if forecast.money is not None:
+                    assert forecast.money.revenue.value == expected["money"]["revenue"]["mean"]
+                    assert forecast.money.reward.ends == (
+                        expected["money"]["reward"]["lower"],
+                        expected["money"]["reward"]["upper"],
+                    )
+        versions = [
+            {
+                "number": version.number,
+                "basket": sha256(version.basket).hexdigest(),
+                "engagement": version.engagement,
+                "network": version.network,
+                "campaigns": dict(version.campaigns),
+                "made_at": version.made_at.isoformat(),
+            }
+            for version in transaction.beliefs.versions()
+        ]
+        assert versions == EXPECTED["versions"]
+        active = transaction.beliefs.version()
+        assert active is not None
+        assert active.number == EXPECTED["active"]
+        assert transaction.decisions.secret().hex() == EXPECTED["secret"]
+
+
+def test_results_are_the_same(store: CampaignStore) -> None:
+    for name, old in EXPECTED["campaigns"].items():
+        found, expected = read_out(store, name, as_of=date(2025, 12, 1)), old["results"]
+        arms = {str(arm): _figures(result) for arm, result in found.arms.items()}
+        assert arms == {renamed(arm): result for arm, result in expected["arms"].items()}, name
+        assert (None if found.late is None else _figures(found.late)) == expected["late"]
+        assert found.detectable == expected["detectable"]
+        assert (None if found.ab is None else str(found.ab.verdict)) == expected["verdict"]
+        for finding, was in zip(() if found.ab is None else found.ab.findings, expected["findings"], strict=True):
+            difference = was["comparison"]["difference"]
+            assert finding.metric == was["metric"]
+            assert finding.comparison.p_value == was["comparison"]["p_value"]
+            assert finding.comparison.difference.value == difference["value"]
+            assert finding.comparison.difference.lower == difference["lower"]
+
+
+def _figures(result: ArmResult) -> dict[str, Any]:
+    return {
+        "codes": {f"{depth:g}": codes for depth, codes in result.codes.items()},
+        "expected_markdown": result.expected_markdown,
+        "expected_revenue": result.expected_revenue,
+        "summary": {part: getattr(result.summary, part) for part in result.summary.__slots__},
+    }
+
+
+def test_everything_agrees_with_everything_else(store: CampaignStore) -> None:
+    found = audit(store)
+    assert [finding for finding in found if not finding.ok] == []
+
+
+def test_features_of_launch_and_late_arrivals_are_there(store: CampaignStore) -> None:
+    with store.reading() as transaction:
+        features = transaction.contexts.features("second")
+        old = EXPECTED["campaigns"]["second"]["plan_id"]
+        files = [OLD / "plans" / old / f"{name}.parquet" for name in ("features", "late-000000", "late-000001")]
+        assert content_hash(features) == content_hash(pa.concat_tables([pq.read_table(file) for file in files]))
+        assert features.schema.metadata == pq.read_schema(files[0]).metadata
+        assert features["customer_id"].to_pylist() == transaction.decisions.of("second")["customer_id"].to_pylist()
+        with pytest.raises(StateError, match="no features"):
+            transaction.contexts.features("numbered")
+
+
+def test_a_plan_that_was_not_launched_can_be(store: CampaignStore) -> None:
+    class Clock:
+        def now(self) -> datetime:
+            return datetime(2025, 11, 5, tzinfo=UTC)
+
+    planned = load(store, "65de59")
+    old = pq.read_table(OLD / "plans" / planned.plan_id / "decisions.parquet")
+    assert planned.decisions["depth"].to_pylist() == old["depth"].to_pylist()
+    assert planned.contexts.tolist() == old["context"].to_pylist()
+    launched = launch(store, planned, clock=Clock())
+    assert launched.codes == old.num_rows - old["depth"].null_count
+    assert all(finding.ok for finding in audit(store, campaign="not-launched"))
+
+
+def test_without_the_folder_of_plans_campaigns_are_whole_and_the_rest_is_named(old_url: str) -> None:
+    upgrade(open_database(old_url), artefacts=FolderArtefacts(artefacts_of(old_url)), plans=None)
+    store = CampaignStore(old_url, artefacts_of(old_url))
+    with store.reading() as transaction:
+        assert transaction.decisions.of("second").num_rows == recorded("decisions-second").num_rows
+        with pytest.raises(StateError, match="no features"):
+            transaction.contexts.features("second")
+    with pytest.raises(StateError, match=r"65de59381829331c.*not found when the database was upgraded.*disco plan"):
+        load(store, "65de59")
+
+
+def test_a_damaged_file_of_a_plan_stops_the_upgrade_and_nothing_is_changed(old_url: str, tmp_path: Path) -> None:
+    plans = tmp_path / "plans"
+    for file in (OLD / "plans").rglob("*.*"):
+        copy = plans / file.relative_to(OLD / "plans")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(file.read_bytes())
+    damaged = plans / "65de59381829331c" / "decisions.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(StateError, match=r"decisions.parquet.*another content"):
+        upgrade(open_database(old_url), artefacts=FolderArtefacts(artefacts_of(old_url)), plans=plans)
+    with open_database(old_url).engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == "0001"
+        names = sa.inspect(connection).get_table_names()
+        assert "decisions" in names
+        assert "late_decisions" not in names
+
+
+def test_a_database_of_an_earlier_revision_is_refused_until_it_is_upgraded(old_url: str) -> None:
+    with pytest.raises(StateError, match=r"revision 0001.*disco db upgrade"):
+        CampaignStore(old_url, artefacts_of(old_url))
+    with pytest.raises(StateError, match="no place for artefacts"):
+        upgrade(open_database(old_url))
