@@ -1,6 +1,7 @@
 """A shop's settings become the belief before any campaign; what does not fit together is refused by name."""
 
 import json
+import re
 from datetime import date
 from pathlib import Path
 
@@ -110,3 +111,10 @@ def test_a_campaigns_life_from_python(shop: Path) -> None:
 def test_what_is_no_table_of_outcomes_is_refused_by_name(shop: Path) -> None:
     with pytest.raises(disco.errors.InputError, match="a list; expected a file"):
         disco.Shop.open(shop).ingest("first", [1, 2])  # type: ignore[arg-type]
+
+
+def test_the_page_on_python_runs(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "python.md"
+    program = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+    monkeypatch.chdir(shop.parent)
+    exec(compile(program, str(page), "exec"), {})
