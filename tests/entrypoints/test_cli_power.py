@@ -47,6 +47,7 @@ def test_words_for_people(disco):
     [
         ((), 2, "needs --uplift, --customers, or both"),
         (("--uplift", "a lot"), 2, "a share such as 1%"),
+        (("--uplift", "5"), 2, "Did you mean 5%?"),
         (("--uplift", "0%"), 2, "--uplift"),
         (("--uplift", "nan"), 2, "--uplift"),
         (("--uplift", "1%", "--power", "150%"), 2, "--power"),

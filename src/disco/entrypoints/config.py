@@ -34,18 +34,18 @@ class EncodingSettings(_Section):
 
 
 class ModelSettings(_Section):
-    """The belief before any campaign. Changing it makes new versions of belief; the evidence stays what it was."""
+    """The model before any campaign. A change makes a new version at the next `disco learn`; the evidence stays."""
 
     encoding: EncodingSettings = EncodingSettings()
     depth_scale: float = Field(default=0.5, gt=0, description="the depth that the encoding sees as 1")
     forgetting: float = Field(
         default=1.0, gt=0, le=1, description="weight of a campaign's evidence, per campaign since"
     )
-    monotone: bool = Field(default=False, description="make every served curve non-decreasing in depth")
+    monotone: bool = Field(default=False, description="make every predicted curve non-decreasing in depth")
 
 
 class EngagementSettings(_Section):
-    """The share of receivers who buy, before any code has run out; `override` has the last word, per depth."""
+    """The share of receivers who buy, before any code has expired; `override` fixes it for a depth."""
 
     prior_rate: float = Field(default=0.1, gt=0, lt=1)
     prior_codes: float = Field(default=20.0, gt=0)
@@ -64,8 +64,10 @@ class ShopSettings(_Section):
         description="folder of decisions, contexts and features, from here; one for all who share a database",
     )
     plans: str = Field("plans", description="folder of plans of an older disco, from here; read by disco db upgrade")
-    model: ModelSettings = Field(ModelSettings(), description="the belief before any campaign")
-    engagement: EngagementSettings = Field(EngagementSettings(), description="who buys at all, before any campaign")
+    model: ModelSettings = Field(ModelSettings(), description="the model before any campaign")
+    engagement: EngagementSettings = Field(
+        EngagementSettings(), description="the share of receivers who buy, before any campaign"
+    )
     engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local")
     threads: int | None = Field(
         None, description="threads of the engine and of DuckDB; empty: one per processor, at most four per processor"

@@ -82,7 +82,11 @@ def _options() -> Iterator[None]:
 def _share(text: str, option: str) -> float:
     """`1%` or `0.01`."""
     number = text.strip()
+    expected = "a share such as 1% or 0.01"
     try:
-        return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+        share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
     except ValueError:
-        raise UsageError(option, found=repr(text), expected="a share such as 1% or 0.01") from None
+        raise UsageError(option, found=repr(text), expected=expected) from None
+    if share > 1 and not number.endswith("%"):  # 5 is far more often 5% than 500%
+        raise UsageError(option, found=repr(text), expected=expected, fix=f"Did you mean {number}%?")
+    return share
