@@ -290,7 +290,7 @@ def test_it_reads_in_a_line_in_words_and_as_a_table(log):
     assert greedy.series.to_pandas()["presented"].tolist() == [400, 400, 400]
 
 
-def test_columns_of_the_earlier_log_must_be_those_of_the_log(log):
+def test_columns_of_model_log_and_earlier_log_must_have_one_order(log):
     def named(names):
         frame = pd.DataFrame(log.context, columns=names)
         return random_log(frame, log.depth, log.full_price, check_balance=False)
@@ -300,5 +300,9 @@ def test_columns_of_the_earlier_log_must_be_those_of_the_log(log):
     assert log.context_names is None
     for other in (log, named(names)):
         assert replay(named(names), Greedy(), batch=400, repeats=0, warm=other).rows == 1200
-    with pytest.raises(InputError, match=r"warm: found context columns x1, x0.*expected those of the log.*: x0, x1"):
-        replay(named(names), Greedy(), batch=400, repeats=0, warm=named(names[1::-1] + names[2:]))
+    swapped = named(names[1::-1] + names[2:])
+    with pytest.raises(SchemaMismatchError, match=r"context columns: found x1, x0.*expected x0, x1"):
+        replay(named(names), Greedy(), batch=400, repeats=0, warm=swapped)
+    learned = BasketModel(context_names=tuple(names))
+    with pytest.raises(SchemaMismatchError, match=r"context columns: found x1, x0.*expected x0, x1"):
+        replay(swapped, Greedy(), batch=400, repeats=0, belief=learned)

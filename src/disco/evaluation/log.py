@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
+from disco.belief.inputs import column_names
 from disco.evaluation.balance import doubts
 from disco.records.arguments import read_column, read_labels, read_matrix
 from disco.records.arrays import Flags, Integers, Matrix, Vector
@@ -124,19 +125,13 @@ def random_log(
         propensity=chances,
         customer=customer,
         warnings=notes,
-        context_names=_column_names(context),
+        context_names=column_names(context),
     )
 
 
 def _numbered(labels: ArrayLike, *, rows: int, name: str) -> Integers:
     """Labels as 0, 1, … in their sorted order."""
     return np.unique(read_labels(labels, where=f"log, {name}", rows=rows), return_inverse=True)[1].astype(np.int64)
-
-
-def _column_names(context: object) -> tuple[str, ...] | None:
-    """The names of a data frame's or an Arrow table's columns; None for arrays, which have none."""
-    names = getattr(context, "column_names", getattr(context, "columns", None))
-    return None if names is None else tuple(map(str, names))
 
 
 def _propensities(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from disco.belief import BasketModel, Engagement, EngagementCounts
+from disco.belief.inputs import require_names
 from disco.campaign import Belief, Lesson, learn
 from disco.evaluation.estimates import error_of_sum, estimate_around
 from disco.evaluation.log import RandomLog, require_model_contexts
@@ -199,13 +200,6 @@ def replay(
     chosen = _by_name(policies)
     for name, given in (("log", log), *([] if warm is None else [("warm", warm)])):
         _require_log(given, name)
-    names, earlier = log.context_names, None if warm is None else warm.context_names
-    if names is not None and earlier is not None and names != earlier:
-        raise InputError(
-            "warm",
-            found=f"context columns {', '.join(earlier)}",
-            expected=f"those of the log, in its order: {', '.join(names)}",
-        )
     if not log.bought.any():
         raise InputError(
             "log",
@@ -300,8 +294,10 @@ def _believing(belief: object, log: RandomLog, warm: RandomLog | None, *, learn_
     if not isinstance(belief, Belief):
         known = {} if learn_engagement else dict.fromkeys(log.depths, 1.0)
         belief = Belief(basket=belief or BasketModel(), engagement=Engagement(override=known))
+    require_names(log.context_names, belief.basket.context_names)
     if warm is None:
         return belief
+    require_names(warm.context_names, log.context_names or belief.basket.context_names)
     bought = warm.bought
     seen = Purchases(context=warm.context[bought], depth=warm.depth[bought], full_price=warm.full_price[bought])
     codes = EngagementCounts.of(warm.depth, bought) if learn_engagement else None
