@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disco.features import FEATURES, Feature, build_features
-from disco.features.cautions import MissingTableWarning
+from disco.features.builder import MissingTableWarning
 from disco.records.errors import InputError
 
 AS_OF = dt.date(2026, 3, 1)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from disco.features import ContextNetwork, build_features, has_history
 from disco.features import rows as feature_rows
-from disco.features.cautions import DepthVariationWarning, NetworkWarning
 from disco.features.kernel import scale_rows
 from disco.features.rows import MemoryRows
-from disco.features.training import last_layer
+from disco.features.training import DepthVariationWarning, NetworkWarning, last_layer
 from disco.records import chunks
 from disco.records.errors import InputError, MissingPartError, SchemaMismatchError, StateError
 

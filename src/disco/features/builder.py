@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 
 from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_hash
-from disco.features.cautions import MissingTableWarning
 from disco.features.measures import MEASURES
 from disco.features.selection import FEATURES_KEY, to_text
 from disco.features.sources import REFUSED, Sources
@@ -19,6 +18,11 @@ from disco.records.chunks import read_threads
 from disco.records.errors import InputError
 from disco.records.ports import Tables
 from disco.records.validation import TableSource, readable, validate
+
+
+class MissingTableWarning(UserWarning):
+    """A table is absent; the features that need it are unknown (null) for everybody."""
+
 
 SCHEMA_KEY = b"disco.schema"  # metadata of a feature table: which catalogue its columns come from
 AS_OF_KEY = b"disco.as_of"
@@ -39,8 +43,22 @@ def build_features(
     `memory_limit` is DuckDB's, such as "4GB"; beyond it the program spills to disk. `threads` are DuckDB's, too; None
     is one per processor.
     """
-    import pyarrow as pa
 
+    table = feature_table(tables, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit)
+    for note in missing_tables(choose(features), tables.names()):
+        warnings.warn(note, MissingTableWarning, stacklevel=2)
+    return table
+
+
+def feature_table(
+    tables: Tables,
+    *,
+    as_of: date,
+    features: Sequence[Feature | str] | None = None,
+    threads: int | None = None,
+    memory_limit: str | None = None,
+) -> pa.Table:
+    """As `build_features`, without warnings: for callers who show `missing_tables` in their own way."""
     with feature_batches(tables, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit) as (
         schema,
         batches,
@@ -62,7 +80,6 @@ def feature_batches(
     with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
         if "customers" not in present:
             raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
-        warn_of_missing(chosen, present)
         with reading(tables):
             sources = Sources.describe(connection, present, as_of)
             reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(65536)
@@ -148,15 +165,16 @@ def reading(tables: Tables) -> Iterator[None]:
         raise InputError(said, fix=fix) from error
 
 
-def warn_of_missing(features: Sequence[Feature], present: tuple[str, ...]) -> None:
+def missing_tables(features: Sequence[Feature], present: Sequence[str]) -> tuple[str, ...]:
+    """What to know of tables that are absent, in sentences: the features that need them are unknown for everybody."""
+    notes = []
     for table in TABLES:
         lost = [f.name for f in features if any(table in MEASURES[name].tables for name in f.measures)]
         if table not in present and lost:
-            warnings.warn(
-                f"table {table} is missing: {len(lost)} of {len(features)} features are unknown (null) for everybody",
-                MissingTableWarning,
-                stacklevel=5,
+            notes.append(
+                f"table {table} is missing: {len(lost)} of {len(features)} features are unknown (null) for everybody"
             )
+    return tuple(notes)
 
 
 def feature_sql(features: Sequence[Feature], sources: Sources) -> str:

@@ -17,13 +17,12 @@ def eligible_ids(customers: Any, condition: str, *, name: str) -> "pa.Array":
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from disco.features.builder import opened_duckdb
     from disco.records.tables import Kind
     from disco.records.validation.cells import is_accepted
 
-    connection = duckdb.connect(":memory:")
-    try:
+    with opened_duckdb() as connection:
         # the condition comes from a plan file: it may look at this table and at nothing else
-        connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
         connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         connection.register("customers", customers)
         columns = connection.table("customers").columns
@@ -38,8 +37,6 @@ def eligible_ids(customers: Any, condition: str, *, name: str) -> "pa.Array":
                 found=f"{condition!r}: {_first_words(error)}",
                 expected=f"an SQL condition on the columns {', '.join(columns)} of {name}",
             ) from None
-    finally:
-        connection.close()
     if not is_accepted(Kind.ID, given.type):
         raise InputError(f"{name}, column customer_id", found=f"type {given.type}", expected=str(Kind.ID))
     ids = given.cast(pa.large_string())

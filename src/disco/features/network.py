@@ -1,5 +1,6 @@
 """`ContextNetwork`: the learner around an `Embedding`, with scikit-learn's conventions."""
 
+import warnings
 from dataclasses import dataclass, field, fields
 from numbers import Real
 from pathlib import Path
@@ -27,7 +28,7 @@ from disco.features.rows import (
     table_matrix,
 )
 from disco.features.selection import from_text
-from disco.features.training import Progress, Schedule, fit_embedding
+from disco.features.training import FeatureWarning, Progress, Schedule, fit_embedding
 from disco.records.arrays import Matrix, Vector
 from disco.records.chunks import row_chunks, stack_rows
 from disco.records.errors import InputError, SchemaMismatchError, StateError
@@ -139,9 +140,24 @@ class ContextNetwork:
         depth: (orders,) in [0, 1), 0 without a code, needed by heads="level+slope"; with Parquet rows the name of its
             column, by default `depth`.
         progress: called with (epochs done, epochs at most).
+
+        Warns (DepthVariationWarning, NetworkWarning) where the network is weaker than it should be.
         """
+        for note in self.fit_with_notes(X, log_basket, depth, progress=progress):
+            warnings.warn(note, stacklevel=2)
+        return self
+
+    def fit_with_notes(
+        self,
+        X: FeatureRows | str | Path | ds.Dataset,
+        log_basket: ArrayLike | pa.Array | str | None = None,
+        depth: ArrayLike | pa.Array | str | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> tuple[FeatureWarning, ...]:
+        """As `fit`; what it would warn of is returned instead."""
         self._check_parameters()
-        fitted = fit_embedding(
+        self._embedding, self._validation_losses, notes = fit_embedding(
             self._rows(X, log_basket, depth),
             hidden=self.hidden,
             dimensions=self.dimensions,
@@ -158,8 +174,7 @@ class ContextNetwork:
             ),
             progress=progress,
         )
-        self._embedding, self._validation_losses = fitted
-        return self
+        return notes
 
     def transform(self, X: FeatureRows, *, check_scale: bool = True, engine: Engine | None = None) -> Matrix:
         """ψ1 per row: standardised, clipped at ±4, on the 2⁻¹⁶ grid; shape (rows, dimensions).

@@ -4,7 +4,6 @@ Adam, mini-batches, dropout, early stopping on rows kept out. The only module th
 It leaves torch's global state (seed, threads) as it found it.
 """
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from disco.features.cautions import DepthVariationWarning, NetworkWarning
 from disco.features.embedding import Embedding
 from disco.features.rows import RawRows, Rows, ScaledRows, ScaledSource
 from disco.features.scaling import Scaling
@@ -22,6 +20,19 @@ from disco.records.errors import InputError, MissingPartError
 
 if TYPE_CHECKING:
     import torch
+
+
+class FeatureWarning(UserWarning):
+    """A network is usable but weaker than it should be; the message says what to do."""
+
+
+class DepthVariationWarning(FeatureWarning):
+    """The training orders cannot tell elasticity from spend: too little variation of depth, or depth follows spend."""
+
+
+class NetworkWarning(FeatureWarning):
+    """The trained network wastes part of its context layer."""
+
 
 Progress = Callable[[int, int], None]  # epochs done, epochs at most
 FEWEST_ROWS = 100
@@ -63,8 +74,8 @@ def fit_embedding(
     heads: str,
     schedule: Schedule,
     progress: Progress | None = None,
-) -> tuple[Embedding, tuple[float, ...]]:
-    """The trained network, and its loss on the validation rows after each epoch."""
+) -> tuple[Embedding, tuple[float, ...], tuple[FeatureWarning, ...]]:
+    """The trained network, its loss on the validation rows after each epoch, and what it should be warned of."""
     sample = rows.sample()
     if len(sample.target) < FEWEST_ROWS:
         raise InputError(
@@ -74,8 +85,7 @@ def fit_embedding(
     inputs = scaling.apply(sample.features)
     mean_depth, sd_depth = float(sample.depth.mean()), float(sample.depth.std())
     with_slope = heads == "level+slope"
-    if with_slope:
-        _warn_of_weak_depths(inputs, sample.depth, sd_depth)
+    notes = _weak_depths(inputs, sample.depth, sd_depth) if with_slope else ()
     sd_depth = sd_depth or 1.0
     sizes = (len(rows.names), *hidden, dimensions)
     # few rows, smaller batches: an epoch of a handful of steps would be stopped before it has learned anything
@@ -88,6 +98,7 @@ def fit_embedding(
         progress=progress,
     )
     mean, inverse_sd = _standards(last_layer(inputs, sizes, trained.weights, schedule.leak))
+    notes += _dead_units(inverse_sd)
     embedding = Embedding(
         feature_names=rows.names,
         schema=rows.schema,
@@ -103,7 +114,7 @@ def fit_embedding(
         slope=_on_context(trained.slope, mean, inverse_sd) / sd_depth,
         mean_depth=mean_depth,
     )
-    return embedding, _finite(trained)
+    return embedding, _finite(trained), notes
 
 
 def last_layer(inputs: Matrix, sizes: tuple[int, ...], weights: Vector, leak: float) -> Matrix:
@@ -126,14 +137,15 @@ def _start(sample: RawRows, mean_depth: float, sd_depth: float) -> tuple[float, 
 def _standards(layer: Matrix) -> tuple[Vector, Vector]:
     mean, sd = layer.mean(axis=0), layer.std(axis=0)
     dead = sd <= _CONSTANT * np.maximum(1, np.abs(mean))
-    if dead.any():
-        warnings.warn(
-            f"{int(dead.sum())} of {dead.size} context units are constant over the training rows and will always be 0; "
-            "train with a larger `leak`, another seed, or fewer `dimensions`",
-            NetworkWarning,
-            stacklevel=4,
-        )
     return mean, np.where(dead, 0.0, 1 / np.where(dead, 1.0, sd))
+
+
+def _dead_units(inverse_sd: Vector) -> tuple[FeatureWarning, ...]:
+    dead = int(np.count_nonzero(inverse_sd == 0))
+    if not dead:
+        return ()
+    said = f"{dead} of {inverse_sd.size} context units are constant over the training rows and will always be 0"
+    return (NetworkWarning(f"{said}; train with a larger `leak`, another seed, or fewer `dimensions`"),)
 
 
 def _on_context(weights: Vector, mean: Vector, inverse_sd: Vector) -> Vector:
@@ -150,30 +162,25 @@ def _finite(trained: Trained) -> tuple[float, ...]:
     return trained.validation_losses
 
 
-def _warn_of_weak_depths(inputs: Matrix, depth: Vector, sd_depth: float) -> None:
+def _weak_depths(inputs: Matrix, depth: Vector, sd_depth: float) -> tuple[FeatureWarning, ...]:
+    """Whether the orders can tell elasticity from spend."""
     if sd_depth < SMALLEST_DEPTH_SD:
-        warnings.warn(
-            f"the depths of the training orders hardly vary (sd {sd_depth:.3f}): the slope head cannot learn "
-            'elasticity; use heads="level", or orders of a campaign with several depths',
-            DepthVariationWarning,
-            stacklevel=4,
+        said = (
+            f"the depths of the training orders hardly vary (sd {sd_depth:.3f}): the slope head cannot learn elasticity"
         )
-        return
+        return (DepthVariationWarning(f'{said}; use heads="level", or orders of a campaign with several depths'),)
     rows = slice(None, None, max(1, len(depth) // 20_000))
     design = np.column_stack([np.ones(len(depth[rows])), inputs[rows]])
     fitted = design @ np.linalg.lstsq(design, depth[rows], rcond=None)[0]
     left = len(fitted) - design.shape[1]
     if left <= 0:
-        return
+        return ()
     # adjusted for the number of features, else few rows look explained by chance
     explained = 1 - (np.sum((depth[rows] - fitted) ** 2) / left) / np.var(depth[rows], ddof=1)
-    if explained > MOST_EXPLAINED:
-        warnings.warn(
-            f"the customers' features explain {explained:.0%} of the depth of their orders: elasticity is mixed up "
-            'with spend; use heads="level", or orders of a campaign whose depths were random',
-            DepthVariationWarning,
-            stacklevel=4,
-        )
+    if explained <= MOST_EXPLAINED:
+        return ()
+    said = f"features explain {explained:.0%} of the depth of the orders, so elasticity is mixed up with spend"
+    return (DepthVariationWarning(f'{said}; use heads="level", or orders of a campaign whose depths were random'),)
 
 
 # ---- with torch ------------------------------------------------------------------------------------------------------

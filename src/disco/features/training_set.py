@@ -3,6 +3,7 @@
 One row per order, in time order. Reasons, and what was weighed against it: docs/decisions/040-context.md.
 """
 
+import warnings
 from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,11 +17,12 @@ import pyarrow as pa
 from disco.features.builder import (
     AS_OF_KEY,
     SCHEMA_KEY,
+    MissingTableWarning,
     connected,
     feature_sql,
     metadata_of,
+    missing_tables,
     reading,
-    warn_of_missing,
 )
 from disco.features.catalogue import FEATURES, HISTORY_FEATURE, Feature, choose, schema_hash
 from disco.features.sources import Sources
@@ -61,6 +63,18 @@ class TrainingSet:
     depth_derived: Flags
     """(orders,) where the order names a code that `codes` does not know: its depth is 1 − paid / full price."""
 
+    @classmethod
+    def of(cls, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> "TrainingSet":
+        """The rows of `training_batches`, in memory."""
+        table = pa.Table.from_batches(batches, schema).combine_chunks()
+        return cls(
+            ids=read_ids(table["customer_id"]),
+            X=table.drop_columns(list(_BESIDES)),
+            log_full_price=table["log_full_price"].to_numpy(),
+            depth=table["depth"].to_numpy(),
+            depth_derived=np.asarray(table["depth_derived"].to_numpy(), np.bool_),
+        )
+
     def __len__(self) -> int:
         return len(self.log_full_price)
 
@@ -86,7 +100,10 @@ def training_set(
         threads=threads,
         memory_limit=memory_limit,
     ) as (schema, batches):
-        return _collected(schema, batches)
+        rows = TrainingSet.of(schema, batches)
+    for note in missing_tables(choose(features), tables.names()):
+        warnings.warn(note, MissingTableWarning, stacklevel=2)
+    return rows
 
 
 @contextmanager
@@ -115,7 +132,6 @@ def training_batches(
             before = Sources.describe(connection, present, window_start)
             within = Sources(before.types, window_end)
         if built is None:
-            warn_of_missing(chosen, present)
             feature_rows = feature_sql(_with_history(chosen), before)
         else:
             _check_built(built.schema, chosen, window_start)
@@ -178,14 +194,3 @@ def _batches(reader: Any, schema: pa.Schema, tables: Tables) -> Iterator[pa.Reco
     with reading(tables):
         for batch in reader:
             yield batch.cast(schema)
-
-
-def _collected(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> TrainingSet:
-    table = pa.Table.from_batches(batches, schema).combine_chunks()
-    return TrainingSet(
-        ids=read_ids(table["customer_id"]),
-        X=table.drop_columns(list(_BESIDES)),
-        log_full_price=table["log_full_price"].to_numpy(),
-        depth=table["depth"].to_numpy(),
-        depth_derived=np.asarray(table["depth_derived"].to_numpy(), np.bool_),
-    )

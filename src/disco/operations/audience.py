@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from disco.features import FEATURES, ContextNetwork, Feature, build_features, has_history, schema_hash
-from disco.features.builder import warn_of_missing
-from disco.features.cautions import collected
+from disco.features import FEATURES, ContextNetwork, Feature, has_history, schema_hash
+from disco.features.builder import feature_table, missing_tables
 from disco.features.eligibility import eligible_ids
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
@@ -77,24 +76,27 @@ class FeatureCache:
     threads: int | None = None
     """Of DuckDB; None: one per processor."""
 
-    def features_as_of(self, data: ShopData, day: date, *, features: Sequence[Feature] | None = None) -> pa.Table:
-        """The features of every customer; `features` are the network's (`catalogue_`), None is the whole catalogue."""
+    def features_as_of(
+        self, data: ShopData, day: date, *, features: Sequence[Feature] | None = None
+    ) -> tuple[pa.Table, tuple[str, ...]]:
+        """The features of every customer, and what to know about them; `features` are the network's (`catalogue_`),
+        None is the whole catalogue."""
         chosen = FEATURES if features is None else tuple(features)
         with data.tables() as tables:
+            notes = missing_tables(chosen, tables.names())
             content = data.tables_hash()
             if content is None:
-                return build_features(tables, as_of=day, features=chosen, threads=self.threads)
+                return feature_table(tables, as_of=day, features=chosen, threads=self.threads), notes
             key = sha256(f"{day} {schema_hash(chosen)} {content}".encode()).hexdigest()
             kept = self.folder / f"{key[:32]}.parquet"
             if kept.is_file():
-                warn_of_missing(chosen, tables.names())  # as building them would have done
-                return pq.read_table(kept)
-            built = build_features(tables, as_of=day, features=chosen, threads=self.threads)
+                return pq.read_table(kept), notes
+            built = feature_table(tables, as_of=day, features=chosen, threads=self.threads)
         if self.keep:
             kept.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(kept) as unfinished:
                 pq.write_table(built, unfinished)
-        return built
+        return built, notes
 
 
 def load_audience(
@@ -117,14 +119,13 @@ def load_audience(
         asked = pa.array(only, pa.large_string())
         _refuse_ineligible(asked, eligible, plan)
         eligible = asked
-    with collected() as notes:
-        everybody = cache.features_as_of(data, day, features=network.catalogue_)
+    everybody, notes = cache.features_as_of(data, day, features=network.catalogue_)
     wanted = pc.is_in(everybody["customer_id"].cast(pa.large_string()), value_set=eligible)
     features = everybody.filter(wanted).combine_chunks()
     missing = len(eligible) - features.num_rows
     if missing:
         _refuse_strangers(data, plan, eligible)
-        notes.append(f"{missing:,} eligible customers joined on or after {day} and are left out")
+        notes += (f"{missing:,} eligible customers joined on or after {day} and are left out",)
     if not features.num_rows:
         raise InputError(
             "customers.eligible",
@@ -142,7 +143,7 @@ def load_audience(
         "features": content_hash(features),
         "network": name,
     }
-    return LoadedAudience(audience=audience, features=features, network=name, inputs=inputs, notes=tuple(notes))
+    return LoadedAudience(audience=audience, features=features, network=name, inputs=inputs, notes=notes)
 
 
 def sources_of(data: ShopData, plan: Plan) -> dict[str, str] | None:

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from disco.features import ContextNetwork, check_context
 from disco.features.builder import day_after_last_order
-from disco.features.cautions import collected
 from disco.features.files import read_sample
 from disco.operations.audience import FeatureCache, ShopData
 from disco.operations.audit import audit
@@ -46,9 +45,8 @@ class CheckResult(TableResult):
 
 def check_features(network: ContextNetwork, file: Path) -> CheckResult:
     """Check a file of features against the network that is to embed them."""
-    with collected() as notes:
-        features = read_sample(file)
-    return _result(check_context(network, features), features, notes)
+    features = read_sample(file)
+    return _result(check_context(network, features), features)
 
 
 def check_launched(
@@ -59,7 +57,7 @@ def check_launched(
     about = check_campaign(store, campaign, as_of=as_of)
     with store.reading() as transaction:
         features = transaction.contexts.features(campaign)
-    return _result(about + check_context(trained, features), features, ())
+    return _result(about + check_context(trained, features), features)
 
 
 def check_shop(
@@ -67,15 +65,14 @@ def check_shop(
 ) -> CheckResult:
     """Check the features of the shop's customers, as of a day; None: the day after the last order."""
     trained = data.network() if network is None else network
-    with collected() as notes:
-        if as_of is None:
-            with data.tables() as tables:
-                as_of = day_after_last_order(tables)
-        features = cache.features_as_of(data, as_of, features=trained.catalogue_)
+    if as_of is None:
+        with data.tables() as tables:
+            as_of = day_after_last_order(tables)
+    features, notes = cache.features_as_of(data, as_of, features=trained.catalogue_)
     return _result(check_context(trained, features), features, notes)
 
 
-def _result(found: CheckUp, features: pa.Table, notes: Sequence[str]) -> CheckResult:
+def _result(found: CheckUp, features: pa.Table, notes: Sequence[str] = ()) -> CheckResult:
     return CheckResult(
         failed=found.failed,
         customers=features.num_rows,

@@ -15,10 +15,10 @@ from disco.belief import BasketModel
 from disco.evaluation import read_log
 from disco.evaluation.accuracy import Accuracy, accuracy
 from disco.features import ContextNetwork, Feature
-from disco.features.builder import feature_batches
-from disco.features.cautions import collected
+from disco.features.builder import feature_batches, missing_tables
+from disco.features.catalogue import choose
 from disco.features.files import TABLES_KEY, built_as_of, built_features, built_from, read_schema, write_batches
-from disco.features.training_set import months_later, training_batches, training_set
+from disco.features.training_set import TrainingSet, months_later, training_batches
 from disco.records.errors import InputError, UsageError
 from disco.records.ports import Engine, Tables
 from disco.records.result import Result
@@ -86,17 +86,17 @@ def write_features(
 ) -> FeaturesResult:
     """Write the features of every customer of the tables at `place` (a folder or a database URL) to a Parquet file."""
     with (
-        collected() as notes,
         open_tables(place) as source,
         feature_batches(source, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit) as (
             schema,
             batches,
         ),
     ):
+        notes = missing_tables(choose(features), source.names())
         if "://" not in place:  # a URL may hold a password
             schema = schema.with_metadata({**schema.metadata, TABLES_KEY: str(Path(place).resolve()).encode()})
         rows = write_batches(out, schema, _somebody((batch.cast(schema) for batch in batches), place, as_of))
-    return FeaturesResult(file=str(out), as_of=as_of, customers=rows, features=len(schema) - 1, warnings=tuple(notes))
+    return FeaturesResult(file=str(out), as_of=as_of, customers=rows, features=len(schema) - 1, warnings=notes)
 
 
 def _somebody(batches: Iterator[pa.RecordBatch], place: str, as_of: date) -> Iterator[pa.RecordBatch]:
@@ -135,10 +135,10 @@ def train_context(
     a folder or database URL; needed with `window_start` where no file of features is given. check: called before
     the training with the place of the tables, which a file of features may name.
     """
-    with collected() as notes, TemporaryDirectory(prefix="disco-train-") as folder:
+    with TemporaryDirectory(prefix="disco-train-") as folder:
         made = _training_rows(open_tables, features, tables, window_start, months, catalogue, Path(folder), threads)
         check(made.tables)
-        network.fit(made.rows, progress=progress)
+        notes = (*made.notes, *map(str, network.fit_with_notes(made.rows, progress=progress)))
         network.save(out)
         tested = None if made.tables is None else _test(network, open_tables, made, threads, engine)
     return ContextTrained(
@@ -148,7 +148,7 @@ def train_context(
         epochs=len(network.validation_losses_),
         validation_mse=min(network.validation_losses_, default=None),
         test=tested,
-        warnings=tuple(notes),
+        warnings=notes,
     )
 
 
@@ -159,6 +159,7 @@ class _TrainingRows:
     rows: Path
     tables: str | None = None
     end: date | None = None
+    notes: tuple[str, ...] = ()
 
 
 def _training_rows(
@@ -196,6 +197,7 @@ def _training_rows(
         ),
     ):
         count = write_batches(rows, schema, batches)
+        notes = () if built is not None else missing_tables(choose(chosen), source.names())
     if not count:
         raise InputError(
             "training window",
@@ -203,7 +205,7 @@ def _training_rows(
             expected="orders to learn from",
             fix="Take features as of an earlier date: the window begins there.",
         )
-    return _TrainingRows(rows, tables, end)
+    return _TrainingRows(rows, tables, end, notes)
 
 
 def _test(
@@ -218,9 +220,10 @@ def _test(
     assert made.end is not None
     with open_tables(made.tables) as source:
         after = months_later(made.end, 1)
-        test = training_set(
+        with training_batches(
             source, window_start=made.end, window_end=after, features=network.catalogue_, threads=threads
-        )
+        ) as (schema, batches):
+            test = TrainingSet.of(schema, batches)
     if len(test) < 2:
         return None
     return accuracy(network.predict(test.X, test.depth, engine=engine), test.log_full_price)
