@@ -32,7 +32,7 @@ def alone(job: Callable[..., Any], *arguments: Any) -> Any:
 
 @contextmanager
 def database(kind: str) -> Iterator[str]:
-    from disco.adapters.store.trial_server import trial_server
+    from trial_server import trial_server
 
     if kind == "sqlite":
         with TemporaryDirectory(prefix="disco-bench-") as folder:

@@ -6,8 +6,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from trial_server import TrialServer, trial_server
 
-from disco.adapters.store.trial_server import TrialServer, trial_server
 from disco.records.errors import MissingPartError
 
 

@@ -202,7 +202,7 @@ def test_features_of_launch_and_late_arrivals_are_there(store: CampaignStore) ->
         assert content_hash(features) == content_hash(pa.concat_tables([pq.read_table(file) for file in files]))
         assert features.schema.metadata == pq.read_schema(files[0]).metadata
         assert features["customer_id"].to_pylist() == transaction.decisions.of("second")["customer_id"].to_pylist()
-        with pytest.raises(StateError, match="no features"):
+        with pytest.raises(StateError, match="No features"):
             transaction.contexts.features("numbered")
 
 
@@ -225,7 +225,7 @@ def test_without_the_folder_of_plans_campaigns_are_whole_and_the_rest_is_named(o
     store = CampaignStore(old_url, artefacts_of(old_url))
     with store.reading() as transaction:
         assert transaction.decisions.of("second").num_rows == recorded("decisions-second").num_rows
-        with pytest.raises(StateError, match="no features"):
+        with pytest.raises(StateError, match="No features"):
             transaction.contexts.features("second")
     with pytest.raises(StateError, match=r"65de59381829331c.*not found when the database was upgraded.*disco plan"):
         load(store, "65de59")

@@ -37,10 +37,10 @@ def test_a_plan_is_kept_once_and_found_by_the_beginning_of_its_id(store: Campaig
         assert transaction.plans.of("spring") == tuple(records)
         assert transaction.plans.get("abc") == records[0]
         for unclear, words in (
-            ("ab", "several"),
-            ("ABC", "no such plan"),
-            ("", "no such plan"),
-            ("a_c", "no such plan"),
+            ("ab", "ids of several"),
+            ("ABC", "no plan"),
+            ("", "no plan"),
+            ("a_c", "no plan"),
         ):
             with pytest.raises(StateError, match=words):
                 transaction.plans.get(unclear)
@@ -59,7 +59,7 @@ def test_a_campaign_has_a_plan_and_is_launched_once(store: CampaignStore) -> Non
         assert transaction.plans.find_campaign("autumn") is None
         decided, ledger = transaction.decisions, transaction.ledger
         for ask in (transaction.plans.campaign, decided.of, ledger.batches, decided.reserve, ledger.counts):
-            with pytest.raises(StateError, match=r"autumn.*no such campaign"):
+            with pytest.raises(StateError, match=r"No campaign autumn"):
                 ask("autumn")
 
 
@@ -67,7 +67,7 @@ def test_a_campaign_without_its_plan_is_refused(store: CampaignStore) -> None:
     with store.writing("spring") as transaction:
         record = add_campaign(transaction)
     homeless = type(record)(**{**_fields(record), "campaign": "other", "plan_id": "nowhere"})
-    with pytest.raises(StateError, match="no such plan"), store.writing("other") as transaction:
+    with pytest.raises(StateError, match="There is no plan"), store.writing("other") as transaction:
         transaction.plans.launch(homeless)
     with store.reading() as transaction:
         assert transaction.plans.campaigns() == (record,)
@@ -171,7 +171,7 @@ def test_a_late_customer_or_code_that_is_there_is_refused_and_nothing_is_written
             transaction.plans.set_state("spring", State.CLOSED)
             add_late(transaction, again)
 
-    with pytest.raises(StateError, match="there already"):
+    with pytest.raises(StateError, match="already"):
         add()
     with store.reading() as transaction:
         assert transaction.decisions.of("spring").num_rows == 3
@@ -203,9 +203,9 @@ def test_a_code_of_a_pool_belongs_to_one_campaign_a_customer_may_be_in_many(stor
         asked = pa.array(["x", "CODE-2", "A1", "P5"])
         assert transaction.decisions.codes_in_use(asked).to_pylist() == ["A1", "CODE-2", "P5"]
         assert transaction.decisions.codes_in_use(asked, campaign="autumn").to_pylist() == ["A1"]
-    with pytest.raises(StateError, match="there already"), store.writing("winter") as transaction:
+    with pytest.raises(StateError, match="already"), store.writing("winter") as transaction:
         add_campaign(transaction, "winter", decided=decisions(["3"], codes=["CODE-1"]), pooled=True)
-    with pytest.raises(StateError, match="there already"), store.writing("autumn") as transaction:
+    with pytest.raises(StateError, match="already"), store.writing("autumn") as transaction:
         add_late(transaction, decisions(["3"], codes=["CODE-1"]), "autumn", pooled=True)
 
 
@@ -236,7 +236,7 @@ def test_propensities_are_added_after_the_launch(store: CampaignStore) -> None:
         assert transaction.decisions.of("spring")["propensity_draws"].to_pylist() == [200, None, 200]
         assert transaction.decisions.of("autumn")["propensity"].null_count == 3
         beyond = pa.table({"row": [3], "propensity": [0.5], "propensity_draws": [1]})
-        with pytest.raises(StateError, match="rows of the launch"):
+        with pytest.raises(StateError, match="decisions of the launch"):
             transaction.decisions.set_propensities("spring", beyond)
 
 
@@ -257,7 +257,7 @@ def test_contexts_come_back_by_row_with_those_of_late_arrivals(store: CampaignSt
         assert transaction.contexts.of("spring", NETWORK, rows[:0]).shape == (0, 3)
         assert transaction.contexts.of("spring", "network-b").shape == (4, 1)
         for wrong in (many, -1):
-            with pytest.raises(StateError, match="rows without a context"):
+            with pytest.raises(StateError, match="no context in some"):
                 transaction.contexts.of("spring", NETWORK, np.array([0, wrong]))
         with pytest.raises(StateError, match="no contexts of network other"):
             transaction.contexts.of("spring", "other")
@@ -280,10 +280,10 @@ def test_features_come_back_with_those_of_late_arrivals(store: CampaignStore) ->
         assert found.to_pylist() == [*features.to_pylist(), *late.to_pylist()]
         assert found.schema.equals(features.schema, check_metadata=True)
         add_late(transaction, decisions(["4"]))
-        with pytest.raises(StateError, match="late arrivals without features"):
+        with pytest.raises(StateError, match=r"late arrivals.*have no features"):
             transaction.contexts.features("spring")
         add_campaign(transaction, "autumn", decided=decisions(["1"], codes=["A"]))
-        with pytest.raises(StateError, match="no features"):
+        with pytest.raises(StateError, match="No features"):
             transaction.contexts.features("autumn")
 
 
@@ -327,7 +327,7 @@ def test_one_version_is_active(store: CampaignStore) -> None:
         assert [record.number for record in transaction.beliefs.versions()] == [1, 2, 3]
     with store.writing(BELIEF) as transaction:
         for wrong in (3, 5):
-            with pytest.raises(StateError, match="expected version 4"):
+            with pytest.raises(StateError, match="next version of belief is 4"):
                 transaction.beliefs.add_version(version(wrong), activate=True)
         with pytest.raises(StateError, match="no version 9"):
             transaction.beliefs.activate(9)

@@ -54,7 +54,7 @@ def test_rows_come_back_as_received_in_the_order_received(store: CampaignStore) 
         assert transaction.ledger.batch("b-s") == batch("b-second")
         assert transaction.ledger.batches("autumn") == ()
         assert transaction.ledger.outcomes("autumn").equals(OUTCOMES.empty_table())
-        with pytest.raises(StateError, match="no such batch"):
+        with pytest.raises(StateError, match="There is no batch"):
             transaction.ledger.batch("c")
 
 
@@ -91,9 +91,9 @@ def test_an_event_is_in_force_once_per_campaign(store: CampaignStore) -> None:
     with store.writing("spring") as transaction:
         receive(transaction, batch("b1"), outcomes("b1", ["e1", "e1"], disposition=["applied", "duplicate"]))
         receive(transaction, batch("b3", "autumn"), outcomes("b3", ["e1"]))
-    with pytest.raises(StateError, match="there already"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match="already exists"), store.writing("spring") as transaction:
         receive(transaction, batch("b2"), outcomes("b2", ["e0", "e1"]))
-    with pytest.raises(StateError, match="there already"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match="already exists"), store.writing("spring") as transaction:
         receive(transaction, batch("b2"), changes=_changes(("b1", 1, Disposition.APPLIED, None)))
     with store.reading() as transaction:
         assert transaction.ledger.outcomes("spring").num_rows == 2
@@ -129,7 +129,7 @@ def test_a_reverted_batch_leaves_everything_but_its_own_page(store: CampaignStor
         receive(
             transaction, reverted, changes=_changes(("b2", 0, Disposition.APPLIED, None))
         )  # the event is free again
-        with pytest.raises(StateError, match="not reverted yet"):
+        with pytest.raises(StateError, match="not in force"):
             receive(transaction, reverted)
         with pytest.raises(StateError):
             receive(transaction, replace(reverted, batch_id="b9"))
@@ -146,9 +146,9 @@ def test_a_reverted_batch_leaves_everything_but_its_own_page(store: CampaignStor
 
 
 def test_rows_need_their_batch(store: CampaignStore) -> None:
-    with pytest.raises(StateError, match="no such batch"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match="There is no batch"), store.writing("spring") as transaction:
         receive(transaction, batch("b1"), outcomes("nowhere", ["e1"]))
     with store.writing("spring") as transaction:
         receive(transaction, batch("b1"))
-    with pytest.raises(StateError, match="there already"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match="already exists"), store.writing("spring") as transaction:
         receive(transaction, batch("b1"))

@@ -26,9 +26,9 @@ from crash_work import CUSTOMERS, Outcome, batches, check_after_crash, work
 from many_processes import context
 from small_life import launch_small
 from stores import open_store
+from trial_server import TrialServer, trial_server
 
 from disco.adapters.store import CampaignStore
-from disco.adapters.store.trial_server import TrialServer, trial_server
 from disco.records.errors import DiscoError
 
 _SECONDS = 120

@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> CampaignStore:
     [
         ("DELETE FROM outcomes WHERE row = 3 AND batch_number = 1", "by halves"),
         ("DELETE FROM outcomes; DELETE FROM batches", "is lost"),
-        ("UPDATE campaigns SET codes = 'never-written'", "no such file"),
+        ("UPDATE campaigns SET codes = 'never-written'", "is missing"),
         ("DELETE FROM contexts", "no contexts"),
         ("UPDATE outcomes SET full_price_minor = full_price_minor + 1 WHERE disposition = 'applied'", "evidence"),
     ],

@@ -186,7 +186,7 @@ def test_an_export_as_csv_and_parquet_has_the_same_codes(disco: Run, shop: Path)
     text = pacsv.read_csv(shop / "codes.csv")
     assert text["code_id"].to_pylist() == pq.read_table(shop / "again.parquet")["code_id"].to_pylist()
     assert disco("export", "first", "-o", shop / "codes.xlsx", "--shop", shop)[0] == 2
-    assert "no such campaign" in refused(disco, "export", "nobody", "-o", shop / "x.csv", "--shop", shop)
+    assert "No campaign nobody was launched" in refused(disco, "export", "nobody", "-o", shop / "x.csv", "--shop", shop)
     assert not (shop / "x.csv").exists()
 
 

@@ -77,7 +77,7 @@ def test_a_plan_comes_back_as_it_was_kept_and_a_changed_file_is_refused(shop, tm
         with pytest.raises(FileFormatError, match="file as written"):
             load(shop.store, planned.plan_id)
         file.unlink()
-        with pytest.raises(StateError, match=rf"{file.name}.*no such file.*artefacts"):
+        with pytest.raises(StateError, match=rf"{file.name} is missing.*artefacts"):
             load(shop.store, planned.plan_id)
         file.write_bytes(content)
     assert load(shop.store, planned.plan_id).plan_id == planned.plan_id

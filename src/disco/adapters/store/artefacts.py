@@ -63,9 +63,7 @@ class FolderArtefacts:
             with pa.memory_map(str(path)) as file:
                 return pa.ipc.open_file(file).read_all()
         except FileNotFoundError:
-            raise StateError(
-                f"artefact {path}", found="no such file", expected="the file as written", fix=_FIX
-            ) from None
+            raise StateError(f"The artefact {path} is missing", fix=_FIX) from None
         except (OSError, pa.ArrowException) as error:
             raise FileFormatError(str(path), found=str(error), expected="the file as written", fix=_FIX) from error
 
@@ -151,9 +149,7 @@ def index_of(texts: "pa.Array | pa.ChunkedArray") -> pa.Table:
         repeated = pc.value_counts(_texts(texts, rows[places]))
         twice = repeated.filter(pc.greater(repeated.field("counts"), 1))
         if len(twice):
-            raise StateError(
-                "decisions", found=f"{twice[0]['values']} twice", expected="each customer and each code once"
-            )
+            raise StateError(f"The decisions hold {twice[0]['values']} twice: each customer and each code comes once")
     return pa.table({"key": keys, "row": rows.astype(np.int64)})
 
 

@@ -43,7 +43,7 @@ class SqlBeliefs:
         last = sa.select(sa.func.max(_VERSIONS.c.number)).where(_OURS)
         expected = (self._connection.execute(last).scalar() or 0) + 1
         if record.number != expected:
-            raise StateError("belief", found=f"version {record.number}", expected=f"version {expected}")
+            raise StateError(f"The next version of belief is {expected}, not {record.number}")
         self._connection.execute(
             _VERSIONS.insert(),
             {
@@ -76,7 +76,7 @@ class SqlBeliefs:
 
     def activate(self, number: int) -> None:
         if self.version(number) is None:
-            raise StateError("belief", found=f"no version {number}", expected="a version that was learned")
+            raise StateError(f"There is no version {number} of belief", fix="`disco belief` lists the versions.")
         self._connection.execute(_ACTIVE.delete().where(_ACTIVE.c.model == BELIEF))
         self._connection.execute(_ACTIVE.insert(), {"model": BELIEF, "number": number})
 

@@ -37,16 +37,14 @@ class SqlContexts:
             sa.select(_TABLE.c.artefact).where(_TABLE.c.campaign_number == row.number, _TABLE.c.network == network)
         ).scalar()
         if name is None:
-            raise StateError(
-                f"campaign {campaign}", found=f"no contexts of network {network}", expected="contexts added before"
-            )
+            raise StateError(f"Campaign {campaign} has no contexts of network {network}")
         launched = matrix_of(self._session.artefacts.get(name))
         late = self._late(row.number, launched.shape[1]) if network == row.network else launched[:0]
         if rows is None:
             return np.concatenate([launched, late])
         wanted = np.asarray(rows, np.int64)
         if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(launched) + len(late):
-            raise StateError(f"campaign {campaign}", found="rows without a context", expected="rows of decisions")
+            raise StateError(f"Campaign {campaign} has no context in some of the rows asked for")
         found = np.empty((wanted.size, launched.shape[1]))
         after = wanted >= len(launched)
         found[~after] = launched[wanted[~after]]
@@ -57,10 +55,8 @@ class SqlContexts:
         row = self._session.campaign_row(campaign)
         if row.features is None:
             raise StateError(
-                f"campaign {campaign}",
-                found="no features",
-                expected="the features that were kept with its plan",
-                fix="Without them its customers cannot be embedded again: keep the network it was decided with.",
+                f"No features were kept of campaign {campaign}",
+                fix="Its customers cannot be embedded again: keep the network it was decided with.",
             )
         launched = self._session.artefacts.get(row.features)
         late = self._connection.execute(
@@ -69,9 +65,7 @@ class SqlContexts:
             .order_by(_LATE.c.row)
         ).all()
         if any(one.features is None for one in late):
-            raise StateError(
-                f"campaign {campaign}", found="late arrivals without features", expected="features of all decisions"
-            )
+            raise StateError(f"Some late arrivals of campaign {campaign} have no features")
         ids = pa.array([one.customer_id for one in late], pa.string()).cast(launched.schema.field("customer_id").type)
         values = [json.loads(one.features) for one in late]
         columns = [

@@ -51,12 +51,10 @@ class SqlDecisions:
         row = self._session.campaign_row(campaign)
         known = self.of(campaign, customers=decisions["customer_id"].cast(pa.string()).combine_chunks())
         if known.num_rows:
-            raise StateError(
-                f"customer {known['customer_id'][0]}", found="a decision there already", expected="a new customer"
-            )
+            raise StateError(f"Customer {known['customer_id'][0]} already has a decision in campaign {campaign}")
         codes = pc.drop_null(decisions["code"]).combine_chunks()
         if used := self.codes_in_use(codes, campaign=None if pooled else campaign).to_pylist():
-            raise StateError(f"code {used[0]}", found="there already", expected="a new code")
+            raise StateError(f"The code {used[0]} is already in use")
         values = np.ascontiguousarray(contexts, "<f8")
         if values.shape != (decisions.num_rows, row.context_size) or not np.isfinite(values).all():
             raise InputError("contexts", found=f"shape {values.shape}", expected=f"{row.context_size} finite columns")
@@ -104,7 +102,7 @@ class SqlDecisions:
         row = self._session.campaign_row(campaign)
         rows, count = propensities["row"].to_numpy(), self._launched_rows(row)
         if rows.size and not 0 <= rows.min() <= rows.max() < count:
-            raise StateError(f"campaign {campaign}", found="propensities of other rows", expected="rows of the launch")
+            raise StateError(f"Only decisions of the launch of campaign {campaign} have propensities")
         places = np.full(count, -1, np.int64)
         places[rows] = np.arange(rows.size)
         take = pa.array(places, mask=places < 0)

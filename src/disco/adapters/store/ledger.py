@@ -45,12 +45,9 @@ class SqlLedger:
         begins = sa.func.substr(_BATCHES.c.batch_id, 1, len(batch_id)) == batch_id
         found = self._connection.execute(_RECORDS.where(begins).limit(2)).all() if batch_id else []
         if len(found) != 1:
-            raise StateError(
-                f"batch {batch_id}",
-                found="several batches that begin so" if found else "no such batch",
-                expected="a batch that was ingested",
-                fix="Give more of its id." if found else "`disco ingest` prints the id of the batch it made.",
-            )
+            if found:
+                raise StateError(f"The ids of several batches begin with {batch_id}", fix="Give more of the id.")
+            raise StateError(f"There is no batch {batch_id}", fix="`disco ingest` prints the id of the batch it made.")
         return _record(found[0])
 
     def batches(self, campaign: str) -> tuple[BatchRecord, ...]:
@@ -113,7 +110,7 @@ class SqlLedger:
         in_force = sa.and_(_BATCHES.c.batch_id == batch_id, _BATCHES.c.reverted_at.is_(None))
         changed = self._connection.execute(_BATCHES.update().where(in_force).values(reverted_at=at))
         if changed.rowcount != 1:
-            raise StateError(f"batch {batch_id}", found="none in force", expected="a batch that was not reverted yet")
+            raise StateError(f"Batch {batch_id} is not in force: it was reverted before, or never received")
         number = self._batch_numbers([batch_id])[batch_id]
         self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == number).values(reverted=True))
 
@@ -143,7 +140,7 @@ class SqlLedger:
         numbers = {row.batch_id: row.number for row in self._connection.execute(rows)}
         for batch_id in batch_ids:
             if batch_id not in numbers:
-                raise StateError(f"batch {batch_id}", found="no such batch", expected="a batch that was added before")
+                raise StateError(f"There is no batch {batch_id}")
         return numbers
 
 

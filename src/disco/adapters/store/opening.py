@@ -1,4 +1,4 @@
-"""From a URL to a database at the revision this program knows; the database's errors in plain words."""
+"""From a URL to a database at this program's revision; errors of the database in plain words."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,10 +52,8 @@ def prepare(database: Database) -> None:
             found = schema.REVISION if found is None else found
     if found != schema.REVISION:
         raise StateError(
-            shown(database.engine.url),
-            found=f"a database at revision {found}",
-            expected=f"revision {schema.REVISION}",
-            fix="Copy the database, then run: disco db upgrade.",
+            f"The database {shown(database.engine.url)} is at revision {found}; this program needs {schema.REVISION}",
+            fix="Copy the database, then run `disco db upgrade`.",
         )
 
 
@@ -92,9 +90,7 @@ def _revision(connection: sa.Connection) -> str | None:
     if not names:
         return None
     raise StateError(
-        shown(connection.engine.url),
-        found=f"tables that are not ours ({', '.join(sorted(names)[:5])})",
-        expected="an empty database, or one that disco made",
+        f"The database {shown(connection.engine.url)} has tables of another program ({', '.join(sorted(names)[:5])})",
         fix="Name another database in disco.yaml (database_url).",
     )
 
@@ -103,29 +99,21 @@ def _revision(connection: sa.Connection) -> str | None:
 def plain_errors(database: Database, doing: str) -> Iterator[None]:
     """Errors of the driver as ours. Whatever is raised within a transaction undoes it."""
     driver = database.engine.dialect.loaded_dbapi
-    place = f"{shown(database.engine.url)}, {doing}"
+    place = f"{shown(database.engine.url)}, while {doing}"
     try:
         yield
     except (sa.exc.IntegrityError, driver.IntegrityError) as error:
-        raise StateError(
-            place,
-            found=f"what is there already, or refers to nothing ({_reason(error)})",
-            expected="rows that are new and belong to something",
-            fix="Nothing was written.",
-        ) from error
+        words = f"{place}: a row already exists or refers to a missing row ({_reason(error)})"
+        raise StateError(words, fix="Nothing was written.") from error
     except (sa.exc.DBAPIError, driver.Error) as error:
         if "database is locked" in _reason(error):  # SQLite's words for a writer whose patience is over
             raise StateError(
-                place,
-                found=f"another process that has been writing for {PATIENCE_S} s",
-                expected="its end",
-                fix="Nothing was written. Wait for it, or see whether it hangs; then try again.",
+                f"{place}: another process has held the write lock for {PATIENCE_S} s",
+                fix="Nothing was written. Wait for that process to end, or stop it if it hangs, and try again.",
             ) from error
         raise StateError(
-            place,
-            found=_reason(error),
-            expected="a database that answers",
-            fix="Nothing was acknowledged; doing it again is safe.",
+            f"{place}: the database reported an error ({_reason(error)})",
+            fix="Nothing was acknowledged, so it is safe to try again.",
         ) from error
     except sa.exc.StatementError as error:  # SQLAlchemy wraps what our own types refuse
         if isinstance(error.orig, DiscoError):

@@ -60,9 +60,7 @@ class SqlPlans:
         row, artefacts = self._row(plan_id), self._session.artefacts
         if row.decisions is None:
             raise StateError(
-                f"plan {row.plan_id}",
-                found="no decisions: its files were not found when the database was upgraded",
-                expected="the decisions of the plan",
+                f"Plan {row.plan_id} has no decisions: its files were not found when the database was upgraded",
                 fix="Run `disco plan` again.",
             )
         for name in _artefacts(row, _TABLES):
@@ -83,14 +81,10 @@ class SqlPlans:
 
     def launch(self, record: CampaignRecord) -> None:
         if self.find_campaign(record.campaign) is not None:
-            raise StateError(
-                f"campaign {record.campaign}", found="launched before", expected="a campaign name that is new"
-            )
+            raise StateError(f"Campaign {record.campaign} was launched before", fix="Give the plan another name.")
         plan = self._row(record.plan_id)
         if Plan.model_validate_json(plan.plan) != record.plan:
-            raise StateError(
-                f"campaign {record.campaign}", found="another plan than its id names", expected="that plan"
-            )
+            raise StateError(f"Campaign {record.campaign} has another plan than its plan id names")
         self._connection.execute(
             campaigns.insert(),
             {
@@ -142,12 +136,9 @@ class SqlPlans:
         begins = sa.func.substr(plans.c.plan_id, 1, len(plan_id)) == plan_id
         found = self._connection.execute(sa.select(plans).where(begins).limit(2)).all() if plan_id else []
         if len(found) != 1:
-            raise StateError(
-                f"plan {plan_id}",
-                found="several plans that begin so" if found else "no such plan",
-                expected="a plan that was kept",
-                fix="Give more of its id." if found else "`disco plan PLAN.yaml` makes one and prints its id.",
-            )
+            if found:
+                raise StateError(f"The ids of several plans begin with {plan_id}", fix="Give more of the id.")
+            raise StateError(f"There is no plan {plan_id}", fix="`disco plan PLAN.yaml` makes one and prints its id.")
         return found[0]
 
 

@@ -35,4 +35,4 @@ class Session:
 
 
 def no_such_campaign(campaign: str) -> StateError:
-    return StateError(f"campaign {campaign}", found="no such campaign", expected="a launched campaign")
+    return StateError(f"No campaign {campaign} was launched", fix="`disco campaigns` lists the launched ones.")

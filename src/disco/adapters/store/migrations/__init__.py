@@ -22,8 +22,5 @@ def migrate(
         command.upgrade(config, "head")
     except CommandError as error:
         raise StateError(
-            place,
-            found=f"a database of a newer disco ({error})",
-            expected="one that this disco knows",
-            fix="Install the newer disco.",
+            f"The database {place} was made by a newer disco ({error})", fix="Install the newer disco."
         ) from error

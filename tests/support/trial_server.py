@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own, in a folder, gone afterwards: for tests, drills and benchmarks."""
+"""A PostgreSQL server in a folder of its own, deleted afterwards: for tests, drills and benchmarks."""
 
 import os
 import pwd
@@ -42,7 +42,7 @@ class TrialServer:
         self._run("pg_ctl", "-D", str(self._data), "-m", "immediate", "-w", "stop")
 
     def kill(self) -> None:
-        """End the server at once and without a farewell; its children see that it is gone and follow."""
+        """End the server at once; its children notice and end too."""
         os.kill(self.process_id, signal.SIGKILL)
 
     @property
