@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations import audit, campaign_evidence, ingest, late, launch, states
+from disco.operations import audit, campaign_evidence, ingest, late, launch
+from disco.operations import launching as states
 from disco.records.errors import StateError
 
 

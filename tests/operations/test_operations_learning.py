@@ -21,7 +21,7 @@ from disco.operations import (
     rebuild,
     revert,
 )
-from disco.operations.lessons import under_network
+from disco.operations.learning import under_network
 from disco.operations.purchases import purchases_of
 from disco.records.errors import StateError
 

@@ -6,7 +6,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from disco.operations import campaign_evidence, states
+from disco.operations import campaign_evidence
+from disco.operations import launching as states
 from disco.operations.ledger import counts_of, ingest, revert
 from disco.records.decisions import IngestCounts
 from disco.records.errors import InputError, StateError

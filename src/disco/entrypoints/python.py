@@ -34,14 +34,13 @@ if TYPE_CHECKING:
     from disco.operations.exporting import Exported
     from disco.operations.frontier import Frontier
     from disco.operations.late import LateArrivals
-    from disco.operations.launching import Launched
+    from disco.operations.launching import CampaignState, Launched
     from disco.operations.learned_curve import LearnedBelief
     from disco.operations.learning import Learned
     from disco.operations.ledger import Ingested, Reverted
     from disco.operations.planning import PlanResult
     from disco.operations.propensities import PropensitiesResult
     from disco.operations.results import AllResults, CampaignResults
-    from disco.operations.states import CampaignState
     from disco.operations.validating import TablesVerdict
     from disco.operations.versions import Activated
     from disco.records.plan import Plan
@@ -316,21 +315,21 @@ class Shop:
 
     def pause(self, campaign: str) -> "CampaignState":
         """No code for anybody who arrives now; outcomes of codes already sent still count."""
-        from disco.operations.states import pause
+        from disco.operations.launching import pause
 
         with self.store() as store:
             return pause(store, campaign)
 
     def resume(self, campaign: str) -> "CampaignState":
         """End a pause."""
-        from disco.operations.states import resume
+        from disco.operations.launching import resume
 
         with self.store() as store:
             return resume(store, campaign)
 
     def close(self, campaign: str) -> "CampaignState":
         """End a campaign for good: no codes, and every outcome that arrives from now on is late."""
-        from disco.operations.states import close
+        from disco.operations.launching import close
 
         with self.store() as store:
             return close(store, campaign)

@@ -4,7 +4,7 @@ from disco.operations.audit import audit
 from disco.operations.explaining import Explanation, explain
 from disco.operations.exporting import csv_safe, export_codes
 from disco.operations.late import decide_late_arrivals
-from disco.operations.launching import Launched, launch
+from disco.operations.launching import Launched, close, launch, pause, resume
 from disco.operations.learning import Learned, learn_campaigns, rebuild
 from disco.operations.ledger import Ingested, Reverted, counts_of, ingest, revert
 from disco.operations.limits import offer_of
@@ -13,7 +13,6 @@ from disco.operations.planning import plan_campaign
 from disco.operations.propensities import add_propensities
 from disco.operations.purchases import purchases_of
 from disco.operations.results import CampaignResults, read_out
-from disco.operations.states import close, pause, resume
 from disco.operations.versions import activate, active_belief, belief_at, belief_hash
 
 __all__ = [

@@ -64,8 +64,8 @@ def _apportioned(codes: int, sizes: Sequence[int]) -> list[int]:
 def assign_at_random(ids: Ids, offer: Offer, *, costs: Vector, seed: int, campaign: str) -> Integers:
     """(n,) position of a depth per customer, -1 = none: random, in proportion to the caps, never beyond them.
 
-    Floors are dealt first. `costs` (K,): expected markdown of one code at each depth; over the budget, random customers
-    beyond the floors go without a code. The customers are put in an order of their own random numbers and dealt the
+    Floors come first. `costs` (K,): expected markdown of one code at each depth; over the budget, random customers
+    beyond the floors go without a code. The customers are put in an order of their own random numbers and given the
     codes in blocks.
     """
     customers = len(ids)
@@ -74,9 +74,9 @@ def assign_at_random(ids: Ids, offer: Offer, *, costs: Vector, seed: int, campai
     floors = np.array(offer.floors or [0] * len(offer.depths), np.int64)
     counts = codes_in_proportion(offer.caps, customers=customers, floors=offer.floors)
     positions = np.arange(counts.size)
-    dealt = np.concatenate([np.repeat(positions, floors), np.repeat(positions, counts - floors)])
+    given = np.concatenate([np.repeat(positions, floors), np.repeat(positions, counts - floors)])
     choice = np.full(customers, -1, np.int64)
-    choice[order[: dealt.size]] = dealt
+    choice[order[: given.size]] = given
     if offer.budget is not None:
         again = np.argsort(uniforms(keys, seed, campaign, "budget"), kind="stable")
         promised = np.zeros(customers, np.bool_)

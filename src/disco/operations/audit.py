@@ -11,8 +11,8 @@ from disco.belief import EngagementCounts
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, learn
 from disco.operations import campaign_evidence
+from disco.operations.learning import StoredLesson, lessons_of, under_network
 from disco.operations.ledger import outside_quarantine
-from disco.operations.lessons import StoredLesson, lessons_of, under_network
 from disco.operations.net_purchases import judge
 from disco.operations.versions import belief_of, engagement_text
 from disco.records.depths import depth_percent

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from disco import objective
 from disco.operations.campaign_evidence import assigned_at_random
-from disco.operations.lessons import has_matured
+from disco.operations.learning import has_matured
 from disco.operations.purchases import bought
 from disco.records.arrays import Flags, Vector
 from disco.records.decisions import Arm

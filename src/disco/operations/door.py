@@ -1,8 +1,8 @@
-"""Outcomes as the ledger receives them: each row is read once and admitted, or set aside for good with the reason.
+"""Outcomes as the ledger receives them: each row is read once, or goes into quarantine with the reason.
 
 A row is set aside here when it breaks a rule of the outcomes table (`records.validation`), belongs to another campaign
-or customer, or lies outside its code's validity. What is admitted is judged together with everything else received, in
-`standing.py`.
+or customer, or lies outside its code's validity. All other rows are judged together with everything else
+received, in `net_purchases.py`.
 """
 
 import json
@@ -23,7 +23,7 @@ _MOMENT = pa.timestamp("us", "UTC")
 def read_outcomes(
     outcomes: pa.Table, *, campaign: str, decisions: pa.Table, start: date, end: date, closed: bool
 ) -> pa.Table:
-    """The received rows as the ledger keeps them (without batch_id); `disposition` is null where a row is admitted.
+    """The received rows as the ledger keeps them (without batch_id); `disposition` is null outside quarantine.
 
     outcomes: as `known_columns` gives them · decisions: code and customer_id of the campaign's codes, at least of those
     in the outcomes · start, end: first day of the codes' validity, and the first day after it.
@@ -31,20 +31,20 @@ def read_outcomes(
     checked = check_rows("outcomes", outcomes)
     table = checked.table
     broken = checked.fault >= 0
-    settled = np.zeros(table.num_rows, np.bool_)
+    quarantined = np.zeros(table.num_rows, np.bool_)
     disposition = np.full(table.num_rows, None, object)
     reason = np.full(table.num_rows, None, object)
     if closed:
-        tests = [(Disposition.EXPIRED, "the campaign is closed", settled)]
+        tests = [(Disposition.EXPIRED, "the campaign is closed", quarantined)]
     else:
         disposition[broken] = str(Disposition.REJECTED)
         reason[broken] = np.array([rule.reason for rule in checked.rules], object)[checked.fault[broken]]
-        settled = broken
+        quarantined = broken
         tests = _tests(table, campaign=campaign, decisions=decisions, start=start, end=end)
     for kind, words, passed in tests:  # the first test that fails gives the reason
-        failed = ~passed & ~settled
+        failed = ~passed & ~quarantined
         disposition[failed], reason[failed] = str(kind), words
-        settled = settled | failed
+        quarantined = quarantined | failed
     purchase = pc.fill_null(pc.equal(table["kind"], "purchase"), False)
     return pa.table(
         {
@@ -55,7 +55,7 @@ def read_outcomes(
             "full_price_minor": table["full_price_minor"],
             "disposition": pa.array(disposition, pa.string()),
             "reason": pa.array(reason, pa.string()),
-            "raw": _raw(outcomes, settled),
+            "raw": _raw(outcomes, quarantined),
         }
     )
 
@@ -94,10 +94,10 @@ def _tests(
     ]
 
 
-def _raw(outcomes: pa.Table, settled: Flags) -> pa.Array:
-    """The settled rows as they were sent, as JSON of text; null for the admitted ones."""
+def _raw(outcomes: pa.Table, quarantined: Flags) -> pa.Array:
+    """The rows in quarantine as they were sent, as JSON of text; null for the others."""
     texts = np.full(outcomes.num_rows, None, object)
-    rows: Integers = np.flatnonzero(settled)
+    rows: Integers = np.flatnonzero(quarantined)
     cells = {name: _texts(outcomes[name].take(rows)) for name in outcomes.column_names}
     for place, row in enumerate(rows):
         texts[row] = json.dumps({name: column[place] for name, column in cells.items() if column[place] is not None})

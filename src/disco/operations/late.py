@@ -14,8 +14,8 @@ from disco.operations import campaign_evidence
 from disco.operations.arms import split
 from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.codes import codes_for
-from disco.operations.decision_table import coded_rows, decision_table, with_codes
 from disco.operations.launching import read_pool
+from disco.operations.planned import coded_rows, decision_table, with_codes
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_of
 from disco.records.arrays import Floats, Integers, Vector
@@ -207,27 +207,27 @@ class _Worth:
     values: Floats
     costs: Floats
     prices: Floats
-    dealt: bool
+    at_random: bool  # the values are random numbers and worth nothing in money
 
     @classmethod
     def of(cls, record: CampaignRecord, solution: Solution, audience: Audience, belief: Belief) -> "_Worth":
-        """As the campaign was decided; where depths were dealt at random, random values without prices."""
+        """As the campaign was decided; where depths were assigned at random, random values without prices."""
         plan, depths, rates = record.plan, np.asarray(solution.depths), np.asarray(solution.engagement)
         costs = objective.expected_markdown(belief.basket.expected_full_price(audience.context, depths), depths, rates)
         if solution.prices is None:
             keys = customer_keys(audience.ids)
             drawn = [uniforms(keys, plan.seed, plan.campaign, "late", column) for column in range(depths.size)]
-            return cls(np.column_stack(drawn), costs, np.zeros(depths.size), dealt=True)
+            return cls(np.column_stack(drawn), costs, np.zeros(depths.size), at_random=True)
         full_prices = policy_of(plan).full_prices(
             belief.basket, audience.context, depths, ids=audience.ids, seed=plan.seed, campaign=plan.campaign
         )
         values = objective.values(full_prices, depths, rates, revenue_weight=plan.objective.revenue_weight)
-        return cls(values, costs, np.asarray(solution.prices), dealt=False)
+        return cls(values, costs, np.asarray(solution.prices), at_random=False)
 
     def at(self, choice: Integers) -> Vector:
         """The value of what was chosen; 0 without a code, and where depths are assigned at random."""
         chosen = self.values[np.arange(choice.size), choice]
-        return np.where((choice < 0) | self.dealt, 0.0, chosen).astype(np.float64)
+        return np.where((choice < 0) | self.at_random, 0.0, chosen).astype(np.float64)
 
 
 def _budget_left(transaction: Transaction, record: CampaignRecord, solution: Solution) -> float | None:

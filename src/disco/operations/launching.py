@@ -1,4 +1,4 @@
-"""A plan becomes a campaign: decisions, codes, contexts and reserve in one transaction, or not at all."""
+"""A plan becomes a campaign, in one transaction or not at all; and a campaign is paused, resumed and closed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,13 @@ from disco.campaign import Belief
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for
-from disco.operations.decision_table import coded_rows, with_codes
-from disco.operations.planned import Planned, load
+from disco.operations.planned import Planned, coded_rows, load, with_codes
 from disco.operations.versions import active_belief, belief_hash
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, State
 from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine, Store, Transaction
-from disco.records.result import NotInJson, TableResult
+from disco.records.result import NotInJson, Result, TableResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -190,3 +189,42 @@ def _write(
     evidence = CampaignEvidence.launched(decisions, plan, context_size=planned.contexts.shape[1])
     transaction.beliefs.put_evidence(plan.campaign, planned.network, evidence.to_bytes())
     return decisions
+
+
+# ---- pause, resume, close ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CampaignState(Result):
+    """A campaign and the state it is in now."""
+
+    campaign: str
+    """The name of the campaign."""
+    state: State
+    """launched, paused or closed."""
+
+
+def pause(store: Store, campaign: str) -> CampaignState:
+    """No codes for anybody who arrives now; outcomes of codes that are out still count."""
+    return _move(store, campaign, State.PAUSED, allowed=(State.LAUNCHED,))
+
+
+def resume(store: Store, campaign: str) -> CampaignState:
+    """Codes again after a pause."""
+    return _move(store, campaign, State.LAUNCHED, allowed=(State.PAUSED,))
+
+
+def close(store: Store, campaign: str) -> CampaignState:
+    """For good: no codes, and every outcome that comes from now on is expired."""
+    return _move(store, campaign, State.CLOSED, allowed=(State.LAUNCHED, State.PAUSED))
+
+
+def _move(store: Store, campaign: str, state: State, *, allowed: tuple[State, ...]) -> CampaignState:
+    with store.writing(campaign) as transaction:
+        record = transaction.plans.campaign(campaign)
+        if record.state is state:
+            return CampaignState(campaign=campaign, state=state)
+        if record.state not in allowed:
+            raise StateError(f"campaign {campaign}", found=str(record.state), expected=" or ".join(allowed))
+        transaction.plans.set_state(campaign, state)
+        return CampaignState(campaign=campaign, state=state)

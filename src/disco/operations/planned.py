@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
 
+import numpy as np
 import pyarrow as pa
 
-from disco.records.arrays import Matrix
-from disco.records.decisions import Arm
+from disco.campaign import Belief
+from disco.records.arrays import Flags, Integers, Matrix, Vector
+from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
 from disco.records.life import PlanRecord, PlanTables
 from disco.records.plan import Plan
@@ -17,6 +19,7 @@ from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanSummary, 
 from disco.records.ports import Store
 
 _ID_LENGTH = 16
+ARMS = (Arm.DECIDED, Arm.CONTROL, Arm.HOLDOUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -106,3 +109,53 @@ def load(store: Store, name: str) -> Planned:
         planned_at=record.planned_at,
         sources=summary.sources,
     )
+
+
+# ---- decisions as a table, without codes at first ----
+
+
+def decision_table(
+    audience: Audience,
+    *,
+    arms: dict[Arm, Flags],
+    depths: tuple[float, ...],
+    choice: Integers,
+    value: Vector,
+    expected_full_price: Vector,
+    belief: Belief,
+) -> pa.Table:
+    """One row per customer; before any purchase was learned nothing is expected, so those columns are null.
+
+    expected_full_price (n,): money at the chosen depth; it is not read without a code, nor before any purchase.
+    """
+    offered = np.asarray(depths)
+    none = choice < 0
+    expected, rates, unknown = np.zeros(len(audience)), np.zeros(len(audience)), np.ones(len(audience), np.bool_)
+    if belief.basket.campaigns:
+        expected = np.nan_to_num(expected_full_price)
+        rates, unknown = np.append(belief.engagement.rates(offered), 0.0)[choice], none
+    arm = np.select([arms[name] for name in ARMS], range(len(ARMS)))
+    return pa.table(
+        {
+            "customer_id": pa.array(audience.ids),
+            "arm": pa.array([str(name) for name in ARMS]).take(pa.array(arm)),
+            "depth": pa.array(np.append(offered, 0.0)[choice], mask=none),
+            "value": pa.array(value),
+            "known": pa.array(audience.known),
+            "expected_full_price": pa.array(expected, mask=unknown),
+            "expected_engagement": pa.array(rates, mask=unknown),
+        }
+    )
+
+
+def coded_rows(decisions: pa.Table) -> Integers:
+    """The rows that have a depth, and so a code."""
+    return np.flatnonzero(decisions["depth"].is_valid().to_numpy())
+
+
+def with_codes(decisions: pa.Table, codes: pa.Array) -> pa.Table:
+    """The decisions with these codes at the rows that have a depth, null elsewhere."""
+    places = np.full(decisions.num_rows, -1, np.int64)
+    rows = coded_rows(decisions)
+    places[rows] = np.arange(rows.size)
+    return decisions.append_column("code", codes.take(pa.array(places, mask=places < 0)))

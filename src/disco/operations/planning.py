@@ -14,11 +14,10 @@ from disco.campaign import Belief, decide
 from disco.operations.arms import assign_at_random, share_offers, split
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
 from disco.operations.calibration import calibrations
-from disco.operations.decision_table import ARMS, decision_table
 from disco.operations.forecast import draw_totals, money_of
 from disco.operations.limits import offer_of, refuse_contradictions
 from disco.operations.plan_warnings import plan_warnings
-from disco.operations.planned import Planned, keep, plan_id
+from disco.operations.planned import ARMS, Planned, decision_table, keep, plan_id
 from disco.operations.versions import belief_for, belief_hash
 from disco.policy import Policy, policy_named
 from disco.records.arrays import Flags, Integers, Matrix, Vector

@@ -11,8 +11,8 @@ import pyarrow as pa
 from disco.evaluation import AbTest, Comparison, Design, Finding, Verdict, ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, SampleRatio
 from disco.operations.audience import ShopData
+from disco.operations.learning import has_matured
 from disco.operations.ledger import counts_of
-from disco.operations.lessons import has_matured
 from disco.operations.orders import revenue_beside
 from disco.operations.purchases import bought
 from disco.records.arrays import Flags, Vector

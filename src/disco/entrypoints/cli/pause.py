@@ -8,7 +8,7 @@ import typer
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show
 
 if TYPE_CHECKING:
-    from disco.operations.states import CampaignState
+    from disco.operations.launching import CampaignState
 
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")]
 
