@@ -1,6 +1,7 @@
 """The same commands on PostgreSQL give what they give on SQLite, but for the codes: each database has its own key."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,3 +67,32 @@ def test_a_life_on_both_databases(
     (shop / "disco.db").unlink()
     assert life(disco, shop) == there
     assert disco("doctor", "--shop", shop)[0] == 0
+
+
+def test_two_folders_with_one_database_and_one_artefact_place_are_one_shop(
+    disco: Run, shop: Path, tmp_path: Path, new_postgres_url: Callable[[], str]
+) -> None:
+    other, url = Path(shutil.copytree(shop, tmp_path / "other")), new_postgres_url()
+    for folder in (shop, other):  # only tables and network are left in each
+        (folder / "disco.db").unlink()
+        shutil.rmtree(folder / "artefacts")
+        (folder / "disco.yaml").write_text(f"database_url: {url}\nartefacts: {tmp_path / 'shared'}\n")
+
+    def done(folder: Path, *arguments: object) -> dict[str, Any]:
+        code, out, err = disco(*arguments, "--shop", folder, "--json")
+        assert code == 0, err
+        result: dict[str, Any] = json.loads(out)
+        return result
+
+    planned = done(shop, "plan", shop / "first.yaml")
+    assert done(other, "launch", planned["plan_id"])["customers"] == planned["customers"]
+    for folder in (shop, other):
+        done(folder, "export", "first", "-o", folder / "codes.csv")
+    assert (shop / "codes.csv").read_bytes() == (other / "codes.csv").read_bytes()
+    received = done(shop, "ingest", "first", _answers(other))
+    learned = done(other, "learn", "first", "--as-of", "2025-10-03")["campaigns"]["first"]
+    assert 0 < learned <= received["applied"], "customers without a context of their own teach nothing"
+    assert done(shop, "campaigns", "first") == done(other, "campaigns", "first")
+    assert done(shop, "results", "first", "--as-of", "2025-10-03") == done(
+        other, "results", "first", "--as-of", "2025-10-03"
+    )
