@@ -1,9 +1,13 @@
 """`disco db upgrade`: an empty database gets the tables, an old one the changes, a current one nothing."""
 
+import gzip
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from disco.adapters.store.schema import REVISION
 
@@ -44,3 +48,17 @@ def test_a_server_that_does_not_answer_is_named(disco: Disco, tmp_path: Path) ->
     assert code == 1
     assert "the database reported an error" in error
     assert "geheim" not in error
+
+
+def test_a_shop_of_revision_0001_is_upgraded_with_its_plans(disco: Disco, tmp_path: Path) -> None:
+    old = Path(__file__).parents[1] / "fixtures" / "revision-0001"
+    (tmp_path / "disco.db").write_bytes(gzip.decompress((old / "sqlite.db.gz").read_bytes()))
+    shutil.copytree(old / "plans", tmp_path / "plans")
+    code, _, error = disco("campaigns", "--shop", tmp_path)
+    assert (code, "disco db upgrade" in error) == (1, True)
+    code, out, _ = disco("db", "upgrade", "--shop", tmp_path)
+    assert (code, f"from revision 0001 to revision {REVISION}" in out) == (0, True)
+    code, out, _ = disco("export", "second", "-o", tmp_path / "codes.parquet", "--shop", tmp_path, "--json")
+    expected = pq.read_table(old / "expected" / "decisions-second.parquet")["code"]
+    assert code == 0
+    assert pq.read_table(tmp_path / "codes.parquet")["code_id"].to_pylist() == expected.drop_null().to_pylist()
