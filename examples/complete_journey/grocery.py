@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from disco.adapters.tables import FolderTables, open_tables, validate_tables
-from disco.records.errors import MissingPartError
+import disco
+from disco.adapters.tables import FolderTables, validate_tables
+from disco.errors import MissingPartError
 
 _ORDERS = """
     SELECT basket_id AS order_id, household_id AS customer_id,
@@ -59,7 +60,7 @@ def write_shop(orders: pa.Table, folder: Path, *, since: date, until: date) -> F
     folder.mkdir(parents=True)
     pq.write_table(kept, folder / "orders.parquet")
     pq.write_table(customers, folder / "customers.parquet")
-    tables = open_tables(folder)
+    tables = disco.open_tables(folder)
     assert isinstance(tables, FolderTables)
     validate_tables(tables, as_of=until).raise_if_any("The grocery tables do not read as a shop's:")
     return tables

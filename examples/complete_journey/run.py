@@ -17,7 +17,7 @@ from grocery import grocery_orders
 from journey import run_journey
 from journey_page import accuracy_table, page
 
-from disco.records.errors import DiscoError, InputError
+from disco.errors import DiscoError, InputError
 
 
 def main() -> int:

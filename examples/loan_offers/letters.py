@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from disco.records.errors import FileFormatError, InputError
+from disco.errors import FileFormatError, InputError
 
 # Known before the letter went out. `applied`, `tookup`, `loansize` and `grossinterest` came after it: never features.
 # Province and branch are left out: with so few takers, most of their values would be seen once or never.

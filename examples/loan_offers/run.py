@@ -15,7 +15,7 @@ from letters import letters_of, look_alike, read_letters
 from loan_page import as_json, find, page, summary
 from trial import run_trial
 
-from disco.records.errors import DiscoError, InputError
+from disco.errors import DiscoError, InputError
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from letters import Letters
 
 import disco
+from disco.errors import InputError
 from disco.evaluation import (
     Estimate,
     OffPolicy,
@@ -20,7 +21,6 @@ from disco.evaluation import (
     ratio_estimate,
     target_probabilities,
 )
-from disco.records.errors import InputError
 
 AS_SENT, THOMPSON, GREEDY, MOST_LOANS = "as sent", "Thompson", "greedy", "greedy for loan value"
 POLICIES = (GREEDY, THOMPSON, MOST_LOANS)

@@ -72,7 +72,7 @@ def test_replay_and_the_ab_test_say_that_deciding_pays(notebook):
     autumn = notebook["autumn"]
     share = autumn["depth"].notna().groupby(autumn["arm"]).mean()
     assert share.max() - share.min() < 0.02  # both groups had as many codes per customer
-    assert notebook["primary"].relative.lower > 0
+    assert notebook["readout"].loc["objective", "relative_lower"] > 0
 
 
 def test_one_more_campaign_narrows_the_uncertainty(notebook):

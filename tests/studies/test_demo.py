@@ -42,7 +42,8 @@ def test_caps_hold_in_every_arm_and_the_decided_campaigns_have_a_control_group(r
         codes = campaign["decided"]["codes"], campaign["control"]["codes"]
         for depth, share in zip(codes[0], (0.3, 0.2, 0.1), strict=True):
             assert codes[0][depth] + codes[1][depth] <= share * len(table)
-        assert campaign["revenue_uplift"]["lower"] < campaign["revenue_uplift"]["upper"]
+        uplift = campaign["revenue_uplift"]["relative"]
+        assert uplift["lower"] < uplift["value"] < uplift["upper"]
         assert 0 < campaign["by_truth"]["share_of_possible"] < 1
 
 
