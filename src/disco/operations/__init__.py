@@ -1,5 +1,6 @@
 """A campaign's life on the ports: plan, launch, codes, ledger, learning, results."""
 
+from disco.operations.arms import offer_of
 from disco.operations.audit import audit
 from disco.operations.explaining import Explanation, explain
 from disco.operations.exporting import csv_safe, export_codes
@@ -7,7 +8,6 @@ from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import Launched, close, launch, pause, resume
 from disco.operations.learning import Learned, learn_campaigns, rebuild
 from disco.operations.ledger import Ingested, Reverted, counts_of, ingest, revert
-from disco.operations.limits import offer_of
 from disco.operations.planned import Planned, keep, load
 from disco.operations.planning import plan_campaign
 from disco.operations.propensities import add_propensities

@@ -9,8 +9,8 @@ import pyarrow as pa
 from disco import allocation, objective
 from disco.allocation import Status
 from disco.campaign import Belief
+from disco.operations.arms import offer_of
 from disco.operations.audience import FeatureCache, ShopData, load_audience
-from disco.operations.limits import offer_of
 from disco.operations.versions import belief_for
 from disco.records.arrays import Floats
 from disco.records.decisions import Audience, Offer

@@ -11,11 +11,9 @@ import pyarrow as pa
 
 from disco import objective
 from disco.campaign import Belief, decide
-from disco.operations.arms import assign_at_random, share_offers, split
+from disco.operations.arms import assign_at_random, offer_of, refuse_contradictions, share_offers, split
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
-from disco.operations.calibration import calibrations
-from disco.operations.forecast import draw_totals, money_of
-from disco.operations.limits import offer_of, refuse_contradictions
+from disco.operations.forecast import calibrations, draw_totals, money_of
 from disco.operations.plan_warnings import plan_warnings
 from disco.operations.planned import ARMS, Planned, decision_table, keep, plan_id
 from disco.operations.versions import belief_for, belief_hash

@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from disco.campaign import Belief
 from disco.evaluation import decision_propensities
-from disco.operations.arms import share_offers
-from disco.operations.limits import offer_of
+from disco.operations.arms import offer_of, share_offers
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
 from disco.records.arrays import Integers, Vector

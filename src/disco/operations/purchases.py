@@ -1,4 +1,6 @@
-"""What the customers of a campaign bought with their codes, as the ledger stands now."""
+"""What customers bought: with the codes of a campaign, from its ledger, and beside them, from the table of orders."""
+
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
@@ -8,9 +10,12 @@ from disco.operations.campaign_evidence import assigned_at_random
 from disco.operations.net_purchases import net_purchases
 from disco.records.arrays import Vector
 from disco.records.decisions import Purchases
+from disco.records.errors import InputError
 from disco.records.life import Disposition
 from disco.records.money import from_minor_units
 from disco.records.ports import Store, Transaction
+
+_ORDERS = ("customer_id", "ordered_at", "paid", "code")
 
 
 def bought(transaction: Transaction, campaign: str, decisions: pa.Table) -> Vector:
@@ -35,3 +40,21 @@ def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> P
         rows = np.flatnonzero(wanted)
         context = transaction.contexts.of(campaign, record.network, decisions["row"].to_numpy()[rows])
     return Purchases(context=context, depth=decisions["depth"].to_numpy()[rows], full_price=full_price[rows])
+
+
+def revenue_beside(orders: pa.Table, decisions: pa.Table, period: tuple[date, date]) -> Vector:
+    """(n,) paid by each decision's customer on or after the first day and before the second, without its own code."""
+    missing = [name for name in _ORDERS if name not in orders.column_names]
+    if missing:
+        raise InputError("orders", found=f"no column {', '.join(missing)}", expected=", ".join(_ORDERS))
+    first, after = (pa.scalar(day).cast(pa.timestamp("us")) for day in period)
+    moment = orders["ordered_at"].cast(pa.timestamp("us"), safe=False)
+    own = pc.is_in(orders["code"].cast(pa.string()), value_set=pc.drop_null(decisions["code"]).combine_chunks())
+    within = pc.and_(pc.and_(pc.greater_equal(moment, first), pc.less(moment, after)), pc.invert(own))
+    wanted = orders.filter(within)
+    customers = decisions["customer_id"].cast(pa.string()).combine_chunks()
+    place = pc.index_in(wanted["customer_id"].cast(pa.string()), value_set=customers)
+    known = np.asarray(place.is_valid().to_numpy(), np.bool_)
+    paid = wanted["paid"].cast(pa.float64(), safe=False).to_numpy()[known]
+    sums = np.bincount(pc.drop_null(place).to_numpy(), weights=paid, minlength=len(customers))
+    return sums.astype(np.float64)  # without any order bincount counts instead of summing

@@ -13,8 +13,7 @@ from disco.evaluation.arms import ArmOutcomes, ArmSummary, SampleRatio
 from disco.operations.audience import ShopData
 from disco.operations.learning import has_matured
 from disco.operations.ledger import counts_of
-from disco.operations.orders import revenue_beside
-from disco.operations.purchases import bought
+from disco.operations.purchases import bought, revenue_beside
 from disco.records.arrays import Flags, Vector
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.errors import InputError, StateError

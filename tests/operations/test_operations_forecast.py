@@ -1,12 +1,11 @@
-"""Forecasts learn from hindsight: a steady error is found, its interval is honest, and ignorance stays wide."""
+"""Forecasts learn from earlier ones: a steady error is found, its interval is honest, and ignorance stays wide."""
 
 from datetime import date
 
 import numpy as np
 import pytest
 
-from disco.operations.calibration import Hindsight, calibrate
-from disco.operations.forecast import money_of
+from disco.operations.forecast import Backtest, calibrate, money_of
 from disco.operations.planning import _budget_warnings
 from disco.records.decisions import Arm
 from disco.records.plan import read_plan
@@ -15,8 +14,8 @@ from disco.records.plan_summary import ArmForecast, Calibration
 rng = np.random.default_rng(11)
 
 
-def seen(ratio: float, *, noise_sd: float = 0.04) -> Hindsight:
-    return Hindsight(expected=1000.0, came=1000.0 * ratio, noise_sd=noise_sd)
+def seen(ratio: float, *, noise_sd: float = 0.04) -> Backtest:
+    return Backtest(expected=1000.0, actual=1000.0 * ratio, noise_sd=noise_sd)
 
 
 def test_one_campaign_by_hand() -> None:
@@ -40,7 +39,7 @@ def test_noisy_campaigns_count_less() -> None:
     assert loud.factor < 1.05
 
 
-def test_codes_dealt_at_random_are_trusted_more_from_the_start() -> None:
+def test_codes_assigned_at_random_are_trusted_more_from_the_start() -> None:
     assert calibrate([], decided=False).log_sd < calibrate([], decided=True).log_sd
 
 
