@@ -9,6 +9,7 @@ import pytest
 from disco.operations import keep, launch, load
 from disco.operations.launching import inputs_now
 from disco.operations.plan_warnings import stability_indices
+from disco.operations.planning import PlanResult
 from disco.records.decisions import Arm
 from disco.records.errors import FileFormatError, InfeasibleError, InputError, StateError
 from disco.records.life import State
@@ -176,7 +177,7 @@ def test_a_plan_that_comes_too_late_is_warned_of(shop):
 
 def test_prices_are_told_in_revenue(shop):
     planned = shop.planned(shop.plan(budget=40))
-    told, solution = planned.summary(), planned.solution
+    told, solution = PlanResult.of(planned, dry_run=True).as_dict(), planned.solution
     assert solution.budget_price > 0
     assert told["budget_price"] == pytest.approx(solution.budget_price / 3)
     assert list(told["prices"].values()) == pytest.approx([price / 3 for price in solution.prices])
