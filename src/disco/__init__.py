@@ -7,7 +7,7 @@ package, and in methods, `engine=None` is the caller's own thread: the layers be
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -80,14 +80,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'disco' has no attribute {name!r}; it has {', '.join(__all__)}")
     if _HOME_OF[name] == "disco":  # a module of its own
         return import_module(f"disco.{name}")
-    found = getattr(import_module(_HOME_OF[name]), name)
-    if name in _SPREAD:
-        found = globals()[name] = _on_this_machine(found)  # one object per name, so that it can be pickled
-    return found
+    return _on_this_machine(name) if name in _SPREAD else getattr(import_module(_HOME_OF[name]), name)
 
 
-def _on_this_machine(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, on a `LocalEngine` where it is given no engine."""
+@cache  # one object per name, so that it can be pickled
+def _on_this_machine(name: str) -> Callable[..., Any]:
+    """The function of this name, on a `LocalEngine` where it is given no engine."""
+    function: Callable[..., Any] = getattr(import_module(_HOME_OF[name]), name)
 
     @wraps(function)
     def spread(*args: Any, **kwargs: Any) -> Any:

@@ -20,7 +20,7 @@ from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.opening import open_database, upgrade
 from disco.operations import audit, counts_of, launch, load, read_out
 from disco.operations.planned import plan_id
-from disco.operations.results import ArmResult
+from disco.operations.results import GroupResult
 from disco.records.content import content_hash
 from disco.records.errors import StateError
 
@@ -180,7 +180,7 @@ def test_results_are_the_same(store: CampaignStore) -> None:
             assert finding.comparison.difference.lower == difference["lower"]
 
 
-def _figures(result: ArmResult) -> dict[str, Any]:
+def _figures(result: GroupResult) -> dict[str, Any]:
     return {
         "codes": {f"{depth:g}": codes for depth, codes in result.codes.items()},
         "expected_markdown": result.expected_markdown,

@@ -114,19 +114,14 @@ def _arms(planned: "PlanResult") -> "Table":
 
 
 def _money(planned: "PlanResult") -> "Table":
-    from dataclasses import asdict
-
-    from disco.reports import Column, Estimate, Money, Table
+    from disco.reports import Column, Money, Table
 
     unit, figures = Money(), ("revenue", "markdown", "reward")
     expected = {name: forecast.money for name, forecast in _groups(planned).items()} | {"all": planned.total}
     rows: list[list[Cell]] = []
     for name, money in expected.items():
-        if money is None:
-            continue
-        found = asdict(money)
-        estimates = [Estimate(found[kind]["mean"], found[kind]["lower"], found[kind]["upper"]) for kind in figures]
-        rows.append([name, *estimates])
+        if money is not None:
+            rows.append([name, *(getattr(money, kind) for kind in figures)])
     return Table(
         caption="Forecast", columns=["Group", *(Column(kind.capitalize(), unit) for kind in figures)], rows=rows
     )

@@ -15,7 +15,9 @@ from disco.studies.demo.loop import DemoResult, Progress, run_demo
 from disco.studies.demo.report import campaign_table, demo_json, demo_report, headline, learning_words
 from disco.studies.sample import Sample
 
-_OURS = frozenset({"allocations", "shop", "disco.sqlite", "report.html", "result.json", "seeds.json"})
+_OURS = frozenset(
+    {"allocations", "shop", "disco.sqlite", "disco-artefacts", "report.html", "result.json", "seeds.json"}
+)
 _MARKS = frozenset({"result.json", "seeds.json"})  # every earlier run left one of them
 
 
