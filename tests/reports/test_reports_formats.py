@@ -99,7 +99,7 @@ def test_an_estimate_reads_x_a_to_b() -> None:
 def test_an_interval_without_limit_says_so() -> None:
     assert estimate_text(Estimate(2.1, -math.inf, 5), unit=Count()) == "2 (5 or less)"
     assert estimate_text(Estimate(2.1, 1, math.inf), unit=Count()) == "2 (1 or more)"
-    assert estimate_text(Estimate(2.1, -math.inf, math.inf), unit=Count()) == "2 (no limits)"
+    assert estimate_text(Estimate(2.1, -math.inf, math.inf), unit=Count()) == "2 (interval unbounded)"
 
 
 def test_p_values_have_one_format_and_are_never_zero() -> None:
@@ -137,10 +137,10 @@ def test_what_is_not_a_number_is_never_written(write, value: float) -> None:
 
 def test_axes_carry_the_unit_on_their_ticks() -> None:
     gains = Money().scale(lowest=0, highest=1.3e6)
-    assert (gains.ticks["prefix"], gains.ticks["magnitude"], gains.drawn(1.24e6)) == ("£", "m", 1.24)
+    assert (gains.ticks["prefix"], gains.ticks["magnitude"], gains.plotted(1.24e6)) == ("£", "m", 1.24)
     losses = Money().scale(lowest=-5e3, highest=1e3)
-    assert (losses.ticks["prefix"], losses.ticks["magnitude"], losses.drawn(-5e3)) == ("£", "k", -5.0)
-    assert Percent().scale(lowest=0, highest=1).drawn(0.1) == 10.0  # exactly: no 10.000000000000002 in the page
+    assert (losses.ticks["prefix"], losses.ticks["magnitude"], losses.plotted(-5e3)) == ("£", "k", -5.0)
+    assert Percent().scale(lowest=0, highest=1).plotted(0.1) == 10.0  # exactly: no 10.000000000000002 in the page
     assert Count().scale(lowest=0, highest=3e5).ticks["magnitude"] == "k"
     assert Count().scale(lowest=0, highest=1e5).ticks["magnitude"] == ""
-    assert Number().scale(lowest=0, highest=3e5).drawn(3e5) == 3e5
+    assert Number().scale(lowest=0, highest=3e5).plotted(3e5) == 3e5

@@ -184,7 +184,7 @@ def test_other_settings_and_other_code_are_other_pieces(folder, monkeypatch):
     more = Lab(settings=replace(TINY, environments=7, processes=2), folder=folder)
     assert more.environment(11).path == here
     assert more.measured(counted, 11).path == lab.measured(counted, 11).path != lab.measured(where, 11).path
-    monkeypatch.setattr(lab_module, "code_version", lambda rooms: "tomorrow's")
+    monkeypatch.setattr(lab_module, "source_version", lambda rooms: "tomorrow's")
     assert lab.environment(11).path != here
 
 

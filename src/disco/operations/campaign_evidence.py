@@ -1,7 +1,8 @@
 """What one campaign teaches under one context network: its baskets as evidence, its codes sent and redeemed.
 
-Kept beside the ledger and changed in the same transaction, so learning reads a few kilobytes, not a million rows. It is
-a cache all the same: `rebuilt` makes it again from the ledger, and must find the same bytes.
+Kept beside the ledger and changed in the same transaction, so learning reads a few kilobytes, not a million rows.
+`to_bytes` is a stored form: it changes only with a migration. `rebuilt` computes the evidence again from the ledger and
+must give the same bytes; `disco doctor` compares them.
 """
 
 import json
@@ -47,7 +48,7 @@ class CampaignEvidence:
         )
 
     def with_late(self, depths: list[float]) -> "CampaignEvidence":
-        """Codes given to late arrivals, by price: they count where no code was assigned at random."""
+        """With codes of late arrivals, decided at the shadow prices: they count where none was assigned at random."""
         if self.only_random:
             return self
         return replace(self, codes=self.codes + EngagementCounts.of(depths, np.zeros(len(depths), np.bool_)))
@@ -92,7 +93,7 @@ class CampaignEvidence:
                 f"evidence of campaign {name}",
                 found=f"content that cannot be read ({error})",
                 expected="evidence as it was written",
-                fix="`disco doctor` says whether the ledger can rebuild it.",
+                fix="Restore the last backup of the database.",
             ) from error
 
     @property
@@ -101,7 +102,10 @@ class CampaignEvidence:
 
 
 def assigned_at_random(decisions: pa.Table, plan: Plan) -> Flags:
-    """Per decision: its depth owes nothing to the customer. The control group, or all of a random campaign."""
+    """Per decision: whether its depth was assigned independently of the customer.
+
+    True for the control group, or for all of a random campaign; never for late arrivals.
+    """
     on_time = np.ones(decisions.num_rows, np.bool_)
     if "late" in decisions.column_names:
         on_time = ~np.asarray(decisions["late"].to_numpy(), np.bool_)
@@ -125,11 +129,11 @@ def update(transaction: Transaction, record: CampaignRecord, *, before: NetPurch
     for network in transaction.beliefs.networks(record.campaign):
         kept = stored(transaction, record.campaign, network)
         assert kept is not None
-        gained, lost = (
+        (gained_baskets, gained_codes), (lost_baskets, lost_codes) = (
             _of_purchases(transaction, record, network, decisions, part, kept.only_random) for part in (new, old)
         )
-        codes = _redeemed(kept.codes, gained[1], lost[1])
-        moved = replace(kept, baskets=kept.baskets - lost[0] + gained[0], codes=codes)
+        codes = _redeemed(kept.codes, gained_codes, lost_codes)
+        moved = replace(kept, baskets=kept.baskets - lost_baskets + gained_baskets, codes=codes)
         transaction.beliefs.put_evidence(record.campaign, network, moved.to_bytes())
 
 
@@ -140,9 +144,9 @@ def rebuilt(transaction: Transaction, record: CampaignRecord, network: str) -> C
     size = transaction.contexts.of(record.campaign, network, np.zeros(1, np.int64)).shape[1]
     fresh = CampaignEvidence.launched(decisions, record.plan, context_size=size)
     coded = decisions.filter(decisions["code"].is_valid())
-    found = _of_purchases(transaction, record, network, coded, net_purchases(applied), fresh.only_random)
-    none = EngagementCounts()
-    return replace(fresh, baskets=found[0], codes=_redeemed(fresh.codes, found[1], none))
+    purchases = net_purchases(applied)
+    baskets, codes = _of_purchases(transaction, record, network, coded, purchases, fresh.only_random)
+    return replace(fresh, baskets=baskets, codes=_redeemed(fresh.codes, gained=codes, lost=EngagementCounts()))
 
 
 def _changes(before: NetPurchases, after: NetPurchases) -> tuple[NetPurchases, NetPurchases]:
@@ -166,7 +170,7 @@ def _of_purchases(
     purchases: NetPurchases,
     only_random: bool,
 ) -> tuple[Evidence, EngagementCounts]:
-    """Evidence of these purchases; codes redeemed by depth (as `sent` and `redeemed` alike)."""
+    """Evidence of these purchases; codes redeemed by depth (both counts are equal)."""
     bought = purchases.full_price_minor > 0
     place = pc.index_in(purchases.code.filter(pa.array(bought)), value_set=decisions["code"].combine_chunks())
     rows = decisions.take(place)

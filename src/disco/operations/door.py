@@ -25,8 +25,9 @@ def read_outcomes(
 ) -> pa.Table:
     """The received rows as the ledger keeps them (without batch_id); `disposition` is null outside quarantine.
 
-    outcomes: as `known_columns` gives them · decisions: code and customer_id of the campaign's codes, at least of those
-    in the outcomes · start, end: first day of the codes' validity, and the first day after it.
+    outcomes: as `known_columns` gives them.
+    decisions: code and customer_id of the campaign's codes, at least of those in the outcomes.
+    start, end: first day of the codes' validity, and the first day after it.
     """
     checked = check_rows("outcomes", outcomes)
     table = checked.table

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from disco.records.estimate import Estimate
+
+# `name as name`: reports take units and wording from here
 from disco.records.wording import MAGNITUDES
 from disco.records.wording import MONTHS as MONTHS
 from disco.records.wording import count as count
@@ -31,8 +33,8 @@ class AxisScale:
     ticks: dict[str, Any]  # prefix, magnitude (left off at zero), suffix, signed; or names, by position
     extent: tuple[float, float, float] | None = None  # lowest, highest, step, where the unit fixes them
 
-    def drawn(self, value: float) -> float:
-        """The value as plotted; ten figures, so that 0.1 · 100 is 10 and not 10.000000000000002."""
+    def plotted(self, value: float) -> float:
+        """The value in units of the axis; ten figures, so that 0.1 · 100 is 10 and not 10.000000000000002."""
         return float(f"{value * self.factor:.10g}")
 
 
@@ -196,4 +198,6 @@ def estimate_text(estimate: Estimate, *, unit: Unit) -> str:
     lower, upper = (unit.text(end) if math.isfinite(end) else "" for end in estimate.ends)
     if lower and upper:
         return f"{value} ({lower} to {upper})"
-    return f"{value} ({lower} or more)" if lower else f"{value} ({upper} or less)" if upper else f"{value} (no limits)"
+    if lower:
+        return f"{value} ({lower} or more)"
+    return f"{value} ({upper} or less)" if upper else f"{value} (interval unbounded)"

@@ -1,9 +1,10 @@
-"""What a study computed is kept: a file or folder per piece of work, made once, over as many processes as asked for.
+"""Cache of study results: one file or folder per piece of work, computed once, in one or several processes.
 
 A piece is named by a hash of everything that decides its content: its settings, and the source of the rooms that had a
 part in it. A changed source file therefore makes results anew, and a piece is never taken for that of another version.
-A piece appears whole or not at all, and one that cannot be read is made again, so an interrupted study continues where
-it stopped. Only numbers are kept (.npz, Parquet), no pickles. Processes have one thread each: they take the cores.
+A piece is written whole or not at all, so an interrupted study continues where it stopped. An .npz file that cannot be
+read is made again. Only numbers are kept (.npz, Parquet), no pickles. Each process of a pool runs one thread, so the
+processes share the cores.
 """
 
 import ast
@@ -55,11 +56,11 @@ def make_missing(
     done, total = len(wanted) - len(missing), len(wanted)
     if pool is None:
         for count, piece in enumerate(missing, start=done + 1):
-            _make(piece, code_version(piece.rooms))
+            _make(piece, source_version(piece.rooms))
             progress(f"{piece.step} ({count:,} of {total:,})")
         return
     waiting: dict[Future[None], Piece] = {
-        pool.submit(_make, piece, code_version(piece.rooms)): piece for piece in missing
+        pool.submit(_make, piece, source_version(piece.rooms)): piece for piece in missing
     }
     try:
         for count, future in enumerate(as_completed(waiting), start=done + 1):
@@ -126,13 +127,16 @@ def source_hash(rooms: tuple[str, ...]) -> str:
 
 
 @cache
-def code_version(rooms: tuple[str, ...]) -> str:
-    """The same as it was when this process first asked: the version that its pieces are named by."""
+def source_version(rooms: tuple[str, ...]) -> str:
+    """`source_hash` as of this process's first call; pieces are named by it."""
     return source_hash(rooms)
 
 
 def require_same_source(rooms: tuple[str, ...], version: str) -> None:
-    """A process reads source when it needs it: what it makes must not carry the name of another version."""
+    """Raise StateError if the source has changed since `version`.
+
+    A worker imports source late, and its piece would carry the wrong name.
+    """
     if source_hash(rooms) != version:
         raise StateError(
             "The source of the study changed while it ran", fix="Start it again: finished pieces are kept."

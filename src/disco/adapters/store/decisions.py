@@ -1,4 +1,12 @@
-"""Decisions with their codes: those of the launch in artefacts, those of late arrivals in the database."""
+"""Decisions with their codes: those of the launch in artefacts, those of late arrivals in the database.
+
+Stored forms, which change only with a migration:
+- `row` numbers a campaign's decisions: the launch first, then the late arrivals in order.
+- `late_decisions.context` is a row of little-endian float64, `late_decisions.features` is JSON.
+- Artefacts by column of `campaigns`: `codes` (code) and `propensities` (propensity, propensity_draws) have one row per
+  decision of the launch; `customer_index` and `code_index` (key, row) are made by `artefacts.index_of`.
+- The key of the codes is the secret of the name `codes`.
+"""
 
 import json
 from collections.abc import Mapping
@@ -17,9 +25,9 @@ from disco.records.arrays import Integers, Matrix
 from disco.records.errors import InputError, StateError
 from disco.records.kept import DECISIONS
 
-CODE_SECRET = "codes"
+CODE_SECRET_NAME = "codes"
 _LATE = pa.schema([field for field in DECISIONS if field.name in late_decisions.c])
-_NONE = np.zeros(0, np.int64)
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 class SqlDecisions:
@@ -35,7 +43,8 @@ class SqlDecisions:
         kept = storable(pa.table({"code": codes.cast(pa.string())}))
         given, wanted = (column.is_valid().to_numpy() for column in (kept["code"], decisions["depth"]))
         if not np.array_equal(given, wanted):
-            raise InputError("codes", found="other rows than have a depth", expected="one code per depth given")
+            found = "codes on other rows than those with a depth"
+            raise InputError("codes", found=found, expected="one code per depth given")
         names = {
             "codes": artefacts.put(kept),
             "customer_index": artefacts.put(index_of(decisions["customer_id"])),
@@ -55,21 +64,24 @@ class SqlDecisions:
         codes = pc.drop_null(decisions["code"]).combine_chunks()
         if used := self.codes_in_use(codes, campaign=None if pooled else campaign).to_pylist():
             raise StateError(f"The code {used[0]} is already in use")
-        values = np.ascontiguousarray(contexts, "<f8")
-        if values.shape != (decisions.num_rows, row.context_size) or not np.isfinite(values).all():
-            raise InputError("contexts", found=f"shape {values.shape}", expected=f"{row.context_size} finite columns")
-        number_late = sa.select(sa.func.count()).where(late_decisions.c.campaign_number == row.number)
-        first = self._launched_rows(row) + int(self._connection.execute(number_late).scalar_one())
+        context_rows = np.ascontiguousarray(contexts, "<f8")
+        if context_rows.shape != (decisions.num_rows, row.context_size) or not np.isfinite(context_rows).all():
+            expected = f"{row.context_size} finite columns"
+            raise InputError("contexts", found=f"shape {context_rows.shape}", expected=expected)
+        count_late = sa.select(sa.func.count()).where(late_decisions.c.campaign_number == row.number)
+        first = self._launched_rows(row) + int(self._connection.execute(count_late).scalar_one())
         given = [field for field in _LATE if field.name in decisions.column_names]
         table = storable(pa.table({field.name: decisions[field.name].cast(field.type) for field in given}))
-        kept = [None] * table.num_rows if features is None else features.drop_columns(["customer_id"]).to_pylist()
+        feature_rows: list[dict[str, Any] | None] = [None] * table.num_rows
+        if features is not None:
+            feature_rows = features.drop_columns(["customer_id"]).to_pylist()
         rows = [
             {
                 **decision,
                 "campaign_number": row.number,
                 "row": first + place,
-                "context": values[place].tobytes(),
-                "features": None if kept[place] is None else json.dumps(kept[place]),
+                "context": context_rows[place].tobytes(),
+                "features": None if feature_rows[place] is None else json.dumps(feature_rows[place]),
             }
             for place, decision in enumerate(table.to_pylist())
         ]
@@ -92,10 +104,11 @@ class SqlDecisions:
             for name, texts in (("code", codes), ("customer_id", customers))
             if texts is not None
         }
-        launched = self._launched(row, _NONE if only_late else self._rows(row, wanted))
+        launched = self._launched(row, _NO_ROWS if only_late else self._rows(row, wanted))
         kind = launched["customer_id"].type
         late = self._late(row, wanted)
-        late = late.set_column(1, launched.schema.field(1), late["customer_id"].cast(kind))
+        place = late.schema.get_field_index("customer_id")
+        late = late.set_column(place, launched.schema.field("customer_id"), late["customer_id"].cast(kind))
         return pa.concat_tables([launched, late]) if late.num_rows else launched
 
     def set_propensities(self, campaign: str, propensities: pa.Table) -> None:
@@ -129,7 +142,8 @@ class SqlDecisions:
             row = self._session.campaign_row(name)
             found.append(self._launched(row, self._rows(row, {"code": texts}))["code"])
         distinct = pc.unique(pa.chunked_array([chunk for part in found for chunk in part.chunks], pa.string()))
-        return distinct.take(pc.sort_indices(distinct))  # here and not there: databases sort text by their own rules
+        # sorted here: databases sort text by their own collations
+        return distinct.take(pc.sort_indices(distinct))
 
     def set_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
         number = self._session.number(campaign)
@@ -155,11 +169,11 @@ class SqlDecisions:
 
     def secret(self) -> bytes:
         return bytes(
-            self._connection.execute(sa.select(secrets.c.value).where(secrets.c.name == CODE_SECRET)).scalar_one()
+            self._connection.execute(sa.select(secrets.c.value).where(secrets.c.name == CODE_SECRET_NAME)).scalar_one()
         )
 
     def _add_pooled(self, number: int, codes: "pa.Array | pa.ChunkedArray") -> None:
-        """The unique index over them refuses a code that two campaigns take at once."""
+        """Record codes of a pool as taken; the unique index refuses a code that another campaign has taken."""
         numbers = pa.array(np.full(len(codes), number))
         table = pa.table({"code": codes, "campaign_number": numbers})
         self._session.database.insert(self._connection, pool_codes, table)
@@ -170,7 +184,7 @@ class SqlDecisions:
     def _rows(self, row: sa.Row[Any], wanted: Mapping[str, pa.Array]) -> Integers | None:
         """The rows of the launch that these questions name; None: all of them."""
         if not wanted or row.codes is None:
-            return None if row.codes is not None else _NONE
+            return None if row.codes is not None else _NO_ROWS
         artefacts, found = self._session.artefacts, []
         for name, texts in wanted.items():
             index, table = (row.code_index, row.codes) if name == "code" else (row.customer_index, row.decisions)

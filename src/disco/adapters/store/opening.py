@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.database import Database
-from disco.adapters.store.decisions import CODE_SECRET
+from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.errors import DiscoError, InputError, MissingPartError, StateError
 from disco.records.ports import Artefacts
@@ -77,7 +77,7 @@ def upgrade(
             return before, before
         migrate(connection, shown(database.engine.url), artefacts=artefacts, plans=plans)
         if before is None:
-            secret = {"name": CODE_SECRET, "value": token_bytes(_SECRET_BYTES)}
+            secret = {"name": CODE_SECRET_NAME, "value": token_bytes(_SECRET_BYTES)}
             connection.execute(schema.secrets.insert(), secret)
         return before, schema.REVISION
 

@@ -163,7 +163,7 @@ class BarChart:
         for place, bars in enumerate(self.bars):
             centre = _centre(place, among=len(self.bars), category_gap=category_gap)
             ends = [
-                (round(group + centre, 6), y.drawn(estimate.ends[0]), y.drawn(estimate.ends[1]))
+                (round(group + centre, 6), y.plotted(estimate.ends[0]), y.plotted(estimate.ends[1]))
                 for group, estimate in enumerate(bars.estimates())
                 if estimate.ends is not None
             ]
@@ -207,7 +207,7 @@ class BarChart:
             "type": "bar",
             "name": bars.label,
             "data": [
-                {"value": y.drawn(value), "name": tip, "itemStyle": {"color": colour}}
+                {"value": y.plotted(value), "name": tip, "itemStyle": {"color": colour}}
                 for value, tip, colour in zip(bars.values, tips, colours, strict=True)
             ],
             "itemStyle": {"color": colours[0], "borderColor": "var(--page)", "borderWidth": 1 if self.stacked else 0},

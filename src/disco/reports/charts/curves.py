@@ -210,7 +210,7 @@ class CurveChart:
             series += [_run(line, run, x, y, colour=colour, tips=tips) for run in line.runs()]
         for points, colour in zip(self.points, self._points_colours(), strict=True):
             if points.lower is not None:
-                ends = [(x.drawn(at), y.drawn(low), y.drawn(high)) for at, low, high in points.ends()]
+                ends = [(x.plotted(at), y.plotted(low), y.plotted(high)) for at, low, high in points.ends()]
                 series += whiskers(ends, colour=colour)
             series.append(_dots(points, x, y, colour=colour, tips=tips))
         series.append(self._labels(x, y))
@@ -244,10 +244,10 @@ class CurveChart:
     def _labels(self, x: PlacedAxis, y: PlacedAxis) -> Option:
         """Each line's name at its end, in its colour; the pale depths are too light for text and take the ink."""
         px_per_unit = (self.height_px - _TOP_PX - _BOTTOM_PX) / (y.high - y.low)
-        ends = [-y.drawn(line.y[-1]) * px_per_unit for line in self.lines]
+        ends = [-y.plotted(line.y[-1]) * px_per_unit for line in self.lines]
         data = [
             {
-                "value": [x.drawn(line.x[-1]), y.drawn(line.y[-1])],
+                "value": [x.plotted(line.x[-1]), y.plotted(line.y[-1])],
                 "name": line.label,
                 "label": {"color": colour if line.depth is None else INK, "offset": [0, round(to - end, 1)]},
             }
@@ -279,7 +279,7 @@ class CurveChart:
 
 def _band(line: Line, x: PlacedAxis, y: PlacedAxis, *, colour: str, stack: str) -> list[Option]:
     """A clear line at the lower ends and, stacked on it, the width of the interval as an area."""
-    ends = [(x.drawn(at), y.drawn(low), y.drawn(high)) for at, low, high in line.ends()]
+    ends = [(x.plotted(at), y.plotted(low), y.plotted(high)) for at, low, high in line.ends()]
     shared: Option = {"type": "line", "stack": stack, "stackStrategy": "all", "symbol": "none", "z": 1}
     clear = {"opacity": 0}
     if not ends:
@@ -305,7 +305,7 @@ def _run(
         "type": "line",
         "name": line.label,
         "data": [
-            {"value": [x.drawn(line.x[place]), y.drawn(line.y[place])], "name": tips[line.x[place]]}
+            {"value": [x.plotted(line.x[place]), y.plotted(line.y[place])], "name": tips[line.x[place]]}
             for place in range(first, last + 1)
         ],
         "showSymbol": False,
@@ -323,7 +323,7 @@ def _dots(points: Points, x: PlacedAxis, y: PlacedAxis, *, colour: str, tips: di
         "type": "scatter",
         "name": points.label,
         "data": [
-            {"value": [x.drawn(at), y.drawn(height)], "name": tips[at]}
+            {"value": [x.plotted(at), y.plotted(height)], "name": tips[at]}
             for at, height in zip(points.x, points.y, strict=True)
         ],
         "symbolSize": 8,

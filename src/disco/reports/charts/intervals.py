@@ -102,7 +102,11 @@ class IntervalChart:
             colour = MUTED if muted else series_colour(0)
             chosen = [(place, row) for place, row in enumerate(self.rows) if row.muted is muted]
             spans = [
-                (float(place), max(x.drawn(row.estimate.ends[0]), x.low), min(x.drawn(row.estimate.ends[1]), x.high))
+                (
+                    float(place),
+                    max(x.plotted(row.estimate.ends[0]), x.low),
+                    min(x.plotted(row.estimate.ends[1]), x.high),
+                )
                 for place, row in chosen
                 if row.estimate.ends is not None
             ]
@@ -112,7 +116,7 @@ class IntervalChart:
                 {
                     "type": "scatter",
                     "data": [
-                        {"value": [x.drawn(row.estimate.value), place], "name": f"{row.label}\n{texts[place]}"}
+                        {"value": [x.plotted(row.estimate.value), place], "name": f"{row.label}\n{texts[place]}"}
                         for place, row in chosen
                     ],
                     "symbolSize": 11,
@@ -129,7 +133,7 @@ class IntervalChart:
                 "symbol": "none",
                 "label": {"show": False},
                 "lineStyle": {"color": MUTED, "type": "solid", "width": 1},
-                "data": [{"xAxis": x.drawn(self.reference)}],
+                "data": [{"xAxis": x.plotted(self.reference)}],
             }
         x_axis = {**x.as_x(), "splitLine": {"show": True, "lineStyle": {"color": "var(--rule)"}}}
         return {

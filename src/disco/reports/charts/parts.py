@@ -75,9 +75,9 @@ class Axis:
         known = sorted({*values, *(self.extent or ()), *((0.0,) if from_zero else ())})
         lowest, highest = (known[0], known[-1]) if known else (0.0, 1.0)
         scale = self.unit.scale(lowest=lowest, highest=highest)
-        low, high, step = scale.extent or nice_extent(scale.drawn(lowest), scale.drawn(highest))
+        low, high, step = scale.extent or nice_extent(scale.plotted(lowest), scale.plotted(highest))
         if self.extent is not None:
-            low, high = scale.drawn(self.extent[0]), scale.drawn(self.extent[1])
+            low, high = scale.plotted(self.extent[0]), scale.plotted(self.extent[1])
         return PlacedAxis(name=self.label, scale=scale, low=low, high=high, step=step)
 
 
@@ -91,9 +91,9 @@ class PlacedAxis:
     high: float
     step: float
 
-    def drawn(self, value: float) -> float:
-        """The value as plotted."""
-        return self.scale.drawn(value)
+    def plotted(self, value: float) -> float:
+        """The value in units of the axis."""
+        return self.scale.plotted(value)
 
     def option(self) -> Option:
         """What x and y axes share. charts.js turns the formatter's parts into a function."""

@@ -23,7 +23,7 @@ from disco.records.decisions import Audience, Purchases
 from disco.records.identity import name_key
 from disco.studies.bandits.figures import RunColumn, Runs
 from disco.studies.bandits.stage import Crowd, Law, Past, Stage
-from disco.studies.cache import Piece, Progress, code_version, key_of, load_arrays, make_missing, save_arrays
+from disco.studies.cache import Piece, Progress, key_of, load_arrays, make_missing, save_arrays, source_version
 from disco.studies.readings import DepthReading
 
 Player = Policy | UnconstrainedLearner
@@ -173,7 +173,7 @@ class Play:
         """The files that hold its runs, a few repeats in each: what an interruption can cost."""
         return [
             Piece(
-                path=folder / "plays" / f"{key_of(code_version(PLAY_ROOMS), part)}.npz",
+                path=folder / "plays" / f"{key_of(source_version(PLAY_ROOMS), part)}.npz",
                 make=_make_play,
                 arguments=(part, folder / "stages" / f"{self.stage}.npz"),
                 rooms=PLAY_ROOMS,

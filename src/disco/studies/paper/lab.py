@@ -13,12 +13,12 @@ from disco.studies.cache import (
     Arrays,
     Piece,
     Progress,
-    code_version,
     key_of,
     load_arrays,
     make_missing,
     save_arrays,
     source_of,
+    source_version,
 )
 from disco.studies.environment import ENVIRONMENT_ROOMS, Environment, load_environment, make_environment
 
@@ -134,7 +134,7 @@ class Lab:
     def environment(self, seed: int) -> Piece:
         retailer = RetailerSettings(customers=self.settings.customers, seed=seed)
         epochs = self.settings.max_epochs
-        key = key_of(retailer.to_json(), epochs, code_version(ENVIRONMENT_ROOMS))
+        key = key_of(retailer.to_json(), epochs, source_version(ENVIRONMENT_ROOMS))
         return Piece(
             path=self.folder / "environments" / f"{seed}-{key}",
             make=make_environment,
@@ -146,7 +146,7 @@ class Lab:
     def measured(self, function: Measure, seed: int) -> Piece:
         shop, item = self.environment(seed).path, function.__module__.rpartition(".")[2]
         effort = replace(self.settings, environments=1, first_seed=0, processes=1)  # what may change a figure
-        key = key_of(shop.name, effort, function.__qualname__, source_of(function), code_version(MEASURE_ROOMS))
+        key = key_of(shop.name, effort, function.__qualname__, source_of(function), source_version(MEASURE_ROOMS))
         return Piece(
             path=self.folder / "measured" / f"{item}-{seed}-{key}.npz",
             make=_measure,
