@@ -160,7 +160,7 @@ def test_floors_are_kept_in_both_arms(shop):
     [
         ({"at_most": 10, "at_least": 20}, {}, "10% off: at least 20 codes, and at most 10"),
         ({"at_most": 100, "at_least": 100}, {"reserve": {"share": "2%"}}, "at most 100, of which 2 stay in reserve"),
-        ({"at_least": 500}, {}, "at least 500 codes, for 1.. customers outside the holdout"),
+        ({"at_least": 500}, {}, "all depths: at least 500 codes in total, but only 1.. customers outside the holdout"),
     ],
 )
 def test_limits_that_contradict_each_other_are_told_in_the_plans_own_numbers(shop, limits, more, words):

@@ -6,6 +6,7 @@ over (type, depth) whose optimum is integral: it stays a flow.
 
 import math
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 
 import numpy as np
 
@@ -153,13 +154,14 @@ def budget_conflict(problem: AllocationProblem) -> tuple[Conflict, ...]:
         return count_conflicts(problem)
     _, limits = _program(problem)
     floors = [limit for limit in limits if limit.is_floor]
-    change = f"Raise the budget from {budget!r} to {least!r}"
+    needed = Decimal(repr(least)).quantize(Decimal("0.01"), ROUND_CEILING)  # up: a budget of this much must do
+    change = f"Raise the budget from {budget:,.2f} to {needed:,}"
     ways = [(limit.number - kept, limit) for limit in floors if (kept := _affordable_floor(problem, limit)) is not None]
     if ways:
         amount, limit = min(ways, key=lambda way: (way[0], way[1].name))
         change += f", or {limit.change(amount)[0].lower()}{limit.change(amount)[1:]}"
-    names = (f"budget {budget:g}", *(limit.name for limit in floors))
-    return (Conflict(names, f"the floors cost at least {least!r}", change),)
+    names = (f"budget {budget:,.2f}", *(limit.name for limit in floors))
+    return (Conflict(names, f"the floors cost at least {needed:,}", change),)
 
 
 def _least_cost(problem: AllocationProblem, limits: Limits) -> float | None:

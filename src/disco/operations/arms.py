@@ -54,12 +54,13 @@ def refuse_contradictions(plan: Plan, offer: Offer, *, eligible: int, customers:
         if cap is not None and now is not None and floor > now
     ]
     if sum(floors) > customers:
-        conflicts.append(f"at least {sum(floors):,} codes, for {customers:,} customers outside the holdout")
+        total = f"at least {sum(floors):,} codes in total"
+        conflicts.append(f"all depths: {total}, but only {customers:,} customers outside the holdout")
     if conflicts:
         raise InfeasibleError(
             f"campaign {plan.campaign}: the limits contradict each other",
             conflicts=conflicts,
-            fix="Lower at_least, or raise at_most.",
+            fix="Lower at_least, raise at_most, or reduce the reserve or the holdout.",
         )
 
 
@@ -123,7 +124,10 @@ def assign_at_random(ids: Ids, offer: Offer, *, costs: Vector, seed: int, campai
         if floors.sum() and spent[floors.sum() - 1] > offer.budget:
             raise InfeasibleError(
                 f"campaign {campaign}: the limits contradict each other",
-                conflicts=[f"the floors cost {spent[floors.sum() - 1]:,.2f}, the budget is {offer.budget:,.2f}"],
+                conflicts=[
+                    f"the floors cost {spent[floors.sum() - 1]:,.2f}, "
+                    f"but this group's share of the budget is {offer.budget:,.2f}"
+                ],
                 fix="Lower the floors or raise the budget.",
             )
         choice[again[spent > offer.budget]] = -1
@@ -143,12 +147,15 @@ def codes_in_proportion(
     """
     least = np.array(floors or [0] * len(caps), np.int64)
     wanted = np.array([customers if cap is None else cap for cap in caps], np.int64)
-    if least.sum() > customers or (least > wanted).any():
-        raise InfeasibleError(
-            "the limits contradict each other",
-            conflicts=[f"floors of {least.tolist()} codes, caps of {wanted.tolist()}, {customers:,} customers"],
-            fix="Lower the floors.",
-        )
+    conflicts = [
+        f"at least {floor:,} codes of a depth, but at most {most:,}"
+        for floor, most in zip(least.tolist(), wanted.tolist(), strict=True)
+        if floor > most
+    ]
+    if least.sum() > customers:
+        conflicts.append(f"at least {least.sum():,} codes, for {customers:,} customers")
+    if conflicts:
+        raise InfeasibleError("the limits contradict each other", conflicts=conflicts, fix="Lower the floors.")
     if wanted.sum() <= customers:
         return wanted
     exact, held = wanted * (customers / wanted.sum()), np.zeros(least.size, np.bool_)

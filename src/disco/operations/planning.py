@@ -21,6 +21,7 @@ from disco.policy import Policy, policy_named
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
+from disco.records.errors import InfeasibleError
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, Calibration, MoneyForecast, Solution
 from disco.records.ports import Clock, Engine, Store
@@ -174,7 +175,7 @@ def plan_campaign(
     )
     choice, value = np.full(len(audience), -1, np.int64), np.zeros(len(audience))
     expected = np.full(len(audience), np.nan)
-    test = None
+    decided = None
     sizes = [int(arms[arm].sum()) for arm in (Arm.DECIDED, Arm.CONTROL)]
     refuse_contradictions(plan, offer, eligible=len(audience), customers=sum(sizes))
     parts = share_offers(offer, sizes)
@@ -184,16 +185,24 @@ def plan_campaign(
             continue
         members = audience.take(rows)
         if arm is Arm.DECIDED and not plan.policy.assigns_at_random:
-            test = decide(
-                members,
-                belief=belief,
-                offer=part,
-                policy=policy_of(plan),
-                campaign=plan.campaign,
-                seed=plan.seed,
-                engine=engine,
-            )
-            choice[rows], value[rows], expected[rows] = test.choice, test.value, test.expected_full_price
+            try:
+                decided = decide(
+                    members,
+                    belief=belief,
+                    offer=part,
+                    policy=policy_of(plan),
+                    campaign=plan.campaign,
+                    seed=plan.seed,
+                    engine=engine,
+                )
+            except InfeasibleError as error:  # its figures are not those of the plan
+                whose = "decided group (its share of the limits, without the reserve)"
+                raise InfeasibleError(
+                    f"campaign {plan.campaign}, {whose}: the limits contradict each other",
+                    conflicts=error.conflicts,
+                    fix=error.fix,
+                ) from None
+            choice[rows], value[rows], expected[rows] = decided.choice, decided.value, decided.expected_full_price
         else:
             choice[rows] = assign_at_random(
                 members.ids,
@@ -230,10 +239,10 @@ def plan_campaign(
         contexts=audience.context,
         network=network,
         version=version,
-        solution=_solution(plan, offer, belief, test, eligible=len(audience)),
+        solution=_solution(plan, offer, belief, decided, eligible=len(audience)),
         arms=forecasts,
         total=total,
-        binding=_binding(test, parts[0]),
+        binding=_binding(decided, parts[0]),
         warnings=(
             *notes,
             *_launched_before(store, plan, inputs),
@@ -309,18 +318,18 @@ def _forecasts(
     return found, None if total is None else money_of(total, depths)
 
 
-def _solution(plan: Plan, offer: Offer, belief: Belief, test: Decisions | None, *, eligible: int) -> Solution:
+def _solution(plan: Plan, offer: Offer, belief: Belief, decided: Decisions | None, *, eligible: int) -> Solution:
     whole = plan.caps(eligible)
     return Solution(
         depths=offer.depths,
-        prices=None if test is None else tuple(test.prices.tolist()),
-        budget_price=0.0 if test is None else test.budget_price,
+        prices=None if decided is None else tuple(decided.prices.tolist()),
+        budget_price=0.0 if decided is None else decided.budget_price,
         engagement=tuple(belief.engagement.rates(np.asarray(offer.depths)).tolist()),
-        status="assigned at random" if test is None else str(test.status),
-        value=0.0 if test is None else float(test.value.sum()),
-        bound=0.0 if test is None else test.bound,
-        gap=0.0 if test is None else test.gap,
-        policy=plan.policy.name if test is None else test.policy,
+        status="assigned at random" if decided is None else str(decided.status),
+        value=0.0 if decided is None else float(decided.value.sum()),
+        bound=0.0 if decided is None else decided.bound,
+        gap=0.0 if decided is None else decided.gap,
+        policy=plan.policy.name if decided is None else decided.policy,
         reserve=tuple(
             None if cap is None or now is None else cap - now for cap, now in zip(whole, offer.caps, strict=True)
         ),
@@ -328,18 +337,18 @@ def _solution(plan: Plan, offer: Offer, belief: Belief, test: Decisions | None, 
     )
 
 
-def _binding(test: Decisions | None, offer: Offer) -> tuple[str, ...]:
+def _binding(decided: Decisions | None, offer: Offer) -> tuple[str, ...]:
     """Limits of the decided group whose price is not 0, with what one more is worth in revenue."""
-    if test is None:
+    if decided is None:
         return ()
     words = []
-    for depth, price in zip(offer.depths, (test.prices / offer.revenue_weight).tolist(), strict=True):
+    for depth, price in zip(offer.depths, (decided.prices / offer.revenue_weight).tolist(), strict=True):
         if price > 0:
             words.append(f"one more code of {depth_percent(depth)} would bring about {money(price)} of revenue")
         elif price < 0:
             words.append(f"the floor of {depth_percent(depth)} costs about {money(-price)} of revenue per code")
-    if test.budget_price > 0:
-        worth = test.budget_price / offer.revenue_weight
+    if decided.budget_price > 0:
+        worth = decided.budget_price / offer.revenue_weight
         words.append(f"one more unit of budget would bring about {money(worth)} of revenue")
     return tuple(words)
 
