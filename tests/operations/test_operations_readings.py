@@ -120,10 +120,12 @@ def test_an_explanation_makes_the_figures_of_the_decision_again(shop, launched):
         if chosen is not None:
             assert chosen.value == pytest.approx(row["value"], rel=1e-12)
             assert f"{row['depth']:.0%}" + " off" in said.words[0]
-            assert any("came second" in word or "more than" in word for word in said.words)
+            assert any(
+                "came second" in word or "above its shadow price" in word or "more than" in word for word in said.words
+            )
         else:
             assert said.runner_up.surplus <= 1e-9
-            assert any("worth its price" in word for word in said.words)
+            assert any("worth its shadow price" in word for word in said.words)
 
 
 def test_an_explanation_says_how_chance_and_the_budget_had_their_part(shop):
@@ -136,7 +138,7 @@ def test_an_explanation_says_how_chance_and_the_budget_had_their_part(shop):
 
     assert "not enough codes for everybody" in words("control", False)
     assert "not enough codes" not in words("control", True)
-    assert "They were in the decided group: the policy thompson chose" in words("decided", True)
+    assert "They were in the decided group: the policy thompson chose their depth" in words("decided", True)
     assert "a code and of the budget it takes" in words("decided", True)
 
 

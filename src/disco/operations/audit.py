@@ -20,7 +20,7 @@ from disco.records.diagnosis import Diagnosis
 from disco.records.life import CampaignRecord, Disposition, VersionRecord
 from disco.records.ports import Store, Transaction
 
-_FIX = "Stop; restore a copy of the database, or report a defect."
+_FIX = "Stop using this database. Restore the last backup, or report a defect."
 
 
 def audit(store: Store, *, campaign: str | None = None) -> tuple[Diagnosis, ...]:
@@ -99,7 +99,7 @@ def _evidence(transaction: Transaction, record: CampaignRecord) -> Iterator[Diag
 
 def _version(transaction: Transaction, active: VersionRecord) -> Diagnosis:
     """The active version against the evidence as it stands, where that is still what the version was made of."""
-    subject = f"version {active.number} of belief"
+    subject = f"version {active.number} of the model"
     belief = belief_of(active)
     prior = Belief(
         basket=replace(belief.basket, campaigns={}),
@@ -111,11 +111,15 @@ def _version(transaction: Transaction, active: VersionRecord) -> Diagnosis:
     )
     moved = sorted(lesson.campaign for lesson in lessons if lesson.hash != active.campaigns[lesson.campaign])
     if moved:
-        words = f"outcomes came since it was made ({', '.join(moved)}): `disco learn` takes them in"
+        words = f"new outcomes since it was made ({', '.join(moved)}); run `disco learn` to include them"
         return _found("version", subject, True, words)
     again = learn(under_network(prior, active.network), [stored.lesson for stored in lessons])
     same = (to_bytes(again.basket), engagement_text(again.engagement)) == (active.basket, active.engagement)
-    words = "prior and evidence give it" if same else "it is not what prior and evidence give"
+    words = (
+        "equal when computed again from prior and evidence"
+        if same
+        else "differs from the model computed again from prior and evidence"
+    )
     return _found("version", subject, same, words)
 
 
@@ -126,4 +130,6 @@ def _as_went_in(lesson: StoredLesson, known: str) -> StoredLesson:
 
 
 def _found(check: str, where: str, ok: bool, found: str) -> Diagnosis:
-    return Diagnosis.of(check, where, ok, found, expected="what the rules give from what was received", fix=_FIX)
+    return Diagnosis.of(
+        check, where, ok, found, expected="the same result when computed again from the stored rows", fix=_FIX
+    )

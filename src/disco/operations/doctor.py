@@ -111,7 +111,7 @@ def _attempt(check: str, where: str, look: Callable[[], str]) -> Diagnosis:
 
 
 def _failed(check: str, where: str, error: DiscoError) -> Diagnosis:
-    return Diagnosis.of(check, where, False, str(error), expected="readable", fix="See the message.")
+    return Diagnosis.of(check, where, False, str(error), expected="readable")
 
 
 def _tables(data: ShopData) -> str:

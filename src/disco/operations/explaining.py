@@ -33,7 +33,7 @@ class DepthFigures:
     expected_full_price: float
     """Expected basket before the discount, in currency units, if the customer buys."""
     drawn_full_price: float
-    """The basket that the policy acted on."""
+    """The basket that the policy used for this decision."""
     engagement: float
     """The chance that the customer buys with such a code."""
     value: float
@@ -185,14 +185,18 @@ def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision)
         return f"They arrived after the launch of a random campaign; {how}."
     if solution.prices is None:
         return f"The campaign was random: depths were assigned at random, in proportion to their caps.{left_out}"
-    model = "before anything was learned" if record.version is None else f"with version {record.version} of the model"
-    when = " and arrived after the launch, so they were decided at its prices" if made.late else ""
-    return f"They were in the decided group{when}: the policy {record.plan.policy.name} chose, {model}."
+    model = "before anything was learned" if record.version is None else f"using version {record.version} of the model"
+    when = " and arrived after the launch, so they were decided at its shadow prices" if made.late else ""
+    return f"They were in the decided group{when}: the policy {record.plan.policy.name} chose their depth, {model}."
 
 
 def _context_words(context: Matrix, *, known: object) -> str:
     numbers = ", ".join(number(value, signed=True) for value in context[0])
-    whose = "from their own year of purchases" if known else "the population's, as they bought nothing in that year"
+    whose = (
+        "from their own year of purchases"
+        if known
+        else "the population's context, because they bought nothing in the past year"
+    )
     return f"Their context is ({numbers}), {whose}."
 
 
@@ -208,11 +212,13 @@ def _figure_words(
     weight = record.plan.objective.revenue_weight
     expected = _by_depth(figures, lambda figure: money(figure.expected_full_price))
     drawn = _by_depth(figures, lambda figure: money(figure.drawn_full_price))
-    worth = _by_depth(figures, lambda figure: f"{money(figure.value / weight)} (price {money(figure.price / weight)})")
+    worth = _by_depth(
+        figures, lambda figure: f"{money(figure.value / weight)} (shadow price {money(figure.price / weight)})"
+    )
     what = "a code and of the budget it takes" if solution.budget_price else "a code"
     words = [
         f"Expected basket before the discount, if they buy: {expected}.",
-        f"The policy acted on these baskets, drawn from what the model thinks possible: {drawn}.",
+        f"Baskets the policy used for this decision: {drawn}.",
         f"What each code is worth in revenue, and the shadow price of {what}: {worth}.",
     ]
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
@@ -229,18 +235,18 @@ def _by_depth(figures: tuple[DepthFigures, ...], text: Callable[[DepthFigures], 
 def _verdict(chosen: DepthFigures | None, runner_up: DepthFigures | None, *, weight: float, late: bool) -> str:
     if chosen is None:
         if runner_up is None or runner_up.surplus <= 0:
-            return "No code was worth its price for them, so they got none."
+            return "No code was worth its shadow price for them, so they got none."
         reason = "no such code was left" if late else "they tied with others for the last codes"
-        return f"{depth_percent(runner_up.depth)} was worth its price, but {reason}."
+        return f"{depth_percent(runner_up.depth)} was worth its shadow price, but {reason}."
     name, surplus = depth_percent(chosen.depth), chosen.surplus / weight
     if runner_up is None:
-        return f"{name} is worth {money(surplus)} more than its price; no other depth was offered."
+        return f"{name} is worth {money(surplus)} above its shadow price; no other depth was offered."
     other, behind = depth_percent(runner_up.depth), (chosen.surplus - runner_up.surplus) / weight
     if behind >= 0:
-        return f"{name} is worth {money(surplus)} more than its price; {other} came second, {money(behind)} behind."
+        return f"{name} is worth {money(surplus)} above its shadow price; {other} came second, {money(behind)} behind."
     return (
-        f"{other} would have been worth {money(-behind)} more than {name} at these prices: the last codes of a limit "
-        "go to customers for whom the difference is smallest, so that all limits hold."
+        f"{other} would have been worth {money(-behind)} more than {name} at these shadow prices: the last codes of "
+        "a limit go to customers for whom the difference is smallest, so that all limits hold."
     )
 
 

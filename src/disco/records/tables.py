@@ -160,7 +160,7 @@ _TABLES = (
         (
             ColumnSchema("order_id", Kind.ID, "names the order"),
             ColumnSchema("customer_id", Kind.ID, "who ordered", refers_to=_CUSTOMER),
-            ColumnSchema("ordered_at", Kind.MOMENT, "when"),
+            ColumnSchema("ordered_at", Kind.MOMENT, "when the order was placed"),
             ColumnSchema("full_price", Kind.MONEY, "value of the basket before the code's discount"),
             ColumnSchema("paid", Kind.MONEY, "what the customer paid, at most full_price"),
             ColumnSchema("items", Kind.COUNT, "articles in the basket"),
@@ -199,7 +199,7 @@ _TABLES = (
         "site",
         "One row per customer and day with any activity on the site.",
         (
-            ColumnSchema("customer_id", Kind.ID, "who", refers_to=_CUSTOMER),
+            ColumnSchema("customer_id", Kind.ID, "the customer", refers_to=_CUSTOMER),
             ColumnSchema("day", Kind.DAY, "the day"),
             ColumnSchema("visits", Kind.COUNT, "sessions"),
             ColumnSchema("views", Kind.COUNT, "product pages seen"),
@@ -215,9 +215,14 @@ _TABLES = (
         (
             ColumnSchema("event_id", Kind.ID, "names the event"),
             ColumnSchema("campaign_id", Kind.ID, "the campaign"),
-            ColumnSchema("customer_id", Kind.ID, "who", refers_to=Reference("customers", "customer_id", optional=True)),
+            ColumnSchema(
+                "customer_id",
+                Kind.ID,
+                "the customer who bought",
+                refers_to=Reference("customers", "customer_id", optional=True),
+            ),
             ColumnSchema("code", Kind.ID, "the code used; empty without one", nullable=True, refers_to=_CODE),
-            ColumnSchema("ordered_at", Kind.MOMENT, "when"),
+            ColumnSchema("ordered_at", Kind.MOMENT, "when the order was placed"),
             ColumnSchema(
                 "full_price",
                 Kind.MONEY,

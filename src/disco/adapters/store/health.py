@@ -1,4 +1,4 @@
-"""How a database is doing, without trusting it: version, settings that decide whether a crash can hurt, integrity."""
+"""Health checks of a database: version, settings that protect against a crash, integrity."""
 
 import sqlalchemy as sa
 
@@ -14,7 +14,7 @@ def vitals(url: str) -> tuple[Diagnosis, ...]:
     """What can be said about the database behind a URL."""
     database = open_database(url)
     try:
-        with plain_errors(database, "looking after it"), database.reading() as connection:
+        with plain_errors(database, "checking it"), database.reading() as connection:
             place = Diagnosis.of("database", "connection", True, shown(database.engine.url), expected="a database")
             sqlite = connection.dialect.name == "sqlite"
             return (place, *(_sqlite(connection) if sqlite else _postgresql(connection)))

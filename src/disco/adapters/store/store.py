@@ -12,7 +12,7 @@ from disco.adapters.store.ledger import SqlLedger
 from disco.adapters.store.opening import open_database, plain_errors, prepare
 from disco.adapters.store.plans import SqlPlans
 from disco.adapters.store.session import Session
-from disco.records.ports import Artefacts
+from disco.records.ports import BELIEF, Artefacts
 
 
 class SqlTransaction:
@@ -55,10 +55,11 @@ class CampaignStore:
 
     @contextmanager
     def writing(self, subject: str, *, dry_run: bool = False) -> Iterator[SqlTransaction]:
+        action = "writing the model" if subject == BELIEF else f"writing campaign {subject}"
         try:
             with (
                 rehearsal(self._artefacts) if dry_run else nullcontext(self._artefacts) as artefacts,
-                plain_errors(self._database, f"writing {subject}"),
+                plain_errors(self._database, action),
                 self._database.writing(subject) as connection,
             ):
                 yield SqlTransaction(Session(connection, self._database, artefacts))

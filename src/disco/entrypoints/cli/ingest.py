@@ -30,8 +30,9 @@ def ingest(
 ) -> None:
     """Import purchases, exactly once: files may arrive twice, in parts, or in any order.
 
-    Each row is applied, or set aside as duplicate, late (after its code had expired), unmatched or rejected, with the
-    reason. A file that cannot be read is refused and changes nothing. `disco revert BATCH` removes a batch again.
+    Each row is applied, or set aside as duplicate, expired (the code had expired or the campaign is closed), unmatched
+    or rejected, with the reason. A file that cannot be read is refused and changes nothing. `disco revert BATCH`
+    removes a batch again.
     """
     from disco.entrypoints.python import Shop
 

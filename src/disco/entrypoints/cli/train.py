@@ -1,4 +1,4 @@
-"""`disco train …`: one sub-command per thing that learns."""
+"""`disco train …`: train the context network or the basket model."""
 
 from datetime import datetime
 from pathlib import Path
@@ -42,11 +42,13 @@ def context(
         str, typer.Option(help="level (as in the paper) or level+slope (also learns elasticity).")
     ] = "level",
     dimensions: Annotated[int, typer.Option(min=1, help="Numbers in a customer's context.")] = 6,
-    max_epochs: Annotated[int, typer.Option(min=1, help="The most passes over the rows.")] = 40,
+    max_epochs: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the rows.")] = 40,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds and rows give equal networks.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     engine: EngineFlag = None,
-    out: Annotated[Path, typer.Option("-o", "--out", help="File of the network.")] = Path("context.safetensors"),
+    out: Annotated[Path, typer.Option("-o", "--out", help="File to write the network to.")] = Path(
+        "context.safetensors"
+    ),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -88,7 +90,7 @@ def context(
             progress=lambda epoch, _: bar.update(task, completed=epoch),
         )
     warn(done.warnings)
-    text = f"Context network ({heads}, {dimensions} numbers) after {done.epochs} epochs in {out}."
+    text = f"Trained the context network ({heads}, {dimensions} numbers) for {done.epochs} epochs; it is in {out}."
     if done.test is not None:
         figures = f"WAPE {done.test.wape:.3f}, Spearman {done.test.spearman:.3f}"
         text += f" On the {done.test.rows:,} orders of the month after: {figures}."
@@ -107,10 +109,11 @@ def basket(
         ),
     ] = None,
     log: Annotated[
-        Path | None, typer.Option(help="Parquet of past rows instead: context columns, depth, full_price (null: none).")
+        Path | None,
+        typer.Option(help="Parquet of past rows instead: context columns, depth, full_price (null: no purchase)."),
     ] = None,
     context: Annotated[str | None, typer.Option(help="With --log: its context columns, such as x1,x2.")] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="With --log: file of the model.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="With --log: file to write the model to.")] = None,
     engine: EngineFlag = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,

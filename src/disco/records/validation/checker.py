@@ -160,7 +160,8 @@ def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) ->
         name, count = column.name, given.names.count(column.name)
         if count == 0 and not column.optional:
             near = _nearest(name, unknown)
-            found = f"no such column among {', '.join(given.names[:12])}" + ("…" if len(given.names) > 12 else "")
+            present = ", ".join(given.names[:12]) + ("…" if len(given.names) > 12 else "")
+            found = f"no such column (the file has {present})"
             fix = f"Did you mean {near!r}? Rename it." if near else "Add the column."
             findings.note("missing_column", name, found, f"{column.kind}: {column.meaning}", fix)
         elif count > 1:
