@@ -123,7 +123,7 @@ def test_as_of_decides_what_is_in_the_future(disco: Run, data: Path) -> None:
     code, out, _ = disco("validate", data, "--as-of", "2025-02-19")
     assert code == 1
     assert "returns.csv" in out
-    assert "nothing after 2025-02-19" in out
+    assert "a date no later than 2025-02-19" in out
     assert disco("validate", data, "--as-of", "yesterday")[0] == 2
 
 

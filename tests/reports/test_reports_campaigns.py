@@ -42,6 +42,7 @@ def results(
     control: bool = True,
     final: bool = True,
     state: State = State.LAUNCHED,
+    as_of: date = date(2027, 4, 1),
     expected: MoneyForecast | None = None,
 ) -> CampaignResults:
     """2,000 decided and 2,000 control customers; one in two buys for 40, a decided one for `gain` more."""
@@ -62,7 +63,7 @@ def results(
     arms_found = {Arm.DECIDED: arm_result(decided, 0.2)} | ({Arm.CONTROL: arm_result(base, 0.2)} if control else {})
     return CampaignResults.of(
         record(name, state=state),
-        as_of=date(2027, 4, 1),
+        as_of=as_of,
         final=final,
         counts=IngestCounts(received=2001, applied=2000, expired=1),
         arms=arms_found,
@@ -110,16 +111,22 @@ def test_without_a_control_group_the_lead_is_money() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "final", "says"),
+    ("state", "final", "day", "says"),
     [
-        (State.LAUNCHED, True, "Campaign spring has ended: all codes have expired."),
-        (State.LAUNCHED, False, "Campaign spring is still running; figures as of 1 Apr 2027."),
-        (State.PAUSED, False, "Campaign spring is paused; figures as of 1 Apr 2027."),
-        (State.CLOSED, False, "Campaign spring is closed."),
+        (State.LAUNCHED, True, date(2027, 4, 1), "Campaign spring has ended: all codes have expired."),
+        (State.LAUNCHED, False, date(2027, 3, 21), "Campaign spring is still running; figures as of 21 Mar 2027."),
+        (
+            State.LAUNCHED,
+            False,
+            date(2027, 3, 22),
+            "Campaign spring: all codes have expired; outcomes may still arrive. Figures as of 22 Mar 2027.",
+        ),
+        (State.PAUSED, False, date(2027, 3, 21), "Campaign spring is paused; figures as of 21 Mar 2027."),
+        (State.CLOSED, False, date(2027, 4, 1), "Campaign spring is closed."),
     ],
 )
-def test_the_state_is_said_as_people_say_it(state: State, final: bool, says: str) -> None:
-    said = results(state=state, final=final).words
+def test_the_state_is_said_as_people_say_it(state: State, final: bool, day: date, says: str) -> None:
+    said = results(state=state, final=final, as_of=day).words
     assert said[0].startswith(says)
     assert "2,000 applied, 0 duplicate, 1 expired" in said[0]
 
@@ -170,7 +177,7 @@ def test_the_year_says_how_forecasts_did_in_one_sentence() -> None:
     assert [entry.label for entry in chart.key()] == ["forecast", "actual", "90% interval"]
     assert [row[0] for row in chart.table().text()] == ["2027-01", "2027-02"]
     assert chart.lines == ()  # independent campaigns are not joined
-    assert [column.heading for column in campaigns_table(several).headings()][5] == "Actual revenue"
+    assert [column.heading for column in campaigns_table(several).typed_columns()][5] == "Actual revenue"
 
 
 def test_a_year_without_forecasts_is_money() -> None:

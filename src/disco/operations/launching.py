@@ -154,10 +154,10 @@ def inputs_now(
 def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
     changed = sorted(name for name, content in inputs.items() if planned.inputs.get(name) != content)
     if changed:
+        words = {"belief": "model", "network": "context network"}
+        listed = ", ".join(words.get(name, name) for name in changed)
         raise StateError(
-            f"plan {planned.plan_id}",
-            found=f"changed since it was decided: {', '.join(changed)}",
-            expected="everything as it was",
+            f"Plan {planned.plan_id} cannot be launched, because these changed since it was decided: {listed}",
             fix="Run `disco plan` again and launch the new plan.",
         )
 

@@ -97,7 +97,7 @@ class Learned(Result):
     campaigns: Mapping[str, int]
     """Purchases that each campaign adds."""
     matured: tuple[str, ...]
-    """Campaigns whose codes have expired, so that they count for engagement."""
+    """Campaigns that have matured, so that they count for engagement."""
     warnings: tuple[str, ...]
     """What to know, in sentences; the command has done its work all the same."""
     dry_run: bool
@@ -249,7 +249,9 @@ def _make_version(
         campaigns={stored.campaign: stored.evidence.baskets.total_rows for stored in lessons},
         matured=tuple(stored.campaign for stored in lessons if stored.matured),
         warnings=tuple(
-            f"no outcome of {stored.campaign} counts, so all its codes seem unused: were its outcomes ingested?"
+            f"No outcome of {stored.campaign} has been applied, so the model counts all its codes as unused. If "
+            f"outcomes are missing, run `disco ingest {stored.campaign} FILE` and then "
+            f"`disco learn {stored.campaign}` again."
             for stored in lessons
             if stored.campaign in asked
             and stored.all_unused

@@ -11,7 +11,7 @@ import pyarrow as pa
 from disco.evaluation import AbTest, Comparison, Design, Finding, Verdict, ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, SampleRatio
 from disco.operations.audience import ShopData
-from disco.operations.learning import has_matured
+from disco.operations.learning import GRACE_DAYS, has_matured
 from disco.operations.ledger import counts_of
 from disco.operations.purchases import bought, revenue_beside
 from disco.records.arrays import Flags, Vector
@@ -248,6 +248,8 @@ def _state(record: CampaignRecord, *, as_of: date, final: bool) -> str:
         return f"{name} is closed."
     if final:
         return f"{name} has ended: all codes have expired."
+    if as_of >= record.plan.valid.end:
+        return f"{name}: all codes have expired; outcomes may still arrive. Figures as of {day_text(as_of)}."
     running = "paused" if record.state is State.PAUSED else "still running"
     return f"{name} is {running}; figures as of {day_text(as_of)}."
 
@@ -316,7 +318,11 @@ def _test(
         return None, few if control else "There is no control group to compare with."
     expected = np.nan_to_num(decisions["expected_engagement"].to_numpy())[rows].sum()
     if not final and expected < 1:
-        return None, "Too early to test: this plan had no forecast, so an interim look cannot be made valid."
+        day = day_text(plan.valid.end + timedelta(days=GRACE_DAYS))
+        return None, (
+            "It is too early for a verdict: the plan forecast no purchases, so an interim test is not possible. "
+            f"Run `disco results` again on or after {day}."
+        )
     before, other = None, None
     if orders is not None:
         part = decisions.filter(pa.array(rows))

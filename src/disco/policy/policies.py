@@ -66,7 +66,12 @@ class Policy(Protocol):
 def require_policy(policy: object, *, where: str = "policy") -> None:
     """Refuse a policy's name or class where the policy itself is needed."""
     if isinstance(policy, type) or not isinstance(policy, Policy):
-        raise InputError(where, found=repr(policy), expected="a policy such as disco.Thompson(), not its name or class")
+        raise InputError(
+            where,
+            found=repr(policy),
+            expected="a policy object, not its name or class",
+            fix="Pass one such as disco.Thompson().",
+        )
 
 
 # ---- what all five share ---------------------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""Discount depths: 0.2 means "20% off". Reading, naming and refusing them happens here, once."""
+"""Discount depths (0.2 is 20% off): how one is read, named and refused.
+
+Columns of depths are read in `records/validation`.
+"""
 
 import math
 from collections.abc import Iterable
@@ -7,7 +10,7 @@ from numbers import Real
 
 from disco.records.errors import InputError
 
-_EXPECTED = "a share of the price in [0, 1), such as 0.20 for 20% off"
+EXPECTED_DEPTH = "a share of the price in [0, 1), such as 0.20 for 20% off"
 
 
 def read_depth(value: object, *, where: str = "depth") -> float:
@@ -22,18 +25,18 @@ def read_depth(value: object, *, where: str = "depth") -> float:
     20% off. Did you mean 0.20?
     """
     if isinstance(value, bool) or not isinstance(value, str | Real | Decimal):
-        raise InputError(where, found=repr(value), expected=_EXPECTED)
+        raise InputError(where, found=repr(value), expected=EXPECTED_DEPTH)
     try:
         depth = float(str(value))  # through its text a 32-bit 0.2 is 0.2, not 0.20000000298
     except ValueError:
-        raise InputError(where, found=repr(value), expected=_EXPECTED, fix=depth_advice(value)) from None
+        raise InputError(where, found=repr(value), expected=EXPECTED_DEPTH, fix=depth_advice(value)) from None
     if not math.isfinite(depth) or not 0 <= depth < 1:
-        raise InputError(where, found=value, expected=_EXPECTED, fix=depth_advice(value))
+        raise InputError(where, found=value, expected=EXPECTED_DEPTH, fix=depth_advice(value))
     return depth + 0.0  # -0.0 becomes 0.0
 
 
 def depth_advice(value: object) -> str | None:
-    """The depth somebody probably meant by a value that is none.
+    """The depth somebody probably meant by a value that is not a valid depth.
 
     >>> depth_advice(20), depth_advice("12.5 %"), depth_advice(-0.3)
     ('Did you mean 0.20?', 'Did you mean 0.125?', 'Did you mean 0.30?')
@@ -49,7 +52,9 @@ def depth_advice(value: object) -> str | None:
 
 
 def depth_label(depth: float) -> str:
-    """The shortest decimal text that reads back as the same depth; names columns and JSON keys.
+    """The shortest decimal text that reads back as the same depth.
+
+    It names columns and JSON keys, also in stored plan summaries, so it must not change.
 
     >>> depth_label(0.10), depth_label(0.0), depth_label(1e-05)
     ('0.1', '0', '0.00001')

@@ -40,7 +40,8 @@ def learn(
     """Make a new version of the model from the outcomes of these campaigns and of all campaigns learned before.
 
     The newest version becomes active and decides the next plan. If there is nothing new, no version is made. A campaign
-    counts towards engagement (the share of receivers who buy) once its codes have expired: learn it again then.
+    counts towards engagement (the share of receivers who buy) once its codes have expired and two days
+    of grace have passed. Learn it again then.
     """
     from disco.entrypoints.python import Shop
 
@@ -69,4 +70,6 @@ def learned_text(done: "Learned") -> str:
     if not done.changed:
         text = f"Nothing new: version {done.version} of the model stays active, with {learned}."
     waiting = sorted(set(done.campaigns) - set(done.matured))
-    return text + (f" Codes still valid, not yet counted for engagement: {', '.join(waiting)}." if waiting else "")
+    if waiting:
+        text += f" Not yet counted for engagement, because their codes have not matured: {', '.join(waiting)}."
+    return text

@@ -79,4 +79,4 @@ def _text(problems: "Sequence[Problem]", place: str) -> str:
         lines += ["", file]
         lines += [f"  {problem.within_file()}" for problem in problems if problem.file == file]
     summary = f"{counted(len(problems), 'problem')} in {counted(len(files), 'file')} of {place}."
-    return "\n".join([*lines[1:], "", summary])
+    return "\n".join([*lines[1:], "", f"{summary} Row 1 is the first row below the header."])

@@ -49,7 +49,7 @@ class Cells:
         return self.values
 
     def canonical(self, good: Flags) -> pa.Array:
-        """As `Kind.canonical`, null where not good."""
+        """The column in the type `Kind.canonical` names, with null where `good` is false."""
         kind = self.column.kind
         if kind is Kind.MONEY:
             values = minor_units(self.typed)
@@ -75,18 +75,18 @@ def shown(cell: pa.Scalar) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def is_accepted(kind: Kind, of: pa.DataType) -> bool:
-    """Whether a column of this Arrow type can hold the kind: its own types, or text of it; nulls alone hold any."""
-    of = of.value_type if pa.types.is_dictionary(of) else of
-    if pa.types.is_null(of) or is_text(of):
+def is_accepted(kind: Kind, arrow_type: pa.DataType) -> bool:
+    """Whether a column of this Arrow type can hold the kind. Text and all-null columns always can."""
+    arrow_type = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
+    if pa.types.is_null(arrow_type) or is_text(arrow_type):
         return True
     if kind is Kind.ID:
-        return bool(pa.types.is_integer(of))
+        return bool(pa.types.is_integer(arrow_type))
     if kind is Kind.CHOICE:
         return False
     if kind in (Kind.MOMENT, Kind.DAY):
-        return bool(pa.types.is_timestamp(of) or pa.types.is_date(of))
-    return bool(pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of))
+        return bool(pa.types.is_timestamp(arrow_type) or pa.types.is_date(arrow_type))
+    return bool(pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type))
 
 
 def is_text(of: pa.DataType) -> bool:
@@ -95,14 +95,14 @@ def is_text(of: pa.DataType) -> bool:
 
 def read_cells(raw: pa.Array, column: ColumnSchema) -> Cells:
     """A column whose type `is_accepted`; text may come as its bytes."""
-    nowhere = np.zeros(len(raw), np.bool_)
+    no_flags = np.zeros(len(raw), np.bool_)
     typed = raw.cast(raw.type.value_type) if pa.types.is_dictionary(raw.type) else raw
     if is_text(typed.type) or pa.types.is_binary(typed.type):
         parsed = parse_text(typed, column.kind)
         typed, not_unicode, unreadable, zoned = parsed.values, parsed.not_unicode, parsed.unreadable, parsed.zoned
     else:
-        not_unicode = unreadable = nowhere
-        zoned = ~nowhere if pa.types.is_timestamp(typed.type) and typed.type.tz is not None else nowhere
+        not_unicode = unreadable = no_flags
+        zoned = ~no_flags if pa.types.is_timestamp(typed.type) and typed.type.tz is not None else no_flags
     if pa.types.is_null(typed.type):
         typed = typed.cast(TYPED[column.kind])
     valid = flags(typed.is_valid())
@@ -143,6 +143,7 @@ TYPED = {
     Kind.CHOICE: pa.string(),
 }
 
+# what a message says was expected; also stored as the reason of a rejected outcome, so reword rarely
 READABLE = {
     Kind.MONEY: "a number such as 12.50",
     Kind.DEPTH: "a number such as 0.20",
@@ -158,7 +159,7 @@ _SHAPE = {
 }
 _SHAPE |= {Kind.DEPTH: _SHAPE[Kind.MONEY], Kind.COUNT: _SHAPE[Kind.MONEY], Kind.DAY: _SHAPE[Kind.MOMENT]}
 _ZONE = r"[ T]\d{2}(:?\d{2})*(\.\d+)?(Z|[+-]\d{2}(:?\d{2})?)$"
-_LONG_WAY = (  # ways to write a time that databases use and Arrow does not read
+_TIME_REWRITES = (  # ways to write a time that databases use and Arrow does not read
     (r"(\.\d{6})\d+", r"\1"),
     (r"(\d) +(Z|UTC|[+-]\d{2})", r"\1\2"),
     (r"(\d)UTC$", r"\1Z"),
@@ -188,13 +189,13 @@ def parse_text(cells: pa.Array, kind: Kind) -> ParsedText:
     empty = pc.equal(pc.binary_length(text), 0)
     if pc.any(empty).as_py():
         text = pc.if_else(empty, pa.scalar(None, text.type), text)
-    nowhere = np.zeros(len(text), np.bool_)
+    no_flags = np.zeros(len(text), np.bool_)
     if kind in (Kind.ID, Kind.CHOICE):
-        return ParsedText(text, not_unicode, nowhere, nowhere)
+        return ParsedText(text, not_unicode, no_flags, no_flags)
     if kind in (Kind.MOMENT, Kind.DAY):
         values, zoned = _moments(text, kind)
     else:
-        values, zoned = _cast_where_possible(text, TYPED[kind], _SHAPE[kind]), nowhere
+        values, zoned = _cast_where_possible(text, TYPED[kind], _SHAPE[kind]), no_flags
     return ParsedText(values, not_unicode, flags(pc.and_(text.is_valid(), values.is_null())), zoned)
 
 
@@ -202,8 +203,8 @@ def _moments(text: pa.Array, kind: Kind) -> tuple[pa.Array, Flags]:
     try:
         return text.cast(TYPED[kind]), np.zeros(len(text), np.bool_)  # succeeds only if no cell names a zone
     except pa.ArrowInvalid:
-        pass  # the long way round: some cell names a zone, or is written otherwise, or is no time at all
-    for pattern, replacement in _LONG_WAY:
+        pass  # some cell names a zone, uses another notation, or is not a time
+    for pattern, replacement in _TIME_REWRITES:
         text = pc.replace_substring_regex(text, pattern, replacement)
     named = pc.fill_null(pc.match_substring_regex(text, _ZONE), False)
     none = pa.scalar(None, text.type)
@@ -232,10 +233,10 @@ def _halved(text: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decoded(cells: pa.Array) -> tuple[pa.Array, Flags]:
-    nowhere = np.zeros(len(cells), np.bool_)
+    no_flags = np.zeros(len(cells), np.bool_)
     try:
-        return cells.cast(pa.string()), nowhere
-    except pa.ArrowInvalid:  # some bytes are no UTF-8: look at this batch cell by cell
+        return cells.cast(pa.string()), no_flags
+    except pa.ArrowInvalid:  # some bytes are not UTF-8: look at this batch cell by cell
         broken = np.array([not _is_unicode(cell) for cell in cells.to_pylist()], np.bool_)
         kept = pc.if_else(pa.array(broken), pa.scalar(None, cells.type), cells)
         return kept.cast(pa.string()), broken
@@ -249,5 +250,5 @@ def _is_unicode(cell: bytes | None) -> bool:
 
 
 def flags(mask: Any) -> Flags:
-    """An Arrow column of truths as NumPy; null is false."""
+    """An Arrow column of booleans as a NumPy array; null is false."""
     return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), np.bool_)

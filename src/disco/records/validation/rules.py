@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from disco.records.arrays import Flags, Integers
-from disco.records.depths import depth_advice
+from disco.records.depths import EXPECTED_DEPTH, depth_advice
 from disco.records.money import LARGEST_AMOUNT, MINOR_PER_UNIT
 from disco.records.tables import (
     END_DAY,
@@ -79,9 +79,11 @@ def cell_rules(column: ColumnSchema, as_of: date | None = None) -> Iterator[Rule
     def rule(kind: str, test: Test, sql: str, expected: str, fix: str | Callable[[Cells, int], str]) -> Rule:
         return Rule(kind, name, lambda row: test(row[name]), sql.replace("{x", f"{{{name}"), expected, fix)
 
-    plainly = "Write numbers plainly with a point, and dates as YYYY-MM-DD."
+    notation = "Write numbers without currency signs or thousands separators, with a decimal point."
+    if column.kind in (Kind.MOMENT, Kind.DAY):
+        notation = "Write dates as YYYY-MM-DD."
     yield rule("encoding", lambda cells: cells.not_unicode, "", "UTF-8 text", "Save the file as UTF-8.")
-    yield rule("wrong_type", lambda cells: cells.unreadable, "", READABLE.get(column.kind, "text"), plainly)
+    yield rule("wrong_type", lambda cells: cells.unreadable, "", READABLE.get(column.kind, "text"), notation)
     if not column.nullable:
         empty = rule("null", _missing, "{x} IS NULL", "a value in every row", "Fill it in or leave the row out.")
         yield replace(empty, found=lambda row, place: "nothing")
@@ -116,7 +118,11 @@ def _dates(as_of: date | None) -> tuple[_ValueRule, _ValueRule]:
     years = f"a date from {FIRST_DAY.year} to {END_DAY.year - 1}"
     kind, expected, fix = "date_range", years, "Correct the date."
     if as_of is not None:
-        kind, expected, fix = "future_date", f"nothing after {as_of}", "Correct the date, or name a later --as-of."
+        kind, expected, fix = (
+            "future_date",
+            f"a date no later than {as_of}",
+            "Correct the date, or give a later --as-of.",
+        )
     return (
         ("date_range", lambda v: v < first, f"{{x}} < DATE '{FIRST_DAY}'", years, "Correct the date."),
         (kind, lambda v: v >= after, f"{{x}} >= DATE '{end}'", expected, fix),
@@ -129,10 +135,9 @@ def _depth_fix(cells: Cells, place: int) -> str:
 
 _FIGURE, _SIGN = "Put in the true figure, or leave the row out.", "Correct the sign or the figure."
 _NOBODY = "Leave out customers who bought nothing, or give the basket's full price."
-_SHARE = "a share of the price in [0, 1), such as 0.20 for 20% off"
 _UNIT, _MOST = f"at most {LARGEST_AMOUNT:,}", f"at most {LARGEST_COUNT:,}"
 _NUMBERS: Mapping[Kind, tuple[_ValueRule, ...]] = {
-    Kind.DEPTH: (("depth_range", lambda v: (v < 0) | (v >= 1), "{x} < 0 OR {x} >= 1", _SHARE, _depth_fix),),
+    Kind.DEPTH: (("depth_range", lambda v: (v < 0) | (v >= 1), "{x} < 0 OR {x} >= 1", EXPECTED_DEPTH, _depth_fix),),
     Kind.MONEY: (
         ("negative_money", lambda v: v < 0, "{x} < 0", "an amount of 0 or more", _SIGN),
         ("too_large", lambda v: v > LARGEST_AMOUNT, f"{{x}} > {LARGEST_AMOUNT}", _UNIT, "Check the unit."),
