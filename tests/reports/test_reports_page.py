@@ -131,7 +131,7 @@ def test_every_chart_has_its_table_and_its_file() -> None:
     assert len(files) == len(charts)
     for chart, address in zip(charts, files, strict=True):
         table = chart.table()
-        assert [[column.heading for column in table.headings()], *map(list, table.text())] in shown
+        assert [[column.heading for column in table.typed_columns()], *map(list, table.text())] in shown
         assert address is not None
         content = base64.b64decode(address.partition("base64,")[2]).decode("utf-8")
         assert content == table.csv()

@@ -122,7 +122,7 @@ def test_a_single_environment_has_no_interval_and_a_share_ends_at_one():
 
 def test_the_table_of_checks_has_a_row_per_claim_and_a_column_per_reading():
     table = checks_table(item(check(True), check(False, MAIN_READING, "d"), check(True, "γ = 2", "d")))
-    assert [column.heading for column in table.headings()][3:] == [MAIN_READING, "γ = 2"]
+    assert [column.heading for column in table.typed_columns()][3:] == [MAIN_READING, "γ = 2"]
     assert [row[0] for row in table.rows] == ["c", "d", "verdict"]
     marks = [[cell[0] if cell else "" for cell in row[3:]] for row in table.rows[:2]]
     assert marks == [["✓", ""], ["✗", "✓"]]

@@ -2,7 +2,11 @@
 
 Such operations are exactly rounded everywhere, and numba does not fuse them; so a result depends neither on the
 system's mathematical library nor on how wide the processor's vectors are. The loops over a block also run on whole
-vectors, which calls into a library would prevent. Errors are within 2 units in the last place.
+vectors, which calls into a library would prevent. exp and ln are within 2 units in the last place; a normal is accurate
+in absolute terms, not relative to values near 0.
+
+Byte-critical: launched campaigns are decided again with these functions. They may become faster, but no bit of a result
+may change (`tests/test_fixed_bytes.py`).
 """
 
 import math
@@ -88,7 +92,7 @@ def exponentials(line: Vector, size: int, limit: float) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def stream_normals(stream: np.uint64, count: int) -> Vector:
-    """`count` standard normals of a stream that belongs to nobody in particular."""
+    """`count` standard normals of one stream, shared by all customers."""
     words, first, second = np.empty(count, np.uint64), np.empty(count), np.empty(count)
     customer_words(np.arange(count).astype(np.uint64), 0, count, stream, words)
     normal_pair(words, count, 0, first, second)
@@ -113,7 +117,7 @@ def normal_pair(words: Keys, size: int, index: int, first: Vector, second: Vecto
     for b in range(size):
         a = mix(words[b] + one)
         c = mix(words[b] + two)
-        # 52 bits into [1, 2), then to the middle of its cell in (0, 1)
+        # 52 bits as a float in [1, 2); u is then shifted to the middle of its cell in (0, 1), v to [−½, ½)
         u = np.uint64((a >> np.uint64(12)) | np.uint64(0x3FF0000000000000)).view(np.float64) - 0.9999999999999999
         v = np.uint64((c >> np.uint64(12)) | np.uint64(0x3FF0000000000000)).view(np.float64) - 1.5
         radius = math.sqrt(-2.0 * logarithm(u)) * _ROOT_HALF

@@ -84,7 +84,10 @@ def doubts(
 ) -> tuple[str, ...]:
     """What is wrong with a log whose depths should be random, given the propensities; nothing where all is well.
 
-    context (n, d1) · place (n,): position of the depth · stratum (n,): 0, 1, … · chances (n,): propensities
+    context (n, d1).
+    place (n,): position of the depth.
+    stratum (n,): 0, 1, …
+    chances (n,): propensities.
     """
     notes = []
     uneven = unevenness(place, chances, depths=len(depths))

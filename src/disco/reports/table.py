@@ -60,7 +60,7 @@ class Table:
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "rows", rows)
 
-    def headings(self) -> tuple[Column, ...]:
+    def typed_columns(self) -> tuple[Column, ...]:
         """The columns, all as `Column`."""
         return tuple(column for column in self.columns if isinstance(column, Column))
 
@@ -68,17 +68,17 @@ class Table:
         """Per column, whether its cells are figures, which stand to the right."""
         return tuple(
             column.unit is not None or any(isinstance(row[place], FigureCell) for row in self.rows)
-            for place, column in enumerate(self.headings())
+            for place, column in enumerate(self.typed_columns())
         )
 
     def text(self) -> tuple[tuple[str, ...], ...]:
         """Every cell as the reader sees it."""
-        columns = self.headings()
+        columns = self.typed_columns()
         return tuple(tuple(_text(cell, column) for cell, column in zip(row, columns, strict=True)) for row in self.rows)
 
     def csv(self) -> str:
-        """Every cell in full; an estimate takes three columns: value, lower, upper."""
-        columns = self.headings()
+        """Every cell in full; a column with intervals takes three: value, lower, upper."""
+        columns = self.typed_columns()
         rows = [[cell.value if isinstance(cell, FigureCell) else cell for cell in row] for row in self.rows]
         cells_by_column = tuple(zip(*rows, strict=True)) or ((),) * len(columns)
         split = tuple(

@@ -66,7 +66,7 @@ def warn(notes: Iterable[str]) -> None:
 
 def figures_text(table: "Figures") -> str:
     """A report's table for a terminal of any width: text to the left, figures to the right, two blanks between."""
-    rows = [tuple(column.heading for column in table.headings()), *table.text()]
+    rows = [tuple(column.heading for column in table.typed_columns()), *table.text()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

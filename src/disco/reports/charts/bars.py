@@ -194,7 +194,7 @@ class BarChart:
 
     def _tips(self) -> list[str]:
         table = self.table()
-        headings = [column.heading for column in table.headings()][1:]
+        headings = [column.heading for column in table.typed_columns()][1:]
         return [
             "\n".join([row[0], *(f"{heading}: {cell}" for heading, cell in zip(headings, row[1:], strict=True))])
             for row in table.text()

@@ -236,7 +236,7 @@ class CurveChart:
         for row, text in zip(table.rows, table.text(), strict=True):
             lines = [
                 f"{column.heading}: {cell}"
-                for column, cell, value in zip(table.headings(), text, row, strict=True)
+                for column, cell, value in zip(table.typed_columns(), text, row, strict=True)
                 if value is not None
             ]
             yield "\n".join(lines)

@@ -118,7 +118,7 @@ def run_many(
 def table_text(table: Table, *, columns: Iterable[int]) -> str:
     """Some columns of a table as plain text, figures to the right: all ten are wider than a terminal."""
     shown = list(columns)
-    headings = [table.headings()[place] for place in shown]
+    headings = [table.typed_columns()[place] for place in shown]
     rows = [[column.heading.strip() for column in headings], *([row[place] for place in shown] for row in table.text())]
     widths = [max(len(row[place]) for row in rows) for place in range(len(shown))]
     right = [column.unit is not None for column in headings]

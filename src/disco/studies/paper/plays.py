@@ -1,4 +1,7 @@
-"""Figure 1, middle: how often each depth seems to have been played, after 1,000 plays each at 0.4, 0.6 and 0.8."""
+"""Figure 1, middle: effective plays at each scaled depth u, after 1,000 plays each at u = 0.4, 0.6 and 0.8.
+
+u = depth / 0.5.
+"""
 
 from dataclasses import replace
 
@@ -18,7 +21,9 @@ KEY = "plays"
 PLAYED, PLAYS = (0.4, 0.6, 0.8), 1000
 GRID = np.linspace(0.02, 1.0, 50)  # holds the played depths, the middles between them and the far end
 _BETWEEN, _FAR = (0.5, 0.7), 0.1
-ALONE = f"{MAIN_READING}, ψ2 alone"  # neither context nor constant: three numbers for three functions
+_BETWEEN_CLAIM = "unplayed depths between them count as played"
+_FAR_CLAIM = "a depth far away (0.1) counts far less, as a share of the played"
+ALONE = f"{MAIN_READING}, ψ2 alone"  # without context or constant, so three played depths determine all three functions
 LINES = (MAIN_READING, ALONE, *(reading for reading in READINGS if reading != MAIN_READING))
 
 
@@ -34,7 +39,7 @@ def _effective_plays(model: BasketModel, context: Vector) -> Vector:
     empty = replace(model, campaigns={}, noise_sd=model.posterior.noise_sd)
     rows = len(PLAYED) * PLAYS
     depths = np.repeat(PLAYED, PLAYS) * model.depth_scale
-    # what was bought does not matter: plays are counted in ψψᵀ, which knows no prices
+    # the prices do not matter: effective plays depend only on ψψᵀ
     played = empty.update(np.tile(context, (rows, 1)), depths, np.full(rows, 50.0))
     return played.effective_plays(np.tile(context, (GRID.size, 1)), GRID * model.depth_scale)
 
@@ -42,8 +47,8 @@ def _effective_plays(model: BasketModel, context: Vector) -> Vector:
 def run(lab: Lab) -> Item:
     measured = lab.measure(measure)
     checks = [check for reading in LINES for check in _checks(reading, measured)]
-    between = {check.reading: check for check in checks if check.claim.startswith("unplayed depths between")}
-    far = {check.reading: check for check in checks if check.claim.startswith("a depth far away")}
+    between = {check.reading: check for check in checks if check.claim == _BETWEEN_CLAIM}
+    far = {check.reading: check for check in checks if check.claim == _FAR_CLAIM}
     local = [reading for reading in LINES if between[reading].holds and far[reading].holds]
     return Item(
         key=KEY,
@@ -85,7 +90,7 @@ def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
             clearly=False,
         ),
         above(
-            "unplayed depths between them count as played",
+            _BETWEEN_CLAIM,
             between,
             than=0.5 * PLAYS,
             paper="shared",
@@ -94,7 +99,7 @@ def _checks(reading: str, measured: list[Arrays]) -> tuple[Check, ...]:
             clearly=False,
         ),
         below(
-            "a depth far away (0.1) counts far less, as a share of the played",
+            _FAR_CLAIM,
             far,
             than=0.5,
             paper="fades",

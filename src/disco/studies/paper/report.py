@@ -128,7 +128,7 @@ def _check(check: Check) -> dict[str, Any]:
 def _table(table: Table) -> dict[str, Any]:
     return {
         "caption": table.caption,
-        "columns": [column.heading for column in table.headings()],
+        "columns": [column.heading for column in table.typed_columns()],
         "rows": [list(row) for row in table.text()],
         "note": table.note,
     }
