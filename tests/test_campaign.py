@@ -166,7 +166,7 @@ def test_contexts_of_another_size_are_refused():
         (lambda: learn(belief(), None), "lessons: found a NoneType; expected lessons"),
         (lambda: Lesson.of("c", pd.DataFrame({"depth": [0.1]})), "purchases: found a DataFrame; expected a disco.Pur"),
         (lambda: Lesson.of("c", purchases(3), {0.1: 3}), "codes: found a dict; expected a disco.EngagementCounts"),
-        (lambda: run(audience(4), OFFER, "thompson"), r"policy: found 'thompson'; expected a policy such as disco"),
+        (lambda: run(audience(4), OFFER, "thompson"), r"policy: found 'thompson'; expected a policy object"),
         (lambda: run(audience(4), OFFER, Thompson), "not its name or class"),
         (lambda: run(pd.DataFrame({"id": [1]}), OFFER, Greedy()), "audience: found a DataFrame; expected a disco.Aud"),
         (lambda: run(audience(4), {"caps": 3}, Greedy()), "offer: found a dict; expected a disco.Offer"),
