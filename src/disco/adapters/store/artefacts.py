@@ -23,6 +23,7 @@ from disco.records.ports import Artefacts
 
 _ROWS_PER_BATCH = 2**24  # few batches open fast; a batch of text stays below two gigabytes
 _ROWS_PER_COMPRESSED_BATCH = 2**17
+_MOST_MAPPED = 64
 _FIX = "Restore it from a copy, or let the setting `artefacts` name the place where it lies."
 
 
@@ -31,6 +32,7 @@ class FolderArtefacts:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._mapped: dict[str, tuple[os.stat_result, pa.Table]] = {}  # opening a file costs more than finding a row
 
     def put(self, table: pa.Table, *, compressed: bool = False) -> str:
         table = table.combine_chunks()
@@ -60,8 +62,15 @@ class FolderArtefacts:
     def get(self, name: str) -> pa.Table:
         path = self._path(name)
         try:
+            stat = path.stat()
+            known = self._mapped.get(name)
+            if known is not None and os.path.samestat(known[0], stat) and known[0].st_mtime_ns == stat.st_mtime_ns:
+                return known[1]
             with pa.memory_map(str(path)) as file:
-                return pa.ipc.open_file(file).read_all()
+                table = pa.ipc.open_file(file).read_all()
+            if table.nbytes <= stat.st_size:  # a compressed one lies in memory and is not kept
+                self._keep(name, stat, table)
+            return table
         except FileNotFoundError:
             raise StateError(f"The artefact {path} is missing", fix=_FIX) from None
         except (OSError, pa.ArrowException) as error:
@@ -73,6 +82,11 @@ class FolderArtefacts:
                 return file_digest(file, "sha256").hexdigest() == name
         except OSError:
             return False
+
+    def _keep(self, name: str, stat: os.stat_result, table: pa.Table) -> None:
+        while len(self._mapped) >= _MOST_MAPPED:
+            self._mapped.pop(next(iter(self._mapped)), None)
+        self._mapped[name] = (stat, table)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.arrow"
