@@ -1,6 +1,7 @@
 """What a person asks afterwards: how did it go, why this customer, is everything in order."""
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -67,7 +68,10 @@ def test_all_campaigns_in_short(disco: Run, answered: Path) -> None:
     assert page.is_file()
     code, out, _ = disco("results", "--shop", answered)
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines()] == ["Campaign", "first", "second"]
+    parts = out.split("\n\n")
+    assert re.search(r"than random codes: .* over 1 campaign\.|from random codes over 1 campaign: ", parts[0]), parts[0]
+    assert [line.split()[0] for line in parts[1].splitlines()] == ["Campaign", "first", "second"]
+    assert parts[2].startswith("All final campaigns together")
 
 
 def test_a_random_campaign_has_nothing_to_compare(disco: Run, shop: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.evaluation import ab_test
+from disco.evaluation import Verdict, ab_test
 from disco.operations import (
     add_propensities,
     audit,
@@ -87,10 +87,35 @@ def test_a_campaign_that_still_runs_is_read_with_an_interval_that_allows_it(shop
 
 
 def test_without_a_control_group_there_is_no_test_and_it_is_said(shop):
-    shop.launch(shop.plan(policy={"name": "random"}, control={"share": 0}))
+    shop.launch(shop.plan(policy={"name": "random"}, control={"share": 0}, holdout={"share": 0}))
     found = read_out(shop.store, "spring", as_of=shop.after)
     assert (found.ab, found.why_not) == (None, "There is no control group to compare with.")
-    assert found.arms[Arm.DECIDED].summary.customers + found.arms[Arm.HOLDOUT].summary.customers == 200
+    assert found.arms[Arm.DECIDED].summary.customers == 200
+
+
+def test_a_holdout_without_a_control_group_is_compared_once_the_orders_are_there(shop):
+    launched = shop.launch(shop.plan(control={"share": 0}, holdout={"share": "20%"}))
+    rows = shop.sent(launched)
+    ingest(shop.store, "spring", shop.outcomes(rows, full_price=[50.0] * len(rows)), source="test", clock=shop.clock)
+    alone = read_out(shop.store, "spring", as_of=shop.after)
+    assert alone.ab is None
+    assert alone.why_not.startswith("Without a table of orders, what the holdout bought is unknown")
+    ids = np.arange(200)
+    orders = pa.table(
+        {
+            "customer_id": ids,
+            "ordered_at": [datetime(2027, 3, 10)] * 200,
+            "paid": 5.0 + ids % 3,
+            "code": pa.nulls(200, pa.string()),
+        }
+    )
+    found = read_out(shop.store, "spring", as_of=shop.after, orders=orders)
+    decided = [row for row in launched.decisions.to_pylist() if row["arm"] == "decided"]
+    with_codes = sum(50.0 * (1 - row["depth"]) for row in rows) / len(decided)
+    compared = found.incremental[Arm.DECIDED]
+    assert compared.decided == pytest.approx(with_codes + np.mean([5.0 + row["customer_id"] % 3 for row in decided]))
+    assert (found.findings, found.verdict, found.detectable) == ((), Verdict.BETTER, None)
+    assert "against the holdout" in found.words[-1]
 
 
 def test_one_customer_in_control_is_nothing_to_compare_with(shop):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from disco.evaluation import ab_test
+from disco.evaluation import Verdict, ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary
-from disco.operations.results import CampaignResults, GroupResult
+from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.estimate import Estimate
 from disco.records.life import State
@@ -168,12 +168,12 @@ def test_the_year_says_how_forecasts_did_in_one_sentence() -> None:
         results("2027-02", expected=forecast(68_000.0, 4_000.0)),
         results("2027-03", control=False),
     ]
-    page = campaigns_report(several)
+    page = campaigns_report(AllResults.of(several))
     revenue = [sum(arm.summary.revenue for arm in one.arms.values()) for one in several[:2]]
-    assert page.lead == (
-        f"Revenue was inside its forecast range in 1 of 2 campaigns: £{sum(revenue) / 1e3:.0f}k actual, £108k expected."
-    )
-    chart = page.sections[0].items[0]
+    chart = page.sections[1].items[0]
+    assert chart.title == "Revenue was inside its forecast range in 1 of 2 campaigns"
+    alone = campaigns_report(AllResults.of([replace(one, ab=None, verdict=None) for one in several]))
+    assert alone.lead == (f"{chart.title}: £{sum(revenue) / 1e3:.0f}k actual, £108k expected.")
     assert [entry.label for entry in chart.key()] == ["forecast", "actual", "90% interval"]
     assert [row[0] for row in chart.table().text()] == ["2027-01", "2027-02"]
     assert chart.lines == ()  # independent campaigns are not joined
@@ -181,5 +181,50 @@ def test_the_year_says_how_forecasts_did_in_one_sentence() -> None:
 
 
 def test_a_year_without_forecasts_is_money() -> None:
-    page = campaigns_report([results("2027-01", control=False)])
+    page = campaigns_report(AllResults.of([results("2027-01", control=False)]))
     assert re.fullmatch(r"£34\.\dk of revenue from 1 campaign; no forecast yet\.", page.lead), page.lead
+
+
+@pytest.mark.parametrize(("gain", "says"), [(8.0, "more than random codes"), (-8.0, "less than random codes")])
+def test_the_year_leads_with_what_deciding_earned(gain: float, says: str) -> None:
+    several = AllResults.of([results(f"2027-0{month}", gain=gain) for month in (1, 2, 3)])
+    lead = campaigns_report(several).lead
+    assert says in lead
+    assert lead.endswith(f"£19.2k {'more' if gain > 0 else 'less'} revenue over 3 campaigns.")  # 3 · 1,000 · 0.8 · 8
+    assert len(lead.split()) <= 15
+
+
+def test_a_year_without_a_clear_difference_says_so() -> None:
+    lead = campaigns_report(AllResults.of([results("2027-01"), results("2027-02")])).lead
+    assert lead == "No clear difference from random codes over 2 campaigns: objective 0%, revenue £0."
+
+
+def test_running_and_random_campaigns_are_not_pooled() -> None:
+    running = results("2027-01", gain=8.0, final=False)
+    random = replace(results("2027-02", gain=8.0), plan=record("2027-02", policy="random").plan)
+    blocked = replace(results("2027-03", gain=8.0), verdict=Verdict.BLOCKED)
+    found = AllResults.of([running, random, blocked])
+    assert (dict(found.against_control), found.against_holdout) == ({}, None)
+
+
+def test_a_holdout_alone_is_compared_and_leads() -> None:
+    base = np.where(np.arange(2000) % 2 == 0, 40.0 + np.arange(2000) % 7, np.nan)
+    other = np.concatenate([np.zeros(2000), np.nan_to_num(base) / 4])
+    ab = ab_test(
+        ["decided"] * 2000 + ["holdout"] * 2000,
+        np.repeat([0.2, np.nan], 2000),
+        np.concatenate([base, np.full(2000, np.nan)]),
+        revenue_weight=3.0,
+        other_revenue=other,
+    )
+    found = replace(
+        results(control=False), ab=ab, verdict=ab.verdict, incremental={Arm.DECIDED: ab.incremental["decided"]}
+    )
+    page = campaign_report(found)
+    assert page.lead == "Decided codes earned 220% more than no codes (revenue per customer), with £23.6k more revenue."
+    assert [section.heading for section in page.sections] == [
+        "What each group bought",
+        "Compared with simpler campaigns",
+    ]
+    together = campaigns_report(AllResults.of([found]))
+    assert together.lead == "Decided codes earned 220% more than no codes: £23.6k more revenue over 1 campaign."

@@ -19,6 +19,7 @@ from disco.evaluation.estimates import (
 from disco.evaluation.log import RandomisationWarning, RandomLog, random_log, read_log
 from disco.evaluation.off_policy import OffPolicy, decision_propensities, off_policy, target_probabilities
 from disco.evaluation.passes import BatchLimits, Skew, UnconstrainedLearner
+from disco.evaluation.pooling import Pooled, pool
 from disco.evaluation.power import Design
 from disco.evaluation.replay import BatchSeries, Player, PolicyReplay, Replay, replay
 from disco.evaluation.truth import Judgement, judge
@@ -41,6 +42,7 @@ __all__ = [
     "OffPolicy",
     "Player",
     "PolicyReplay",
+    "Pooled",
     "RandomLog",
     "RandomisationWarning",
     "Replay",
@@ -60,6 +62,7 @@ __all__ = [
     "mean_estimate",
     "monotonicity",
     "off_policy",
+    "pool",
     "random_log",
     "ratio_estimate",
     "read_log",

@@ -69,11 +69,17 @@ class AbTest:
     holm: Mapping[float, float]
     """By depth: p-values of `undifferentiated` on the primary metric, adjusted for the number of depths."""
     incremental: Mapping[str, Comparison]  # each arm against the holdout: revenue per customer, with and without codes
-    primary: Metric
+    deciding: Finding
+    """On which the verdict rests: the primary metric against control, or all revenue against the holdout."""
     verdict: Verdict
     reason: str
     level: float
     final: bool
+
+    @property
+    def primary(self) -> Metric:
+        """The metric on which the verdict rests."""
+        return self.deciding.metric
 
     def finding(self, metric: Metric, per: Per = "customer") -> Finding:
         """The finding on a metric; InputError where it was not measured."""
@@ -221,7 +227,7 @@ def ab_test(
             }
         ),
         incremental=incremental,
-        primary=primary,
+        deciding=found,
         verdict=verdict,
         reason=reason,
         level=level,

@@ -1,15 +1,15 @@
 """What came of a campaign: each arm in money, the A/B test between them, and what a test of this size can show."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
 import numpy as np
 import pyarrow as pa
 
-from disco.evaluation import AbTest, Comparison, Design, Finding, Verdict, ab_test
-from disco.evaluation.arms import ArmOutcomes, ArmSummary, SampleRatio
+from disco.evaluation import AbTest, Comparison, Design, Finding, Pooled, Verdict, ab_test, pool
+from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, SampleRatio
 from disco.operations.audience import ShopData
 from disco.operations.learning import GRACE_DAYS, has_matured
 from disco.operations.ledger import counts_of
@@ -26,6 +26,7 @@ from disco.records.wording import date as day_text
 from disco.records.wording import money, number, p_value, percent
 
 _POWER = 0.8
+_POOLED: tuple[Metric, ...] = ("objective", "revenue", "reward")
 _ORDERS = ["customer_id", "ordered_at", "paid", "code"]
 
 
@@ -132,6 +133,18 @@ class AllResults(TableResult):
 
     campaigns: tuple[CampaignResults, ...]
     """By their first day."""
+    against_control: Mapping[Metric, Pooled]
+    """Decided against random codes over all final campaigns with a control group, by metric; empty without any."""
+    against_holdout: Pooled | None
+    """All revenue, with and without codes, against the holdout over all final campaigns with one; null without any."""
+
+    @classmethod
+    def of(cls, campaigns: Sequence[CampaignResults]) -> "AllResults":
+        return cls(
+            campaigns=tuple(campaigns),
+            against_control={metric: found for metric in _POOLED if (found := _pooled_control(campaigns, metric))},
+            against_holdout=_pooled_holdout(campaigns),
+        )
 
     def to_arrow(self) -> pa.Table:
         return pa.Table.from_pylist(
@@ -159,7 +172,30 @@ def all_results(store: Store, data: ShopData, *, as_of: date) -> AllResults:
     if not names:
         raise StateError("No campaign was launched yet, so there are no results", fix="Run `disco launch` first.")
     orders = load_orders(data)
-    return AllResults(campaigns=tuple(read_out(store, name, as_of=as_of, orders=orders) for name in names))
+    return AllResults.of([read_out(store, name, as_of=as_of, orders=orders) for name in names])
+
+
+def _pooled_control(campaigns: Sequence[CampaignResults], metric: Metric) -> Pooled | None:
+    """Only campaigns that are over: before its end, a campaign's interval is another one, valid at every look."""
+    tests = [
+        (one.ab.finding(metric).decisive, one.arms[Arm.DECIDED].summary.customers)
+        for one in _trusted(campaigns)
+        if one.ab is not None and one.ab.findings and not one.plan.policy.assigns_at_random
+    ]
+    return pool([found for found, _ in tests], [customers for _, customers in tests]) if tests else None
+
+
+def _pooled_holdout(campaigns: Sequence[CampaignResults]) -> Pooled | None:
+    tests = [
+        (one.incremental[Arm.DECIDED], one.arms[Arm.DECIDED].summary.customers)
+        for one in _trusted(campaigns)
+        if Arm.DECIDED in one.incremental and not one.plan.policy.assigns_at_random
+    ]
+    return pool([found for found, _ in tests], [customers for _, customers in tests]) if tests else None
+
+
+def _trusted(campaigns: Sequence[CampaignResults]) -> list[CampaignResults]:
+    return [one for one in campaigns if one.final and one.verdict not in (None, Verdict.BLOCKED)]
 
 
 def campaign_results(store: Store, data: ShopData, campaign: str, *, as_of: date) -> CampaignResults:
@@ -193,7 +229,7 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
     late = np.asarray(decisions["late"].to_numpy(), np.bool_)
     over = has_matured(record, as_of=as_of)
     ab, why_not = _test(record, decisions, full_price, arm, ~late, orders, final=over)
-    detectable = None if ab is None else _detectable(decisions, full_price, arm, ~late)
+    detectable = None if ab is None or not ab.findings else _detectable(decisions, full_price, arm, ~late)
     forecasts = {name: planned.money for name, planned in summary.arms.items()}
     return CampaignResults.of(
         record,
@@ -258,8 +294,7 @@ def _reason(ab: AbTest) -> str:
     """The figure on which the verdict rests; before the planned end it is the one that is valid at every look."""
     if ab.verdict is Verdict.BLOCKED:
         return ab.reason
-    found = ab.finding(ab.primary)
-    used = found.decisive if ab.final or found.to_date is None else found.to_date
+    used, other = primary_comparison(ab)
     name = f"{ab.primary.capitalize()} per customer{'' if ab.final else ' to date'}"
     write = money if ab.primary in ("revenue", "reward") else number
     middle, lower, upper = (
@@ -267,7 +302,14 @@ def _reason(ab: AbTest) -> str:
         for value in (used.difference.value, used.difference.lower, used.difference.upper)
     )
     level = percent(ab.level, decimals=0)
-    return f"{name}: {middle} ({lower} to {upper}) against control ({level} interval, {_p(used.p_value)})."
+    return f"{name}: {middle} ({lower} to {upper}) against {other} ({level} interval, {_p(used.p_value)})."
+
+
+def primary_comparison(ab: AbTest) -> tuple[Comparison, str]:
+    """The comparison on which the verdict rests, and the group compared with: control, or else the holdout."""
+    found = ab.deciding
+    used = found.decisive if ab.final or found.to_date is None else found.to_date
+    return used, "control" if ab.findings else "the holdout"
 
 
 def _p(value: float) -> str:
@@ -312,10 +354,11 @@ def _test(
     if orders is None:  # a holdout without its other purchases would always seem to spend nothing
         shares.pop(Arm.HOLDOUT)
     rows = on_time & np.isin(arm, [str(name) for name, share in shares.items() if share > 0])
-    test, control = (int((rows & (arm == name)).sum()) for name in (Arm.DECIDED, Arm.CONTROL))
-    if min(test, control) < 2:
-        few = f"With {test:,} customers decided and {control:,} in control there is nothing to compare."
-        return None, few if control else "There is no control group to compare with."
+    sizes = {name: int((rows & (arm == name)).sum()) for name in Arm}
+    compared = [name for name, size in sizes.items() if size >= 2]
+    if Arm.DECIDED not in compared or len(compared) < 2:
+        return None, _why_not(plan, sizes, has_orders=orders is not None)
+    rows &= np.isin(arm, [str(name) for name in compared])
     expected = np.nan_to_num(decisions["expected_engagement"].to_numpy())[rows].sum()
     if not final and expected < 1:
         day = day_text(plan.valid.end + timedelta(days=GRACE_DAYS))
@@ -340,6 +383,15 @@ def _test(
         planned_purchasers=None if final else round(float(expected)),
     )
     return found, None
+
+
+def _why_not(plan: Plan, sizes: Mapping[Arm, int], *, has_orders: bool) -> str:
+    if sizes[Arm.CONTROL]:
+        decided, control = sizes[Arm.DECIDED], sizes[Arm.CONTROL]
+        return f"With {decided:,} customers decided and {control:,} in control there is nothing to compare."
+    if plan.holdout.share and not has_orders:
+        return "Without a table of orders, what the holdout bought is unknown, so there is nothing to compare."
+    return "There is no control group to compare with."
 
 
 def _year_before(day: date) -> tuple[date, date]:

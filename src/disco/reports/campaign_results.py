@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from disco.evaluation import Estimate as Measured
-from disco.evaluation import Finding, Verdict
-from disco.operations.results import CampaignResults, GroupResult
+from disco.evaluation import Finding, Pooled, Verdict
+from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
@@ -76,7 +75,7 @@ def arms_table(results: CampaignResults) -> Table:
 
 def findings_table(results: CampaignResults) -> Table | None:
     """Decided group against control, per customer; None where there is nothing to compare."""
-    if results.ab is None:
+    if results.ab is None or not results.ab.findings:
         return None
     rows = [_finding_row(found) for found in results.ab.findings if found.per == "customer"]
     note = "Adjusted for spend in the year before." if results.ab.findings[0].adjusted is not None else ""
@@ -94,8 +93,8 @@ def _finding_row(found: Finding) -> list[Cell]:
         found.metric.capitalize(),
         FigureCell(used.decided, unit),
         FigureCell(used.control, unit),
-        FigureCell(_estimate(used.difference), signed),
-        None if used.relative is None else _estimate(used.relative),
+        FigureCell(used.difference, signed),
+        used.relative,
         used.p_value,
     ]
 
@@ -107,7 +106,7 @@ def undifferentiated_table(results: CampaignResults) -> Table | None:
     rows: list[list[Cell]] = []
     for depth, findings in results.ab.undifferentiated.items():
         found = next(entry for entry in findings if entry.metric == results.ab.primary).decisive
-        rows.append([f"everybody {depth_percent(depth)}", _estimate(found.difference), results.ab.holm[depth]])
+        rows.append([f"everybody {depth_percent(depth)}", found.difference, results.ab.holm[depth]])
     return Table(
         caption="Decided group against one code for everybody",
         columns=[
@@ -126,12 +125,14 @@ def incremental_table(results: CampaignResults) -> Table | None:
     if results.ab is None or not results.ab.incremental:
         return None
     rows: list[list[Cell]] = [
-        [_GROUPS[Arm(arm)], _estimate(found.difference), found.p_value] for arm, found in results.ab.incremental.items()
+        [_GROUPS[Arm(arm)], found.difference, found.relative, found.p_value]
+        for arm, found in results.ab.incremental.items()
     ]
     return Table(
         caption="Incremental revenue per customer, compared with the holdout",
-        columns=["Group", Column("Difference (95%)", Money(signed=True)), _P],
+        columns=["Group", Column("Difference (95%)", Money(signed=True)), Column("Relative (95%)", _UPLIFT), _P],
         rows=rows,
+        note="All revenue in the days the codes were valid, with and without codes.",
     )
 
 
@@ -155,31 +156,34 @@ def campaign_report(results: CampaignResults) -> Report:
 
 
 def _lead(results: CampaignResults) -> str:
-    """One figure, one comparison, then money."""
+    """One figure, one comparison, then money; at most 15 words where the verdict is a figure."""
     ab = results.ab
     if ab is None:
         purchases = sum(arm.summary.purchasers for arm in results.arms.values())
         return f"{money(results.revenue)} of revenue from {purchases:,} purchases. {results.why_not or ''}".strip()
     if ab.verdict is Verdict.BLOCKED:
         return ab.reason
-    uplift = primary_uplift(results)
-    revenue = ab.finding("revenue").decisive.difference.value * results.arms[Arm.DECIDED].summary.customers
+    uplift = ab.deciding.decisive.relative
+    revenue = ab.finding("revenue") if ab.findings else ab.deciding
+    earned = revenue.decisive.difference.value * results.arms[Arm.DECIDED].summary.customers
+    ours = "Random codes" if results.plan.policy.assigns_at_random else "Decided codes"
+    other = "random codes" if ab.findings else "no codes"
     if ab.verdict is Verdict.UNDECIDED:
         figure = (
             "" if uplift is None else f"{ab.primary} {estimate_text(uplift, unit=Percent(decimals=0, signed=True))}, "
         )
-        change = money(revenue, decimals=0, signed=True)
-        return f"No clear difference from random codes{'' if results.final else ' yet'}: {figure}revenue {change}."
+        change = money(earned, decimals=0, signed=True)
+        return f"No clear difference from {other}{'' if results.final else ' yet'}: {figure}revenue {change}."
     side = "more" if ab.verdict is Verdict.BETTER else "less"
     size = "" if uplift is None else f" {percent(abs(uplift.value), decimals=0)}"
-    in_money = f"{money(abs(revenue), decimals=0)} {'more' if revenue >= 0 else 'less'} revenue"
-    return f"Decided codes earned{size} {side} than random codes ({ab.primary} per customer), with {in_money}."
+    in_money = f"{money(abs(earned), decimals=0)} {'more' if earned >= 0 else 'less'} revenue"
+    return f"{ours} earned{size} {side} than {other} ({ab.primary} per customer), with {in_money}."
 
 
 def _findings_chart(results: CampaignResults) -> IntervalChart | None:
     found = [] if results.ab is None else [one for one in results.ab.findings if one.per == "customer"]
     rows = [
-        IntervalRow(one.metric.capitalize(), _estimate(one.decisive.relative))
+        IntervalRow(one.metric.capitalize(), one.decisive.relative)
         for one in found
         if one.decisive.relative is not None
     ]
@@ -202,19 +206,14 @@ def _findings_chart(results: CampaignResults) -> IntervalChart | None:
 
 def primary_uplift(results: CampaignResults) -> Estimate | None:
     """The primary metric relative to control; None where there is none."""
-    if results.ab is None:
+    if results.ab is None or not results.ab.findings:
         return None
-    relative = results.ab.finding(results.ab.primary).decisive.relative
-    return None if relative is None else _estimate(relative)
+    return results.ab.deciding.decisive.relative
 
 
 def expected_revenue(forecast: MoneyForecast) -> Estimate:
     """The forecast's revenue with its 90% interval."""
     return forecast.revenue
-
-
-def _estimate(measured: Measured) -> Estimate:
-    return Estimate(measured.value, measured.lower, measured.upper, measured.level)
 
 
 # Several campaigns
@@ -251,8 +250,62 @@ def campaigns_table(campaigns: Sequence[CampaignResults]) -> Table:
     )
 
 
-def campaigns_report(campaigns: Sequence[CampaignResults]) -> Report:
+def pooled_table(results: AllResults) -> Table | None:
+    """All final campaigns together: per cent and money, against control and against the holdout."""
+    rows: list[list[Cell]] = [
+        [
+            f"{metric.capitalize()}, against control",
+            found.campaigns,
+            found.relative,
+            None if metric == "objective" else found.total,
+        ]
+        for metric, found in results.against_control.items()
+    ]
+    if results.against_holdout is not None:
+        found = results.against_holdout
+        rows.append(["All revenue, against the holdout", found.campaigns, found.relative, found.total])
+    if not rows:
+        return None
+    return Table(
+        caption="All final campaigns together, decided group",
+        columns=[
+            "Figure",
+            Column("Campaigns", Count()),
+            Column("Relative (95%)", _UPLIFT),
+            Column("In money (95%)", Money(signed=True)),
+        ],
+        rows=rows,
+        note="Relative: the mean over campaigns like these (random effects). In money: what these campaigns earned "
+        "more. The objective is w × revenue − markdown, which is not money.",
+    )
+
+
+def pooled_words(results: AllResults) -> str:
+    """The answer over all campaigns in at most 15 words; empty where nothing can be compared yet."""
+    for found, other, metric in _pooled(results):
+        if found.relative is None:
+            continue
+        earned = found.total if metric != "objective" else results.against_control["revenue"].total
+        over = "1 campaign" if found.campaigns == 1 else f"{found.campaigns} campaigns"
+        if found.relative.covers(0):
+            share = percent(found.relative.value, decimals=0, signed=True)
+            change = money(earned.value, signed=True)
+            return f"No clear difference from {other} over {over}: {metric} {share}, revenue {change}."
+        side = "more" if found.relative.value > 0 else "less"
+        share = percent(abs(found.relative.value), decimals=0)
+        change = f"{money(abs(earned.value))} {'more' if earned.value >= 0 else 'less'}"
+        return f"Decided codes earned {share} {side} than {other}: {change} revenue over {over}."
+    return ""
+
+
+def _pooled(results: AllResults) -> list[tuple[Pooled, str, str]]:
+    found = [(results.against_control["objective"], "random codes", "objective")] if results.against_control else []
+    return found + ([(results.against_holdout, "no codes", "revenue")] if results.against_holdout is not None else [])
+
+
+def campaigns_report(results: AllResults) -> Report:
     """Several campaigns on one page."""
+    campaigns = results.campaigns
     forecasts = {
         one.campaign: (expected_revenue(one.expected), one.revenue) for one in campaigns if one.expected is not None
     }
@@ -268,11 +321,10 @@ def campaigns_report(campaigns: Sequence[CampaignResults]) -> Report:
         expected = sum(estimate.value for estimate, _ in forecasts.values())
         actual = sum(revenue for _, revenue in forecasts.values())
         lead = f"{_inside(forecasts)}: {money(actual)} actual, {money(expected)} expected."
-    return Report(
-        title=how_many,
-        lead=lead,
-        sections=[Section("Forecasts and results", "", [*items, campaigns_table(campaigns)])],
-    )
+    sections = [Section("Forecasts and results", "", [*items, campaigns_table(campaigns)])]
+    if (together := pooled_table(results)) is not None:
+        sections.insert(0, Section("What deciding earned", "", [together]))
+    return Report(title=how_many, lead=pooled_words(results) or lead, sections=sections)
 
 
 def _inside(forecasts: Mapping[str, tuple[Estimate, float]]) -> str:

@@ -10,7 +10,8 @@ from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, day_of
 from disco.entrypoints.outputs import check_outputs
 
 if TYPE_CHECKING:
-    from disco.operations.results import CampaignResults
+    from disco.operations.results import AllResults, CampaignResults
+    from disco.reports import Table
 
 
 def register(app: typer.Typer) -> None:
@@ -35,13 +36,13 @@ def results(
     compared with the plan. Before the last code has expired, the verdict uses intervals that stay valid at every look.
     """
     from disco.entrypoints.python import Shop
-    from disco.reports.campaign_results import campaign_report, campaigns_report, campaigns_table
+    from disco.reports.campaign_results import campaign_report, campaigns_report
 
     check_outputs(html, shop=shop)
     here, day = Shop.open(shop), day_of(as_of)
     if campaign is None:
         every = here.results(as_of=day)
-        text, report = figures_text(campaigns_table(every.campaigns)), campaigns_report(every.campaigns)
+        text, report = _all_text(every), campaigns_report(every)
     else:
         one = here.results(campaign, as_of=day)
         text, report = _text(one), campaign_report(one)
@@ -59,9 +60,16 @@ def _text(found: "CampaignResults") -> str:
         tables.undifferentiated_table(found),
         tables.incremental_table(found),
     ]
-    parts = [
-        "\n".join(filter(None, (table.caption, figures_text(table), table.note)))
-        for table in several
-        if table is not None
-    ]
-    return "\n\n".join([*parts, "\n".join(found.words)])
+    return "\n\n".join([*(_with_caption(table) for table in several if table is not None), "\n".join(found.words)])
+
+
+def _all_text(found: "AllResults") -> str:
+    from disco.reports import campaign_results as tables
+
+    together = tables.pooled_table(found)
+    parts = [tables.pooled_words(found), figures_text(tables.campaigns_table(found.campaigns))]
+    return "\n\n".join(filter(None, [*parts, None if together is None else _with_caption(together)]))
+
+
+def _with_caption(table: "Table") -> str:
+    return "\n".join(filter(None, (table.caption, figures_text(table), table.note)))
