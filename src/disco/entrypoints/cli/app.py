@@ -1,4 +1,4 @@
-"""All commands, one module each; modules import nothing heavy at their top."""
+"""All commands, by topic; modules import nothing heavy at their top."""
 
 from importlib import import_module
 
@@ -12,37 +12,24 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# in the order a newcomer meets them
-COMMANDS = (
-    "demo",
-    "init",
-    "simulate",
-    "respond",
-    "validate",
+# one module per topic, in the order a newcomer meets them
+TOPICS = (
+    "simulated",
+    "shop",
     "features",
     "train",
-    "check",
-    "plan",
-    "frontier",
-    "launch",
-    "export",
-    "ingest",
+    "planning",
+    "lifecycle",
+    "outcomes",
     "learn",
-    "revert",
     "results",
-    "explain",
     "belief",
-    "campaigns",
-    "pause",
-    "late",
-    "propensities",
     "doctor",
-    "allocate",
+    "calculators",
     "replay",
-    "power",
     "reproduce",
     "db",
 )
 
-for name in COMMANDS:
-    import_module(f"disco.entrypoints.cli.{name}").register(app)
+for topic in TOPICS:
+    import_module(f"disco.entrypoints.cli.{topic}").register(app)

@@ -1,5 +1,6 @@
-"""`disco results [CAMPAIGN]`."""
+"""What a campaign brought: `disco results`, `disco explain`, `disco campaigns`."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +11,16 @@ from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, day_of
 from disco.entrypoints.outputs import check_outputs
 
 if TYPE_CHECKING:
+    from disco.operations.campaign_list import CampaignEntry, CampaignList
     from disco.operations.results import AllResults, CampaignResults
     from disco.reports import Table
+    from disco.reports.table import Cell
 
 
 def register(app: typer.Typer) -> None:
     app.command("results", epilog="Example: disco results spring-27 --html spring.html")(results)
+    app.command("explain", epilog="Example: disco explain spring-27 c0000017")(explain)
+    app.command("campaigns", epilog="Example: disco campaigns spring-27")(campaigns)
 
 
 def results(
@@ -45,13 +50,13 @@ def results(
         text, report = _all_text(every), campaigns_report(every)
     else:
         one = here.results(campaign, as_of=day)
-        text, report = _text(one), campaign_report(one)
+        text, report = _results_text(one), campaign_report(one)
     if html is not None:
         report.save(html)
     show(every if campaign is None else one, text, as_json=as_json, quiet=quiet)
 
 
-def _text(found: "CampaignResults") -> str:
+def _results_text(found: "CampaignResults") -> str:
     from disco.reports import campaign_results as tables
 
     several = [
@@ -73,3 +78,97 @@ def _all_text(found: "AllResults") -> str:
 
 def _with_caption(table: "Table") -> str:
     return "\n".join(filter(None, (table.caption, figures_text(table), table.note)))
+
+
+def explain(
+    campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")],
+    customer: Annotated[str, typer.Argument(metavar="CUSTOMER", help="One of its customers.")],
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Explain why a customer got this code or none, and what the runner-up was worth.
+
+    The figures of the decision are computed again from what was kept: context, model, draws, prices.
+    """
+    from disco.entrypoints.python import Shop
+
+    found = Shop.open(shop).explain(campaign, customer)
+    show(found, "\n".join(found.words), as_json=as_json, quiet=quiet)
+
+
+def campaigns(
+    campaign: Annotated[
+        str | None, typer.Argument(metavar="[CAMPAIGN]", help="Show this campaign with its batches of outcomes.")
+    ] = None,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """List the launched campaigns with their states, dates, codes and outcomes; or show one with its batches."""
+    from disco.entrypoints.python import Shop
+
+    found = Shop.open(shop).campaigns(campaign)
+    show(
+        found,
+        _campaigns_text(found) if campaign is None else _campaign_text(found.campaigns[0]),
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def _campaigns_text(found: "CampaignList") -> str:
+    count = len(found.campaigns)
+    if not count:
+        return "No campaign was launched yet."
+    active = found.active_version
+    learned = "nothing learned yet" if active is None else f"version {active} of the model is active"
+    return f"{figures_text(_campaigns_table(found.campaigns))}\n{count} campaign{'s'[: count != 1]}; {learned}."
+
+
+def _campaigns_table(listed: "Sequence[CampaignEntry]") -> "Table":
+    from disco.records.life import Disposition
+    from disco.reports import Column, Count, Table
+
+    names = ("campaign", "state", "policy", "valid_from", "valid_before")
+    rows: list[list[Cell]] = [
+        [
+            *(str(getattr(one, name)) for name in names),
+            "–" if one.version is None else str(one.version),
+            one.customers,
+            one.codes,
+            one.outcomes[Disposition.APPLIED],
+        ]
+        for one in listed
+    ]
+    heads = [*(name.replace("_", " ").capitalize() for name in names), "Model"]
+    counts = [Column(name, Count()) for name in ("Customers", "Codes", "Outcomes")]
+    return Table(caption="Campaigns", columns=[*heads, *counts], rows=rows)
+
+
+def _campaign_text(found: "CampaignEntry") -> str:
+    from disco.records.depths import depth_percent
+    from disco.records.life import Disposition
+    from disco.reports import Column, Count, Table
+
+    parts = [figures_text(_campaigns_table([found])), f"Plan {found.plan_id}."]
+    left = [
+        f"{'no limit' if codes is None else codes} of {depth_percent(depth)}" for depth, codes in found.reserve.items()
+    ]
+    parts.append(f"Codes left for late arrivals: {', '.join(left)}.")
+    if found.batches:
+        kinds = [str(kind) for kind in Disposition]
+        rows: list[list[Cell]] = [
+            [
+                batch.batch_id,
+                batch.source,
+                batch.received_at.isoformat(timespec="seconds"),
+                "in force" if batch.reverted_at is None else "reverted",
+                *(getattr(batch, kind) for kind in kinds),
+            ]
+            for batch in found.batches
+        ]
+        counts = [Column(kind.capitalize(), Count()) for kind in kinds]
+        table = Table(caption="Batches", columns=["Batch", "Source", "Received", "State", *counts], rows=rows)
+        parts.append(figures_text(table))
+    return "\n\n".join(parts)

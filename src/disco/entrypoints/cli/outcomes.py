@@ -1,4 +1,4 @@
-"""`disco ingest CAMPAIGN outcomes.parquet`."""
+"""Outcomes in and out: `disco ingest`, `disco revert`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     app.command("ingest", epilog="Example: disco ingest spring-27 outcomes.parquet")(ingest)
+    app.command("revert", epilog="Example: disco revert 5d20c7 --dry-run")(revert)
 
 
 def ingest(
@@ -38,10 +39,10 @@ def ingest(
 
     done = Shop.open(shop).ingest(campaign, outcomes, quarantine=quarantine, dry_run=dry_run)
     warn(done.warnings)
-    show(done, _text(done), as_json=as_json, quiet=quiet)
+    show(done, _ingested_text(done), as_json=as_json, quiet=quiet)
 
 
-def _text(done: "Ingested") -> str:
+def _ingested_text(done: "Ingested") -> str:
     counts = done.counts
     head = "Dry run" if done.dry_run else f"Batch {done.batch_id}"
     lines = [
@@ -54,3 +55,30 @@ def _text(done: "Ingested") -> str:
     if done.redisposed:
         lines.append(f"  {done.redisposed:,} rows of earlier batches are now counted differently.")
     return "\n".join(lines)
+
+
+def revert(
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="As `disco ingest` printed it, or its beginning.")],
+    dry_run: DryRunFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Remove a batch of outcomes: afterwards everything is as if the file had never been imported.
+
+    Versions of the model that were learned with it stay as they are; `disco learn CAMPAIGN` makes one without it.
+    """
+    from disco.entrypoints.python import Shop
+
+    done = Shop.open(shop).revert(batch, dry_run=dry_run)
+    verb = "would be" if dry_run else "is"
+    text = (
+        f"Batch {done.batch_id} of {done.campaign} {verb} reverted: {done.counts.received:,} rows out. "
+        f"Of the codes it touched, {done.purchases_before:,} stood for a purchase with it, "
+        f"{done.purchases_after:,} without."
+    )
+    if done.redisposed:  # mostly the same events in another file, which count now
+        text += f" {done.redisposed:,} rows of other batches changed, see `disco campaigns {done.campaign}`."
+    if not dry_run:
+        text += f" Next: disco learn {done.campaign}"
+    show(done, text, as_json=as_json, quiet=quiet)

@@ -1,12 +1,15 @@
-"""`disco power --baseline … --sd … --uplift 1%`."""
+"""Computations that need no shop: `disco allocate`, `disco power`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, show
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, show
+from disco.entrypoints.files import read_yaml
+from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -14,7 +17,62 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    app.command("allocate")(allocate)
     app.command("power", epilog="Example: disco power --baseline 4.20 --sd 18 --uplift 1%")(power)
+
+
+def allocate(
+    values: Annotated[Path, typer.Argument(help="Parquet: customer_id and one column per depth (null: not eligible).")],
+    caps: Annotated[Path, typer.Option("--caps", help="YAML or JSON: caps, and optionally floors, budget, segments.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet to write: customer_id, depth, value.")],
+    costs: Annotated[
+        Path | None, typer.Option(help="Parquet of the shape of VALUES: what each depth costs the budget.")
+    ] = None,
+    summary: Annotated[Path | None, typer.Option(help="JSON to write: status, value, bound, gap, prices, …")] = None,
+    solver: Annotated[str, typer.Option(help="exact, or highs (slow, independent).")] = "exact",
+    engine: EngineFlag = None,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Give each customer one depth or none, so that the total value is as large as the limits allow.
+
+    Example: disco allocate values.parquet --caps caps.yaml -o codes.parquet --summary summary.json
+    """
+    if solver not in ("exact", "highs"):
+        raise UsageError("--solver", found=solver, expected="exact or highs")
+    from disco.entrypoints.python import Shop
+    from disco.operations.allocating import allocate_files
+
+    check_outputs(out, summary, inputs=(values, caps, costs))
+    here = Shop.open(engine=engine)  # for its engine and threads
+    found = allocate_files(
+        values,
+        limits=_read_limits(caps),
+        limits_file=caps,
+        out=out,
+        costs=costs,
+        summary=summary,
+        solver=solver,
+        engine=here.engine,
+    )
+    if not found.feasible:
+        show(found, "", as_json=as_json, quiet=True)
+        typer.echo("error: No allocation meets all limits.", err=True)
+        for conflict in found.conflicts:
+            typer.echo(f"  {conflict}", err=True)
+        raise typer.Exit(1)
+    assert found.value is not None  # for the type checker: it is null only where no allocation was found
+    assert found.gap is not None
+    lines = [f"{found.status.lower().replace('_', ' ')}: value {found.value:,.2f}, gap {found.gap:.1e}"]
+    lines += [
+        f"  {depth:>6}  {count:>12,} customers   price {found.prices[depth]:,.4f}"
+        for depth, count in found.counts.items()
+    ]
+    show(found, "\n".join(lines), as_json=as_json, quiet=quiet)
+
+
+def _read_limits(path: Path) -> object:
+    return read_yaml(path, expected="a YAML or JSON file with caps")
 
 
 def power(
@@ -40,7 +98,7 @@ def power(
 
     if uplift is None and customers is None:
         raise UsageError("power needs --uplift, --customers, or both")
-    with _options():
+    with _naming_options():
         found = power(
             baseline=baseline,
             sd=sd,
@@ -52,10 +110,10 @@ def power(
             engagement=None if engagement is None else _share(engagement, "--engagement"),
             explained=_share(explained, "--explained"),
         )
-    show(found, _text(found, asked=uplift is not None and customers is None), as_json=as_json, quiet=quiet)
+    show(found, _power_text(found, asked=uplift is not None and customers is None), as_json=as_json, quiet=quiet)
 
 
-def _text(found: "PowerResult", *, asked: bool) -> str:
+def _power_text(found: "PowerResult", *, asked: bool) -> str:
     """`asked`: how many customers are needed was the question."""
     whom = f"{found.customers:,} customers" + (f" ({found.control:,} of them in control)" if asked else "")
     text = f"{whom} detect an uplift of {_percent(found.uplift)} with a probability of {_percent(found.power)}."
@@ -68,7 +126,7 @@ def _percent(share: float) -> str:
 
 
 @contextmanager
-def _options() -> Iterator[None]:
+def _naming_options() -> Iterator[None]:
     """Every figure comes from an option, so one that cannot be used is wrong usage."""
     try:
         yield

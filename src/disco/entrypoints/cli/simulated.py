@@ -1,4 +1,4 @@
-"""`disco simulate -o DIR`."""
+"""Commands around a simulated retailer: `disco demo`, `disco simulate`, `disco respond`."""
 
 import os
 from pathlib import Path
@@ -11,11 +11,48 @@ from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import FileFormatError, InputError, UsageError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from disco.retailer import RetailerSettings
+
+_DEMO_STEPS = 11  # of one run, for the bar
 
 
 def register(app: typer.Typer) -> None:
+    app.command("demo", epilog="Example: disco demo --customers 20000 --seed 3 -o out/demo")(demo)
     app.command("simulate", epilog="Example: disco simulate --customers 50000 --seed 7 -o shop/data")(simulate)
+    app.command("respond", epilog="Example: disco respond shop/data codes.parquet -o outcomes.parquet")(respond)
+
+
+def demo(
+    customers: Annotated[int, typer.Option(min=1000, help="Simulated customers.")] = 50_000,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another retailer.")] = 7,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report and the allocations.")] = Path(
+        "out/demo"
+    ),
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Run this many seeds, from --seed on, and print intervals over them.")
+    ] = 1,
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Run the whole loop on a simulated retailer: two random campaigns, then two decided ones.
+
+    Prints a table and writes report.html and the allocations.
+    """
+    from disco.studies.demo.command import run_many, run_once
+
+    with progress(quiet=quiet or as_json) as bar:
+        task = bar.add_task("starting", total=_DEMO_STEPS * seeds)
+
+        def step(name: str) -> None:
+            bar.update(task, description=name, advance=1)
+
+        if seeds == 1:
+            result, text = run_once(customers=customers, seed=seed, out=out, progress=step)
+        else:
+            result, text = run_many(customers=customers, first_seed=seed, seeds=seeds, out=out, progress=step)
+    show(result, text, as_json=as_json, quiet=quiet)
 
 
 def simulate(
@@ -37,7 +74,7 @@ def simulate(
     """
     from disco.operations.simulating import refuse_occupied, simulate, written_files
 
-    chosen = _settings(settings, customers=customers, seed=seed)
+    chosen = _retailer_settings(settings, customers=customers, seed=seed)
     examples = _examples(out, simulated=refuse_occupied(out, overwrite=overwrite))
     if out.is_dir():
         check_outputs(*written_files(out), inputs=(settings,), replaces="tables")
@@ -76,7 +113,7 @@ def _examples(folder: Path, *, simulated: bool) -> list[Path]:
     return examples
 
 
-def _settings(path: Path | None, *, customers: int | None, seed: int | None) -> "RetailerSettings":
+def _retailer_settings(path: Path | None, *, customers: int | None, seed: int | None) -> "RetailerSettings":
     from dataclasses import replace
 
     from disco.retailer import RetailerSettings
@@ -95,3 +132,40 @@ def _settings(path: Path | None, *, customers: int | None, seed: int | None) -> 
         customers=settings.customers if customers is None else customers,
         seed=settings.seed if seed is None else seed,
     )
+
+
+def respond(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by `disco simulate`.")],
+    codes: Annotated[Path, typer.Argument(help="code_id, customer_id, campaign_id, depth, sent_at; Parquet or CSV.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file for the outcomes.")],
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Simulate how customers respond to a file of codes, until the last code has expired.
+
+    Optional columns: expires_at, and channel (on-site or e-mail). All orders, returns and visits of that time are
+    appended to DIR. Codes sent before the simulated date of DIR are refused, so that no day is simulated twice.
+    """
+    from disco.operations.simulating import respond
+
+    check_outputs(out, inputs=(folder, codes))
+    done = respond(folder, _read_codes(codes), out=out)
+    text = (
+        f"{done.purchases:,} purchases from {done.codes:,} codes written to {out}. "
+        f"The simulated date of {folder} has moved from {done.start} to {done.today}: "
+        + ", ".join(f"{count:,} {name}" for name, count in done.appended.items())
+        + " added."
+    )
+    show(done, text, as_json=as_json, quiet=quiet)
+
+
+def _read_codes(path: Path) -> "pa.Table":
+    """The codes as a table, typed as the table `codes` is; further columns of a CSV stay text."""
+    from disco.adapters.tables.csv import CsvSource
+    from disco.adapters.tables.parquet import ParquetSource
+
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of codes")
+    if path.suffix.lower() == ".csv":
+        return CsvSource("codes", file=str(path), path=path).scan()
+    return ParquetSource("codes", file=str(path), parts=[(str(path), path)]).dataset.to_table()

@@ -1,8 +1,9 @@
-"""`disco validate DIR`."""
+"""A shop and its tables: `disco init`, `disco validate`."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +15,25 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
+    app.command("init", epilog="Example: disco init shop/")(init)
     app.command("validate", epilog="Example: disco validate shop/data --as-of 2026-03-01")(validate)
+
+
+def init(
+    shop: Annotated[Path, typer.Argument(metavar="SHOP", help="The folder to fill; created if it does not exist.")],
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Create a shop: commented settings (disco.yaml), a campaign plan (plan.yaml), an example of every table (data/).
+
+    Nothing is overwritten: if one of the three exists already, nothing is written.
+    """
+    from disco.entrypoints.new_shop import create_shop
+
+    done = create_shop(shop)
+    then = f"disco validate {quote(str(shop / 'data'))}"
+    text = f"Wrote {', '.join(done.files)} in {shop}. Replace the example tables with your own, then run: {then}"
+    show(done, text, as_json=as_json, quiet=quiet)
 
 
 def validate(
@@ -50,7 +69,7 @@ def validate(
         place, queries = settings.data_place(shop), settings.queries
     found = validate_tables_at(place, queries=queries, as_of=day_of(as_of) or date.today())
     read = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in found.rows.items())
-    text = f"No problems found in {place}: {read}." if found.clean else _text(found.problems, place)
+    text = f"No problems found in {place}: {read}." if found.clean else _problems_text(found.problems, place)
     show(found, text, as_json=as_json, quiet=quiet and found.clean)
     if not found.clean:
         raise typer.Exit(1)
@@ -70,7 +89,7 @@ def _validate_plan(path: Path, *, as_json: bool, quiet: bool) -> None:
     show(found, text, as_json=as_json, quiet=quiet)
 
 
-def _text(problems: "Sequence[Problem]", place: str) -> str:
+def _problems_text(problems: "Sequence[Problem]", place: str) -> str:
     from disco.records.wording import counted
 
     lines: list[str] = []

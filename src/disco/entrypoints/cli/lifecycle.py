@@ -1,0 +1,183 @@
+"""A campaign from its launch to its end: launch, export, late, pause, resume, close, propensities."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import (
+    DryRunFlag,
+    JsonFlag,
+    QuietFlag,
+    ShopFolder,
+    day_of,
+    figures_text,
+    next_command,
+    show,
+    warn,
+)
+from disco.records.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from disco.operations.late import LateArrivals
+    from disco.operations.launching import CampaignState, Launched
+
+_MOST_SHOWN = 20  # late arrivals in the table
+Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("launch", epilog="Example: disco launch 3f9a1c --shop shop/")(launch)
+    app.command("export", epilog="Example: disco export spring-27 -o codes.csv")(export)
+    app.command("late", epilog="Example: disco late spring-27 c0000017 c0000018")(late)
+    app.command("pause", epilog="Example: disco pause spring-27")(pause)
+    app.command("resume", epilog="Example: disco resume spring-27")(resume)
+    app.command("close", epilog="Example: disco close spring-27")(close)
+    app.command("propensities", epilog="Example: disco propensities spring-27 --draws 500")(propensities)
+
+
+def launch(
+    plan_id: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN_ID", help="As `disco plan` printed it, its beginning, or the name of the campaign."
+        ),
+    ],
+    dry_run: DryRunFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Launch a plan: keep its decisions, with one single-use code per customer who gets one.
+
+    Either all of it is kept or nothing. A launch is refused when the customers, their features, the context network or
+    the model have changed since the plan was decided. Launching the same plan again changes nothing.
+    """
+    from disco.entrypoints.python import Shop
+
+    launched = Shop.open(shop).launch(plan_id, dry_run=dry_run)
+    show(launched, _launched_text(launched, shop), as_json=as_json, quiet=quiet)
+
+
+def _launched_text(launched: "Launched", shop: Path) -> str:
+    facts = f"{launched.customers:,} customers, {launched.codes:,} codes"
+    if launched.again:
+        return f"{launched.campaign} was already launched from this plan: {facts}. Nothing was changed."
+    if launched.dry_run:
+        return f"{launched.campaign} can be launched: {facts}. Nothing was written."
+    after = next_command(f"export {launched.campaign} -o codes.parquet", shop)
+    return f"{launched.campaign} is launched: {facts}. {after}"
+
+
+def export(
+    campaign: Campaign,
+    out: Annotated[Path, typer.Option("-o", "--out", help="FILE.parquet or FILE.csv.")],
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Write the codes to send: code_id, customer_id, campaign_id, depth, sent_at, expires_at, channel.
+
+    Customers without a code are left out. In a CSV file, cells that a spreadsheet would run as a formula begin with an
+    apostrophe; Parquet keeps every id unchanged.
+    """
+    from disco.entrypoints.python import Shop
+
+    done = Shop.open(shop).export(campaign, out)
+    show(done, f"{done.codes:,} codes of {campaign} written to {out}.", as_json=as_json, quiet=quiet)
+
+
+def late(
+    campaign: Campaign,
+    customers: Annotated[
+        list[str] | None, typer.Argument(metavar="[CUSTOMER]...", help="Customers who have arrived since the launch.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Text file with one customer per line.")] = None,
+    as_of: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day they arrive; default: today.")
+    ] = None,
+    dry_run: DryRunFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Decide about customers who arrive after the launch, from the codes kept in reserve.
+
+    They are decided at the prices of the launch, with the model that decided it; a cap is never exceeded. A customer
+    who was decided before gets the same decision again. Refused while the campaign is paused, closed or over.
+    """
+    from disco.entrypoints.python import Shop
+
+    wanted = [*(customers or ()), *([] if file is None else _customers_in(file))]
+    if not wanted:
+        raise UsageError("late needs customers", fix="Name them as arguments, or use --file FILE.")
+    decided = Shop.open(shop).late(campaign, wanted, as_of=day_of(as_of), dry_run=dry_run)
+    warn(decided.warnings)
+    show(decided, _late_text(decided), as_json=as_json, quiet=quiet)
+
+
+def _customers_in(path: Path) -> list[str]:
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="a text file with one customer per line")
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except UnicodeError as error:
+        raise InputError(str(path), found=str(error), expected="text in UTF-8, one customer per line") from None
+
+
+def _late_text(decided: "LateArrivals") -> str:
+    from disco.records.depths import depth_percent
+    from disco.reports import Table
+
+    rows = [
+        (str(one.customer_id), "no code" if one.depth is None else depth_percent(one.depth), one.code)
+        for one in decided.decisions[:_MOST_SHOWN]
+    ]
+    table = Table(caption="Late arrivals", columns=("Customer", "Depth", "Code"), rows=rows)
+    more = len(decided.decisions) - _MOST_SHOWN
+    return figures_text(table) + (f"\nand {more:,} more; `disco export` writes all codes." if more > 0 else "")
+
+
+def pause(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """Pause a campaign: no codes for late arrivals. Outcomes of codes already sent still count."""
+    from disco.entrypoints.python import Shop
+
+    _say(Shop.open(shop).pause(campaign), as_json=as_json, quiet=quiet)
+
+
+def resume(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """End a pause: late arrivals get codes again, as long as some are left."""
+    from disco.entrypoints.python import Shop
+
+    _say(Shop.open(shop).resume(campaign), as_json=as_json, quiet=quiet)
+
+
+def close(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+    """End a campaign for good: no more codes, and outcomes that arrive from now on are late."""
+    from disco.entrypoints.python import Shop
+
+    _say(Shop.open(shop).close(campaign), as_json=as_json, quiet=quiet)
+
+
+def _say(now: "CampaignState", *, as_json: bool, quiet: bool) -> None:
+    show(now, f"{now.campaign} is {now.state}.", as_json=as_json, quiet=quiet)
+
+
+def propensities(
+    campaign: Campaign,
+    draws: Annotated[int, typer.Option(min=1, max=100_000, help="Draws of the policy to estimate from.")] = 200,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Add the probability of every decision, so that other policies can be evaluated on this campaign later.
+
+    Run it any time after the launch; it takes about as long as deciding the campaign --draws times. Running it again
+    gives the same result.
+    """
+    from disco.entrypoints.python import Shop
+
+    done = Shop.open(shop).propensities(campaign, draws=draws)
+    text = f"{done.decisions:,} decisions of {campaign} have their propensity, estimated from {draws:,} draws."
+    show(done, text, as_json=as_json, quiet=quiet)
