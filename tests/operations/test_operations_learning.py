@@ -21,6 +21,7 @@ from disco.operations import (
     rebuild,
     revert,
 )
+from disco.operations.learned_curve import learned_belief
 from disco.operations.learning import under_network
 from disco.operations.purchases import purchases_of
 from disco.records.errors import StateError
@@ -211,3 +212,27 @@ def test_ten_batches_with_the_sixth_poisoned_equal_nine_after_its_revert(shop):
     expected = Evidence.of(contexts, [sent[row]["depth"] for row in clean], [20.0 + row for row in clean])
     assert belief.basket.evidence == expected
     assert all(finding.ok for finding in audit(shop.store))
+
+
+@pytest.mark.parametrize("bought", [0, 20])
+def test_an_earlier_day_never_takes_matured_codes_out_of_the_model(shop, launched, bought):
+    receive(shop, shop.outcomes(shop.sent(launched)[:bought]))
+    before = date(2027, 3, 10)
+    assert learn(shop, as_of=before).matured == ()
+    assert learn(shop, as_of=before).changed is False  # nothing had matured, so an early day takes nothing out
+    assert learn(shop).matured == ("spring",)
+    receive(shop, shop.outcomes(shop.sent(launched)[bought : bought + 5]))
+    with pytest.raises(StateError, match=r"counts the codes of spring.*2027-03-10.*--activate"):
+        learn(shop, as_of=before)
+    assert active_belief(shop.store, prior=shop.prior)[1].number == 2
+    activate(shop.store, 1)
+    assert learn(shop, as_of=before).matured == ()  # asked for by hand: from a version made before
+
+
+@pytest.mark.parametrize("number", [0, -1, 2, 2**31, 10**24])
+def test_a_version_that_does_not_exist_is_refused_whatever_its_number(shop, launched, number):
+    receive(shop, shop.outcomes(shop.sent(launched)[:5]))
+    learn(shop)
+    for asked in (lambda: activate(shop.store, number), lambda: learned_belief(shop.store, number)):
+        with pytest.raises(StateError, match=f"no version {number}. There are versions 1 to 1"):
+            asked()

@@ -9,8 +9,7 @@ import pyarrow as pa
 from disco.belief import demand_curve
 from disco.campaign import Belief
 from disco.operations.forecast import LEVEL
-from disco.operations.versions import belief_of
-from disco.records.errors import StateError
+from disco.operations.versions import belief_of, version_of
 from disco.records.estimate import Estimate
 from disco.records.ports import Store
 from disco.records.result import TableResult
@@ -68,11 +67,7 @@ class LearnedBelief(TableResult):
 def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
     """What that version of the model has learned; None: the active one."""
     with store.reading() as transaction:
-        record = transaction.beliefs.version(version)
-        made = [kept.number for kept in transaction.beliefs.versions()]
-    if record is None:
-        there = f"versions {made[0]} to {made[-1]}" if made else "none: `disco learn CAMPAIGN` makes the first"
-        raise StateError("belief", found=f"no version {version or ''}".strip(), expected=there)
+        record = version_of(transaction, version)
     curve = learned_curve(belief_of(record))
     return LearnedBelief(
         version=record.number,

@@ -10,14 +10,14 @@ from datetime import date, timedelta
 
 import pyarrow as pa
 
-from disco.belief import EngagementCounts
+from disco.belief import EngagementCounts, Evidence
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, Lesson, learn
 from disco.operations import campaign_evidence
 from disco.operations.audience import ShopData
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.ledger import counts_of
-from disco.operations.versions import engagement_text
+from disco.operations.versions import belief_of, engagement_text
 from disco.records.arrays import Matrix
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, VersionRecord
@@ -213,6 +213,28 @@ def _one_network(transaction: Transaction, campaigns: Sequence[str], active: Ver
     )
 
 
+def _refuse_earlier_day(
+    transaction: Transaction, active: VersionRecord, not_matured: Iterable[str], *, as_of: date
+) -> None:
+    """StateError where codes that the active version counts would no longer count: time does not run backwards."""
+    basket = belief_of(active).basket
+    counted = []
+    for campaign in set(not_matured) & set(active.campaigns):
+        kept = campaign_evidence.stored(transaction, campaign, active.network)
+        assert kept is not None  # it was learned under this network
+        baskets = basket.campaigns.get(campaign, Evidence.empty(kept.baskets.context_size))
+        without_codes = replace(kept, baskets=baskets, codes=EngagementCounts())
+        if without_codes.hash != active.campaigns[campaign]:
+            counted.append(campaign)
+    if counted:
+        raise StateError(
+            f"Version {active.number} of the model counts the codes of {', '.join(sorted(counted))}, which have not "
+            f"matured by {as_of}",
+            fix="Correct the clock or --as-of. To learn as of an earlier day, first activate a version that was made "
+            "before (`disco learn --activate N`).",
+        )
+
+
 def _make_version(
     transaction: Transaction,
     campaigns: set[str],
@@ -227,6 +249,8 @@ def _make_version(
     """`asked`: the campaigns somebody wants to learn now, and would want to be warned of."""
     active = transaction.beliefs.version()
     lessons = lessons_of(transaction, campaigns, network, is_matured=lambda record: has_matured(record, as_of=as_of))
+    if active is not None:
+        _refuse_earlier_day(transaction, active, [one.campaign for one in lessons if not one.matured], as_of=as_of)
     belief = learn(under_network(prior, network), [stored.lesson for stored in lessons])
     basket, engagement = to_bytes(belief.basket), engagement_text(belief.engagement)
     same = active is not None and (active.basket, active.engagement, active.network) == (basket, engagement, network)

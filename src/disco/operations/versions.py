@@ -11,9 +11,10 @@ from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief
 from disco.records.errors import StateError
 from disco.records.life import VersionRecord
-from disco.records.ports import BELIEF, Store
+from disco.records.ports import BELIEF, Store, Transaction
 from disco.records.result import Result
 
+_MOST = 2**31 - 1  # the largest number that both databases hold
 _SETTINGS = ("prior_rate", "prior_codes", "drift")
 
 
@@ -72,15 +73,24 @@ def belief_for(store: Store, *, prior: Belief, network: str) -> tuple[Belief, in
     return belief, None if version is None else version.number
 
 
+def version_of(transaction: Transaction, number: int | None) -> VersionRecord:
+    """The version of this number, or the active one; StateError where there is none."""
+    asked_in_vain = number is not None and not 1 <= number <= _MOST
+    record = None if asked_in_vain else transaction.beliefs.version(number)
+    if record is None:
+        made = [kept.number for kept in transaction.beliefs.versions()]
+        wrong = "The model has no active version" if number is None else f"The model has no version {number}"
+        fix = f"There are versions {made[0]} to {made[-1]}." if made else "`disco learn CAMPAIGN` makes the first."
+        raise StateError(wrong, fix=fix)
+    return record
+
+
 def belief_at(store: Store, number: int | None, *, prior: Belief) -> Belief:
     """The belief of a version; of None, the prior."""
     if number is None:
         return prior
     with store.reading() as transaction:
-        record = transaction.beliefs.version(number)
-    if record is None:
-        raise StateError("belief", found=f"no version {number}", expected="a version that was learned")
-    return belief_of(record)
+        return belief_of(version_of(transaction, number))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -96,5 +106,5 @@ class Activated(Result):
 def activate(store: Store, number: int, *, dry_run: bool = False) -> Activated:
     """Make an older (or newer) version the active one."""
     with store.writing(BELIEF, dry_run=dry_run) as transaction:
-        transaction.beliefs.activate(number)
+        transaction.beliefs.activate(version_of(transaction, number).number)
     return Activated(version=number, dry_run=dry_run)
