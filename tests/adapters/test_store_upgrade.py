@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from hashlib import sha256
@@ -23,23 +24,29 @@ from disco.operations.planned import plan_id
 from disco.operations.results import GroupResult
 from disco.records.content import content_hash
 from disco.records.errors import StateError
+from disco.records.life import BrokenSeal
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OLD = FIXTURES / "revision-0001"
+UNSEALED = FIXTURES / "revision-0002"
 EXPECTED: dict[str, Any] = json.loads((OLD / "expected" / "expected.json").read_text())
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database of revision 0001, as its program left it."""
+    return _as_it_was(OLD, request, tmp_path)
+
+
+def _as_it_was(fixture: Path, request: pytest.FixtureRequest, folder: Path) -> str:
     if request.param == "sqlite":
-        file = tmp_path / "disco.db"
-        file.write_bytes(gzip.decompress((OLD / "sqlite.db.gz").read_bytes()))
+        file = folder / "disco.db"
+        file.write_bytes(gzip.decompress((fixture / "sqlite.db.gz").read_bytes()))
         return f"sqlite:///{file}"
     make: Callable[[], str] = request.getfixturevalue("new_postgres_url")
     url = make()
     with psycopg.connect(url, autocommit=True) as session:
-        session.execute(gzip.decompress((OLD / "postgresql.sql.gz").read_bytes()))
+        session.execute(gzip.decompress((fixture / "postgresql.sql.gz").read_bytes()))
     return url
 
 
@@ -192,6 +199,13 @@ def _figures(result: GroupResult) -> dict[str, Any]:
 def test_everything_agrees_with_everything_else(store: CampaignStore) -> None:
     found = audit(store)
     assert [finding for finding in found if not finding.ok] == []
+    assert _broken(store) == []
+
+
+def _broken(store: CampaignStore) -> list[BrokenSeal]:
+    with store.reading() as transaction:
+        of_campaigns = [transaction.seals.broken_of(name) for name in transaction.plans.names()]
+        return [*transaction.seals.broken(), *(one for found in of_campaigns for one in found)]
 
 
 def test_features_of_launch_and_late_arrivals_are_there(store: CampaignStore) -> None:
@@ -253,3 +267,69 @@ def test_a_database_of_an_earlier_revision_is_refused_until_it_is_upgraded(old_u
         CampaignStore(old_url, artefacts_of(old_url))
     with pytest.raises(StateError, match="no place for artefacts"):
         upgrade(open_database(old_url))
+
+
+# ---- from revision 0002
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def sealed_store(request: pytest.FixtureRequest, tmp_path: Path) -> CampaignStore:
+    """A shop of revision 0002 after the upgrade."""
+    url = _as_it_was(UNSEALED, request, tmp_path)
+    with pytest.raises(StateError, match=r"revision 0002.*disco db upgrade"):
+        CampaignStore(url, artefacts_of(url))
+    shutil.copytree(UNSEALED / "artefacts", artefacts_of(url))
+    database = open_database(url)
+    assert upgrade(database, artefacts=FolderArtefacts(artefacts_of(url))) == ("0002", schema.REVISION)
+    database.engine.dispose()
+    return CampaignStore(url, artefacts_of(url))
+
+
+def test_an_upgrade_from_0002_seals_everything_and_changes_nothing_else(sealed_store: CampaignStore) -> None:
+    old: dict[str, Any] = json.loads((UNSEALED / "expected" / "expected.json").read_text())
+    assert _broken(sealed_store) == []
+    assert [finding for finding in audit(sealed_store) if not finding.ok] == []
+    with sealed_store.reading() as transaction:
+        assert set(transaction.plans.names()) == set(old["campaigns"])
+        for name, kept in old["campaigns"].items():
+            for table in ("decisions", "outcomes"):
+                found = transaction.decisions.of(name) if table == "decisions" else transaction.ledger.outcomes(name)
+                file = UNSEALED / "expected" / f"{table}-{name}.parquet"
+                assert content_hash(found) == content_hash(pq.read_table(file)), (name, table)
+            record = transaction.plans.campaign(name)
+            assert [record.plan_id, str(record.state), record.version, record.network] == [
+                kept[part] for part in ("plan_id", "state", "version", "network")
+            ]
+            assert transaction.ledger.counts(name).to_pylist() == kept["counts_by_batch"]
+            batches = [
+                {part: getattr(batch, part) for part in batch.__slots__} for batch in transaction.ledger.batches(name)
+            ]
+            assert json.loads(json.dumps(batches, default=str)) == kept["batches"]
+            assert sorted(map(list, transaction.decisions.reserve(name).items())) == kept["reserve"]
+            assert set(transaction.beliefs.networks(name)) == set(kept["evidence"])
+            for network, digest in kept["evidence"].items():
+                assert sha256(transaction.beliefs.evidence(name, network) or b"").hexdigest() == digest
+                assert sha256(transaction.contexts.of(name, network).tobytes()).hexdigest() == kept["contexts"][network]
+        for name, kept in old["plans"].items():
+            plan = transaction.plans.get(name)
+            assert plan_id(plan.plan, plan.inputs) == name, "plans keep their ids"
+            assert json.loads(plan.summary.to_json()) == kept["summary"]
+        versions = [
+            [version.number, sha256(version.basket).hexdigest(), version.engagement, version.network]
+            for version in transaction.beliefs.versions()
+        ]
+        expected = [[one[part] for part in ("number", "basket", "engagement", "network")] for one in old["versions"]]
+        assert versions == expected
+        active = transaction.beliefs.version()
+        assert active is not None
+        assert active.number == old["active"]
+        assert transaction.decisions.secret().hex() == old["secret"]
+
+
+def test_codes_of_a_pool_that_another_program_changed_are_found(sealed_store: CampaignStore) -> None:
+    for statement in ("DELETE FROM pool_codes WHERE code = 'BOUGHT-000'", "INSERT INTO pool_codes VALUES ('X', 3)"):
+        with sealed_store._database.engine.begin() as connection:
+            number = connection.exec_driver_sql("SELECT number FROM campaigns WHERE campaign = 'pooled'").scalar_one()
+            assert connection.exec_driver_sql(statement.replace("3", str(number))).rowcount == 1
+        found = {one.what for one in _broken(sealed_store)}
+        assert found == {"codes of the pool of campaign"}

@@ -254,7 +254,7 @@ def _make_version(
     belief = learn(under_network(prior, network), [stored.lesson for stored in lessons])
     basket, engagement = to_bytes(belief.basket), engagement_text(belief.engagement)
     same = active is not None and (active.basket, active.engagement, active.network) == (basket, engagement, network)
-    number = max((version.number for version in transaction.beliefs.versions()), default=0) + 1
+    number = max(transaction.beliefs.numbers(), default=0) + 1
     if active is not None and same:
         number = active.number
     else:

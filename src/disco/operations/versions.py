@@ -78,7 +78,7 @@ def version_of(transaction: Transaction, number: int | None) -> VersionRecord:
     asked_in_vain = number is not None and not 1 <= number <= _MOST
     record = None if asked_in_vain else transaction.beliefs.version(number)
     if record is None:
-        made = [kept.number for kept in transaction.beliefs.versions()]
+        made = transaction.beliefs.numbers()
         wrong = "The model has no active version" if number is None else f"The model has no version {number}"
         fix = f"There are versions {made[0]} to {made[-1]}." if made else "`disco learn CAMPAIGN` makes the first."
         raise StateError(wrong, fix=fix)

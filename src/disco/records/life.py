@@ -92,6 +92,15 @@ class LedgerMove:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenSeal:
+    """Something that is kept and is not what this program wrote."""
+
+    what: str  # its kind: "plan", "campaign", "evidence of campaign", …; completes "WHAT NAME is …"
+    name: str  # its id, where it has one
+    found: str  # "changed by something other than disco", "missing", …
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRecord:
     """A version of belief: a cache of prior and evidence, and what it was made of. Numbers rise from 1."""
 

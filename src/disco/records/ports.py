@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from disco.records.arrays import Integers, Matrix
     from disco.records.life import (
         BatchRecord,
+        BrokenSeal,
         CampaignRecord,
         Disposition,
         LedgerMove,
@@ -90,7 +91,7 @@ BELIEF = "main"
 
 
 class Transaction(Protocol):
-    """What lies in the store, within one transaction: five repositories.
+    """What lies in the store, within one transaction: five repositories, their seals, and who was forgotten.
 
     Tables are Arrow, with the schemas of `records.kept`; text with NUL characters, NaN and infinity are an InputError;
     a missing thing, or one that is there already, a StateError.
@@ -111,9 +112,15 @@ class Transaction(Protocol):
     @property
     def beliefs(self) -> "BeliefRepository": ...
 
+    @property
+    def seals(self) -> "SealRepository": ...
+
+    @property
+    def forgotten(self) -> "ForgottenRepository": ...
+
 
 class PlanRepository(Protocol):
-    """Plans, and the campaigns that were launched from them."""
+    """Plans, and the campaigns that were launched from them. StateError where one is not what was kept (its seal)."""
 
     def add(self, record: "PlanRecord", tables: "PlanTables") -> None:
         """Keep a plan; the same plan again changes nothing."""
@@ -136,6 +143,9 @@ class PlanRepository(Protocol):
 
     def campaigns(self) -> "tuple[CampaignRecord, ...]":
         """All, by the first day of validity, then by name."""
+
+    def names(self) -> tuple[str, ...]:
+        """Of all campaigns, sorted; also where one of them cannot be read."""
 
     def set_state(self, campaign: str, state: "State") -> None: ...
 
@@ -191,7 +201,7 @@ class DecisionRepository(Protocol):
         """One less at this depth, by a conditional update; False when none was left."""
 
     def secret(self) -> bytes:
-        """The key of the codes' HMAC: 32 random bytes, made with the database."""
+        """The key of the codes' HMAC: 32 random bytes, made with the database. StateError where it is not those."""
 
 
 class ContextRepository(Protocol):
@@ -246,7 +256,8 @@ class BeliefRepository(Protocol):
 
     def put_evidence(self, campaign: str, network: str, evidence: bytes) -> None: ...
 
-    def evidence(self, campaign: str, network: str) -> bytes | None: ...
+    def evidence(self, campaign: str, network: str) -> bytes | None:
+        """None where there is none; StateError where the bytes are not those that were put."""
 
     def networks(self, campaign: str) -> tuple[str, ...]:
         """The context networks under which this campaign has evidence, sorted: more than one after a retraining."""
@@ -255,8 +266,47 @@ class BeliefRepository(Protocol):
         """Keep a version; with `activate` it becomes the only active one in the same transaction."""
 
     def version(self, number: int | None = None) -> "VersionRecord | None":
-        """That version, or the active one; None where there is none."""
+        """That version, or the active one; None where there is none.
+
+        StateError where it is not what was kept, or where there are versions and none of them is active.
+        """
+
+    def numbers(self) -> tuple[int, ...]:
+        """Of all versions, ascending; also where one of them cannot be read."""
 
     def versions(self) -> "tuple[VersionRecord, ...]": ...
 
     def activate(self, number: int) -> None: ...
+
+
+class SealRepository(Protocol):
+    """Hashes beside everything that is kept, by which a change by another program is found. Writing keeps them up."""
+
+    def broken(self) -> "tuple[BrokenSeal, ...]":
+        """What is changed or missing of all that belongs to no campaign: plans, secrets, versions; reads all of it."""
+
+    def broken_of(self, campaign: str) -> "tuple[BrokenSeal, ...]":
+        """What is changed or missing of a campaign: launch, state, reserve, contexts, late arrivals, evidence, ledger.
+
+        Reads every row. Dispositions are not sealed: the rules give them again. Nor are the bytes of artefacts, whose
+        names are sealed here (`plans.damaged`).
+        """
+
+    def reseal_plan(self, plan_id: str) -> None:
+        """Take a plan as it is now: for those who changed it on purpose, and for repairs."""
+
+    def reseal_campaign(self, campaign: str) -> None:
+        """Take launch, late arrivals, state, reserve and contexts as they are now."""
+
+    def reseal_batches(self, campaign: str) -> None:
+        """Take the batches of a campaign and their outcomes as they are now."""
+
+
+class ForgottenRepository(Protocol):
+    """Customers who asked to be forgotten. Their ids are not kept, only hashes with a secret."""
+
+    def add(self, customers: "Iterable[str]", *, at: datetime) -> None:
+        """Remember that these were forgotten; who is there already stays."""
+
+    def among(self, customers: "Iterable[str]") -> frozenset[str]:
+        """Those of these customers who were forgotten."""

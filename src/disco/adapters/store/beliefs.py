@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
+from disco.adapters.store.seals import changed, row_seal, seal_active, sealed
 from disco.adapters.store.session import Session
 from disco.records.errors import StateError
 from disco.records.life import VersionRecord
@@ -25,15 +26,17 @@ class SqlBeliefs:
     def put_evidence(self, campaign: str, network: str, evidence: bytes) -> None:
         place = {"campaign_number": self._session.number(campaign), "network": network}
         self._connection.execute(_EVIDENCE.delete().where(*(_EVIDENCE.c[name] == key for name, key in place.items())))
-        self._connection.execute(_EVIDENCE.insert(), {**place, "evidence": evidence})
+        self._connection.execute(_EVIDENCE.insert(), sealed("evidence", {**place, "evidence": evidence}))
 
     def evidence(self, campaign: str, network: str) -> bytes | None:
-        found = self._connection.execute(
-            sa.select(_EVIDENCE.c.evidence).where(
-                _EVIDENCE.c.campaign_number == self._session.number(campaign), _EVIDENCE.c.network == network
-            )
-        ).scalar()
-        return None if found is None else bytes(found)
+        number = self._session.number(campaign)
+        place = sa.and_(_EVIDENCE.c.campaign_number == number, _EVIDENCE.c.network == network)
+        found = self._connection.execute(sa.select(_EVIDENCE).where(place)).mappings().one_or_none()
+        if found is None:
+            return None
+        if found["seal"] != row_seal("evidence", found):
+            raise changed(f"The evidence of campaign {campaign}")
+        return bytes(found["evidence"])
 
     def networks(self, campaign: str) -> tuple[str, ...]:
         names = sa.select(_EVIDENCE.c.network).where(_EVIDENCE.c.campaign_number == self._session.number(campaign))
@@ -46,29 +49,40 @@ class SqlBeliefs:
             raise StateError(f"The next version of belief is {expected}, not {record.number}")
         self._connection.execute(
             _VERSIONS.insert(),
-            {
-                "model": BELIEF,
-                "number": record.number,
-                "basket": record.basket,
-                "engagement": record.engagement,
-                "network": record.network,
-                "campaigns": json.dumps(dict(record.campaigns)),
-                "made_at": record.made_at,
-            },
+            sealed(
+                "version",
+                {
+                    "model": BELIEF,
+                    "number": record.number,
+                    "basket": record.basket,
+                    "engagement": record.engagement,
+                    "network": record.network,
+                    "campaigns": json.dumps(dict(record.campaigns)),
+                    "made_at": record.made_at,
+                },
+            ),
         )
         if activate:
             self.activate(record.number)
+        else:
+            seal_active(self._connection)  # it also seals the last version
 
     def version(self, number: int | None = None) -> VersionRecord | None:
-        rows = sa.select(_VERSIONS).where(_OURS)
         if number is None:
-            rows = rows.join(
-                _ACTIVE, sa.and_(_ACTIVE.c.model == _VERSIONS.c.model, _ACTIVE.c.number == _VERSIONS.c.number)
-            )
-        else:
-            rows = rows.where(_VERSIONS.c.number == number)
-        found = self._connection.execute(rows).one_or_none()
-        return None if found is None else _record(found)
+            active = self._connection.execute(sa.select(_ACTIVE.c.number).where(_ACTIVE.c.model == BELIEF)).scalar()
+            numbers = self.numbers()
+            if numbers and active not in numbers:
+                raise StateError(
+                    f"The active version of the model ({'none' if active is None else active}) is missing",
+                    fix=f"`disco learn --activate {numbers[-1]}` makes the last one active.",
+                )
+            number = active
+        if number not in self.numbers():
+            return None
+        return _record(self._connection.execute(sa.select(_VERSIONS).where(_OURS, _VERSIONS.c.number == number)).one())
+
+    def numbers(self) -> tuple[int, ...]:
+        return tuple(self._connection.execute(sa.select(_VERSIONS.c.number).where(_OURS).order_by("number")).scalars())
 
     def versions(self) -> tuple[VersionRecord, ...]:
         rows = sa.select(_VERSIONS).where(_OURS).order_by(_VERSIONS.c.number)
@@ -79,9 +93,12 @@ class SqlBeliefs:
             raise StateError(f"There is no version {number} of belief", fix="`disco belief` lists the versions.")
         self._connection.execute(_ACTIVE.delete().where(_ACTIVE.c.model == BELIEF))
         self._connection.execute(_ACTIVE.insert(), {"model": BELIEF, "number": number})
+        seal_active(self._connection)
 
 
 def _record(row: sa.Row[Any]) -> VersionRecord:
+    if row.seal != row_seal("version", row._mapping):
+        raise changed(f"Version {row.number} of the model")
     return VersionRecord(
         number=row.number,
         basket=bytes(row.basket),

@@ -27,9 +27,10 @@ class SqlContexts:
         self._connection = session.connection
 
     def add(self, campaign: str, network: str, contexts: Matrix) -> None:
-        place = {"campaign_number": self._session.number(campaign), "network": network}
+        number = self._session.number(campaign)
         artefact = self._session.artefacts.put(table_of(contexts))
-        self._connection.execute(_TABLE.insert(), {**place, "artefact": artefact})
+        self._connection.execute(_TABLE.insert(), {"campaign_number": number, "network": network, "artefact": artefact})
+        self._session.touched.add(number)
 
     def of(self, campaign: str, network: str, rows: Integers | None = None) -> Matrix:
         row = self._session.campaign_row(campaign)

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from disco.adapters.store.artefacts import index_of, rows_of
 from disco.adapters.store.database import asked, in_order, storable
 from disco.adapters.store.schema import campaigns, late_decisions, pool_codes, reserves, secrets
+from disco.adapters.store.seals import extended, row_seal
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers, Matrix
 from disco.records.errors import InputError, StateError
@@ -28,6 +29,15 @@ from disco.records.kept import DECISIONS
 CODE_SECRET_NAME = "codes"
 _LATE = pa.schema([field for field in DECISIONS if field.name in late_decisions.c])
 _NO_ROWS = np.zeros(0, np.int64)
+
+
+def secret_of(connection: sa.Connection, name: str) -> bytes:
+    """A secret of the database; StateError where it is gone or another one."""
+    row = connection.execute(sa.select(secrets).where(secrets.c.name == name)).mappings().one_or_none()
+    if row is None or row["seal"] != row_seal("secret", row):
+        found = "is gone" if row is None else "was changed by something other than disco"
+        raise StateError(f"The secret `{name}` of the database {found}", fix="Restore the last backup: disco restore.")
+    return bytes(row["value"])
 
 
 class SqlDecisions:
@@ -50,7 +60,11 @@ class SqlDecisions:
             "customer_index": artefacts.put(index_of(decisions["customer_id"])),
             "code_index": artefacts.put(index_of(kept["code"])),
         }
-        self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(names))
+        seal = row_seal("campaign", {**row._mapping, **names})
+        self._connection.execute(
+            campaigns.update().where(campaigns.c.number == row.number).values({**names, "seal": seal})
+        )
+        self._session.touched.add(row.number)
         if pooled:
             self._add_pooled(row.number, pc.drop_null(kept["code"]))
 
@@ -87,6 +101,9 @@ class SqlDecisions:
         ]
         if rows:
             self._connection.execute(late_decisions.insert(), rows)
+            seal = extended(row.late_seal, rows)
+            self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(late_seal=seal))
+            self._session.touched.add(row.number)
         if pooled:
             self._add_pooled(row.number, codes)
 
@@ -127,6 +144,7 @@ class SqlDecisions:
         )
         name = self._session.artefacts.put(storable(table))
         self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(propensities=name))
+        self._session.touched.add(row.number)
 
     def codes_in_use(self, codes: pa.Array, *, campaign: str | None = None) -> pa.Array:
         texts, found = asked("code", codes), []
@@ -147,6 +165,7 @@ class SqlDecisions:
 
     def set_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
         number = self._session.number(campaign)
+        self._session.touched.add(number)
         self._connection.execute(reserves.delete().where(reserves.c.campaign_number == number))
         rows = [{"campaign_number": number, "depth": depth, "codes": left} for depth, left in codes.items()]
         if rows:
@@ -160,17 +179,17 @@ class SqlDecisions:
     def take_code(self, campaign: str, depth: float) -> bool:
         # codes − 1 of "no limit" is still null: no limit
         left = sa.or_(reserves.c.codes.is_(None), reserves.c.codes > 0)
+        number = self._session.number(campaign)
+        self._session.touched.add(number)
         taken = self._connection.execute(
             reserves.update()
-            .where(reserves.c.campaign_number == self._session.number(campaign), reserves.c.depth == depth, left)
+            .where(reserves.c.campaign_number == number, reserves.c.depth == depth, left)
             .values(codes=reserves.c.codes - 1)
         )
         return taken.rowcount == 1
 
     def secret(self) -> bytes:
-        return bytes(
-            self._connection.execute(sa.select(secrets.c.value).where(secrets.c.name == CODE_SECRET_NAME)).scalar_one()
-        )
+        return secret_of(self._connection, CODE_SECRET_NAME)
 
     def _add_pooled(self, number: int, codes: "pa.Array | pa.ChunkedArray") -> None:
         """Record codes of a pool as taken; the unique index refuses a code that another campaign has taken."""

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.database import asked, in_order, storable, typed
+from disco.adapters.store.seals import row_seal, rows_seal, sealed
 from disco.adapters.store.session import Session
 from disco.records.errors import StateError
 from disco.records.kept import COUNTS, OUTCOMES
@@ -33,7 +34,7 @@ class SqlLedger:
 
     def apply(self, move: LedgerMove) -> None:
         if move.batch.reverted_at is None:
-            self._add_batch(move.batch)
+            self._add_batch(move.batch, OUTCOMES.empty_table() if move.received is None else move.received)
         else:
             self._revert(move.batch.batch_id, move.batch.reverted_at)
         if move.changes.num_rows:
@@ -93,25 +94,30 @@ class SqlLedger:
         )
         return self._database.select(self._connection, statement, COUNTS)
 
-    def _add_batch(self, record: BatchRecord) -> None:
+    def _add_batch(self, record: BatchRecord, received: pa.Table) -> None:
         self._connection.execute(
             _BATCHES.insert(),
-            {
-                "batch_id": record.batch_id,
-                "campaign_number": self._session.number(record.campaign),
-                "source": record.source,
-                "content_hash": record.content_hash,
-                "received_at": record.received_at,
-                "reverted_at": None,
-            },
+            sealed(
+                "batch",
+                {
+                    "batch_id": record.batch_id,
+                    "campaign_number": self._session.number(record.campaign),
+                    "source": record.source,
+                    "content_hash": record.content_hash,
+                    "received_at": record.received_at,
+                    "reverted_at": None,
+                    "rows_seal": rows_seal(received),
+                },
+            ),
         )
 
     def _revert(self, batch_id: str, at: datetime) -> None:
         in_force = sa.and_(_BATCHES.c.batch_id == batch_id, _BATCHES.c.reverted_at.is_(None))
-        changed = self._connection.execute(_BATCHES.update().where(in_force).values(reverted_at=at))
-        if changed.rowcount != 1:
+        row = self._connection.execute(sa.select(_BATCHES).where(in_force)).mappings().one_or_none()
+        if row is None:
             raise StateError(f"Batch {batch_id} is not in force: it was reverted before, or never received")
-        number = self._batch_numbers([batch_id])[batch_id]
+        number, seal = row["number"], row_seal("batch", {**row, "reverted_at": at})
+        self._connection.execute(_BATCHES.update().where(in_force).values(reverted_at=at, seal=seal))
         self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == number).values(reverted=True))
 
     def _add_outcomes(self, campaign: str, outcomes: pa.Table) -> None:

@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from disco.adapters.store import schema
 from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import CODE_SECRET_NAME
+from disco.adapters.store.forgotten import SALT_NAME
+from disco.adapters.store.seals import sealed
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.errors import DiscoError, InputError, MissingPartError, StateError
 from disco.records.ports import Artefacts
@@ -75,11 +77,19 @@ def upgrade(
         before = _revision(connection)
         if before == schema.REVISION or (before is not None and only_empty):
             return before, before
-        migrate(connection, shown(database.engine.url), artefacts=artefacts, plans=plans)
+        migrate(connection, database, shown(database.engine.url), artefacts=artefacts, plans=plans)
+        # the secret of the codes is made with the tables and never again: other codes would come from another one
+        _make_secret(connection, SALT_NAME)
         if before is None:
-            secret = {"name": CODE_SECRET_NAME, "value": token_bytes(_SECRET_BYTES)}
-            connection.execute(schema.secrets.insert(), secret)
+            _make_secret(connection, CODE_SECRET_NAME)
         return before, schema.REVISION
+
+
+def _make_secret(connection: sa.Connection, name: str) -> None:
+    there = sa.select(schema.secrets.c.name).where(schema.secrets.c.name == name)
+    if connection.execute(there).first() is None:
+        secret = sealed("secret", {"name": name, "value": token_bytes(_SECRET_BYTES)})
+        connection.execute(schema.secrets.insert(), secret)
 
 
 def _revision(connection: sa.Connection) -> str | None:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from disco.adapters.store.artefacts import in_one_piece
 from disco.adapters.store.database import storable
 from disco.adapters.store.schema import campaigns, contexts, plans
+from disco.adapters.store.seals import check_campaign, check_plan, sealed
 from disco.adapters.store.session import Session, no_such_campaign
 from disco.records.arrays import Matrix
 from disco.records.errors import FileFormatError, InputError, StateError
@@ -38,15 +39,18 @@ class SqlPlans:
             return
         self._connection.execute(
             plans.insert(),
-            {
-                "plan_id": record.plan_id,
-                "campaign": record.plan.campaign,
-                "plan": record.plan.model_dump_json(by_alias=True),
-                "inputs": json.dumps(dict(record.inputs)),
-                "summary": record.summary.to_json(),
-                "planned_at": record.planned_at,
-                **put_tables(self._session.artefacts, tables),
-            },
+            sealed(
+                "plan",
+                {
+                    "plan_id": record.plan_id,
+                    "campaign": record.plan.campaign,
+                    "plan": record.plan.model_dump_json(by_alias=True),
+                    "inputs": json.dumps(dict(record.inputs)),
+                    "summary": record.summary.to_json(),
+                    "planned_at": record.planned_at,
+                    **put_tables(self._session.artefacts, tables),
+                },
+            ),
         )
 
     def get(self, plan_id: str) -> PlanRecord:
@@ -54,7 +58,10 @@ class SqlPlans:
 
     def of(self, campaign: str) -> tuple[PlanRecord, ...]:
         rows = sa.select(plans).where(plans.c.campaign == campaign).order_by(plans.c.planned_at, plans.c.plan_id)
-        return tuple(_plan_record(row) for row in self._connection.execute(rows))
+        found = self._connection.execute(rows).all()
+        for row in found:
+            check_plan(self._connection, row.plan_id)
+        return tuple(_plan_record(row) for row in found)
 
     def tables(self, plan_id: str) -> PlanTables:
         row, artefacts = self._row(plan_id), self._session.artefacts
@@ -87,16 +94,19 @@ class SqlPlans:
             raise StateError(f"Campaign {record.campaign} has another plan than its plan id names")
         self._connection.execute(
             campaigns.insert(),
-            {
-                "campaign": record.campaign,
-                "plan_id": record.plan_id,
-                "state": record.state,
-                "integer_ids": record.integer_ids,
-                "context_size": record.context_size,
-                "network": record.network,
-                "version": record.version,
-                "launched_at": record.launched_at,
-            },
+            sealed(
+                "campaign",
+                {
+                    "campaign": record.campaign,
+                    "plan_id": record.plan_id,
+                    "state": record.state,
+                    "integer_ids": record.integer_ids,
+                    "context_size": record.context_size,
+                    "network": record.network,
+                    "version": record.version,
+                    "launched_at": record.launched_at,
+                },
+            ),
         )
         self._connection.execute(
             contexts.insert(),
@@ -106,6 +116,7 @@ class SqlPlans:
                 "artefact": plan.contexts,
             },
         )
+        self._session.touched.add(self._session.number(record.campaign))
 
     def campaign(self, campaign: str) -> CampaignRecord:
         found = self.find_campaign(campaign)
@@ -114,16 +125,21 @@ class SqlPlans:
         return found
 
     def find_campaign(self, campaign: str) -> CampaignRecord | None:
+        check_campaign(self._session, campaign)
         row = self._connection.execute(_ROWS.where(campaigns.c.campaign == campaign)).one_or_none()
         return None if row is None else _campaign_record(row)
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
-        records = [_campaign_record(row) for row in self._connection.execute(_ROWS)]
+        records = [self.campaign(name) for name in self.names()]
         return tuple(sorted(records, key=lambda record: (record.plan.valid.start, record.campaign)))
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._connection.execute(sa.select(campaigns.c.campaign)).scalars()))
 
     def set_state(self, campaign: str, state: State) -> None:
         number = self._session.number(campaign)
         self._connection.execute(campaigns.update().where(campaigns.c.number == number).values(state=state))
+        self._session.touched.add(number)
 
     def damaged(self, campaign: str) -> tuple[str, ...]:
         row = self._session.campaign_row(campaign)
@@ -139,6 +155,7 @@ class SqlPlans:
             if found:
                 raise StateError(f"The ids of several plans begin with {plan_id}", fix="Give more of the id.")
             raise StateError(f"There is no plan {plan_id}", fix="`disco plan PLAN.yaml` makes one and prints its id.")
+        check_plan(self._connection, found[0].plan_id)
         return found[0]
 
 

@@ -6,7 +6,7 @@ may have millions of rows do not declare what these refer to: PostgreSQL would l
 come from rows read in the same transaction, which nobody ever deletes.
 
 Decisions, contexts and features of a plan, and the codes of a launch, are artefacts (`artefacts.py`); their names are
-here.
+here. Columns named `seal` hold a hash of the row (`seals.py`).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -17,8 +17,15 @@ import sqlalchemy as sa
 from disco.records.errors import InputError
 from disco.records.life import Disposition
 
-REVISION = "0002"  # the last of migrations/versions
+REVISION = "0003"  # the last of migrations/versions
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(moment: datetime) -> int:
+    """Since 1970 UTC."""
+    if moment.tzinfo is None:
+        raise InputError("moment", found=f"{moment} without a time zone", expected="one with a time zone")
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 class Moment(sa.TypeDecorator[datetime]):
@@ -28,9 +35,7 @@ class Moment(sa.TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> int | None:
-        if value is not None and value.tzinfo is None:
-            raise InputError("moment", found=f"{value} without a time zone", expected="one with a time zone")
-        return None if value is None else (value - _EPOCH) // timedelta(microseconds=1)
+        return None if value is None else microseconds(value)
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
         return None if value is None else _EPOCH + timedelta(microseconds=value)
@@ -38,6 +43,11 @@ class Moment(sa.TypeDecorator[datetime]):
 
 def _of_campaign(*, key: bool = False) -> sa.Column[int]:
     return sa.Column("campaign_number", sa.ForeignKey("campaigns.number"), primary_key=key, nullable=False)
+
+
+def _seal(name: str = "seal") -> sa.Column[str]:
+    """Nullable, because SQLite adds no other column to a table with rows; a row without its seal counts as changed."""
+    return sa.Column(name, sa.Text)
 
 
 metadata = sa.MetaData(
@@ -54,6 +64,15 @@ secrets = sa.Table(
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("value", sa.LargeBinary, nullable=False),
+    _seal(),
+)
+
+# customers who asked to be forgotten, as hashes of their ids with a secret: they get no second code
+forgotten = sa.Table(
+    "forgotten",
+    metadata,
+    sa.Column("hash", sa.Text, primary_key=True),
+    sa.Column("forgotten_at", Moment, nullable=False),
 )
 
 plans = sa.Table(
@@ -68,6 +87,7 @@ plans = sa.Table(
     sa.Column("decisions", sa.Text),  # artefacts; null where an upgrade did not find them
     sa.Column("contexts", sa.Text),
     sa.Column("features", sa.Text),  # null also where none were retained
+    _seal(),
 )
 
 campaigns = sa.Table(
@@ -86,6 +106,9 @@ campaigns = sa.Table(
     sa.Column("customer_index", sa.Text),
     sa.Column("code_index", sa.Text),
     sa.Column("propensities", sa.Text),  # null until they are estimated
+    _seal(),  # of what the launch wrote
+    _seal("late_seal"),  # of all late arrivals in their order; null while there are none
+    _seal("state_seal"),  # of what changes: state, propensities, late arrivals, reserves, contexts
 )
 
 late_decisions = sa.Table(
@@ -142,6 +165,8 @@ batches = sa.Table(
     sa.Column("content_hash", sa.Text, nullable=False),
     sa.Column("received_at", Moment, nullable=False),
     sa.Column("reverted_at", Moment),
+    _seal("rows_seal"),  # of what never changes in its outcomes
+    _seal(),
     sa.Index("batches_by_campaign", "campaign_number", "number"),
 )
 
@@ -190,6 +215,7 @@ evidence = sa.Table(
     _of_campaign(key=True),
     sa.Column("network", sa.Text, primary_key=True),
     sa.Column("evidence", sa.LargeBinary, nullable=False),
+    _seal(),
 )
 
 versions = sa.Table(
@@ -202,6 +228,7 @@ versions = sa.Table(
     sa.Column("network", sa.Text, nullable=False),
     sa.Column("campaigns", sa.Text, nullable=False),  # JSON
     sa.Column("made_at", Moment, nullable=False),
+    _seal(),
 )
 
 active_versions = sa.Table(
@@ -209,5 +236,6 @@ active_versions = sa.Table(
     metadata,
     sa.Column("model", sa.Text, primary_key=True),
     sa.Column("number", sa.Integer, nullable=False),
+    _seal(),
     sa.ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"]),
 )

@@ -17,6 +17,7 @@ class Session:
         self.connection = connection
         self.database = database
         self.artefacts = artefacts
+        self.touched: set[int] = set()  # campaigns whose state seal has to be made anew before the commit
         self._numbers: dict[str, int] = {}
 
     def number(self, campaign: str) -> int:

@@ -8,9 +8,11 @@ from disco.adapters.store.artefacts import FolderArtefacts, rehearsal
 from disco.adapters.store.beliefs import SqlBeliefs
 from disco.adapters.store.contexts import SqlContexts
 from disco.adapters.store.decisions import SqlDecisions
+from disco.adapters.store.forgotten import SqlForgotten
 from disco.adapters.store.ledger import SqlLedger
 from disco.adapters.store.opening import open_database, plain_errors, prepare
 from disco.adapters.store.plans import SqlPlans
+from disco.adapters.store.seals import SqlSeals, seal_states
 from disco.adapters.store.session import Session
 from disco.records.ports import BELIEF, Artefacts
 
@@ -24,6 +26,8 @@ class SqlTransaction:
         self.contexts = SqlContexts(session)
         self.ledger = SqlLedger(session)
         self.beliefs = SqlBeliefs(session)
+        self.seals = SqlSeals(session)
+        self.forgotten = SqlForgotten(session)
 
 
 class _Undone(Exception):  # noqa: N818 - no error: the way out of a dry run
@@ -62,7 +66,9 @@ class CampaignStore:
                 plain_errors(self._database, action),
                 self._database.writing(subject) as connection,
             ):
-                yield SqlTransaction(Session(connection, self._database, artefacts))
+                session = Session(connection, self._database, artefacts)
+                yield SqlTransaction(session)
+                seal_states(session)
                 if dry_run:
                     raise _Undone
         except _Undone:

@@ -1,0 +1,369 @@
+"""Seals: a SHA-256 of what a row holds, kept beside it, so that a cell changed by any other program is found.
+
+Stored form, which changes only with a migration. A seal is the SHA-256, in lower-case hexadecimal digits, of parts one
+after the other. Each part is
+- one letter for its kind: n null, b truth, i integer, d double, t text, x bytes;
+- the length of its content in bytes, as 8 bytes, little-endian;
+- its content: nothing; 0 or 1 as one byte; decimal digits; IEEE 754 little-endian; UTF-8; the bytes as they are.
+
+The first part is the text that names the kind of seal, the others are columns in the order of `_COLUMNS`. Moments are
+integers, as they are stored. Where more than columns of one row goes in:
+- late: first the seal before (null for the first late arrival), so that the last one seals all of them in their order;
+- state: after the columns, depth and codes of every reserve by depth, then network and artefact of every row of
+  `contexts` by network;
+- batch: `rows_seal` is `records.content.content_hash` of the columns of its outcomes that never change, by row;
+- active: after the columns, the seal of the last version.
+
+A null seal is a broken one. A seal finds mistakes and accidents; whoever can write the database can compute it too.
+"""
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from disco.adapters.store import schema
+from disco.adapters.store.database import Database, in_order
+from disco.adapters.store.session import Session, no_such_campaign
+from disco.records.content import content_hash
+from disco.records.errors import DiscoError, StateError
+from disco.records.kept import OUTCOMES
+from disco.records.life import BrokenSeal
+
+_COLUMNS = {
+    "plan": ("plan_id", "campaign", "plan", "inputs", "summary", "planned_at", "decisions", "contexts", "features"),
+    "campaign": (
+        *("campaign", "plan_id", "integer_ids", "context_size", "network", "version", "launched_at"),
+        *("codes", "customer_index", "code_index"),
+    ),
+    "late": (
+        *("campaign_number", "row", "customer_id", "arm", "depth", "code", "value", "known"),
+        *("expected_full_price", "expected_engagement", "context", "features"),
+    ),
+    "state": ("number", "campaign", "state", "propensities", "late_seal"),
+    "batch": ("batch_id", "campaign_number", "source", "content_hash", "received_at", "reverted_at", "rows_seal"),
+    "evidence": ("campaign_number", "network", "evidence"),
+    "version": ("model", "number", "basket", "engagement", "network", "campaigns", "made_at"),
+    "active": ("model", "number"),
+    "secret": ("name", "value"),
+}
+_TRUTHS = ("integer_ids", "known")  # SQLite's truths are integers
+_UNCHANGING = pa.schema(
+    [
+        OUTCOMES.field(name)
+        for name in (
+            *("row", "event_id", "customer_id", "code", "kind", "refers_to"),
+            *("ordered_at", "full_price_minor", "raw"),
+        )
+    ]
+)
+_CHANGED = "changed by something other than disco"
+_UNREADABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+def row_seal(kind: str, row: Mapping[Any, Any], *more: Any, before: tuple[Any, ...] = ()) -> str:
+    """The seal of a row, by the names of its columns; a column that is not there is null.
+
+    >>> row_seal("active", {"model": "main", "number": 1})[:16]
+    '89bbaebc270e68a0'
+    """
+    digest = sha256()
+    cells = (_cell(name, row.get(name)) for name in _COLUMNS[kind])
+    for part in (kind, *before, *cells, *more):
+        letter, content = _part(part)
+        digest.update(letter + struct.pack("<q", len(content)))
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _cell(name: str, cell: Any) -> Any:
+    return bool(cell) if name in _TRUTHS and cell in (0, 1) else cell
+
+
+def _part(cell: Any) -> tuple[bytes, bytes]:
+    match cell:
+        case None:
+            return b"n", b""
+        case bool():
+            return b"b", bytes([cell])
+        case int():
+            return b"i", str(cell).encode()
+        case float():
+            return b"d", struct.pack("<d", cell)
+        case str():
+            return b"t", cell.encode("utf-8", "surrogateescape")  # `_any_text` gives what is no UTF-8 this way
+        case datetime():
+            return b"i", str(schema.microseconds(cell)).encode()
+    return b"x", bytes(cell)
+
+
+def sealed(kind: str, row: Mapping[str, Any], *more: Any) -> dict[str, Any]:
+    """The row with its seal."""
+    return {**row, "seal": row_seal(kind, row, *more)}
+
+
+def rows_seal(outcomes: pa.Table) -> str:
+    """Of a batch's rows, in any order: the columns that never change."""
+    rows = in_order(outcomes, "row")
+    return content_hash(pa.table([rows[field.name].cast(field.type) for field in _UNCHANGING], schema=_UNCHANGING))
+
+
+def state_seal(connection: sa.Connection, row: Mapping[str, Any]) -> str:
+    """Of everything about a campaign that changes; `row` is that of `campaigns`."""
+    reserve = _raw(connection, schema.reserves, "campaign_number", row["number"], order="depth")
+    contexts = _raw(connection, schema.contexts, "campaign_number", row["number"])
+    return row_seal(
+        "state",
+        row,
+        *(cell for one in reserve for cell in (one["depth"], one["codes"])),
+        *(
+            cell
+            for one in sorted(contexts, key=lambda one: str(one["network"]))
+            for cell in (one["network"], one["artefact"])
+        ),
+    )
+
+
+def check_plan(connection: sa.Connection, plan_id: str) -> None:
+    """Refuse a plan that is not what was kept."""
+    for row in _raw(connection, schema.plans, "plan_id", plan_id):
+        if row["seal"] != row_seal("plan", row):
+            raise changed(f"Plan {plan_id}")
+
+
+def check_campaign(session: Session, campaign: str) -> None:
+    """Refuse a campaign whose plan, launch or state is not what was kept; late arrivals are not read."""
+    for row in _raw(session.connection, schema.campaigns, "campaign", campaign):
+        check_plan(session.connection, row["plan_id"])
+        if row["seal"] != row_seal("campaign", row):
+            raise changed(f"The launch of campaign {campaign}")
+        if row["number"] not in session.touched and row["state_seal"] != state_seal(session.connection, row):
+            raise changed(f"The state, reserve or contexts of campaign {campaign}")
+
+
+def changed(what: str) -> StateError:
+    """The error about something whose seal does not fit."""
+    return StateError(f"{what} was changed by something other than disco", fix="Run `disco doctor --repair`.")
+
+
+def seal_states(session: Session) -> None:
+    """Seal what this transaction has changed about campaigns; the last thing it does."""
+    for number in sorted(session.touched):
+        for row in _raw(session.connection, schema.campaigns, "number", number):
+            _set(session.connection, schema.campaigns, "number", number, state_seal=state_seal(session.connection, row))
+
+
+def seal_all(connection: sa.Connection, database: Database) -> None:
+    """Seal everything as it is: an upgrade does."""
+    for kind, table, keys in _SINGLE:
+        for row in _raw(connection, table):
+            where = [table.c[key] == row[key] for key in keys]
+            connection.execute(table.update().where(*where).values(seal=row_seal(kind, row)))
+    for row in _raw(connection, schema.campaigns):
+        _seal_campaign(connection, row["number"])
+    for row in _raw(connection, schema.batches):
+        _seal_batch(connection, database, row["number"])
+    seal_active(connection)
+
+
+def seal_active(connection: sa.Connection) -> None:
+    for row in _raw(connection, schema.active_versions):
+        seal = row_seal("active", row, _last_version(connection))
+        _set(connection, schema.active_versions, "model", row["model"], seal=seal)
+
+
+# rows that are sealed by their own columns alone: kind, table, key
+_SINGLE = (
+    ("plan", schema.plans, ("plan_id",)),
+    ("secret", schema.secrets, ("name",)),
+    ("evidence", schema.evidence, ("campaign_number", "network")),
+    ("version", schema.versions, ("model", "number")),
+)
+
+
+class SqlSeals:
+    """Implements `records.ports.SealRepository`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def broken(self) -> tuple[BrokenSeal, ...]:
+        with _any_text(self._connection):
+            return tuple(self._broken())
+
+    def broken_of(self, campaign: str) -> tuple[BrokenSeal, ...]:
+        with _any_text(self._connection):
+            row = next(iter(_raw(self._connection, schema.campaigns, "campaign", campaign)), None)
+            if row is None:
+                raise no_such_campaign(campaign)
+            return tuple(self._broken_of(row))
+
+    def reseal_plan(self, plan_id: str) -> None:
+        for row in _raw(self._connection, schema.plans, "plan_id", plan_id):
+            _set(self._connection, schema.plans, "plan_id", plan_id, seal=row_seal("plan", row))
+
+    def reseal_campaign(self, campaign: str) -> None:
+        number = self._session.number(campaign)
+        _seal_campaign(self._connection, number)
+        self._session.touched.add(number)
+
+    def reseal_batches(self, campaign: str) -> None:
+        number = self._session.number(campaign)
+        for row in _raw(self._connection, schema.batches, "campaign_number", number):
+            _seal_batch(self._connection, self._session.database, row["number"])
+
+    def _broken(self) -> Iterator[BrokenSeal]:
+        for kind, table, keys in _SINGLE:
+            if kind != "evidence":
+                for row in _raw(self._connection, table):
+                    if row["seal"] != row_seal(kind, row):
+                        yield _broken_seal(kind, row[keys[-1]], _CHANGED)
+        numbers = [row["number"] for row in _raw(self._connection, schema.versions)]
+        last = max((number for number in numbers if isinstance(number, int)), default=0)
+        for number in sorted(set(range(1, last + 1)) - set(numbers)):
+            yield _broken_seal("version", number, "missing")
+        active = _raw(self._connection, schema.active_versions)
+        if numbers and not active:
+            yield _broken_seal("active version", "", "missing")
+        for row in active:
+            if row["seal"] != row_seal("active", row, _last_version(self._connection)):
+                yield _broken_seal("active version", row["number"], _CHANGED)
+        for table, owner in ((schema.outcomes, schema.batches), (schema.pool_codes, schema.campaigns)):
+            column = table.c.batch_number if table is schema.outcomes else table.c.campaign_number
+            orphans = sa.select(sa.func.count()).where(column.not_in(sa.select(owner.c.number)))
+            if count := self._connection.execute(orphans).scalar_one():
+                yield _broken_seal(table.name, "", f"{count:,} rows that belong to nothing")
+
+    def _broken_of(self, row: Mapping[str, Any]) -> Iterator[BrokenSeal]:
+        number, name = row["number"], row["campaign"]
+        if row["seal"] != row_seal("campaign", row):
+            yield _broken_seal("campaign", name, _CHANGED)
+        if row["state_seal"] != state_seal(self._connection, row):
+            yield _broken_seal("state, reserve or contexts of campaign", name, _CHANGED)
+        if row["late_seal"] != _late_seal(self._connection, number):
+            yield _broken_seal("late arrivals of campaign", name, _CHANGED)
+        for one in _raw(self._connection, schema.evidence, "campaign_number", number):
+            if one["seal"] != row_seal("evidence", one):
+                yield _broken_seal("evidence of campaign", name, _CHANGED)
+        for batch in _raw(self._connection, schema.batches, "campaign_number", number):
+            yield from self._broken_batch(batch)
+        yield from self._broken_pool(row)
+
+    def _broken_batch(self, batch: Mapping[str, Any]) -> Iterator[BrokenSeal]:
+        if batch["seal"] != row_seal("batch", batch):
+            yield _broken_seal("batch", batch["batch_id"], _CHANGED)
+        try:
+            same = batch["rows_seal"] == _rows_seal(self._connection, self._session.database, batch["number"])
+            found = _CHANGED
+        except _UNREADABLE:
+            same, found = False, "rows that cannot be read"
+        rows = schema.outcomes.c
+        elsewhere = [
+            rows.campaign_number != batch["campaign_number"],
+            rows.reverted != (batch["reverted_at"] is not None),
+        ]
+        if self._connection.dialect.name == "sqlite":  # bytes in the place of text read alike and compare as unlike
+            elsewhere += [sa.func.typeof(rows[name]) == "blob" for name in _UNCHANGING.names]
+        count = sa.select(sa.func.count()).where(rows.batch_number == batch["number"], sa.or_(*elsewhere))
+        if not same or self._connection.execute(count).scalar_one():
+            yield _broken_seal("outcomes of batch", batch["batch_id"], found)
+
+    def _broken_pool(self, row: Mapping[str, Any]) -> Iterator[BrokenSeal]:
+        """Codes of a pool are taken by exactly the campaign that gave them out."""
+        plan = next(iter(_raw(self._connection, schema.plans, "plan_id", row["plan_id"])), None)
+        try:
+            pooled = plan is not None and (json.loads(plan["plan"]).get("codes") or {}).get("pool") is not None
+            given: list[Any] = []
+            if pooled and row["codes"] is not None:
+                given = self._session.artefacts.get(row["codes"])["code"].drop_null().to_pylist()
+        except (DiscoError, ValueError, TypeError, AttributeError, KeyError):
+            return  # the plan's seal, or the check of artefacts, says so
+        late = _raw(self._connection, schema.late_decisions, "campaign_number", row["number"])
+        given += [one["code"] for one in late if pooled and one["code"] is not None]
+        taken = [one["code"] for one in _raw(self._connection, schema.pool_codes, "campaign_number", row["number"])]
+        if set(given) != set(taken):
+            yield _broken_seal("codes of the pool of campaign", row["campaign"], _CHANGED)
+
+
+def _broken_seal(what: str, name: object, found: str) -> BrokenSeal:
+    shown = name if isinstance(name, str) else str(name)
+    return BrokenSeal(what=what, name=shown.encode("utf-8", "backslashreplace").decode(), found=found)
+
+
+def _seal_campaign(connection: sa.Connection, number: int) -> None:
+    """The campaign's seals from its rows as they are."""
+    for row in _raw(connection, schema.campaigns, "number", number):
+        seals = {"seal": row_seal("campaign", row), "late_seal": _late_seal(connection, number)}
+        state = state_seal(connection, {**row, **seals})
+        _set(connection, schema.campaigns, "number", number, **seals, state_seal=state)
+
+
+def _seal_batch(connection: sa.Connection, database: Database, number: int) -> None:
+    for row in _raw(connection, schema.batches, "number", number):
+        of_rows = _rows_seal(connection, database, number)
+        seal = row_seal("batch", {**row, "rows_seal": of_rows})
+        _set(connection, schema.batches, "number", number, rows_seal=of_rows, seal=seal)
+
+
+def extended(before: str | None, late: Iterable[Mapping[str, Any]]) -> str | None:
+    """The seal of late arrivals, with these after those that it seals already."""
+    for row in late:
+        before = row_seal("late", row, before=(before,))
+    return before
+
+
+def _late_seal(connection: sa.Connection, number: int) -> str | None:
+    return extended(None, _raw(connection, schema.late_decisions, "campaign_number", number, order="row"))
+
+
+def _rows_seal(connection: sa.Connection, database: Database, number: int) -> str:
+    columns = [schema.outcomes.c[name] for name in _UNCHANGING.names]
+    rows = sa.select(*columns).where(schema.outcomes.c.batch_number == number)
+    return rows_seal(database.select(connection, rows, _UNCHANGING))
+
+
+def _last_version(connection: sa.Connection) -> str | None:
+    last = sa.select(schema.versions.c.seal).order_by(schema.versions.c.number.desc()).limit(1)
+    found: str | None = connection.execute(last).scalar()
+    return found
+
+
+def _raw(
+    connection: sa.Connection,
+    table: sa.Table,
+    key: str | None = None,
+    value: object = None,
+    *,
+    order: str | None = None,
+) -> list[Mapping[str, Any]]:
+    """Rows with their cells as the database holds them, whatever a cell's type became."""
+    statement = f"SELECT * FROM {table.name}" + ("" if key is None else f' WHERE "{key}" = :value')
+    statement += "" if order is None else f' ORDER BY "{order}"'
+    parameters = {} if key is None else {"value": value}
+    return [dict(row) for row in connection.execute(sa.text(statement), parameters).mappings()]
+
+
+def _set(connection: sa.Connection, table: sa.Table, key: str, value: object, **columns: object) -> None:
+    connection.execute(table.update().where(table.c[key] == value).values(columns))
+
+
+@contextmanager
+def _any_text(connection: sa.Connection) -> Iterator[None]:
+    """SQLite's text that is no UTF-8 is read with escapes, instead of ending the check."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    before: Callable[[bytes], Any] = driver.text_factory
+    driver.text_factory = lambda content: content.decode("utf-8", "surrogateescape")
+    try:
+        yield
+    finally:
+        driver.text_factory = before
