@@ -80,8 +80,8 @@ def test_temporary_files_go_when_it_closes(database: Path, monkeypatch: pytest.M
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with SqlTables(f"sqlite:///{database}") as tables:
         tables.scan("customers")
-        assert list(tmp_path.glob("disco-sql-*/customers.arrow"))
-    assert not list(tmp_path.glob("disco-sql-*"))
+        assert list(tmp_path.glob("disco-*/sql-*/customers.arrow"))
+    assert not list(tmp_path.glob("disco-*/*"))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pyarrow as pa
@@ -169,9 +170,18 @@ def test_the_key_of_the_codes_may_come_from_the_environment(
     done(disco, "plan", shop / "second.yaml", "--shop", shop)
     other = Path(shutil.copytree(shop, shop.parent / "other"))
     codes = []
-    monkeypatch.setenv("DISCO_CODE_SECRET", "short")
-    assert "DISCO_CODE_SECRET" in refused(disco, "launch", "second", "--shop", shop)
-    for folder, secret in ((shop, "a" * 32), (other, "b" * 32)):
+    for guessable, found in (
+        ("short", "5 bytes"),
+        ("a" * 32, "repeat"),
+        ("correct horse " * 4, "repeat"),
+        ("abcdefghijklmnopqrstuvwxyz0123456789", "pattern"),
+    ):
+        monkeypatch.setenv("DISCO_CODE_SECRET", guessable)
+        said = refused(disco, "launch", "second", "--shop", shop)
+        assert "DISCO_CODE_SECRET" in said
+        assert found in said
+        assert "openssl rand -hex 32" in said
+    for folder, secret in ((shop, token_hex(32)), (other, token_hex(16))):
         monkeypatch.setenv("DISCO_CODE_SECRET", secret)
         done(disco, "launch", "second", "--shop", folder)
         done(disco, "export", "second", "-o", folder / "second.parquet", "--shop", folder)

@@ -160,8 +160,8 @@ def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "out.txt").is_symlink()
 
 
-@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
-def test_a_finished_file_has_the_mode_of_any_new_file(tmp_path: Path, mask: int, mode: int) -> None:
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002, 0o000, 0o277])
+def test_a_new_file_is_its_owners_alone_whatever_the_umask(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
         with written_whole(tmp_path / "out.txt") as partial:
@@ -169,7 +169,18 @@ def test_a_finished_file_has_the_mode_of_any_new_file(tmp_path: Path, mask: int,
         assert os.umask(mask) == mask, "the mask itself is left as it was"
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "out.txt").stat().st_mode) == mode
+    assert stat.S_IMODE((tmp_path / "out.txt").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o400])
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path, mode: int) -> None:
+    """Who serves a report opens it once to others; the next report of the same name stays open to them."""
+    (tmp_path / "report.html").write_text("old")
+    (tmp_path / "report.html").chmod(mode)
+    with written_whole(tmp_path / "report.html") as partial:
+        partial.write_text("new")
+    assert stat.S_IMODE((tmp_path / "report.html").stat().st_mode) == mode
+    assert (tmp_path / "report.html").read_text() == "new"
 
 
 def test_protected_files_are_refused_by_what_they_are(tmp_path: Path) -> None:

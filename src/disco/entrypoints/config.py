@@ -1,8 +1,11 @@
 """Settings of a shop: `disco.yaml`, overridden by the environment (DISCO_…), overridden by flags."""
 
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from itertools import pairwise
+from math import log2
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +19,8 @@ from disco.records.errors import InputError, PlanError, Problem
 FILE = "disco.yaml"
 _PREFIX = "DISCO_"
 _SQLITE = "sqlite:///"
+_LEAST_SECRET_BYTES = 32
+_LEAST_SECRET_BITS = 64  # by `_entropy_bits`; 32 random digits have at least 75
 
 
 class _Section(BaseModel):
@@ -118,6 +123,35 @@ def load_settings(
     except ValidationError as error:
         problems = [_problem(detail, origin) for detail in error.errors(include_url=False)]
     raise PlanError("The settings cannot be used:", problems)
+
+
+def check_code_secret(secret: str) -> None:
+    """Refuse a key of the codes that is short, or of which a part tells the rest: whoever guesses it can make codes."""
+    problem = None
+    if (length := len(secret.encode())) < _LEAST_SECRET_BYTES:
+        problem = f"{length} bytes"
+    elif _entropy_bits(secret) < _LEAST_SECRET_BITS:
+        problem = "characters that repeat or follow a pattern"
+    if problem is not None:
+        expected = f"at least {_LEAST_SECRET_BYTES} bytes, made at random"
+        raise InputError("DISCO_CODE_SECRET", found=problem, expected=expected, fix="Try `openssl rand -hex 32`.")
+
+
+def _entropy_bits(text: str) -> float:
+    """How surprising a text is at most, in bits: by its characters and by the steps between them, without repetition.
+
+    >>> round(_entropy_bits("a" * 32)), round(_entropy_bits("password" * 4)), round(_entropy_bits("0123456789" * 5))
+    (0, 20, 0)
+    """
+    period = next(size for size in range(1, len(text) + 1) if text == (text[:size] * len(text))[: len(text)])
+    points = [ord(character) for character in text[:period]]
+    steps = [after - before for before, after in pairwise(points)]
+    return min(_shannon_bits(points), _shannon_bits(steps))
+
+
+def _shannon_bits(values: Sequence[int]) -> float:
+    """n times the entropy of the values' frequencies."""
+    return sum(-count * log2(count / len(values)) for count in Counter(values).values())
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from disco.records.errors import InputError
+from disco.records.private import new_file_mode, private_folder
 from disco.records.result import Result
 
 TEMPLATES = Path(__file__).parent / "cli" / "templates"
@@ -49,7 +50,7 @@ def _write(shop: Path, names: list[str]) -> None:
     try:
         with ExitStack() as undo:
             for folder in reversed([folder for folder in (shop, *shop.parents) if not folder.exists()]):
-                folder.mkdir()
+                private_folder(folder)
                 undo.callback(folder.rmdir)
             aside = Path(mkdtemp(prefix=".disco-init-", dir=shop))
             undo.callback(remove, aside)
@@ -59,6 +60,8 @@ def _write(shop: Path, names: list[str]) -> None:
                     shutil.copytree(template, aside / name, copy_function=shutil.copyfile)
                 else:
                     shutil.copyfile(template, aside / name)
+            for path in aside.rglob("*"):  # the settings may get a password, and data/ real customers
+                path.chmod(0o700 if path.is_dir() else new_file_mode(aside))
             for name in names:
                 (aside / name).rename(shop / name)
                 undo.callback(remove, shop / name)

@@ -9,12 +9,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from disco.entrypoints.config import FILE, EncodingSettings, ShopSettings, load_settings
+from disco.entrypoints.config import FILE, EncodingSettings, ShopSettings, check_code_secret, load_settings
 from disco.entrypoints.files import read_yaml
 from disco.records.errors import DiscoError, InputError, StateError
+from disco.records.private import temporary_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from disco.records.plan import Plan
 
 Missing = Literal["refuse", "create", "scratch"]
-_LEAST_SECRET_BYTES = 32
 _SQLITE = "sqlite:///"
 
 
@@ -452,7 +451,7 @@ class Shop:
                         fix="`disco plan` creates it; --shop names the folder of disco.yaml.",
                     )
                 if missing == "scratch":
-                    artefacts = Path(stack.enter_context(TemporaryDirectory(prefix="disco-")))
+                    artefacts = stack.enter_context(temporary_folder("scratch"))
                     url = f"{_SQLITE}{artefacts}/empty.db"
             store = CampaignStore(url, artefacts)
             stack.callback(store.close)
@@ -514,9 +513,7 @@ def code_secret() -> bytes | None:
     text = os.environ.get("DISCO_CODE_SECRET")
     if text is None:
         return None
-    if len(text.encode()) < _LEAST_SECRET_BYTES:
-        found, expected = f"{len(text.encode())} bytes", f"at least {_LEAST_SECRET_BYTES}, made at random"
-        raise InputError("DISCO_CODE_SECRET", found=found, expected=expected, fix="Try `openssl rand -hex 32`.")
+    check_code_secret(text)
     return text.encode()
 
 

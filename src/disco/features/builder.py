@@ -1,6 +1,5 @@
 """From a retailer's tables to features, as of a date: one DuckDB program, streaming, spilling to disk when it must."""
 
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from disco.features.sources import REFUSED, Sources
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError
 from disco.records.ports import Tables
+from disco.records.private import temporary_folder
 from disco.records.validation import TableSource, readable, validate
 
 
@@ -130,8 +130,8 @@ def opened_duckdb(*, threads: int | None = None, memory_limit: str | None = None
     import duckdb
 
     threads = read_threads(threads)
-    with tempfile.TemporaryDirectory(prefix="disco-spill-") as spill:
-        settings: dict[str, Any] = {"threads": threads, "temp_directory": spill, "preserve_insertion_order": False}
+    with temporary_folder("spill") as spill:
+        settings: dict[str, Any] = {"threads": threads, "temp_directory": str(spill), "preserve_insertion_order": False}
         if memory_limit is not None:
             settings["memory_limit"] = memory_limit
         try:

@@ -22,6 +22,7 @@ from disco.records.errors import InputError
 from disco.records.files import written_whole
 from disco.records.plan import Plan
 from disco.records.ports import Engine, Tables
+from disco.records.private import private_folder
 
 
 class ShopData(Protocol):
@@ -93,7 +94,7 @@ class FeatureCache:
                 return pq.read_table(kept), notes
             built = feature_table(tables, as_of=day, features=chosen, threads=self.threads)
         if self.keep:
-            kept.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(kept.parent)
             with written_whole(kept) as unfinished:
                 pq.write_table(built, unfinished)
         return built, notes

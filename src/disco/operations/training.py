@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from disco.features.files import TABLES_KEY, built_as_of, built_features, built_
 from disco.features.training_set import TrainingSet, months_later, training_batches
 from disco.records.errors import InputError, UsageError
 from disco.records.ports import Engine, Tables
+from disco.records.private import temporary_folder
 from disco.records.result import Result
 
 OpenTables = Callable[[str], AbstractContextManager[Tables]]
@@ -135,8 +135,8 @@ def train_context(
     a folder or database URL; needed with `window_start` where no file of features is given. check: called before
     the training with the place of the tables, which a file of features may name.
     """
-    with TemporaryDirectory(prefix="disco-train-") as folder:
-        made = _training_rows(open_tables, features, tables, window_start, months, catalogue, Path(folder), threads)
+    with temporary_folder("train") as folder:
+        made = _training_rows(open_tables, features, tables, window_start, months, catalogue, folder, threads)
         check(made.tables)
         notes = (*made.notes, *map(str, network.fit_with_notes(made.rows, progress=progress)))
         network.save(out)

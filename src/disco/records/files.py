@@ -5,20 +5,18 @@ import re
 import shutil
 import socket
 import stat
-import tempfile
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from disco.records.errors import InputError
+from disco.records.private import new_file_mode, temporary_folder, unfinished_file
 
 _STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _MOST_LINKS = 40  # as the kernel follows
-_MASK_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +58,32 @@ def written_whole(path: Path) -> Iterator[Path]:
     """A name to write under; its content becomes `path` when the body succeeds, and is removed otherwise.
 
     What was written has reached the disk before it takes the name, so a crash leaves the old file or the new one.
-    A symbolic link stays one, and the file it points to is replaced. A device, FIFO or socket is never replaced:
-    the finished content is written into it.
+    A new file is its owner's alone (`records.private`); one that is replaced keeps its mode. A symbolic link stays one,
+    and the file it points to is replaced. A device, FIFO or socket is never replaced: the finished content is written
+    into it.
     """
     check_place(path)
     target, through = Path(os.path.realpath(path)), _stream(path) is not None or _is_special(path)
     partial = None
     try:
-        # mkstemp: the name cannot be guessed, no planted link is followed, and two processes never share one
-        handle, name = tempfile.mkstemp(prefix=".disco-", suffix=".partial", dir=None if through else target.parent)
-        os.close(handle)
-        partial = Path(name)
-        yield partial
-        if through:
-            with partial.open("rb") as content, _opened(path) as sink:
-                shutil.copyfileobj(content, sink)
-            return
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.chmod(_mode_of_a_new_file())
-        os.replace(partial, target)
+        with ExitStack() as stack:
+            folder = stack.enter_context(temporary_folder("output")) if through else target.parent
+            partial = stack.enter_context(unfinished_file(folder))
+            yield partial
+            if through:
+                with partial.open("rb") as content, _opened(path) as sink:
+                    shutil.copyfileobj(content, sink)
+                return
+            with partial.open("rb+") as file:
+                os.fsync(file.fileno())
+            partial.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else new_file_mode(target.parent))
+            os.replace(partial, target)
     except OSError as error:
         ours = partial is None or error.filename in (None, str(partial), str(path))
         if error.errno is None or not ours:
             raise  # about something else that the body read or wrote
         reason = error.strerror or str(error)
         raise InputError(str(path), found=reason, expected="a place that can be written") from None
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
 
 
 def _stream(path: Path) -> int | None:
@@ -125,11 +120,3 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         return
     with os.fdopen(os.open(path, os.O_WRONLY) if descriptor is None else os.dup(descriptor), "wb") as sink:
         yield sink
-
-
-def _mode_of_a_new_file() -> int:
-    """What `open` would give a new file; the mask can only be read by setting it, here to the strictest."""
-    with _MASK_LOCK:
-        mask = os.umask(0o077)
-        os.umask(mask)
-    return 0o666 & ~mask

@@ -14,6 +14,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from disco.records.files import written_whole
+from disco.records.private import private_folder
 from disco.reports.charts.parts import CHART
 from disco.reports.formats import MONTHS
 from disco.reports.table import Table
@@ -76,7 +77,7 @@ class Report:
 
     def save(self, path: Path) -> Path:
         """Written whole or not at all; missing folders are made."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         with written_whole(path) as unfinished:
             unfinished.write_text(self.html(), encoding="utf-8", newline="\n")
         return path

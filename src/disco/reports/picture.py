@@ -7,11 +7,11 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from disco.records.errors import DiscoError, InputError, MissingPartError
 from disco.records.files import written_whole
+from disco.records.private import private_folder, temporary_folder
 from disco.reports.charts import Chart
 from disco.reports.page import render
 
@@ -37,7 +37,7 @@ def find_browser() -> str:
 
 def browse(page: Path, *flags: str, dark: bool = False) -> subprocess.CompletedProcess[str]:
     """Open a local page headless, with an empty profile and no network use; console messages go to stderr."""
-    with tempfile.TemporaryDirectory(prefix="disco-browser-", ignore_cleanup_errors=True) as profile:
+    with temporary_folder("browser") as profile:
         command = [
             find_browser(),
             "--headless",
@@ -66,8 +66,8 @@ def save_png(chart: Chart, path: Path, *, width_px: int = 900, dark: bool = Fals
         raise InputError(
             "width_px", found=width_px, expected=f"{_NARROWEST_PX} or more", fix="Chromium opens no narrower window."
         )
-    with tempfile.TemporaryDirectory(prefix="disco-picture-") as folder:
-        page, shot = Path(folder, "picture.html"), Path(folder, "picture.png")
+    with temporary_folder("picture") as folder:
+        page, shot = folder / "picture.html", folder / "picture.png"
         page.write_text(render("picture.html", draws=True, chart=chart), encoding="utf-8")
         window = f"--window-size={width_px},2000"
         measured = re.search(r'data-height="(\d+)"', browse(page, window, "--dump-dom").stdout)
@@ -75,7 +75,7 @@ def save_png(chart: Chart, path: Path, *, width_px: int = 900, dark: bool = Fals
             raise DiscoError(f"picture of '{chart.title}'", found="a page that did not draw", expected="a chart")
         window = f"--window-size={width_px},{measured[1]}"
         browse(page, window, "--force-device-scale-factor=2", f"--screenshot={shot}", dark=dark)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         with written_whole(path) as unfinished:
             shutil.copyfile(shot, unfinished)
     return path

@@ -23,6 +23,7 @@ from disco.records.arrays import Matrix, Vector
 from disco.records.depths import read_depths
 from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
+from disco.records.private import private_folder
 from disco.retailer.answers import answer_tables, positions, read_codes, returns_of
 from disco.retailer.draws import BLOCK
 from disco.retailer.life import DAY
@@ -194,7 +195,7 @@ class Retailer:
         """
         folder = Path(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_folder(folder)
         except OSError as error:
             raise InputError(str(folder), found=error.strerror, expected="a folder that can be written") from None
         with _replacing(folder, TABLES) as writers:

@@ -218,7 +218,6 @@ def folder_written_whole(path: Path) -> Iterator[Path]:
     unfinished = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
     try:
         yield unfinished
-        unfinished.chmod(0o755)
         if not path.exists():  # two runs may make the same piece: equal, so whoever comes first
             unfinished.rename(path)
     finally:

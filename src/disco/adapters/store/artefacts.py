@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import file_digest, sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import IO
 
 import numpy as np
@@ -20,6 +19,7 @@ from disco.records.arrays import Integers
 from disco.records.errors import FileFormatError, InputError, StateError
 from disco.records.identity import customer_keys
 from disco.records.ports import Artefacts
+from disco.records.private import new_file_mode, private_folder, temporary_folder, unfinished_file
 
 _ROWS_PER_BATCH = 2**24  # few batches open fast; a batch of text stays below two gigabytes
 _ROWS_PER_COMPRESSED_BATCH = 2**17
@@ -39,20 +39,16 @@ class FolderArtefacts:
         options = pa.ipc.IpcWriteOptions(compression="zstd" if compressed else None)
         rows = _ROWS_PER_COMPRESSED_BATCH if compressed else _ROWS_PER_BATCH
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile(dir=self.folder, prefix=".", suffix=".partial", delete=False) as file:
-                partial = Path(file.name)
-                try:
-                    sink = _Hashed(file)
-                    with pa.ipc.new_file(pa.PythonFile(sink, "w"), table.schema, options=options) as writer:
-                        writer.write_table(table, max_chunksize=rows)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    name = sink.digest.hexdigest()
-                    os.chmod(partial, 0o644)  # a temporary file is its owner's alone
-                    os.replace(partial, self._path(name))
-                finally:
-                    partial.unlink(missing_ok=True)
+            private_folder(self.folder)
+            with unfinished_file(self.folder) as partial, partial.open("wb") as file:
+                sink = _Hashed(file)
+                with pa.ipc.new_file(pa.PythonFile(sink, "w"), table.schema, options=options) as writer:
+                    writer.write_table(table, max_chunksize=rows)
+                file.flush()
+                os.fsync(file.fileno())
+                name = sink.digest.hexdigest()
+                os.chmod(partial, new_file_mode(self.folder))
+                os.replace(partial, self._path(name))
             _sync(self.folder)
         except OSError as error:
             reason = error.strerror or str(error)
@@ -115,8 +111,8 @@ class _Overlay:
 @contextmanager
 def rehearsal(artefacts: Artefacts) -> Iterator[Artefacts]:
     """The same artefacts, to which nothing is added: what is put there is gone after the block."""
-    with TemporaryDirectory(prefix="disco-") as folder:
-        yield _Overlay(artefacts, FolderArtefacts(Path(folder)))
+    with temporary_folder("rehearsal") as folder:
+        yield _Overlay(artefacts, FolderArtefacts(folder))
 
 
 class _Hashed:

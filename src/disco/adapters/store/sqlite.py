@@ -6,12 +6,14 @@ A rollback journal and not WAL: WAL has a corruption bug in the SQLite versions 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.adapters.store.database import arrow_column, compiled, python_values
+from disco.records.private import new_file_mode
 
 _ROWS_PER_FETCH = 65_536
 _BEGIN = "disco_begin"
@@ -33,6 +35,7 @@ class SqliteDatabase:
     def __init__(self, url: sa.URL) -> None:
         # no limit of connections: who waits, waits for the file and not for one of ours
         self.engine = sa.create_engine(url, connect_args={"timeout": PATIENCE_S}, max_overflow=-1)
+        sa.event.listen(self.engine, "do_connect", _make_private)
         sa.event.listen(self.engine, "connect", _prepare)
         sa.event.listen(self.engine, "begin", _begin)
 
@@ -90,6 +93,14 @@ class SqliteDatabase:
 def _driver(connection: sa.Connection) -> Any:
     """Python's own sqlite3 connection: SQLAlchemy's rows cost more than the database's work."""
     return connection.connection.driver_connection
+
+
+def _make_private(_: object, __: object, arguments: list[Any], ___: object) -> None:
+    """A database that SQLite is about to make is its owner's alone; its journal always has the mode of the database."""
+    file = Path(arguments[0])
+    if file.parent.is_dir() and not file.exists():
+        file.touch(mode=0o600)
+        file.chmod(new_file_mode(file.parent))
 
 
 def _prepare(connection: Any, _: object) -> None:

@@ -15,6 +15,7 @@ from disco.adapters.store.plans import SqlPlans
 from disco.adapters.store.seals import SqlSeals, seal_states
 from disco.adapters.store.session import Session
 from disco.records.ports import BELIEF, Artefacts
+from disco.records.private import private_folder
 
 
 class SqlTransaction:
@@ -49,7 +50,7 @@ class CampaignStore:
     @classmethod
     def embedded(cls, path: Path) -> "CampaignStore":
         """One SQLite file with its artefacts in a folder beside it; made when absent."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         return cls(f"sqlite:///{path}", path.with_name(f"{path.stem}-artefacts"))
 
     @contextmanager

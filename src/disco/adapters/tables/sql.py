@@ -1,15 +1,16 @@
 """Tables behind a database URL: one query each, fetched once in batches into a temporary file, then read from there."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.records.errors import InputError, MissingPartError, Problem
+from disco.records.private import temporary_folder
 from disco.records.tables import SCHEMAS
 from disco.records.validation import typed_table
 
@@ -72,7 +73,8 @@ class SqlTables:
             raise self._refusal("database URL", error) from error
         if not self._queries:
             raise InputError(self._shown, found="none of our tables", expected=f"one of {', '.join(SCHEMAS)}")
-        self._folder = TemporaryDirectory(prefix="disco-sql-")
+        self._opened = ExitStack()
+        self._folder = self._opened.enter_context(temporary_folder("sql"))
         self._sources: dict[str, SqlSource] = {}
 
     def _tables_there(self) -> dict[str, str]:
@@ -99,7 +101,7 @@ class SqlTables:
                 f"table {name} in {self._shown}", found=f"only {', '.join(self.names())}", expected="a query"
             )
         if name not in self._sources:
-            spool = Path(self._folder.name) / f"{name}.arrow"
+            spool = self._folder / f"{name}.arrow"
             try:
                 self._fetch(self._queries[name], spool)
             except sa.exc.SQLAlchemyError as error:
@@ -120,7 +122,7 @@ class SqlTables:
         return ()
 
     def close(self) -> None:
-        self._folder.cleanup()
+        self._opened.close()
         self._engine.dispose()
 
     def __enter__(self) -> "SqlTables":

@@ -9,6 +9,7 @@ from typing import Any
 
 from disco.records.errors import InputError
 from disco.records.files import written_whole
+from disco.records.private import private_folder, temporary_folder
 from disco.reports.formats import percent
 from disco.reports.table import Table
 from disco.studies.demo.loop import DemoResult, Progress, run_demo
@@ -25,10 +26,9 @@ def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tup
     """One run; report, allocations and raw tables replace those of an earlier run once everything is written."""
     _refuse_to_replace(out)
     shown, out = out, out.resolve()  # a link to a folder stays a link
-    out.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(out.parent)
     fresh = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
-        fresh.chmod(0o755)  # mkdtemp keeps its folder to the owner; a report is for others to read
         result = run_demo(
             customers=customers, seed=seed, folder=fresh / "allocations", scratch=fresh, progress=progress
         )
@@ -75,11 +75,11 @@ def run_many(
     *, customers: int, first_seed: int, seeds: int, out: Path, progress: Progress
 ) -> tuple[dict[str, Any], str]:
     """Several retailers, one seed each; uplift by truth with a 95% interval (Student's t) over them."""
-    out.mkdir(parents=True, exist_ok=True)  # a name that cannot be a folder is refused before the long work
+    private_folder(out)  # a name that cannot be a folder is refused before the long work
     figures: dict[str, list[float]] = {}
     for seed in range(first_seed, first_seed + seeds):
-        with tempfile.TemporaryDirectory() as scratch:
-            result = run_demo(customers=customers, seed=seed, folder=None, scratch=Path(scratch), progress=progress)
+        with temporary_folder("demo") as scratch:
+            result = run_demo(customers=customers, seed=seed, folder=None, scratch=scratch, progress=progress)
         for campaign in result.campaigns:
             if judged := campaign.judgement:
                 for name, figure in (
