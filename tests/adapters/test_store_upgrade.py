@@ -19,9 +19,11 @@ from stores import artefacts_of
 from disco.adapters.store import CampaignStore, schema
 from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.opening import open_database, upgrade
-from disco.operations import audit, counts_of, launch, load, read_out
-from disco.operations.planned import plan_id
-from disco.operations.results import GroupResult
+from disco.operations.audit import audit
+from disco.operations.launching import launch
+from disco.operations.ledger import counts_of
+from disco.operations.planned import load, plan_id
+from disco.operations.results import GroupResult, read_out
 from disco.records.content import content_hash
 from disco.records.errors import StateError
 from disco.records.life import BrokenSeal

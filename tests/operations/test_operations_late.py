@@ -7,8 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations import audit, campaign_evidence, ingest, late, launch
+from disco.operations import campaign_evidence, late
 from disco.operations import launching as states
+from disco.operations.audit import audit
+from disco.operations.launching import launch
+from disco.operations.ledger import ingest
 from disco.records.errors import StateError
 
 

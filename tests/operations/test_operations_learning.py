@@ -10,20 +10,13 @@ import pytest
 from disco import campaign
 from disco.belief import Evidence
 from disco.belief.model_file import to_bytes
-from disco.operations import (
-    activate,
-    active_belief,
-    audit,
-    belief_at,
-    ingest,
-    launch,
-    learn_campaigns,
-    rebuild,
-    revert,
-)
+from disco.operations.audit import audit
+from disco.operations.launching import launch
 from disco.operations.learned_curve import learned_belief
-from disco.operations.learning import under_network
+from disco.operations.learning import learn_campaigns, rebuild, under_network
+from disco.operations.ledger import ingest, revert
 from disco.operations.purchases import purchases_of
+from disco.operations.versions import activate, active_belief, belief_at
 from disco.records.errors import StateError
 
 

@@ -23,17 +23,11 @@ from hypothesis.stateful import (
 )
 from stores import open_store
 
-from disco.operations import (
-    campaign_evidence,
-    counts_of,
-    decide_late_arrivals,
-    ingest,
-    launch,
-    learn_campaigns,
-    pause,
-    resume,
-    revert,
-)
+from disco.operations import campaign_evidence
+from disco.operations.late import decide_late_arrivals
+from disco.operations.launching import launch, pause, resume
+from disco.operations.learning import learn_campaigns
+from disco.operations.ledger import counts_of, ingest, revert
 from disco.operations.net_purchases import judge
 from disco.records.errors import StateError
 from disco.records.life import Disposition, State

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations import keep, launch, load
-from disco.operations.launching import inputs_now
+from disco.operations.launching import inputs_now, launch
 from disco.operations.plan_warnings import stability_indices
+from disco.operations.planned import keep, load
 from disco.operations.planning import PlanResult
 from disco.records.decisions import Arm
 from disco.records.errors import FileFormatError, InfeasibleError, InputError, StateError

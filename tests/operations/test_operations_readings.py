@@ -7,16 +7,13 @@ import pyarrow as pa
 import pytest
 
 from disco.evaluation import Verdict, ab_test
-from disco.operations import (
-    add_propensities,
-    audit,
-    csv_safe,
-    explain,
-    export_codes,
-    ingest,
-    learn_campaigns,
-    read_out,
-)
+from disco.operations.audit import audit
+from disco.operations.explaining import explain
+from disco.operations.exporting import csv_safe, export_codes
+from disco.operations.learning import learn_campaigns
+from disco.operations.ledger import ingest
+from disco.operations.propensities import add_propensities
+from disco.operations.results import read_out
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
 from disco.records.life import BatchRecord, LedgerMove

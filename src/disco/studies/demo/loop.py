@@ -20,18 +20,14 @@ from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief, decide
 from disco.evaluation import Accuracy, Judgement, Uplift, accuracy, judge, uplift
 from disco.features import ContextNetwork, build_features, has_history, training_set
-from disco.operations import (
-    Planned,
-    export_codes,
-    ingest,
-    launch,
-    learn_campaigns,
-    offer_of,
-    plan_campaign,
-    purchases_of,
-)
-from disco.operations.arms import share_offers
-from disco.operations.purchases import bought
+from disco.operations.arms import offer_of, share_offers
+from disco.operations.exporting import export_codes
+from disco.operations.launching import launch
+from disco.operations.learning import learn_campaigns
+from disco.operations.ledger import ingest
+from disco.operations.planned import Planned
+from disco.operations.planning import plan_campaign
+from disco.operations.purchases import bought, purchases_of
 from disco.policy import Thompson
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience, Purchases
