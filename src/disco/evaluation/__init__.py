@@ -19,7 +19,7 @@ from disco.evaluation.estimates import (
 from disco.evaluation.log import RandomisationWarning, RandomLog, random_log, read_log
 from disco.evaluation.off_policy import OffPolicy, decision_propensities, off_policy, target_probabilities
 from disco.evaluation.passes import BatchLimits, Skew, UnconstrainedLearner
-from disco.evaluation.pooling import Pooled, pool
+from disco.evaluation.pooling import PooledUplift, pool
 from disco.evaluation.power import Design
 from disco.evaluation.replay import BatchSeries, Player, PolicyReplay, Replay, replay
 from disco.evaluation.truth import Judgement, judge
@@ -42,7 +42,7 @@ __all__ = [
     "OffPolicy",
     "Player",
     "PolicyReplay",
-    "Pooled",
+    "PooledUplift",
     "RandomLog",
     "RandomisationWarning",
     "Replay",

@@ -25,7 +25,7 @@ _GRID_POINTS = 257
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pooled:
+class PooledUplift:
     """One figure of several campaigns, the decided arm against the other one."""
 
     campaigns: int
@@ -38,7 +38,7 @@ class Pooled:
     """Σ difference per customer × customers of the decided arm: what these campaigns earned more."""
 
 
-def pool(comparisons: Sequence[Comparison], customers: Sequence[int], *, level: float = 0.95) -> Pooled:
+def pool(comparisons: Sequence[Comparison], customers: Sequence[int], *, level: float = 0.95) -> PooledUplift:
     """Read campaigns together.
 
     comparisons: one per campaign, of one metric per customer. customers: of its decided arm, one per campaign.
@@ -65,7 +65,7 @@ def pool(comparisons: Sequence[Comparison], customers: Sequence[int], *, level: 
     weights = np.asarray(customers, np.float64)
     total = estimate_around(float(weights @ differences), float(np.sqrt(weights**2 @ errors**2)), level=level)
     relative, between = _relative([one.relative for one in comparisons], level=level)
-    return Pooled(campaigns=len(comparisons), relative=relative, between_campaigns=between, total=total)
+    return PooledUplift(campaigns=len(comparisons), relative=relative, between_campaigns=between, total=total)
 
 
 def _relative(found: Sequence[Estimate | None], *, level: float) -> tuple[Estimate | None, float | None]:

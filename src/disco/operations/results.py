@@ -8,7 +8,7 @@ from datetime import date, timedelta
 import numpy as np
 import pyarrow as pa
 
-from disco.evaluation import AbTest, Comparison, Design, Finding, Pooled, Verdict, ab_test, pool
+from disco.evaluation import AbTest, Comparison, Design, Finding, PooledUplift, Verdict, ab_test, pool
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, SampleRatio
 from disco.operations.audience import ShopData
 from disco.operations.learning import GRACE_DAYS, has_matured
@@ -133,9 +133,9 @@ class AllResults(TableResult):
 
     campaigns: tuple[CampaignResults, ...]
     """By their first day."""
-    against_control: Mapping[Metric, Pooled]
+    against_control: Mapping[Metric, PooledUplift]
     """Decided against random codes over all final campaigns with a control group, by metric; empty without any."""
-    against_holdout: Pooled | None
+    against_holdout: PooledUplift | None
     """All revenue, with and without codes, against the holdout over all final campaigns with one; null without any."""
 
     @classmethod
@@ -175,7 +175,7 @@ def all_results(store: Store, data: ShopData, *, as_of: date) -> AllResults:
     return AllResults.of([read_out(store, name, as_of=as_of, orders=orders) for name in names])
 
 
-def _pooled_control(campaigns: Sequence[CampaignResults], metric: Metric) -> Pooled | None:
+def _pooled_control(campaigns: Sequence[CampaignResults], metric: Metric) -> PooledUplift | None:
     """Only campaigns that are over: before its end, a campaign's interval is another one, valid at every look."""
     tests = [
         (one.ab.finding(metric).decisive, one.arms[Arm.DECIDED].summary.customers)
@@ -185,7 +185,7 @@ def _pooled_control(campaigns: Sequence[CampaignResults], metric: Metric) -> Poo
     return pool([found for found, _ in tests], [customers for _, customers in tests]) if tests else None
 
 
-def _pooled_holdout(campaigns: Sequence[CampaignResults]) -> Pooled | None:
+def _pooled_holdout(campaigns: Sequence[CampaignResults]) -> PooledUplift | None:
     tests = [
         (one.incremental[Arm.DECIDED], one.arms[Arm.DECIDED].summary.customers)
         for one in _trusted(campaigns)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from disco.evaluation import Finding, Pooled, Verdict
+from disco.evaluation import Finding, PooledUplift, Verdict
 from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
@@ -298,7 +298,7 @@ def pooled_words(results: AllResults) -> str:
     return ""
 
 
-def _pooled(results: AllResults) -> list[tuple[Pooled, str, str]]:
+def _pooled(results: AllResults) -> list[tuple[PooledUplift, str, str]]:
     found = [(results.against_control["objective"], "random codes", "objective")] if results.against_control else []
     return found + ([(results.against_holdout, "no codes", "revenue")] if results.against_holdout is not None else [])
 
