@@ -1,7 +1,12 @@
 """Large tables as files named by their content: whole or not there, found by text, and shared by several machines."""
 
+import contextlib
+import hashlib
+import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +16,7 @@ from store_samples import NETWORK, add_campaign, add_late, batch, decisions, out
 from disco.adapters.store import CampaignStore
 from disco.adapters.store.artefacts import FolderArtefacts, index_of, rehearsal, rows_of
 from disco.records.errors import FileFormatError, InputError, StateError
+from disco.records.ports import Transaction
 
 TABLE = pa.table({"x": pa.array([1.5, None, -0.0]), "name": ["a", "", "ключ 🔑"]})
 
@@ -40,6 +46,85 @@ def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
         artefacts.get(name)
     assert artefacts.put(TABLE) == name, "writing it again heals it"
     assert artefacts.is_intact(name)
+
+
+def test_the_bytes_are_compared_once_per_process_and_again_when_the_file_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = FolderArtefacts(tmp_path).put(TABLE, compressed=True)
+    hashed: list[int] = []
+
+    def counted(content: pa.Buffer) -> object:
+        hashed.append(len(content))
+        return hashlib.sha256(content)
+
+    monkeypatch.setattr("disco.adapters.store.artefacts.sha256", counted)
+    artefacts, file = FolderArtefacts(tmp_path), tmp_path / f"{name}.arrow"
+    for _ in range(3):
+        assert artefacts.get(name).equals(TABLE)
+    assert hashed == [file.stat().st_size]
+    stat, content = file.stat(), file.read_bytes()
+    file.write_bytes(content[:300] + bytes([content[300] ^ 1]) + content[301:])
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # whoever hides the time of writing cannot hide the change
+    with pytest.raises(FileFormatError, match="another content than its name says"):
+        artefacts.get(name)
+
+
+ARTEFACTS = ("decisions", "contexts", "features", "codes", "customer_index", "code_index")
+QUESTIONS: dict[str, Callable[[Transaction], Any]] = {
+    "all decisions": lambda transaction: transaction.decisions.of("spring"),
+    "by code": lambda transaction: transaction.decisions.of("spring", codes=pa.array(["CODE-7"])),
+    "by customer": lambda transaction: transaction.decisions.of("spring", customers=pa.array(["7"])),
+    "codes in use": lambda transaction: transaction.decisions.codes_in_use(pa.array(["CODE-7"])),
+    "contexts": lambda transaction: transaction.contexts.of("spring", NETWORK, np.array([7])),
+    "features": lambda transaction: transaction.contexts.features("spring"),
+}
+READ = {
+    "all decisions": {"decisions", "codes"},
+    "by code": {"decisions", "codes", "code_index"},
+    "by customer": {"decisions", "codes", "customer_index"},
+    "codes in use": {"decisions", "codes", "code_index"},
+    "contexts": {"contexts"},
+    "features": {"features"},
+}
+
+
+@pytest.mark.parametrize("artefact", ARTEFACTS)
+def test_a_flipped_byte_changes_no_answer(tmp_path: Path, artefact: str) -> None:
+    """Whoever reads the table is refused; every other question has the answer it had."""
+    file, ids = tmp_path / "disco.db", [str(number) for number in range(50)]
+    store = CampaignStore.embedded(file)
+    with store.writing("spring") as transaction:
+        features = pa.table({"customer_id": ids, "x": np.arange(50.0)})
+        add_campaign(transaction, decided=decisions(list(ids)), features=features)
+    store.close()
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        table = "plans" if artefact in ARTEFACTS[:3] else "campaigns"
+        (name,) = database.execute(f"SELECT {artefact} FROM {table}").fetchone()
+    damaged = tmp_path / "disco-artefacts" / f"{name}.arrow"
+    content = damaged.read_bytes()
+    answers = _answers(file)
+    for place in np.random.default_rng(5).integers(0, len(content), 25).tolist():
+        damaged.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        for question, answer in _answers(file).items():
+            refused = isinstance(answer, FileFormatError)
+            assert refused == (artefact in READ[question]), question
+            assert refused or answer == answers[question], question
+
+
+def _answers(file: Path) -> dict[str, object]:
+    """Every question, asked by a process that has not read anything yet."""
+    found: dict[str, object] = {}
+    store = CampaignStore.embedded(file)
+    for question, ask in QUESTIONS.items():
+        with store.reading() as transaction:
+            try:
+                answer = ask(transaction)
+                found[question] = answer.tolist() if isinstance(answer, np.ndarray) else answer.to_pylist()
+            except FileFormatError as error:
+                found[question] = error
+    store.close()
+    return found
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from disco.adapters.store import CampaignStore
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief
+from disco.operations.arms import split
 from disco.operations.launching import launch
 from disco.operations.planning import plan_campaign
 from disco.records.decisions import Audience
@@ -55,6 +56,15 @@ class Shop:
         }
         return read_plan({**content, **more})
 
+    @classmethod
+    def arm_of(cls, customer):
+        """The arm of a customer in `plan()`."""
+        plan = cls.plan()
+        arms = split(
+            [customer], control=plan.control.share, holdout=plan.holdout.share, seed=plan.seed, campaign="spring"
+        )
+        return next(str(arm) for arm, here in arms.items() if here[0])
+
     @staticmethod
     def people(rows=200, ids=None, seed=1):
         rng = np.random.default_rng(seed)
@@ -63,11 +73,12 @@ class Shop:
         return Audience(ids=np.arange(rows) if ids is None else ids, context=context, known=known)
 
     @staticmethod
-    def knowledge():
-        """A belief from 500 purchases that no store has seen."""
+    def knowledge(spread=0.0):
+        """A belief from 500 purchases that no store has seen; with `spread`, customers differ in what they spend."""
         rng = np.random.default_rng(2)
         context, depth = on_grid(rng.normal(size=(500, 2))), rng.choice([0.1, 0.3], 500)
-        basket = BasketModel().update(context, depth, np.exp(rng.normal(4, 0.5, 500)), campaign="old")
+        full_price = np.exp(rng.normal(4, 0.5, 500) + spread * context[:, 0])
+        basket = BasketModel().update(context, depth, full_price, campaign="old")
         return Belief(basket=basket, engagement=Engagement())
 
     def planned(self, plan=None, audience=None, *, belief=None, version=None, inputs=None, **more):
@@ -78,7 +89,7 @@ class Shop:
             belief=belief or self.knowledge(),
             version=version,
             network=self.network,
-            inputs=inputs or {"customers": "c1"},
+            inputs=inputs or {},
             clock=self.clock,
             **more,
         )

@@ -10,9 +10,14 @@ from scipy.stats import binom, chisquare
 
 from disco.operations.arms import assign_at_random, codes_in_proportion, share_offers, split
 from disco.records.decisions import Arm, Offer
-from disco.records.errors import InfeasibleError
+from disco.records.errors import InfeasibleError, InputError
 
 IDS = np.arange(20_000)
+
+
+def everybody(costs):
+    """The same costs per depth for every customer."""
+    return np.tile(costs, (IDS.size, 1))
 
 
 def arms(ids=IDS, **more):
@@ -51,18 +56,18 @@ def test_random_codes_keep_caps_and_go_to_as_many_as_the_caps_allow(caps, custom
 
 def test_random_allocation_is_independent_of_the_customer():
     offer = Offer(depths=(0.1, 0.2), caps=(8000, 4000), revenue_weight=3.0)
-    choice = assign_at_random(IDS, offer, costs=np.zeros(2), seed=1, campaign="c")
+    choice = assign_at_random(IDS, offer, seed=1, campaign="c")
     first_half = np.bincount(choice[:10_000] + 1, minlength=3)
     assert chisquare(first_half, np.array([8000, 8000, 4000]) / 2).pvalue > 1e-4
     order = np.random.default_rng(1).permutation(IDS.size)
-    again = assign_at_random(IDS[order], offer, costs=np.zeros(2), seed=1, campaign="c")
+    again = assign_at_random(IDS[order], offer, seed=1, campaign="c")
     assert np.array_equal(again, choice[order])
 
 
 def test_over_its_budget_random_customers_go_without():
     offer = Offer(depths=(0.1, 0.2), caps=(8000, 4000), revenue_weight=3.0, budget=9000.0)
     costs = np.array([1.0, 2.0])
-    choice = assign_at_random(IDS, offer, costs=costs, seed=1, campaign="c")
+    choice = assign_at_random(IDS, offer, costs=everybody(costs), seed=1, campaign="c")
     counts = np.bincount(choice[choice >= 0], minlength=2)
     assert 8990 <= counts @ costs <= 9000
     assert abs(counts[0] / counts[1] - 2) < 0.15  # the mix of depths stays that of the caps
@@ -102,9 +107,58 @@ def test_random_codes_meet_the_floors_where_any_allocation_could(limits, custome
 
 def test_a_budget_takes_no_code_that_a_floor_promises():
     offer = Offer(depths=(0.1, 0.2), caps=(8000, 4000), revenue_weight=3.0, floors=(0, 3000), budget=9000.0)
-    choice = assign_at_random(IDS, offer, costs=np.array([1.0, 2.0]), seed=1, campaign="c")
+    choice = assign_at_random(IDS, offer, costs=everybody([1.0, 2.0]), seed=1, campaign="c")
     counts = np.bincount(choice[choice >= 0], minlength=2)
     assert counts[1] >= 3000
     assert 8990 <= counts @ [1.0, 2.0] <= 9000
     with pytest.raises(InfeasibleError, match="floors cost"):
-        assign_at_random(IDS, replace(offer, budget=5000.0), costs=np.array([1.0, 2.0]), seed=1, campaign="c")
+        assign_at_random(IDS, replace(offer, budget=5000.0), costs=everybody([1.0, 2.0]), seed=1, campaign="c")
+
+
+def spread_costs(rows, depths, *, seed):
+    """Expected markdown per customer and depth; customers differ by a factor of five and more."""
+    rng = np.random.default_rng(seed)
+    return np.exp(rng.normal(0, 0.7, (rows, 1))) * np.asarray(depths) * 3
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_codes_at_random_never_cost_more_than_the_budget(seed):
+    rng = np.random.default_rng(seed)
+    rows, depths = int(rng.integers(20, 400)), (0.1, 0.2, 0.4)
+    costs = spread_costs(rows, depths, seed=seed)
+    budget = float(rng.uniform(0.05, 0.9) * costs.mean(axis=0).sum() * rows / 3)
+    offer = Offer(depths=depths, caps=(rows // 3, rows // 4, None), revenue_weight=3.0, budget=budget)
+    choice = assign_at_random(np.arange(rows), offer, costs=costs, seed=seed, campaign="c")
+    coded = np.flatnonzero(choice >= 0)
+    assert coded.size
+    assert costs[coded, choice[coded]].sum() <= budget
+    free = assign_at_random(np.arange(rows), replace(offer, budget=None), seed=seed, campaign="c")
+    assert (choice[coded] == free[coded]).all(), "the budget only takes codes away"
+
+
+def test_a_budget_that_does_not_bind_changes_nothing():
+    costs = spread_costs(IDS.size, (0.1, 0.2), seed=1)
+    offer = Offer(depths=(0.1, 0.2), caps=(8000, 4000), revenue_weight=3.0)
+    free = assign_at_random(IDS, offer, seed=1, campaign="c")
+    bound = assign_at_random(IDS, replace(offer, budget=1e6), costs=costs, seed=1, campaign="c")
+    assert np.array_equal(free, bound)
+    with pytest.raises(InputError, match="a budget"):
+        assign_at_random(IDS, replace(offer, budget=1e6), seed=1, campaign="c")
+
+
+def test_under_a_budget_the_chance_of_a_code_hardly_depends_on_the_customer():
+    """The bound of the docstring: (m/n)·(1 − δ_i) with |δ_i| ≤ |c_i − c̄|/B, over 3,000 draws of a small group."""
+    rows, draws = 120, 3000
+    costs = spread_costs(rows, (0.2,), seed=3)
+    offer = Offer(depths=(0.2,), caps=(rows,), revenue_weight=3.0, budget=float(costs.sum() / 3))
+    kept = np.zeros(rows)
+    for seed in range(draws):
+        kept += assign_at_random(np.arange(rows), offer, costs=costs, seed=seed, campaign="c") >= 0
+    chance = kept / draws
+    own, mean = costs[:, 0], costs.mean()
+    noise = 4 * np.sqrt(chance * (1 - chance) / draws)
+    assert (np.abs(chance / chance.mean() - 1) <= np.abs(own - mean) / offer.budget + noise / chance.mean()).all()
+    # what a reader of the control group sees: the mean cost of its receivers against that of everybody
+    moved = (chance @ own) / chance.sum() / mean - 1
+    spread = own.std() / mean
+    assert abs(moved) < spread**2 / (offer.budget / mean) + 4 * spread / np.sqrt(chance.mean() * rows * draws)

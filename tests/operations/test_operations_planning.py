@@ -52,7 +52,7 @@ def test_a_plan_is_named_by_everything_it_rests_on(shop):
     others = [
         shop.planned(shop.plan(seed=5)),
         shop.planned(shop.plan(depths={0.1: {"at_most": 61}, 0.3: {"at_most": 20}})),
-        shop.planned(inputs={"customers": "c2"}),
+        shop.planned(inputs={"features": "f2"}),
         shop.planned(belief=shop.prior),
     ]
     assert len({planned.plan_id for planned in (first, *others)}) == 5
@@ -92,11 +92,11 @@ def test_inputs_are_read_again_only_where_their_sources_changed(shop):
         reads.append(1)
         return {"customers": "c2"}
 
-    assert inputs_now(planned, {"network": "n1", "tables": "t1"}, read=read) == {}
+    assert inputs_now(planned.sources, {"network": "n1", "tables": "t1"}, read=read) == {}
     assert not reads
     for sources in ({"network": "n1", "tables": "t2"}, {"tables": "t1"}, None):
-        assert inputs_now(planned, sources, read=read) == {"customers": "c2"}
-    assert inputs_now(shop.planned(), {}, read=read) == {"customers": "c2"}, "a plan without sources"
+        assert inputs_now(planned.sources, sources, read=read) == {"customers": "c2"}
+    assert inputs_now({}, {}, read=read) == {"customers": "c2"}, "a plan without sources"
     assert len(reads) == 4
 
 
@@ -111,20 +111,23 @@ def test_launching_again_changes_nothing_and_another_plan_is_refused(shop):
 
 
 def test_an_input_that_changed_stops_the_launch_by_name(shop):
-    planned = shop.planned(inputs={"customers": "c1", "network": "n1"})
+    planned = shop.planned(inputs={"network": shop.network})
     with pytest.raises(StateError, match="decided: customers"):
-        launch(shop.store, planned, clock=shop.clock, inputs={"customers": "c2", "network": "n1"})
+        launch(shop.store, planned, clock=shop.clock, inputs={"customers": "c2", "network": shop.network})
     with shop.store.reading() as transaction:
         assert transaction.plans.find_campaign("spring") is None
-    assert not launch(shop.store, planned, clock=shop.clock, inputs={"customers": "c1"}).again
+    assert not launch(shop.store, planned, clock=shop.clock, inputs={"network": shop.network}).again
 
 
-def test_a_launch_that_fails_on_the_way_leaves_nothing(shop):
-    """The last customer is there twice: everything else is written by then."""
-    planned = shop.planned()
-    rows = pa.array([*range(199), 0])
-    with pytest.raises(StateError):
-        launch(shop.store, replace(planned, decisions=planned.decisions.take(rows)), clock=shop.clock)
+def test_a_launch_that_fails_on_the_way_leaves_nothing(shop, monkeypatch):
+    """Everything else is written by then."""
+
+    def no_evidence(*_, **__):
+        raise StateError("no evidence")
+
+    monkeypatch.setattr("disco.operations.launching.CampaignEvidence.launched", no_evidence)
+    with pytest.raises(StateError, match="no evidence"):
+        launch(shop.store, shop.planned(), clock=shop.clock)
     with shop.store.reading() as transaction:
         assert transaction.plans.campaigns() == ()
         assert transaction.plans.of("spring") == ()
@@ -143,6 +146,28 @@ def test_the_reserve_of_caps_and_budget_stays_back(shop):
     assert planned.solution.reserve == (30, 10)
     assert planned.solution.reserve_budget == pytest.approx(150.0)
     assert planned.total.markdown.value < 200
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_the_expected_markdown_of_all_codes_keeps_the_budget(shop, number):
+    """Control as well as decided, and random campaigns: by the expected markdown of those who get the codes."""
+    rng = np.random.default_rng(number)
+    budget = float(rng.uniform(20, 160))
+    planned = shop.planned(
+        shop.plan(
+            seed=number,
+            budget=budget,
+            control={"share": float(rng.uniform(0.1, 0.8))},
+            policy={"name": "random" if number % 4 == 0 else "thompson"},
+            depths={0.1: {"at_most": 90}, 0.3: {"at_most": 70}},
+        ),
+        shop.people(seed=number),
+        belief=shop.knowledge(spread=0.8),
+    )
+    columns = ("expected_full_price", "depth", "expected_engagement")
+    full_price, depth, engagement = (planned.decisions[name].drop_null().to_numpy() for name in columns)
+    cost = (full_price * depth * engagement).sum()
+    assert 0.6 * budget < cost <= budget
 
 
 def test_floors_are_kept_in_both_arms(shop):

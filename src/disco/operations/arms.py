@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from disco.records.arrays import Flags, Ids, Integers, Vector
+from disco.records.arrays import Flags, Floats, Ids, Integers
 from disco.records.decisions import Arm, Offer
 from disco.records.depths import depth_percent
-from disco.records.errors import InfeasibleError
-from disco.records.identity import customer_keys, uniforms
+from disco.records.errors import InfeasibleError, InputError
+from disco.records.identity import IdColumn, customer_keys, uniforms
 from disco.records.plan import Plan
 
 
@@ -21,7 +21,7 @@ def group_name(arm: Arm, *, at_random: bool) -> str:
     return "at random" if at_random and arm is Arm.DECIDED else str(arm)
 
 
-def split(ids: Ids, *, control: float, holdout: float, seed: int, campaign: str) -> dict[Arm, Flags]:
+def split(ids: IdColumn, *, control: float, holdout: float, seed: int, campaign: str) -> dict[Arm, Flags]:
     """Assign every customer to an arm by its own counter; adding customers never moves another one."""
     u = uniforms(customer_keys(ids), seed, campaign, "arm")
     return {
@@ -42,6 +42,15 @@ def offer_of(plan: Plan, *, eligible: int) -> Offer:
         floors=floors if any(floors) else None,
         budget=None if plan.budget is None else plan.budget * now,
     )
+
+
+def reserve_of(plan: Plan, offer: Offer, *, eligible: int) -> tuple[tuple[int | None, ...], float | None]:
+    """Codes per depth (None: no limit) and money (None: no budget) that the offer leaves for late arrivals."""
+    codes = tuple(
+        None if cap is None or now is None else cap - now
+        for cap, now in zip(plan.caps(eligible), offer.caps, strict=True)
+    )
+    return codes, None if plan.budget is None or offer.budget is None else plan.budget - offer.budget
 
 
 def refuse_contradictions(plan: Plan, offer: Offer, *, eligible: int, customers: int) -> None:
@@ -99,12 +108,26 @@ def _apportioned(codes: int, sizes: Sequence[int]) -> list[int]:
     return parts
 
 
-def assign_at_random(ids: Ids, offer: Offer, *, costs: Vector, seed: int, campaign: str) -> Integers:
+def assign_at_random(ids: Ids, offer: Offer, *, costs: Floats | None = None, seed: int, campaign: str) -> Integers:
     """(n,) position of a depth per customer, -1 = none: random, in proportion to the caps, never beyond them.
 
-    Floors come first. `costs` (K,): expected markdown of one code at each depth; over the budget, random customers
-    beyond the floors go without a code. The customers are put in an order of their own random numbers and given the
-    codes in blocks.
+    Floors come first. The customers are put in an order of their own random numbers and given the codes in blocks, so
+    everybody has the same probability n_k/n of depth k, whoever they are.
+
+    costs (n, K): expected markdown c_ik of customer i at depth k; only a budget B needs it. Then a second random
+    order σ, with those who keep the floors first, decides who keeps a code. It is cut twice:
+
+    1. after the most customers m₁ with Σ c̄_k(j) ≤ B over the first m₁ of σ, where c̄_k is the mean of c_ik over all
+       customers and k(j) the depth of the j-th. The rule knows depths and no customers, so codes stay independent of
+       who the customers are.
+    2. after the most customers m₂ ≤ m₁ with Σ c_jk(j) ≤ B: their own expected markdown keeps the budget, always.
+
+    The second cut depends on the customers. Customer i at place j of σ keeps the code when Σ of those before them is at
+    most B − c_i, so an expensive one has fewer such places: (c_i − c̄)/c̄ of them, of M = B/c̄. The probability of
+    keeping a code is therefore (m/n)·(1 − δ_i) with |δ_i| ≤ |c_i − c̄|/B, and about half of it because the second cut
+    bites in about half of all draws. A mean over receivers moves by at most cv²/M of itself (cv: variation of the
+    costs), against a standard error of cv/√M: at 100 codes and cv = 0.7 that is 0.5% against 7%, at 10,000 codes 0.005%
+    against 0.7%. Shares of the group, which `disco propensities` keeps, are exact up to the same δ.
     """
     customers = len(ids)
     keys = customer_keys(ids)
@@ -115,22 +138,28 @@ def assign_at_random(ids: Ids, offer: Offer, *, costs: Vector, seed: int, campai
     given = np.concatenate([np.repeat(positions, floors), np.repeat(positions, counts - floors)])
     choice = np.full(customers, -1, np.int64)
     choice[order[: given.size]] = given
-    if offer.budget is not None:
-        again = np.argsort(uniforms(keys, seed, campaign, "budget"), kind="stable")
-        promised = np.zeros(customers, np.bool_)
-        promised[order[: floors.sum()]] = True
-        again = np.concatenate([again[promised[again]], again[~promised[again]]])
-        spent = np.cumsum(np.append(costs, 0.0)[choice[again]])
-        if floors.sum() and spent[floors.sum() - 1] > offer.budget:
-            raise InfeasibleError(
-                f"campaign {campaign}: the limits contradict each other",
-                conflicts=[
-                    f"the floors cost {spent[floors.sum() - 1]:,.2f}, "
-                    f"but this group's share of the budget is {offer.budget:,.2f}"
-                ],
-                fix="Lower the floors or raise the budget.",
-            )
-        choice[again[spent > offer.budget]] = -1
+    if offer.budget is None:
+        return choice
+    if costs is None:
+        raise InputError("costs", found="none", expected="the expected markdown per customer and depth: a budget")
+    again = np.argsort(uniforms(keys, seed, campaign, "budget"), kind="stable")
+    promised = np.zeros(customers, np.bool_)
+    promised[order[: floors.sum()]] = True
+    again = np.concatenate([again[promised[again]], again[~promised[again]]])
+    coded = choice[again] >= 0
+    own = np.where(coded, costs[again, choice[again]], 0.0)
+    typical = np.append(costs.mean(axis=0), 0.0)[choice[again]]
+    spent = np.maximum(np.cumsum(own), np.cumsum(typical))
+    if floors.sum() and spent[floors.sum() - 1] > offer.budget:
+        raise InfeasibleError(
+            f"campaign {campaign}: the limits contradict each other",
+            conflicts=[
+                f"the floors cost {spent[floors.sum() - 1]:,.2f}, "
+                f"but this group's share of the budget is {offer.budget:,.2f}"
+            ],
+            fix="Lower the floors or raise the budget.",
+        )
+    choice[again[spent > offer.budget]] = -1
     return choice
 
 

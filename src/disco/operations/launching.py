@@ -9,10 +9,18 @@ from disco.campaign import Belief
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for
-from disco.operations.planned import Planned, coded_rows, load, with_codes
-from disco.operations.versions import active_belief, belief_hash
+from disco.operations.planned import (
+    Planned,
+    coded_rows,
+    inputs_of_belief,
+    inputs_of_program,
+    read_planned,
+    with_codes,
+)
+from disco.operations.proof import refuse_unproved
+from disco.operations.versions import belief_hash, belief_of
 from disco.records.errors import StateError
-from disco.records.life import CampaignRecord, State
+from disco.records.life import CampaignRecord, PlanRecord, State
 from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, Result, TableResult
@@ -55,29 +63,36 @@ def launch_plan(
 ) -> Launched:
     """Launch the plan with this id (or its beginning, or the only plan of the campaign of this name).
 
-    Refused when the customers, their features, the context network or the model are no longer what the plan was
-    decided on. Inputs whose files are the same bytes as when the plan was made are not read again.
+    Refused when the customers, their features, the context network, the model, the limits or the program version are no
+    longer what the plan was decided on, or when its tables are not what was planned (`proof`). Inputs whose files are
+    the same bytes as when the plan was made are not read again.
     """
-    planned = load(store, plan_id_of(store, name))
     with store.reading() as transaction:
-        is_new = transaction.plans.find_campaign(planned.plan.campaign) is None
-    now: dict[str, str] = {}
+        record = transaction.plans.get(_plan_id_of(transaction, name))
+        is_new = transaction.plans.find_campaign(record.plan.campaign) is None
+    now: Mapping[str, str] = {}
     if is_new:
-        belief, _ = active_belief(store, prior=prior)
-        read = inputs_now(
-            planned,
-            sources_of(data, planned.plan),
-            read=lambda: load_audience(data, planned.plan, cache=cache, engine=engine).inputs,
+        now = inputs_now(
+            record.summary.sources,
+            sources_of(data, record.plan),
+            read=lambda: load_audience(data, record.plan, cache=cache, engine=engine).inputs,
         )
-        now = {**read, "belief": belief_hash(belief)}
-    pool = read_pool(data, planned.plan)
-    return launch(store, planned, clock=clock, inputs=now, pool=pool, secret=secret, dry_run=dry_run)
+    return _launch(
+        store,
+        record,
+        None,
+        clock=clock,
+        inputs=now,
+        prior=prior,
+        pool=read_pool(data, record.plan),
+        secret=secret,
+        dry_run=dry_run,
+    )
 
 
-def plan_id_of(store: Store, name: str) -> str:
+def _plan_id_of(transaction: Transaction, name: str) -> str:
     """The id itself, its beginning, or the plan of a campaign: the one it was launched with, or its only one."""
-    with store.reading() as transaction:
-        launched, plans = transaction.plans.find_campaign(name), transaction.plans.of(name)
+    launched, plans = transaction.plans.find_campaign(name), transaction.plans.of(name)
     if launched is not None:
         return launched.plan_id
     if len(plans) > 1:
@@ -102,20 +117,48 @@ def launch(
     *,
     clock: Clock,
     inputs: Mapping[str, str] | None = None,
+    prior: Belief | None = None,
     pool: Sequence[str] | None = None,
     secret: bytes | None = None,
     dry_run: bool = False,
 ) -> Launched:
     """Launch a plan. The same plan again changes nothing; another plan for a launched campaign is refused.
 
-    inputs: hashes as they are now; one that is no longer what the plan was decided on stops the launch. pool: codes
-    bought elsewhere, where the plan names a pool. secret: of the codes; without one, the store's own.
+    inputs: hashes as they are now; one that is no longer what the plan was decided on stops the launch. prior: of the
+    shop; with it the model that is active within the transaction is compared too. pool: codes bought elsewhere, where
+    the plan names a pool. secret: of the codes; without one, the store's own.
     """
-    plan = planned.plan
+    return _launch(
+        store,
+        planned.record(),
+        planned,
+        clock=clock,
+        inputs=inputs or {},
+        prior=prior,
+        pool=pool,
+        secret=secret,
+        dry_run=dry_run,
+    )
+
+
+def _launch(
+    store: Store,
+    record: PlanRecord,
+    planned: Planned | None,
+    *,
+    clock: Clock,
+    inputs: Mapping[str, str],
+    prior: Belief | None,
+    pool: Sequence[str] | None,
+    secret: bytes | None,
+    dry_run: bool,
+) -> Launched:
+    """`planned`: where it is not kept yet; a plan that is kept is launched as it lies in the store."""
+    plan = record.plan
     with store.writing(plan.campaign, dry_run=dry_run) as transaction:
         existing = transaction.plans.find_campaign(plan.campaign)
         if existing is not None:
-            if existing.plan_id != planned.plan_id:
+            if existing.plan_id != record.plan_id:
                 raise StateError(
                     f"campaign {plan.campaign}",
                     found=f"launched on {existing.launched_at:%Y-%m-%d} with plan {existing.plan_id}",
@@ -124,11 +167,15 @@ def launch(
                 )
             decisions, again = transaction.decisions.of(plan.campaign), True
         else:
-            _refuse_changed(planned, inputs or {})
+            if planned is None or record.plan_id in [one.plan_id for one in transaction.plans.of(plan.campaign)]:
+                record = transaction.plans.get(record.plan_id)
+                planned = read_planned(transaction, record)
+            _refuse_changed(planned, {**inputs, **_inputs_within(transaction, planned, prior)})
+            refuse_unproved(planned, customers=record.summary.customers)
             decisions, again = _write(transaction, planned, clock=clock, pool=pool, secret=secret), False
     return Launched(
         campaign=plan.campaign,
-        plan_id=planned.plan_id,
+        plan_id=record.plan_id,
         customers=decisions.num_rows,
         codes=int(decisions.num_rows - decisions["code"].null_count),
         again=again,
@@ -139,23 +186,44 @@ def launch(
 
 
 def inputs_now(
-    planned: Planned, sources: Mapping[str, str] | None, *, read: Callable[[], Mapping[str, str]]
+    kept: Mapping[str, str], sources: Mapping[str, str] | None, *, read: Callable[[], Mapping[str, str]]
 ) -> Mapping[str, str]:
-    """The inputs of a plan as they are now, to be compared at the launch.
+    """Those inputs of a plan that come from files, as they are now, to be compared at the launch.
 
-    sources: hashes of the files the inputs come from, as `Planned.sources`; None: they have none. Equal sources give
-    equal inputs, so only where one differs are the inputs read again (`read`).
+    kept, sources: hashes of the files when the plan was made, and now; None: they have none. Equal sources give equal
+    inputs, so only where one differs are the inputs read again (`read`).
     """
-    if sources is not None and planned.sources and dict(sources) == dict(planned.sources):
+    if sources is not None and kept and dict(sources) == dict(kept):
         return {}
     return read()
+
+
+def _inputs_within(transaction: Transaction, planned: Planned, prior: Belief | None) -> dict[str, str]:
+    """The other inputs. The model is read here, so that none is learned between the comparison and the launch."""
+    now = inputs_of_program(planned.plan, customers=planned.decisions.num_rows)
+    if planned.network != planned.inputs.get("network", planned.network):
+        now["network"] = planned.network
+    if prior is not None:
+        active, decided_with = transaction.beliefs.version(), planned.version
+        now |= inputs_of_belief(prior if active is None else belief_of(active))
+        if decided_with is not None and (active is None or active.number != decided_with):
+            # an equal version may be active under another number; late arrivals are decided with the one named here
+            named = transaction.beliefs.version(decided_with)
+            if named is None or belief_hash(belief_of(named)) != now["belief"]:
+                now["belief"] = f"not that of version {decided_with}"
+    return now
 
 
 def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
     changed = sorted(name for name, content in inputs.items() if planned.inputs.get(name) != content)
     if changed:
-        words = {"belief": "model", "network": "context network"}
-        listed = ", ".join(words.get(name, name) for name in changed)
+        words = {
+            "belief": "model",
+            "evidence": "model",
+            "network": "context network",
+            "program_version": f"program version (planned with {planned.inputs.get('program_version', 'none')})",
+        }
+        listed = ", ".join(dict.fromkeys(words.get(name, name) for name in changed))
         raise StateError(
             f"Plan {planned.plan_id} cannot be launched, because these changed since it was decided: {listed}",
             fix="Run `disco plan` again and launch the new plan.",

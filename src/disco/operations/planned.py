@@ -5,18 +5,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
+from importlib import metadata
 
 import numpy as np
 import pyarrow as pa
 
 from disco.campaign import Belief
+from disco.operations.arms import offer_of
+from disco.operations.versions import belief_hash
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
 from disco.records.life import PlanRecord, PlanTables
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanSummary, Solution
-from disco.records.ports import Store
+from disco.records.ports import Store, Transaction
 
 _ID_LENGTH = 16
 ARMS = (Arm.DECIDED, Arm.CONTROL, Arm.HOLDOUT)
@@ -83,8 +86,11 @@ def keep(store: Store, planned: Planned) -> None:
 def load(store: Store, name: str) -> Planned:
     """The plan with this id, or the only one whose id begins so, as it was kept."""
     with store.reading() as transaction:
-        record = transaction.plans.get(name)
-        tables = transaction.plans.tables(record.plan_id)
+        return read_planned(transaction, transaction.plans.get(name))
+
+
+def read_planned(transaction: Transaction, record: PlanRecord) -> Planned:
+    """A plan that is kept, with its tables."""
     if plan_id(record.plan, record.inputs) != record.plan_id:
         raise StateError(
             f"plan {record.plan_id}",
@@ -92,7 +98,7 @@ def load(store: Store, name: str) -> Planned:
             expected="a plan as it was kept",
             fix="Run `disco plan` again.",
         )
-    summary = record.summary
+    summary, tables = record.summary, transaction.plans.tables(record.plan_id)
     return Planned(
         plan=record.plan,
         inputs=record.inputs,
@@ -109,6 +115,19 @@ def load(store: Store, name: str) -> Planned:
         planned_at=record.planned_at,
         sources=summary.sources,
     )
+
+
+# ---- what a plan depends on besides customers, features and network; a launch compares all of it
+
+
+def inputs_of_belief(belief: Belief) -> dict[str, str]:
+    return {"belief": belief_hash(belief), "evidence": belief.basket.evidence.hash}
+
+
+def inputs_of_program(plan: Plan, *, customers: int) -> dict[str, str]:
+    """The limits in customers and money as this version reads them from the plan, and the version itself."""
+    limits = repr(offer_of(plan, eligible=customers))
+    return {"limits": sha256(limits.encode()).hexdigest(), "program_version": metadata.version("disco")}
 
 
 # ---- decisions as a table, without codes at first ----

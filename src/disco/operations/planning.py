@@ -3,22 +3,29 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
-from importlib import metadata
 
 import numpy as np
 import pyarrow as pa
 
 from disco import objective
 from disco.campaign import Belief, decide
-from disco.operations.arms import assign_at_random, offer_of, refuse_contradictions, share_offers, split
+from disco.operations.arms import assign_at_random, offer_of, refuse_contradictions, reserve_of, share_offers, split
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
 from disco.operations.forecast import calibrations, draw_totals, money_of
 from disco.operations.plan_warnings import plan_warnings
-from disco.operations.planned import ARMS, Planned, decision_table, keep, plan_id
-from disco.operations.versions import belief_for, belief_hash
+from disco.operations.planned import (
+    ARMS,
+    Planned,
+    decision_table,
+    inputs_of_belief,
+    inputs_of_program,
+    keep,
+    plan_id,
+)
+from disco.operations.versions import belief_for
 from disco.policy import Policy, policy_named
-from disco.records.arrays import Flags, Integers, Matrix, Vector
+from disco.records.arrays import Flags, Floats, Integers, Matrix
+from disco.records.content import content_hash
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError
@@ -207,7 +214,7 @@ def plan_campaign(
             choice[rows] = assign_at_random(
                 members.ids,
                 part,
-                costs=mean_costs(belief, members, part, engine=engine),
+                costs=own_costs(belief, members, part, engine=engine),
                 seed=plan.seed,
                 campaign=plan.campaign,
             )
@@ -218,11 +225,10 @@ def plan_campaign(
     past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
     forecasts, total = _forecasts(belief, audience, arms, choice, plan, past)
     inputs = {
+        "customers": content_hash(pa.table({"customer_id": audience.ids})),
         **inputs,
-        "belief": belief_hash(belief),
-        "evidence": belief.basket.evidence.hash,
-        "limits": sha256(repr(offer).encode()).hexdigest(),
-        "program_version": metadata.version("disco"),
+        **inputs_of_belief(belief),
+        **inputs_of_program(plan, customers=len(audience)),
     }
     return Planned(
         plan=plan,
@@ -280,13 +286,13 @@ def policy_of(plan: Plan) -> Policy:
     return policy_named(plan.policy.name, **settings)
 
 
-def mean_costs(belief: Belief, audience: Audience, offer: Offer, *, engine: Engine | None = None) -> Vector:
-    """(K,) expected markdown of one code at each depth, averaged over customers; only a budget needs it."""
-    depths = np.asarray(offer.depths)
+def own_costs(belief: Belief, audience: Audience, offer: Offer, *, engine: Engine | None = None) -> Floats | None:
+    """(n, K) expected markdown of each customer's code at each depth; only a budget needs it."""
     if offer.budget is None:
-        return np.zeros(depths.size)
+        return None
+    depths = np.asarray(offer.depths)
     full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine)
-    return np.asarray(objective.expected_markdown(full_price, depths, belief.engagement.rates(depths)).mean(axis=0))
+    return objective.expected_markdown(full_price, depths, belief.engagement.rates(depths))
 
 
 def _forecasts(
@@ -319,7 +325,7 @@ def _forecasts(
 
 
 def _solution(plan: Plan, offer: Offer, belief: Belief, decided: Decisions | None, *, eligible: int) -> Solution:
-    whole = plan.caps(eligible)
+    reserve, reserve_budget = reserve_of(plan, offer, eligible=eligible)
     return Solution(
         depths=offer.depths,
         prices=None if decided is None else tuple(decided.prices.tolist()),
@@ -330,10 +336,8 @@ def _solution(plan: Plan, offer: Offer, belief: Belief, decided: Decisions | Non
         bound=0.0 if decided is None else decided.bound,
         gap=0.0 if decided is None else decided.gap,
         policy=plan.policy.name if decided is None else decided.policy,
-        reserve=tuple(
-            None if cap is None or now is None else cap - now for cap, now in zip(whole, offer.caps, strict=True)
-        ),
-        reserve_budget=None if plan.budget is None or offer.budget is None else plan.budget - offer.budget,
+        reserve=reserve,
+        reserve_budget=reserve_budget,
     )
 
 

@@ -63,7 +63,10 @@ class Artefacts(Protocol):
         """
 
     def get(self, name: str) -> "pa.Table":
-        """The table, mapped and not read; StateError names a missing one."""
+        """The table, mapped. StateError names a missing one, FileFormatError one whose bytes are not those of its name.
+
+        The bytes are compared when a process first asks for them, and again when they have changed since.
+        """
 
     def is_intact(self, name: str) -> bool:
         """Whether the bytes are those that were written; reads all of them. False where the table is missing."""
@@ -132,7 +135,7 @@ class PlanRepository(Protocol):
         """The plans of a campaign, by the time they were made."""
 
     def tables(self, plan_id: str) -> "PlanTables":
-        """The plan's tables, checked against their hashes."""
+        """The plan's tables, each compared with the hash that names it."""
 
     def launch(self, record: "CampaignRecord") -> None:
         """Make a campaign of a plan that was kept before. StateError when the campaign exists."""

@@ -209,7 +209,7 @@ def confounded(settings: RetailerSettings, confounding: float) -> RetailerSettin
 def _codes(campaign: Campaign, ids: pa.ChunkedArray, *, seed: int) -> pa.Table:
     count, kinds = len(ids), len(campaign.depths)
     offer = Offer(depths=campaign.depths, caps=(-(-count // kinds),) * kinds, revenue_weight=REVENUE_WEIGHT)
-    choice = assign_at_random(ids.to_numpy(), offer, costs=np.zeros(kinds), seed=seed, campaign=campaign.name)
+    choice = assign_at_random(ids.to_numpy(), offer, seed=seed, campaign=campaign.name)
     start, moment = datetime.combine(campaign.starts_on, time()), pa.timestamp("us")
     table = pa.table(
         {

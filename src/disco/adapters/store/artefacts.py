@@ -2,6 +2,9 @@
 
 A file is written aside, brought to disk and renamed before its name is given out, so a name in the database always
 has its file. A file whose name was never committed is harmless. Any place that every machine sees as a folder will do.
+
+A process compares the bytes of a file with its name before it uses the first of them, and again when the file has
+changed since. So a damaged file is an error, never another decision, code or context.
 """
 
 import os
@@ -9,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +30,27 @@ _MOST_MAPPED = 64
 _FIX = "Restore it from a copy, or let the setting `artefacts` name the place where it lies."
 
 
+class _Stamp(NamedTuple):
+    """What changes when a file is written or replaced. The time of the last change cannot be set by a program."""
+
+    device: int
+    inode: int
+    size: int
+    written_ns: int
+    changed_ns: int
+
+
+def _stamp(stat: os.stat_result) -> _Stamp:
+    return _Stamp(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+
 class FolderArtefacts:
     """Arrow files in one folder; implements `records.ports.Artefacts`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._mapped: dict[str, tuple[os.stat_result, pa.Table]] = {}  # opening a file costs more than finding a row
+        self._compared: dict[str, _Stamp] = {}  # files whose bytes are those of their names, as they were then
+        self._mapped: dict[str, tuple[_Stamp, pa.Table]] = {}  # opening a file costs more than finding a row
 
     def put(self, table: pa.Table, *, compressed: bool = False) -> str:
         table = table.combine_chunks()
@@ -49,6 +67,7 @@ class FolderArtefacts:
                 name = sink.digest.hexdigest()
                 os.chmod(partial, new_file_mode(self.folder))
                 os.replace(partial, self._path(name))
+                self._compared[name] = _stamp(os.fstat(file.fileno()))  # hashed while it was written
             _sync(self.folder)
         except OSError as error:
             reason = error.strerror or str(error)
@@ -59,13 +78,19 @@ class FolderArtefacts:
         path = self._path(name)
         try:
             stat = path.stat()
-            known = self._mapped.get(name)
-            if known is not None and os.path.samestat(known[0], stat) and known[0].st_mtime_ns == stat.st_mtime_ns:
+            stamp, known = _stamp(stat), self._mapped.get(name)
+            if known is not None and known[0] == stamp:
                 return known[1]
             with pa.memory_map(str(path)) as file:
-                table = pa.ipc.open_file(file).read_all()
+                content = file.read_buffer()
+            if self._compared.get(name) != stamp:
+                if sha256(content).hexdigest() != name:
+                    found = "another content than its name says"
+                    raise FileFormatError(str(path), found=found, expected="the file as written", fix=_FIX)
+                self._compared[name] = stamp
+            table = pa.ipc.open_file(content).read_all()
             if table.nbytes <= stat.st_size:  # a compressed one lies in memory and is not kept
-                self._keep(name, stat, table)
+                self._keep(name, stamp, table)
             return table
         except FileNotFoundError:
             raise StateError(f"The artefact {path} is missing", fix=_FIX) from None
@@ -79,10 +104,10 @@ class FolderArtefacts:
         except OSError:
             return False
 
-    def _keep(self, name: str, stat: os.stat_result, table: pa.Table) -> None:
+    def _keep(self, name: str, stamp: "_Stamp", table: pa.Table) -> None:
         while len(self._mapped) >= _MOST_MAPPED:
             self._mapped.pop(next(iter(self._mapped)), None)
-        self._mapped[name] = (stat, table)
+        self._mapped[name] = (stamp, table)
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.arrow"

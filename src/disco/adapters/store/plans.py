@@ -22,7 +22,6 @@ from disco.records.plan_summary import PlanSummary
 from disco.records.ports import Artefacts
 
 _ROWS = sa.select(campaigns, plans.c.plan, plans.c.summary).join(plans, plans.c.plan_id == campaigns.c.plan_id)
-_TABLES = ("decisions", "contexts", "features")
 _ARMS = pa.dictionary(pa.int8(), pa.string())
 
 
@@ -70,19 +69,17 @@ class SqlPlans:
                 f"Plan {row.plan_id} has no decisions: its files were not found when the database was upgraded",
                 fix="Run `disco plan` again.",
             )
-        for name in _artefacts(row, _TABLES):
-            artefacts.get(name)  # names a missing one
-            if not artefacts.is_intact(name):
-                raise FileFormatError(
-                    f"artefact {name} of plan {row.plan_id}",
-                    found="another content than its name says",
-                    expected="the file as written",
-                    fix="Restore it from a copy, or run `disco plan` again.",
-                )
-        decisions = artefacts.get(row.decisions)
+        decisions, contexts = artefacts.get(row.decisions), artefacts.get(row.contexts)
+        if not _is_planned(decisions) or not _is_matrix(contexts):
+            raise FileFormatError(
+                f"plan {row.plan_id}",
+                found="tables of decisions or contexts with other columns",
+                expected=f"{', '.join(PLANNED.names)}; one context per decision",
+                fix="Run `disco plan` again.",
+            )
         return PlanTables(
             decisions=decisions.set_column(1, "arm", decisions["arm"].cast(pa.string())),
-            contexts=matrix_of(artefacts.get(row.contexts)),
+            contexts=matrix_of(contexts),
             features=None if row.features is None else artefacts.get(row.features),
         )
 
@@ -181,6 +178,22 @@ def _planned(decisions: pa.Table) -> pa.Table:
             raise InputError("decisions", found=f"no column {field.name}", expected=", ".join(PLANNED.names))
     table = storable(pa.table(columns))
     return table.set_column(1, "arm", table["arm"].dictionary_encode().cast(_ARMS))
+
+
+def _is_planned(decisions: pa.Table) -> bool:
+    """Whether the columns are those that `_planned` makes."""
+    kinds = {"customer_id": (pa.int64(), pa.string()), "arm": (_ARMS,)}
+    return decisions.column_names == PLANNED.names and all(
+        field.type in kinds.get(field.name, (PLANNED.field(field.name).type,)) for field in decisions.schema
+    )
+
+
+def _is_matrix(table: pa.Table) -> bool:
+    """Whether `matrix_of` can read it: lists of one length, without nulls."""
+    if table.column_names != ["context"] or not pa.types.is_fixed_size_list(kind := table["context"].type):
+        return False
+    lists = in_one_piece(table["context"])
+    return bool(kind.value_type == pa.float64() and not lists.null_count and not lists.flatten().null_count)
 
 
 def _is_integer(decisions: pa.Table) -> bool:

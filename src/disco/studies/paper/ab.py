@@ -118,9 +118,7 @@ def _assigned(log: CampaignLog, rows: Flags, seed: int) -> Integers:
     """(customers,) depth at random under the arm's caps; -1 outside the arm."""
     choice = np.full(len(log.ids), -1, np.int64)
     offer = _offer(log, int(rows.sum()))
-    choice[rows] = assign_at_random(
-        log.ids[rows], offer, costs=np.zeros(len(offer.depths)), seed=seed, campaign=PLAYED_CAMPAIGN
-    )
+    choice[rows] = assign_at_random(log.ids[rows], offer, seed=seed, campaign=PLAYED_CAMPAIGN)
     return choice
 
 

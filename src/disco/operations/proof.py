@@ -1,0 +1,180 @@
+"""What a launch proves about a plan before it writes: customers, arms, depths, limits and money are the plan's own.
+
+A plan lies in the store as a row and as tables named by their content. That the bytes are those of the names is proved
+when they are read. Here everything else is: whoever changed a table, named it validly and put the name into the row
+meets the plan's own numbers.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.operations.arms import offer_of, reserve_of, share_offers, split
+from disco.operations.planned import ARMS, Planned, coded_rows
+from disco.records.arrays import Integers
+from disco.records.content import content_hash
+from disco.records.decisions import Arm, Offer
+from disco.records.depths import depth_percent
+from disco.records.errors import StateError
+from disco.records.plan import Plan
+from disco.records.wording import money
+
+_ROUNDING = 1e-9  # relative; sums of the same figures in another order
+
+
+def refuse_unproved(planned: Planned, *, customers: int) -> None:
+    """StateError where a plan's tables contradict the plan; `customers` is the number that its summary states."""
+    for look in (_rows, _customers, _arms, _depths, _limits, _figures):  # each relies on those before it
+        found = list(look(planned, customers))
+        if found:
+            raise StateError(
+                f"Plan {planned.plan_id} cannot be launched, because its tables are not what was planned: "
+                f"{'; '.join(found)}",
+                fix="Run `disco plan` again, and `disco doctor` to see what else was changed.",
+            )
+
+
+def _rows(planned: Planned, customers: int) -> Iterator[str]:
+    rows = planned.decisions.num_rows
+    if rows != customers:
+        yield f"{rows:,} decisions, for {customers:,} customers planned"
+    if planned.contexts.ndim != 2 or len(planned.contexts) != rows:
+        yield f"{len(planned.contexts):,} contexts, for {rows:,} decisions"
+    elif not np.isfinite(planned.contexts).all():
+        yield "contexts that are not finite numbers"
+    if planned.features is None:
+        if "features" in planned.inputs:
+            yield "the features are missing"
+    elif planned.features.num_rows != rows:
+        yield f"features of {planned.features.num_rows:,} customers, for {rows:,} decisions"
+    for name in ("customer_id", "arm", "value", "known"):
+        if planned.decisions[name].null_count:
+            yield f"{planned.decisions[name].null_count:,} decisions without {name}"
+
+
+def _customers(planned: Planned, _: int) -> Iterator[str]:
+    """Each customer once, and exactly those whose hash the plan's id contains."""
+    ids = planned.decisions.select(["customer_id"])
+    distinct = pc.count_distinct(ids["customer_id"]).as_py()
+    if distinct != ids.num_rows:
+        yield f"{ids.num_rows - distinct:,} customers appear twice"
+    if content_hash(ids) != planned.inputs["customers"]:
+        yield "the customers are others than those planned"
+    hashed = planned.inputs.get("features")
+    if planned.features is not None and hashed is not None and content_hash(planned.features) != hashed:
+        yield "the features are others than those planned"
+
+
+def _arms(planned: Planned, _: int) -> Iterator[str]:
+    """Groups as the split by hash gives them, and as the summary counts them."""
+    plan, found = planned.plan, _arm_numbers(planned.decisions)
+    arms = split(
+        planned.decisions["customer_id"],
+        control=plan.control.share,
+        holdout=plan.holdout.share,
+        seed=plan.seed,
+        campaign=plan.campaign,
+    )
+    wrong = found != np.select([arms[arm] for arm in ARMS], range(len(ARMS)))
+    if wrong.any():
+        names = planned.decisions["arm"].filter(pa.array(wrong))
+        yield f"{int(wrong.sum()):,} customers are in another group than their own, the first in {names[0].as_py()!r}"
+        return
+    for number, arm in enumerate(ARMS):
+        counted, stated = int((found == number).sum()), planned.arms[arm].customers if arm in planned.arms else 0
+        if counted != stated:
+            yield f"{counted:,} customers in group {arm}, for {stated:,} planned"
+
+
+def _depths(planned: Planned, _: int) -> Iterator[str]:
+    """Depths that are offered; none for the holdout."""
+    depth = pc.drop_null(planned.decisions["depth"])
+    others = depth.filter(pc.invert(pc.is_in(depth, value_set=pa.array(planned.plan.offered, pa.float64()))))
+    if len(others):
+        yield f"{len(others):,} codes of depths that are not offered, the first of {depth_percent(others[0].as_py())}"
+    coded = planned.decisions["depth"].is_valid().to_numpy()
+    held = int((coded & (_arm_numbers(planned.decisions) == ARMS.index(Arm.HOLDOUT))).sum())
+    if held:
+        yield f"{held:,} customers of the holdout have a depth"
+
+
+def _limits(planned: Planned, _: int) -> Iterator[str]:
+    """Caps and floors, of all codes and of each group's own part; codes as the summary counts them; the reserve."""
+    plan, offer = planned.plan, offer_of(planned.plan, eligible=planned.decisions.num_rows)
+    counts = _codes(planned)
+    yield from _outside(plan, counts.sum(axis=0), offer, "")
+    for arm, part in zip((Arm.DECIDED, Arm.CONTROL), _parts(planned, offer), strict=True):
+        yield from _outside(plan, counts[ARMS.index(arm)], part, f" in group {arm}")
+    for arm, given in zip(ARMS, counts.tolist(), strict=True):
+        stated = planned.arms[arm].codes if arm in planned.arms else {}
+        if given != [stated.get(depth, 0) for depth in plan.offered]:
+            yield f"group {arm} has other numbers of codes than those planned"
+    solution = planned.solution
+    reserve = reserve_of(plan, offer, eligible=planned.decisions.num_rows)
+    if solution.depths != plan.offered or (solution.reserve, solution.reserve_budget) != reserve:
+        yield "the reserve is another than the plan's"
+
+
+def _outside(plan: Plan, given: Integers, offer: Offer, where: str) -> Iterator[str]:
+    floors = offer.floors or (0,) * len(plan.offered)
+    for depth, count, cap, floor in zip(plan.offered, given.tolist(), offer.caps, floors, strict=True):
+        if cap is not None and count > cap:
+            yield f"{count:,} codes of {depth_percent(depth)}{where}, for a limit of {cap:,}"
+        elif count < floor:
+            yield f"{count:,} codes of {depth_percent(depth)}{where}, for a floor of {floor:,}"
+
+
+def _figures(planned: Planned, _: int) -> Iterator[str]:
+    """Finite figures where there is a code; their sums are those of the solve, and within each group's budget."""
+    plan, decisions, arm = planned.plan, planned.decisions, _arm_numbers(planned.decisions)
+    value = decisions["value"].to_numpy()
+    by_policy = (arm == ARMS.index(Arm.DECIDED)) & (not plan.policy.assigns_at_random)
+    if not np.isfinite(value).all() or value[~by_policy].any():
+        yield "values that no policy gave"
+    elif not np.isclose(value[by_policy].sum(), planned.solution.value, rtol=_ROUNDING, atol=0.0):
+        yield f"a value of {value[by_policy].sum():,.2f}, for {planned.solution.value:,.2f} planned"
+    rows = np.zeros(0, np.int64) if planned.total is None else coded_rows(decisions)  # None: nothing was learned
+    for name in ("expected_full_price", "expected_engagement"):
+        if not np.array_equal(np.flatnonzero(decisions[name].is_valid().to_numpy()), rows):
+            yield f"figures of {name} for other customers than those with a code"
+            return
+    depth, full_price, engagement = (
+        decisions[name].take(pa.array(rows)).to_numpy()
+        for name in ("depth", "expected_full_price", "expected_engagement")
+    )
+    if not np.array_equal(engagement, np.asarray(planned.solution.engagement)[np.searchsorted(plan.offered, depth)]):
+        yield "other shares of receivers who buy than those planned"
+    if not (np.isfinite(full_price) & (full_price >= 0)).all():
+        yield "expected full prices that are not amounts of money"
+        return
+    markdown = full_price * depth * engagement
+    offer = offer_of(plan, eligible=decisions.num_rows)
+    for name, part in zip((Arm.DECIDED, Arm.CONTROL), _parts(planned, offer), strict=True):
+        cost = float(markdown[arm[rows] == ARMS.index(name)].sum())
+        if part.budget is not None and cost > part.budget * (1 + _ROUNDING):
+            yield (
+                f"an expected markdown of {money(cost, full=True)} in group {name}, "
+                f"for a budget of {money(part.budget, full=True)}"
+            )
+
+
+def _arm_numbers(decisions: pa.Table) -> Integers:
+    """(n,) position in ARMS; -1 for any other text."""
+    place = pc.index_in(decisions["arm"], value_set=pa.array([str(arm) for arm in ARMS]))
+    return np.asarray(pc.fill_null(place, -1).to_numpy(), np.int64)
+
+
+def _codes(planned: Planned) -> Integers:
+    """(arms, depths) codes."""
+    rows, offered = coded_rows(planned.decisions), planned.plan.offered
+    column = np.searchsorted(offered, planned.decisions["depth"].take(pa.array(rows)).to_numpy())
+    place = _arm_numbers(planned.decisions)[rows] * len(offered) + column
+    return np.bincount(place, minlength=len(ARMS) * len(offered)).reshape(len(ARMS), len(offered))
+
+
+def _parts(planned: Planned, offer: Offer) -> list[Offer]:
+    """The parts of the limits that belong to the decided group and to control."""
+    arm = _arm_numbers(planned.decisions)
+    return share_offers(offer, [int((arm == ARMS.index(name)).sum()) for name in (Arm.DECIDED, Arm.CONTROL)])
