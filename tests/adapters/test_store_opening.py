@@ -9,16 +9,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from store_samples import add_campaign, batch, outcomes, receive
-from stores import open_store
+from stores import artefacts_of, open_store
 
 from disco.adapters.store import CampaignStore, migrations, schema
-from disco.adapters.store.opening import open_database, prepare, upgrade
+from disco.adapters.store.opening import KNOWN_REVISIONS, open_database, prepare, upgrade
 from disco.records.errors import InputError, StateError
-
-
-def _set_revision(url: str, revision: str) -> None:
-    with open_database(url).engine.begin() as connection:
-        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
 
 
 def test_the_migrations_make_exactly_the_tables_of_the_schema(database_url: str) -> None:
@@ -69,13 +64,59 @@ def test_two_databases_have_two_secrets(new_database_url: Callable[[], str]) -> 
     assert len(secrets) == 2
 
 
-def test_a_database_of_a_newer_program_is_refused_and_left_alone(database_url: str) -> None:
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (["9999"], r"at revision 9999, made by a newer disco; this one knows \d+\. Install the newer disco"),
+        (["0000"], r"a revision that no disco has written \('0000'\)\. .*disco restore"),
+        ([""], r"a revision that no disco has written \(''\)\. .*disco restore"),
+        (["x" * 32], r"a revision that no disco has written.*disco restore"),
+        ([], r"alembic_version names no revision\. .*disco restore"),
+        (["0001", "0002"], r"alembic_version names 2 revisions\. .*disco restore"),
+    ],
+)
+def test_a_database_of_no_known_revision_is_refused_alike_by_everybody(
+    database_url: str, rows: list[str], words: str
+) -> None:
     open_store(database_url).close()
-    _set_revision(database_url, "9999")
-    with pytest.raises(StateError, match=r"revision 9999.*disco db upgrade"):
+    with open_database(database_url).engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM alembic_version")
+        for row in rows:
+            connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{row}')")
+    for open_ in (lambda: open_store(database_url), lambda: upgrade(open_database(database_url))):
+        with pytest.raises(StateError, match=words) as refused:
+            open_()
+        assert "db upgrade" not in str(refused.value)
+        assert "try again" not in str(refused.value)
+
+
+def test_every_migration_is_a_known_revision() -> None:
+    folder = Path(migrations.__file__).parent
+    assert sorted(script.revision for script in ScriptDirectory(str(folder)).walk_revisions()) == list(KNOWN_REVISIONS)
+
+
+@pytest.mark.parametrize("tables", [["orders"], ["alembic_version"], ["alembic_version", "orders"]])
+def test_tables_of_another_program_are_left_alone(database_url: str, tables: list[str]) -> None:
+    with open_database(database_url).engine.begin() as connection:
+        for table in tables:
+            connection.exec_driver_sql(f"CREATE TABLE {table} (version_num VARCHAR)")
+    with pytest.raises(StateError, match=r"another program \(.*database_url"):
         open_store(database_url)
-    with pytest.raises(StateError, match="newer disco"):
-        upgrade(open_database(database_url))
+
+
+def test_looking_for_a_store_that_does_not_exist_creates_nothing(database_url: str) -> None:
+    assert CampaignStore.existing(database_url, artefacts_of(database_url)) is None
+    if database_url.startswith("sqlite"):
+        file = Path(database_url.removeprefix("sqlite:///"))
+        assert not file.exists()
+        file.touch()
+        assert CampaignStore.existing(database_url, artefacts_of(database_url)) is None
+        assert file.read_bytes() == b""
+    assert sa.inspect(open_database(database_url).engine).get_table_names() == []
+    open_store(database_url).close()
+    found = CampaignStore.existing(database_url, artefacts_of(database_url))
+    assert found is not None
+    found.close()
 
 
 def test_an_upgrade_says_where_it_came_from_and_is_done_once(database_url: str) -> None:
@@ -92,13 +133,6 @@ def test_an_upgrade_that_fails_leaves_nothing(database_url: str, monkeypatch: py
     with pytest.raises(InterruptedError):
         open_store(database_url)
     assert sa.inspect(open_database(database_url).engine).get_table_names() == []
-
-
-def test_tables_of_another_program_are_left_alone(database_url: str) -> None:
-    with open_database(database_url).engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE orders (number INTEGER)")
-    with pytest.raises(StateError, match=r"another program \(orders\)"):
-        open_store(database_url)
 
 
 @pytest.mark.parametrize("url", ["", "disco.db", "sqlite://", "sqlite:///:memory:", "mysql://u:geheim@h/d", "http://x"])
@@ -118,10 +152,11 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     file = tmp_path / "notes.db"
     file.write_text("not a database, though long enough to be taken for one " * 20)
     before = file.read_bytes()
-    with pytest.raises(StateError, match="not a database"):
+    with pytest.raises(StateError, match=r"notes.db is not a SQLite database.*database_url") as refused:
         CampaignStore.embedded(file)
+    assert "try again" not in str(refused.value)
     assert file.read_bytes() == before
-    with pytest.raises(StateError, match="unable to open"):
+    with pytest.raises(StateError, match=r"x.db cannot be opened \(unable to open database file\)\. Check the folder"):
         open_store(f"sqlite:///{tmp_path}/no/folder/x.db")
 
 

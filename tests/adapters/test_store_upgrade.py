@@ -55,7 +55,9 @@ def _as_it_was(fixture: Path, request: pytest.FixtureRequest, folder: Path) -> s
 @pytest.fixture
 def store(old_url: str) -> CampaignStore:
     database = open_database(old_url)
-    done = upgrade(database, artefacts=FolderArtefacts(artefacts_of(old_url)), plans=OLD / "plans")
+    # one plan was made by a program that keeps no folder of it
+    artefacts = FolderArtefacts(artefacts_of(old_url))
+    done = upgrade(database, artefacts=artefacts, plans=OLD / "plans", without_plans=True)
     database.engine.dispose()
     assert done == ("0001", schema.REVISION)
     return CampaignStore(old_url, artefacts_of(old_url))
@@ -237,7 +239,16 @@ def test_a_plan_that_was_not_launched_can_be(store: CampaignStore) -> None:
 
 
 def test_without_the_folder_of_plans_campaigns_are_whole_and_the_rest_is_named(old_url: str) -> None:
-    upgrade(open_database(old_url), artefacts=FolderArtefacts(artefacts_of(old_url)), plans=None)
+    artefacts = FolderArtefacts(artefacts_of(old_url))
+    for plans in (None, OLD / "elsewhere"):
+        with pytest.raises(
+            StateError, match=r"lacks 5 of the 5 plans.*65de59381829331c \(not-launched\).*--without-plans"
+        ):
+            upgrade(open_database(old_url), artefacts=artefacts, plans=plans)
+    with pytest.raises(StateError, match=r"lacks 1 of the 5 plans of the database: \w+ \(numbered\)"):
+        upgrade(open_database(old_url), artefacts=artefacts, plans=OLD / "plans")
+    assert _is_unchanged(old_url)
+    upgrade(open_database(old_url), artefacts=artefacts, plans=None, without_plans=True)
     store = CampaignStore(old_url, artefacts_of(old_url))
     with store.reading() as transaction:
         assert transaction.decisions.of("second").num_rows == recorded("decisions-second").num_rows
@@ -247,28 +258,60 @@ def test_without_the_folder_of_plans_campaigns_are_whole_and_the_rest_is_named(o
         load(store, "65de59")
 
 
-def test_a_damaged_file_of_a_plan_stops_the_upgrade_and_nothing_is_changed(old_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "damage", "words"),
+    [
+        ("65de59381829331c/decisions.parquet", lambda content: content[:-1], "another content"),
+        ("65de59381829331c/features.parquet", None, "no file"),
+        ("65de59381829331c/plan.json", lambda content: content[:-9], "cannot be read"),
+        ("65de59381829331c/plan.json", lambda content: b"[]", "cannot be read"),
+        ("65de59381829331c/plan.json", lambda content: b'{"files": null}', "cannot be read"),
+        ("a3b2fd708fa35cb7/late-000001.parquet", lambda content: content[:100], "cannot be read"),
+        ("a3b2fd708fa35cb7/late-000001.parquet", lambda content: b"", "cannot be read"),
+    ],
+)
+def test_a_damaged_file_of_a_plan_stops_the_upgrade_and_nothing_is_changed(
+    old_url: str, tmp_path: Path, file: str, damage: Callable[[bytes], bytes] | None, words: str
+) -> None:
     plans = tmp_path / "plans"
-    for file in (OLD / "plans").rglob("*.*"):
-        copy = plans / file.relative_to(OLD / "plans")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(file.read_bytes())
-    damaged = plans / "65de59381829331c" / "decisions.parquet"
-    damaged.write_bytes(damaged.read_bytes()[:-1])
-    with pytest.raises(StateError, match=r"decisions.parquet.*another content"):
-        upgrade(open_database(old_url), artefacts=FolderArtefacts(artefacts_of(old_url)), plans=plans)
+    shutil.copytree(OLD / "plans", plans)
+    damaged = plans / file
+    if damage is None:
+        damaged.unlink()
+    else:
+        damaged.write_bytes(damage(damaged.read_bytes()))
+    artefacts = FolderArtefacts(artefacts_of(old_url))
+    with pytest.raises(StateError, match=rf"{damaged.name}.*{words}"):
+        upgrade(open_database(old_url), artefacts=artefacts, plans=plans, without_plans=True)
+    assert _is_unchanged(old_url)
+
+
+def test_late_arrivals_whose_file_is_gone_stop_the_upgrade(old_url: str, tmp_path: Path) -> None:
+    plans = tmp_path / "plans"
+    shutil.copytree(OLD / "plans", plans)
     with open_database(old_url).engine.connect() as connection:
-        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == "0001"
+        lost = connection.exec_driver_sql("SELECT plan_id FROM plans WHERE campaign = 'numbered'").scalar_one()
+    (plans / lost).mkdir()
+    (plans / lost / "plan.json").write_text('{"files": {}}')
+    (plans / "a3b2fd708fa35cb7" / "late-000001.parquet").unlink()
+    with pytest.raises(StateError, match=r"late-\*.parquet: found no features of 5 late arrivals"):
+        upgrade(open_database(old_url), artefacts=FolderArtefacts(artefacts_of(old_url)), plans=plans)
+
+
+def _is_unchanged(url: str) -> bool:
+    with open_database(url).engine.connect() as connection:
         names = sa.inspect(connection).get_table_names()
-        assert "decisions" in names
-        assert "late_decisions" not in names
+        revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
+    return (
+        revision == "0001" and "decisions" in names and "late_decisions" not in names and not artefacts_of(url).exists()
+    )
 
 
 def test_a_database_of_an_earlier_revision_is_refused_until_it_is_upgraded(old_url: str) -> None:
     with pytest.raises(StateError, match=r"revision 0001.*disco db upgrade"):
         CampaignStore(old_url, artefacts_of(old_url))
     with pytest.raises(StateError, match="no place for artefacts"):
-        upgrade(open_database(old_url))
+        upgrade(open_database(old_url), without_plans=True)
 
 
 # ---- from revision 0002

@@ -29,18 +29,21 @@ NOBODY = PlanTables(decisions=decisions([]).drop_columns(["code"]), contexts=np.
 
 
 def test_a_plan_is_kept_once_and_found_by_the_beginning_of_its_id(store: CampaignStore) -> None:
-    records = [plan_record("spring", plan_id=plan_id) for plan_id in ("abc1", "abd2")]
+    records = [plan_record("spring", plan_id=plan_id) for plan_id in ("abcd1", "abcd2", "xyz")]
     with store.writing("spring") as transaction:
         for record in [*records, *records]:
             transaction.plans.add(record, NOBODY)
     with store.reading() as transaction:
         assert transaction.plans.of("spring") == tuple(records)
-        assert transaction.plans.get("abc") == records[0]
+        assert transaction.plans.get("abcd1") == records[0]
+        assert transaction.plans.get("xyz") == records[2]
         for unclear, words in (
-            ("ab", "ids of several"),
-            ("ABC", "no plan"),
+            ("abcd", "Several ids begin with abcd"),
+            ("abc", "no plan abc. Give at least 4 characters"),
+            ("xy", "at least 4 characters"),
+            ("ABCD", "no plan"),
             ("", "no plan"),
-            ("a_c", "no plan"),
+            ("a_cd", "no plan"),
         ):
             with pytest.raises(StateError, match=words):
                 transaction.plans.get(unclear)

@@ -51,7 +51,9 @@ def test_rows_come_back_as_received_in_the_order_received(store: CampaignStore) 
         assert kept.schema == OUTCOMES
         assert kept.equals(pa.concat_tables([strange, outcomes("a-third", ["e9"])]))
         assert [record.batch_id for record in transaction.ledger.batches("spring")] == ["b-second", "a-third"]
-        assert transaction.ledger.batch("b-s") == batch("b-second")
+        assert transaction.ledger.batch("b-se") == batch("b-second")
+        with pytest.raises(StateError, match="at least 4 characters"):
+            transaction.ledger.batch("b-s")
         assert transaction.ledger.batches("autumn") == ()
         assert transaction.ledger.outcomes("autumn").equals(OUTCOMES.empty_table())
         with pytest.raises(StateError, match="There is no batch"):

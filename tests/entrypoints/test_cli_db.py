@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
 
 from disco.adapters.store.schema import REVISION
 
@@ -39,7 +41,7 @@ def test_a_file_that_is_no_database_is_named(disco: Disco, tmp_path: Path) -> No
     (tmp_path / "disco.db").write_text("no database " * 100)
     code, _, error = disco("db", "upgrade", "--shop", tmp_path)
     assert code == 1
-    assert "not a database" in error
+    assert "is not a SQLite database" in error
 
 
 def test_a_server_that_does_not_answer_is_named(disco: Disco, tmp_path: Path) -> None:
@@ -56,9 +58,77 @@ def test_a_shop_of_revision_0001_is_upgraded_with_its_plans(disco: Disco, tmp_pa
     shutil.copytree(old / "plans", tmp_path / "plans")
     code, _, error = disco("campaigns", "--shop", tmp_path)
     assert (code, "disco db upgrade" in error) == (1, True)
-    code, out, _ = disco("db", "upgrade", "--shop", tmp_path)
+    code, _, error = disco("db", "upgrade", "--shop", tmp_path)
+    assert (code, "lacks 1 of the 5 plans" in error) == (1, True)
+    code, out, _ = disco("db", "upgrade", "--without-plans", "--shop", tmp_path)
     assert (code, f"from revision 0001 to revision {REVISION}" in out) == (0, True)
     code, out, _ = disco("export", "second", "-o", tmp_path / "codes.parquet", "--shop", tmp_path, "--json")
     expected = pq.read_table(old / "expected" / "decisions-second.parquet")["code"]
     assert code == 0
     assert pq.read_table(tmp_path / "codes.parquet")["code_id"].to_pylist() == expected.drop_null().to_pylist()
+
+
+# ---- one shop, one database
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def lost(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A shop whose artefacts are there, and whose database is empty."""
+    old = Path(__file__).parents[1] / "fixtures" / "revision-0002"
+    shutil.copytree(old / "artefacts", tmp_path / "artefacts")
+    if request.param == "sqlite":
+        (tmp_path / "disco.db").touch()
+        return tmp_path
+    make: Callable[[], str] = request.getfixturevalue("new_postgres_url")
+    (tmp_path / "disco.yaml").write_text(f"database_url: {make()}\n")
+    return tmp_path
+
+
+PLAN = """
+campaign: again
+customers: {as_of: 2025-11-01}
+depths: {0.10: {at_most: 40}}
+objective: {revenue_weight: 3}
+valid: {from: 2025-11-05, days: 10}
+"""
+
+
+def test_an_emptied_database_is_never_made_anew(disco: Disco, lost: Path) -> None:
+    (lost / "plan.yaml").write_text(PLAN)
+    for words in (
+        ("campaigns",),
+        ("db", "upgrade"),
+        ("plan", lost / "plan.yaml"),
+        ("plan", lost / "plan.yaml", "--dry-run"),
+        ("launch", "again"),
+        ("results",),
+        ("belief",),
+    ):
+        code, out, error = disco(*words, "--shop", lost)
+        assert (code, out) == (1, ""), words
+        assert "is empty, but" in error, words
+        assert "disco restore" in error
+        assert "artefacts" in error
+    code, out, _ = disco("doctor", "--shop", lost)
+    assert code == 1
+    assert "is empty, but" in out
+    settings = lost / "disco.yaml"
+    url = settings.read_text().split(": ", 1)[1].strip() if settings.exists() else f"sqlite:///{lost}/disco.db"
+    assert sa.inspect(sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))).get_table_names() == []
+
+
+def test_an_old_folder_of_plans_counts_as_well(disco: Disco, tmp_path: Path) -> None:
+    old = Path(__file__).parents[1] / "fixtures" / "revision-0001"
+    shutil.copytree(old / "plans", tmp_path / "plans")
+    code, _, error = disco("db", "upgrade", "--shop", tmp_path)
+    assert code == 1
+    assert f"{tmp_path / 'plans'} holds files of plans" in error
+    assert not (tmp_path / "disco.db").exists()
+
+
+def test_a_reading_command_in_a_new_shop_writes_nothing(disco: Disco, tmp_path: Path) -> None:
+    for words in (("campaigns",), ("results",), ("launch", "spring"), ("ingest", "spring", tmp_path / "x.parquet")):
+        code, out, error = disco(*words, "--shop", tmp_path)
+        assert (code, out) == (1, "")
+        assert "no campaigns yet" in error or "x.parquet" in error
+    assert list(tmp_path.iterdir()) == []

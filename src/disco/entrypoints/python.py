@@ -373,15 +373,21 @@ class Shop:
             database=lambda: vitals(self.database_url),
         )
 
-    def upgrade(self) -> "DatabaseUpgrade":
-        """Bring the database to what this program knows: all changes in one transaction, or none."""
+    def upgrade(self, *, without_plans: bool = False) -> "DatabaseUpgrade":
+        """Bring the database to what this program knows: all changes in one transaction, or none.
+
+        without_plans: also where the folder of plans of an older disco lacks some; these lose what lies only there.
+        """
         from disco.adapters.store.artefacts import FolderArtefacts
-        from disco.adapters.store.opening import open_database, shown, upgrade
+        from disco.adapters.store.opening import is_empty, open_database, shown, upgrade
         from disco.operations.doctor import DatabaseUpgrade
 
         database = open_database(self.database_url)
         try:
-            before, after = upgrade(database, artefacts=FolderArtefacts(self.artefacts), plans=self.plans)
+            if is_empty(database):
+                self._refuse_orphans()
+            artefacts = FolderArtefacts(self.artefacts)
+            before, after = upgrade(database, artefacts=artefacts, plans=self.plans, without_plans=without_plans)
         finally:
             database.engine.dispose()
         return DatabaseUpgrade(database=shown(database.engine.url), before=before, after=after)
@@ -429,31 +435,63 @@ class Shop:
 
     @property
     def is_new(self) -> bool:
-        """It has settings and no decided plan, so a SQLite file that is not there was never made."""
-        url = self.database_url
-        no_database = url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file()
-        planned = any(self.artefacts.glob("*.arrow")) or any(self.plans.glob("*/plan.json"))
-        return (self.folder / FILE).is_file() and no_database and not planned
+        """It has settings and an empty database, and nothing of a campaign lies around."""
+        from disco.adapters.store import CampaignStore
+
+        if not (self.folder / FILE).is_file() or self._orphans():
+            return False
+        try:
+            store = CampaignStore.existing(self.database_url, self.artefacts)
+        except DiscoError:  # whoever opens it says why it cannot be used
+            return False
+        if store is not None:
+            store.close()
+        return store is None
+
+    def _orphans(self) -> list[Path]:
+        """Files of plans, by which a shop with an empty database is known to have lost it."""
+        return [*self.artefacts.glob("*.arrow"), *self.plans.glob("*/plan.json")]
+
+    def _refuse_orphans(self) -> None:
+        """A new database would have another secret, and campaigns that are out could be launched again."""
+        if orphans := self._orphans():
+            place = self._shown_database()
+            plans = orphans[0].name == "plan.json"
+            folder, setting = (self.plans, "plans") if plans else (self.artefacts, "artefacts")
+            raise StateError(
+                f"The database {place} is empty, but {folder} holds files of plans ({orphans[0].name}, …), so the "
+                "database was lost or another one is named",
+                fix="Restore the backup with `disco restore`, or correct `database_url`. For a new shop, let the "
+                f"setting `{setting}` name another folder.",
+            )
+
+    def _shown_database(self) -> str:
+        """Its URL without a password."""
+        from disco.adapters.store.opening import open_database, shown
+
+        return shown(open_database(self.database_url).engine.url)
 
     @contextmanager
     def store(self, *, missing: Missing = "refuse") -> "Iterator[CampaignStore]":
-        """The database of campaigns. Where its SQLite file is not there yet: refuse, create it, or use an empty one
-        that goes away again (for dry runs)."""
+        """The database of campaigns. Where it has no tables yet: refuse, create them, or use an empty one that goes
+        away again (for dry runs). Never created where files of plans lie around."""
         from disco.adapters.store import CampaignStore
 
         url = self.database_url
         with ExitStack() as stack:
-            file, artefacts = Path(url.removeprefix(_SQLITE)), self.artefacts
-            if url.startswith(_SQLITE) and not file.is_file():
+            artefacts = self.artefacts
+            store = CampaignStore.existing(url, artefacts)
+            if store is None:
+                self._refuse_orphans()
                 if missing == "refuse":
                     raise StateError(
-                        f"This shop has no campaigns yet: the database {file} does not exist",
+                        f"This shop has no campaigns yet: the database {self._shown_database()} is empty",
                         fix="`disco plan` creates it; --shop names the folder of disco.yaml.",
                     )
                 if missing == "scratch":
                     artefacts = stack.enter_context(temporary_folder("scratch"))
                     url = f"{_SQLITE}{artefacts}/empty.db"
-            store = CampaignStore(url, artefacts)
+                store = CampaignStore(url, artefacts)
             stack.callback(store.close)
             yield store
 

@@ -129,7 +129,7 @@ class PlanRepository(Protocol):
         """Keep a plan; the same plan again changes nothing."""
 
     def get(self, plan_id: str) -> "PlanRecord":
-        """By its id, or the beginning of one where that names a single plan."""
+        """By its id, or by four or more characters of its beginning where these name a single plan."""
 
     def of(self, campaign: str) -> "tuple[PlanRecord, ...]":
         """The plans of a campaign, by the time they were made."""
@@ -230,7 +230,7 @@ class LedgerRepository(Protocol):
         """
 
     def batch(self, batch_id: str) -> "BatchRecord":
-        """By its id, or the beginning of one where that names a single batch."""
+        """By its id, or by four or more characters of its beginning where these name a single batch."""
 
     def batches(self, campaign: str) -> "tuple[BatchRecord, ...]":
         """In the order they were received."""

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from disco.adapters.store import schema
 from disco.adapters.store.database import asked, in_order, storable, typed
 from disco.adapters.store.seals import row_seal, rows_seal, sealed
-from disco.adapters.store.session import Session
+from disco.adapters.store.session import Session, beginning_with
 from disco.records.errors import StateError
 from disco.records.kept import COUNTS, OUTCOMES
 from disco.records.life import BatchRecord, Disposition, LedgerMove
@@ -43,13 +43,9 @@ class SqlLedger:
             self._add_outcomes(move.batch.campaign, move.received)
 
     def batch(self, batch_id: str) -> BatchRecord:
-        begins = sa.func.substr(_BATCHES.c.batch_id, 1, len(batch_id)) == batch_id
-        found = self._connection.execute(_RECORDS.where(begins).limit(2)).all() if batch_id else []
-        if len(found) != 1:
-            if found:
-                raise StateError(f"The ids of several batches begin with {batch_id}", fix="Give more of the id.")
-            raise StateError(f"There is no batch {batch_id}", fix="`disco ingest` prints the id of the batch it made.")
-        return _record(found[0])
+        fix = "`disco ingest` prints the id of the batch it made."
+        none = StateError(f"There is no batch {batch_id}", fix=fix)
+        return _record(beginning_with(self._connection, _BATCHES.c.batch_id, batch_id, rows=_RECORDS, none=none))
 
     def batches(self, campaign: str) -> tuple[BatchRecord, ...]:
         of_campaign = _RECORDS.where(_BATCHES.c.campaign_number == self._session.number(campaign))

@@ -18,6 +18,16 @@ from disco.records.ports import Artefacts
 
 _SCHEMA_SUBJECT = "disco: schema"
 _SECRET_BYTES = 32
+KNOWN_REVISIONS = ("0001", "0002", "0003")
+_RESTORE = "Copy it away and restore the last backup: `disco restore`."
+_ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."
+# where trying again would not help: what SQLite says, in our words, and what to do
+_SQLITE_SAYS = (
+    ("file is not a database", "is not a SQLite database", _ANOTHER_DATABASE),
+    ("file is encrypted", "is not a SQLite database", _ANOTHER_DATABASE),
+    ("malformed", "is damaged", _RESTORE),
+    ("unable to open database file", "cannot be opened", "Check the folder, its permissions and `database_url`."),
+)
 
 
 def open_database(url: str) -> Database:
@@ -44,6 +54,15 @@ def shown(url: sa.URL) -> str:
     return url.render_as_string(hide_password=True)
 
 
+def is_empty(database: Database) -> bool:
+    """Whether there are no tables at all: no file, an empty one, or a database that nobody has used."""
+    file = database.engine.url.database
+    if database.engine.dialect.name == "sqlite" and not Path(str(file)).exists():
+        return True  # looking would create it
+    with plain_errors(database, "opening"), database.reading() as connection:
+        return _revision(connection) is None
+
+
 def prepare(database: Database) -> None:
     """Give an empty database our tables; refuse one that is at another revision than this program."""
     with plain_errors(database, "opening"):
@@ -55,7 +74,7 @@ def prepare(database: Database) -> None:
     if found != schema.REVISION:
         raise StateError(
             f"The database {shown(database.engine.url)} is at revision {found}; this program needs {schema.REVISION}",
-            fix="Copy the database, then run `disco db upgrade`.",
+            fix="Back up the database and the folders beside it, then run `disco db upgrade`.",
         )
 
 
@@ -64,12 +83,13 @@ def upgrade(
     *,
     artefacts: Artefacts | None = None,
     plans: Path | None = None,
+    without_plans: bool = False,
     only_empty: bool = False,
 ) -> tuple[str | None, str]:
     """Bring the database to this program's revision in one transaction; the revisions before and after.
 
     artefacts: where tables go that earlier revisions kept in the database; an empty database needs none. plans: the
-    folder of plans beside a database of revision 0001.
+    folder of plans beside a database of revision 0001. without_plans: carry plans over whose files are not there.
     """
     from disco.adapters.store.migrations import migrate
 
@@ -77,7 +97,7 @@ def upgrade(
         before = _revision(connection)
         if before == schema.REVISION or (before is not None and only_empty):
             return before, before
-        migrate(connection, database, shown(database.engine.url), artefacts=artefacts, plans=plans)
+        migrate(connection, database, artefacts=artefacts, plans=plans, without_plans=without_plans)
         # the secret of the codes is made with the tables and never again: other codes would come from another one
         _make_secret(connection, SALT_NAME)
         if before is None:
@@ -93,16 +113,24 @@ def _make_secret(connection: sa.Connection, name: str) -> None:
 
 
 def _revision(connection: sa.Connection) -> str | None:
-    """The revision of the tables; None where there are no tables at all."""
-    names = sa.inspect(connection).get_table_names()
-    if "alembic_version" in names:
-        return str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
+    """The revision of the tables, one that this program knows; None where there are no tables at all."""
+    names, place = sa.inspect(connection).get_table_names(), f"The database {shown(connection.engine.url)}"
     if not names:
         return None
-    raise StateError(
-        f"The database {shown(connection.engine.url)} has tables of another program ({', '.join(sorted(names)[:5])})",
-        fix="Name another database in disco.yaml (database_url).",
-    )
+    if "alembic_version" not in names or "campaigns" not in names:
+        listed = ", ".join(sorted(names)[:5])
+        raise StateError(f"{place} has tables of another program ({listed})", fix=_ANOTHER_DATABASE)
+    said = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalars().all()
+    if len(said) != 1:
+        found = "no revision" if not said else f"{len(said)} revisions"
+        raise StateError(f"{place} is damaged: alembic_version names {found}", fix=_RESTORE)
+    revision = str(said[0])
+    if revision in KNOWN_REVISIONS:
+        return revision
+    if revision.isdecimal() and revision > schema.REVISION:
+        words = f"{place} is at revision {revision}, made by a newer disco; this one knows {schema.REVISION}"
+        raise StateError(words, fix="Install the newer disco.")
+    raise StateError(f"{place} names a revision that no disco has written ({revision[:40]!r})", fix=_RESTORE)
 
 
 @contextmanager
@@ -121,8 +149,12 @@ def plain_errors(database: Database, doing: str) -> Iterator[None]:
                 f"{place}: another process has held the write lock for {PATIENCE_S} s",
                 fix="Nothing was written. Wait for that process to end, or stop it if it hangs, and try again.",
             ) from error
+        reason = _reason(error)
+        for said, words, fix in _SQLITE_SAYS:
+            if said in reason:
+                raise StateError(f"{shown(database.engine.url)} {words} ({reason})", fix=fix) from error
         raise StateError(
-            f"{place}: the database reported an error ({_reason(error)})",
+            f"{place}: the database reported an error ({reason})",
             fix="Nothing was acknowledged, so it is safe to try again.",
         ) from error
     except sa.exc.StatementError as error:  # SQLAlchemy wraps what our own types refuse

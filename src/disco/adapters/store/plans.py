@@ -12,7 +12,7 @@ from disco.adapters.store.artefacts import in_one_piece
 from disco.adapters.store.database import storable
 from disco.adapters.store.schema import campaigns, contexts, plans
 from disco.adapters.store.seals import check_campaign, check_plan, sealed
-from disco.adapters.store.session import Session, no_such_campaign
+from disco.adapters.store.session import Session, beginning_with, no_such_campaign
 from disco.records.arrays import Matrix
 from disco.records.errors import FileFormatError, InputError, StateError
 from disco.records.kept import PLANNED
@@ -146,14 +146,11 @@ class SqlPlans:
         return tuple(name for name in names if not self._session.artefacts.is_intact(name))
 
     def _row(self, plan_id: str) -> sa.Row[Any]:
-        begins = sa.func.substr(plans.c.plan_id, 1, len(plan_id)) == plan_id
-        found = self._connection.execute(sa.select(plans).where(begins).limit(2)).all() if plan_id else []
-        if len(found) != 1:
-            if found:
-                raise StateError(f"The ids of several plans begin with {plan_id}", fix="Give more of the id.")
-            raise StateError(f"There is no plan {plan_id}", fix="`disco plan PLAN.yaml` makes one and prints its id.")
-        check_plan(self._connection, found[0].plan_id)
-        return found[0]
+        fix = "`disco plan PLAN.yaml` makes one and prints its id."
+        none = StateError(f"There is no plan {plan_id}", fix=fix)
+        found = beginning_with(self._connection, plans.c.plan_id, plan_id, rows=sa.select(plans), none=none)
+        check_plan(self._connection, found.plan_id)
+        return found
 
 
 def put_tables(artefacts: Artefacts, tables: PlanTables) -> dict[str, str | None]:

@@ -9,6 +9,8 @@ from disco.adapters.store.schema import campaigns, plans
 from disco.records.errors import StateError
 from disco.records.ports import Artefacts
 
+LEAST_OF_AN_ID = 4  # characters
+
 
 class Session:
     """Lives as long as its transaction."""
@@ -33,6 +35,25 @@ class Session:
         if row is None:
             raise no_such_campaign(campaign)
         return row
+
+
+def beginning_with(
+    connection: sa.Connection, ids: sa.Column[Any], text: str, *, rows: "sa.Select[Any]", none: StateError
+) -> sa.Row[Any]:
+    """The row whose id is this text, or the only one whose id begins with it; `none` is raised where there is none.
+
+    A beginning needs four characters: what follows may be final, and two letters are soon mistyped.
+    """
+    found = connection.execute(rows.where(ids == text)).all()
+    if not found and len(text) >= LEAST_OF_AN_ID:
+        found = connection.execute(rows.where(sa.func.substr(ids, 1, len(text)) == text).limit(2)).all()
+    if len(found) > 1:
+        raise StateError(f"Several ids begin with {text}", fix="Give more of the id.")
+    if not found and 0 < len(text) < LEAST_OF_AN_ID:
+        raise StateError(f"{none.what}", fix=f"Give at least {LEAST_OF_AN_ID} characters of the id.")
+    if not found:
+        raise none
+    return found[0]
 
 
 def no_such_campaign(campaign: str) -> StateError:

@@ -7,10 +7,11 @@ from pathlib import Path
 from disco.adapters.store.artefacts import FolderArtefacts, rehearsal
 from disco.adapters.store.beliefs import SqlBeliefs
 from disco.adapters.store.contexts import SqlContexts
+from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import SqlDecisions
 from disco.adapters.store.forgotten import SqlForgotten
 from disco.adapters.store.ledger import SqlLedger
-from disco.adapters.store.opening import open_database, plain_errors, prepare
+from disco.adapters.store.opening import is_empty, open_database, plain_errors, prepare
 from disco.adapters.store.plans import SqlPlans
 from disco.adapters.store.seals import SqlSeals, seal_states
 from disco.adapters.store.session import Session
@@ -38,14 +39,23 @@ class _Undone(Exception):  # noqa: N818 - no error: the way out of a dry run
 class CampaignStore:
     """Campaigns, decisions, ledger, evidence and belief; implements `records.ports.Store`.
 
-    url: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; an empty database gets our tables. artefacts: the place
-    of the large tables, or its folder; the same one for everybody who shares the database.
+    database: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; an empty database gets our tables. artefacts: the
+    place of the large tables, or its folder; the same one for everybody who shares the database.
     """
 
-    def __init__(self, url: str, artefacts: Artefacts | Path) -> None:
+    def __init__(self, database: str | Database, artefacts: Artefacts | Path) -> None:
         self._artefacts = FolderArtefacts(artefacts) if isinstance(artefacts, Path) else artefacts
-        self._database = open_database(url)
+        self._database = open_database(database) if isinstance(database, str) else database
         prepare(self._database)
+
+    @classmethod
+    def existing(cls, url: str, artefacts: Path) -> "CampaignStore | None":
+        """The store, where its database has our tables; None, and nothing written, where it is empty or absent."""
+        database = open_database(url)
+        if is_empty(database):
+            database.engine.dispose()
+            return None
+        return cls(database, artefacts)
 
     @classmethod
     def embedded(cls, path: Path) -> "CampaignStore":

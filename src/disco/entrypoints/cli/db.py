@@ -1,6 +1,7 @@
 """`disco db upgrade`."""
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -13,14 +14,27 @@ def register(app: typer.Typer) -> None:
     app.add_typer(commands, name="db")
 
 
-def upgrade(shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def upgrade(
+    without_plans: Annotated[
+        bool,
+        typer.Option(
+            "--without-plans",
+            help="From revision 0001: also where the folder of plans lacks some. They lose their features, and their "
+            "decisions where they were not launched.",
+        ),
+    ] = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
     """Upgrade the database to the revision of this program: all changes in one transaction, or none.
 
-    An empty database gets the tables. A database that is up to date is not changed. Make a copy first.
+    An empty database gets the tables. A database that is up to date is not changed. Copy the database and the folders
+    beside it first.
     """
     from disco.entrypoints.python import Shop
 
-    done = Shop.open(shop).upgrade()
+    done = Shop.open(shop).upgrade(without_plans=without_plans)
     if done.before == done.after:
         text = f"{done.database} is at revision {done.after}: nothing to do."
     else:

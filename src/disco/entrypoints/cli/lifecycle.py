@@ -41,7 +41,8 @@ def launch(
     plan_id: Annotated[
         str,
         typer.Argument(
-            metavar="PLAN_ID", help="As `disco plan` printed it, its beginning, or the name of the campaign."
+            metavar="PLAN_ID",
+            help="As `disco plan` printed it, its first four characters or more, or the name of the campaign.",
         ),
     ],
     dry_run: DryRunFlag = False,

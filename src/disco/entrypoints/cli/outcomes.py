@@ -58,7 +58,9 @@ def _ingested_text(done: "Ingested") -> str:
 
 
 def revert(
-    batch: Annotated[str, typer.Argument(metavar="BATCH", help="As `disco ingest` printed it, or its beginning.")],
+    batch: Annotated[
+        str, typer.Argument(metavar="BATCH", help="As `disco ingest` printed it, or its first four characters or more.")
+    ],
     dry_run: DryRunFlag = False,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,

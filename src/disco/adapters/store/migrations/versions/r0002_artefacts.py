@@ -25,6 +25,7 @@ revision = "0002"
 down_revision = "0001"
 
 _LEVEL = 0.9  # of the intervals that revision 0001 kept without saying so
+_MOST_LISTED = 10  # plans in a message
 _RENAMED_ARM = {"test": "decided"}
 _RENAMED_STATUS = {"dealt at random": "assigned at random"}
 _DECISIONS = pa.schema(
@@ -51,9 +52,18 @@ def upgrade() -> None:
     _alter_tables()
     campaigns = connection.execute(sa.text("SELECT * FROM campaigns ORDER BY number")).mappings().all()
     if connection.execute(sa.text("SELECT count(*) FROM plans")).scalar_one():
-        carrier = _Carrier(connection, **_places())
+        places = _places()
+        plans = connection.execute(sa.text("SELECT * FROM plans ORDER BY planned_at, plan_id")).mappings().all()
+        if not context.config.attributes.get("without_plans"):
+            _refuse_missing([(plan["plan_id"], plan["campaign"]) for plan in plans], places["plans"])
+        for plan in plans:  # everything is read once before anything is written
+            folder = None if places["plans"] is None else places["plans"] / plan["plan_id"]
+            for name in ("features.parquet", "decisions.parquet"):
+                _read(folder, name)
+            _late_features(folder)
+        carrier = _Carrier(connection, **places)
         launched = {campaign["plan_id"]: campaign for campaign in campaigns}
-        for plan in connection.execute(sa.text("SELECT * FROM plans")).mappings().all():
+        for plan in plans:
             carrier.carry_plan(dict(plan), launched.get(plan["plan_id"]))
     op.execute("UPDATE outcomes SET disposition = 'expired' WHERE disposition = 'late'")
     op.execute("DROP TABLE decisions")
@@ -70,6 +80,22 @@ def _places() -> dict[str, Any]:
             "upgrade", found="no place for artefacts", expected="the setting `artefacts`", fix="Run: disco db upgrade."
         )
     return found
+
+
+def _refuse_missing(plans: list[tuple[str, str]], folder: Path | None) -> None:
+    """Features and late arrivals' features, and decisions of plans that were not launched, lie only in the folder."""
+    missing = [
+        f"{plan_id} ({campaign})"
+        for plan_id, campaign in plans
+        if folder is None or not (folder / plan_id / "plan.json").is_file()
+    ]
+    if missing:
+        listed = ", ".join(missing[:_MOST_LISTED]) + (", …" if len(missing) > _MOST_LISTED else "")
+        raise StateError(
+            f"The folder of plans {folder} lacks {len(missing)} of the {len(plans)} plans of the database: {listed}",
+            fix="Let the setting `plans` name their folder, or restore it. `--without-plans` upgrades without them: "
+            "these plans lose their features, and their decisions where they were not launched.",
+        )
 
 
 def _alter_tables() -> None:
@@ -195,6 +221,10 @@ class _Carrier:
             self._insert("contexts", [{"campaign_number": number, "network": network, "artefact": artefact}])
         features = _late_features(folder)
         rows = late.drop_columns(["late", "propensity", "propensity_draws"]).to_pylist()
+        without = [str(row["customer_id"]) for row in rows if str(row["customer_id"]) not in features]
+        if names["features"] is not None and without and not context.config.attributes.get("without_plans"):
+            found = f"no features of {len(without)} late arrivals"
+            raise _damaged(Path(str(folder)) / "late-*.parquet", found)
         self._insert(
             "late_decisions",
             [
@@ -287,25 +317,45 @@ def _money(money: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def _read(folder: Path | None, name: str) -> pa.Table | None:
     """A file of a plan's folder, where it is there and is the one that the plan was sealed with."""
-    if folder is None or not (folder / name).is_file() or not (folder / "plan.json").is_file():
+    if folder is None or not (folder / "plan.json").is_file():
         return None
-    sealed = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["files"]
+    try:
+        sealed = dict(json.loads((folder / "plan.json").read_text(encoding="utf-8"))["files"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder / "plan.json", f"a file that cannot be read ({type(error).__name__})") from error
+    if name not in sealed:
+        return None
+    if not (folder / name).is_file():
+        raise _damaged(folder / name, "no file")
     with (folder / name).open("rb") as file:
-        if sealed.get(name) != file_digest(file, "sha256").hexdigest():
-            raise StateError(
-                str(folder / name),
-                found="another content than when it was kept",
-                expected="the file as it was written",
-                fix="Restore the folder of the plan from a copy, or move it away: the plan is then kept without it.",
-            )
-    return pq.read_table(folder / name)
+        if sealed[name] != file_digest(file, "sha256").hexdigest():
+            raise _damaged(folder / name, "another content than when it was kept")
+    return _table(folder / name)
+
+
+def _table(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(path, f"a file that cannot be read ({str(error)[:100]})") from error
+
+
+def _damaged(path: Path, found: str) -> StateError:
+    return StateError(
+        str(path),
+        found=found,
+        expected="the file as it was written",
+        fix="Restore the folder of the plan from a copy; or move it away and upgrade with `--without-plans`.",
+    )
 
 
 def _late_features(folder: Path | None) -> dict[str, str]:
     """Features of late arrivals as JSON, by customer."""
     found: dict[str, str] = {}
     for path in [] if folder is None else sorted(folder.glob("late-*.parquet")):
-        table = pq.read_table(path)
+        table = _table(path)
+        if "customer_id" not in table.column_names:
+            raise _damaged(path, "no column customer_id")
         ids = table["customer_id"].cast(pa.string()).to_pylist()
         rows = table.drop_columns(["customer_id"]).to_pylist()
         found.update((customer, json.dumps(row)) for customer, row in zip(ids, rows, strict=True))
