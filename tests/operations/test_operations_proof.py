@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ import pytest
 
 from disco.adapters.store import CampaignStore
 from disco.adapters.store.artefacts import FolderArtefacts
-from disco.operations import keep, launch, load
+from disco.adapters.store.seals import row_seal
+from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns
-from disco.operations.planned import Planned
+from disco.operations.planned import Planned, keep, load
 from disco.operations.versions import active_belief
 from disco.records.content import content_hash
 from disco.records.decisions import Arm
@@ -45,19 +46,26 @@ class PlanInStore:
 
     def row(self) -> dict[str, str]:
         with sqlite3.connect(self.file) as database:
-            database.row_factory = sqlite3.Row
-            return dict(database.execute("SELECT * FROM plans").fetchone())
+            return self.row_in(database)
+
+    def row_in(self, database: sqlite3.Connection) -> dict[str, str]:
+        database.row_factory = sqlite3.Row
+        return dict(database.execute("SELECT * FROM plans").fetchone())
 
     def forge(self, *, summary: Callable[[dict[str, Any]], None] | None = None, **tables: pa.Table) -> None:
-        """Put these tables in the place of the plan's own, each under the name of its content."""
+        """Put these tables in the place of the plan's own, named by their content, and seal the row anew."""
         names = {column: self.artefacts.put(table) for column, table in tables.items()}
         if summary is not None:
             content = json.loads(self.row()["summary"])
             summary(content)
             names["summary"] = json.dumps(content)
+        self.write(names)
+
+    def write(self, cells: Mapping[str, str | None]) -> None:
         with sqlite3.connect(self.file) as database:
-            for column, name in names.items():
-                database.execute(f"UPDATE plans SET {column} = ?", (name,))
+            for column, content in cells.items():
+                database.execute(f"UPDATE plans SET {column} = ?", (content,))
+            database.execute("UPDATE plans SET seal = ?", (row_seal("plan", self.row_in(database)),))
         database.close()
 
     def table(self, column: str) -> pa.Table:
@@ -223,8 +231,7 @@ def other_features(plan: PlanInStore) -> None:
 
 
 def without_features(plan: PlanInStore) -> None:
-    with sqlite3.connect(plan.file) as database:
-        database.execute("UPDATE plans SET features = NULL")
+    plan.write({"features": None})
 
 
 FORGERIES = [

@@ -25,6 +25,8 @@ from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, Result, TableResult
 
+_RENAMED = {"code_version": "program_version"}  # inputs of plans that an upgrade brought along
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Launched(TableResult):
@@ -215,13 +217,14 @@ def _inputs_within(transaction: Transaction, planned: Planned, prior: Belief | N
 
 
 def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
-    changed = sorted(name for name, content in inputs.items() if planned.inputs.get(name) != content)
+    kept = {_RENAMED.get(name, name): content for name, content in planned.inputs.items()}
+    changed = sorted(name for name, content in inputs.items() if kept.get(name) != content)
     if changed:
         words = {
             "belief": "model",
             "evidence": "model",
             "network": "context network",
-            "program_version": f"program version (planned with {planned.inputs.get('program_version', 'none')})",
+            "program_version": f"program version (planned with {kept.get('program_version', 'none')})",
         }
         listed = ", ".join(dict.fromkeys(words.get(name, name) for name in changed))
         raise StateError(

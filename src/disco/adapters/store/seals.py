@@ -149,7 +149,8 @@ def check_campaign(session: Session, campaign: str) -> None:
 
 def changed(what: str) -> StateError:
     """The error about something whose seal does not fit."""
-    return StateError(f"{what} was changed by something other than disco", fix="Run `disco doctor --repair`.")
+    fix = "`disco doctor` lists what else was changed; restore a backup, or run `disco doctor --repair`."
+    return StateError(f"{what} was changed by something other than disco", fix=fix)
 
 
 def seal_states(session: Session) -> None:
