@@ -7,6 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 from safetensors import numpy as safetensors
+from tests.support.forgery import MODELS as FORGED
+from tests.support.forgery import forge_model
 
 from disco.belief import BasketModel, DistanceToDepth, LinearDepth, OneHotDepth, Prior, RadialBasis, SmoothSpline
 from disco.belief.model_file import to_bytes
@@ -90,6 +92,38 @@ def test_evidence_of_another_shape_is_refused():
     flat = {name: array.reshape(-1) for name, array in safetensors.load(content).items()}
     with pytest.raises(FileFormatError):
         BasketModel.from_bytes(bytes(safetensors.save(flat, metadata=header)))
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_a_forged_file_with_a_right_hash_is_refused_by_name(kind, tmp_path):
+    path = tmp_path / "forged.safetensors"
+    path.write_bytes(forge_model(to_bytes(MODELS["plain"]), FORGED[kind]))
+    with pytest.raises(FileFormatError, match=r"forged\.safetensors") as refused:
+        BasketModel.load(path)
+    assert len(str(refused.value)) < 500 + len(str(path))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_forger_of_these_tests_can_forge(name):
+    """Nothing changed, hashed again: the very same bytes, which are accepted; and another reason makes a model."""
+    content = to_bytes(MODELS[name])
+    assert forge_model(content, lambda settings, tensors: None) == content
+    other = forge_model(content, lambda settings, tensors: settings.update(reason="forged"))
+    assert BasketModel.from_bytes(other).reason == "forged"
+
+
+def test_a_file_too_large_for_a_model_is_refused_unread(tmp_path):
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(2**33)
+    with pytest.raises(FileFormatError, match="8,589,934,592 bytes"):
+        BasketModel.load(path)
+
+
+def test_a_model_too_large_to_be_fitted_is_refused_before_memory_is_taken():
+    wide = BasketModel(encoding=RadialBasis(centres=tuple(np.linspace(0, 1, 5000))))
+    with pytest.raises(InputError, match="10,002 parameters; expected at most 8,192"):
+        wide.predict([[0.5]], [0.1])
 
 
 def test_an_encoding_that_no_file_knows_is_refused_before_it_is_written(tmp_path):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.support.forgery import NETWORKS, forge_network
 
 from disco.features import ContextNetwork
 from disco.records.errors import FileFormatError, InputError
@@ -82,3 +83,50 @@ def test_a_failed_save_leaves_the_old_file(network, saved, tmp_path, monkeypatch
     assert len(list(tmp_path.iterdir())) == 1
     with pytest.raises(InputError, match="no folder"):
         network.save(tmp_path / "nowhere" / "context.safetensors")
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_forged_file_with_a_right_digest_is_refused_by_name(kind, saved, tmp_path):
+    path = tmp_path / "forged.safetensors"
+    forge_network(saved, path, NETWORKS[kind])
+    with pytest.raises(FileFormatError, match=r"context network .*forged\.safetensors") as refused:
+        ContextNetwork.load(path)
+    assert len(str(refused.value)) < 500 + len(str(path))
+
+
+def test_the_forger_of_these_tests_can_forge(saved, tmp_path):
+    """Nothing changed, sealed again: the very same file, which is accepted."""
+    forge_network(saved, tmp_path / "same.safetensors", lambda header, tensors: None)
+    assert (tmp_path / "same.safetensors").read_bytes() == saved.read_bytes()
+    forge_network(saved, tmp_path / "other.safetensors", lambda header, tensors: tensors["mean"].fill(0.5))
+    assert ContextNetwork.load(tmp_path / "other.safetensors").embedding_.mean.tolist() == [0.5]
+
+
+def test_a_file_too_large_for_a_network_is_refused_unread(tmp_path):
+    path = tmp_path / "large.safetensors"
+    with path.open("wb") as file:
+        file.truncate(2**33)
+    with pytest.raises(FileFormatError, match="8,589,934,592 bytes"):
+        ContextNetwork.load(path)
+
+
+def test_a_network_too_large_to_be_loaded_is_never_trained():
+    X = np.random.default_rng(0).lognormal(size=(300, 3))
+    for hidden in ((70_000,), (60_000, 60_000), (1,) * 70):
+        with pytest.raises(InputError, match="sizes"):
+            ContextNetwork(hidden=hidden).fit(X, np.log(X[:, 0]) + 4)
+
+
+def test_parameters_set_after_training_do_not_change_what_a_file_computes(network, tmp_path):
+    X = np.random.default_rng(1).lognormal(size=(50, 3))
+    changed = ContextNetwork.load(_saved(network, tmp_path / "a"))
+    changed.set_params(leak=0.9, heads="level", hidden=(5, 5), dimensions=4)
+    again = ContextNetwork.load(_saved(changed, tmp_path / "b"))
+    assert (again.transform(X) == network.transform(X)).all()
+    assert (again.predict(X, 0.3) == network.predict(X, 0.3)).all()
+    assert again.get_params() == network.get_params()
+
+
+def _saved(network, path):
+    network.save(path)
+    return path

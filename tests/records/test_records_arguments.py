@@ -19,7 +19,7 @@ from disco.records.arguments import (
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 
-NO_NUMBERS = [True, np.True_, "3", None, float("nan"), float("inf"), [1.0], 1j]
+NO_NUMBERS = [True, np.True_, "3", None, float("nan"), float("inf"), 10**400, [1.0], 1j]
 
 
 @pytest.mark.parametrize("value", NO_NUMBERS)

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri, stdtrit
 
 from disco.belief.elementary import exponential
-from disco.belief.inputs import column_names, read_depth_column
+from disco.belief.inputs import read_depth_column
 from disco.belief.law import serve_means
 from disco.belief.serving import FullPrices
-from disco.records.arguments import read_array, read_count, read_level
+from disco.records.arguments import column_names, read_array, read_count, read_level
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate

@@ -5,7 +5,7 @@ evidence never meets one, so another encoding needs no second look at the data.
 """
 
 from dataclasses import KW_ONLY, asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
 
 
+@runtime_checkable
 class Encoding(Protocol):
     """ψ2 as a value: its `kind` and fields name it in a model file."""
 
@@ -76,9 +77,11 @@ class RadialBasis:
 
     @property
     def size(self) -> int:
+        """d2, the number of features."""
         return len(self.centres)
 
     def features(self, u: Vector) -> Matrix:
+        """ψ2(u) for u = depth / `depth_scale`, shape (depths, d2)."""
         squared = (np.asarray(u, np.float64)[:, None] - np.array(self.centres)) ** 2
         if self.alpha is not None:
             powers = -squared / (2.0 * np.asarray(self.alpha))
@@ -88,9 +91,11 @@ class RadialBasis:
         return np.asarray(powers)
 
     def prior(self) -> Prior:
+        """The prior used when `prior_precision` is None: precision 1 in every block."""
         return Prior()
 
     def settings(self) -> dict[str, Any]:
+        """The fields, as a model file keeps them."""
         return asdict(self)
 
 
@@ -106,15 +111,19 @@ class LinearDepth:
 
     @property
     def size(self) -> int:
+        """d2, the number of features."""
         return 1
 
     def features(self, u: Vector) -> Matrix:
+        """ψ2(u) for u = depth / `depth_scale`, shape (depths, d2)."""
         return np.asarray(u, np.float64)[:, None].copy()
 
     def prior(self) -> Prior:
+        """The prior used when `prior_precision` is None: precision 1 in every block."""
         return Prior()
 
     def settings(self) -> dict[str, Any]:
+        """The fields, as a model file keeps them."""
         return {}
 
 
@@ -135,15 +144,19 @@ class DistanceToDepth:
 
     @property
     def size(self) -> int:
+        """d2, the number of features."""
         return 1
 
     def features(self, u: Vector) -> Matrix:
+        """ψ2(u) for u = depth / `depth_scale`, shape (depths, d2)."""
         return np.asarray(np.abs(np.asarray(u, np.float64)[:, None] - self.reference))
 
     def prior(self) -> Prior:
+        """The prior used when `prior_precision` is None: precision 1 in every block."""
         return Prior()
 
     def settings(self) -> dict[str, Any]:
+        """The fields, as a model file keeps them."""
         return asdict(self)
 
 
@@ -169,9 +182,11 @@ class OneHotDepth:
 
     @property
     def size(self) -> int:
+        """d2, the number of features."""
         return len(self.depths)
 
     def features(self, u: Vector) -> Matrix:
+        """ψ2(u) for u = depth / `depth_scale`, shape (depths, d2)."""
         u = np.asarray(u, np.float64)
         indicator = np.abs(u[:, None] - np.array(self.depths)) <= 1e-9
         unknown = ~indicator.any(axis=1)
@@ -186,9 +201,11 @@ class OneHotDepth:
         return np.asarray(indicator, np.float64)
 
     def prior(self) -> Prior:
+        """The prior used when `prior_precision` is None: precision 1 in every block."""
         return Prior()
 
     def settings(self) -> dict[str, Any]:
+        """The fields, as a model file keeps them."""
         return asdict(self)
 
 
@@ -224,14 +241,17 @@ class SmoothSpline:
 
     @property
     def size(self) -> int:
+        """d2, the number of features."""
         return 3
 
     def features(self, u: Vector) -> Matrix:
+        """ψ2(u) for u = depth / `depth_scale`, shape (depths, d2)."""
         u = np.asarray(u, np.float64)
         rougher = (_MODES[0] / _MODES[1]) ** 2  # √(ρ1/ρ2)
         return np.column_stack((u - 0.5, _bend(u, _MODES[0]), rougher * _bend(u, _MODES[1])))
 
     def prior(self) -> Prior:
+        """The prior used when `prior_precision` is None, as described above."""
         return Prior(
             context=0.3**-2,
             depth=(0.5**-2, 0.15**-2, 0.15**-2),
@@ -241,4 +261,5 @@ class SmoothSpline:
         )
 
     def settings(self) -> dict[str, Any]:
+        """The fields, as a model file keeps them."""
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -15,7 +16,7 @@ from disco.records.arguments import read_array
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.chunks import row_chunks, spread
 from disco.records.errors import InputError, SchemaMismatchError
-from disco.records.grid import GRID
+from disco.records.grid import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
 from disco.records.ports import Engine
 
 _MOST_ROWS = 2**60
@@ -51,6 +52,7 @@ class Evidence:
 
     @classmethod
     def empty(cls, context_size: int) -> Evidence:
+        """Evidence of no purchases with contexts of `context_size` features: the zero of `+`."""
         entries = (context_size + 2) * (context_size + 3) // 2
         none = np.zeros((0, entries), np.int64)
         return cls(context_size, np.zeros(0), none, none)
@@ -98,6 +100,48 @@ class Evidence:
                     fix="Round depths to basis points (four decimals).",
                 )
         return total
+
+    @classmethod
+    def from_arrays(cls, depths: Vector, high: Integers, low: Integers) -> Evidence:
+        """Evidence from its stored arrays, which are not trusted: no rows of purchases give other lengths or figures.
+
+        depths: (D,) ascending, from 0 to 1. high, low: (D, m(m+1)/2) as the fields say.
+        """
+        for name, array, kind, axes in (("depths", depths, "f", 1), ("high", high, "i", 2), ("low", low, "i", 2)):
+            if array.dtype.kind != kind or array.dtype.itemsize != 8 or array.ndim != axes:
+                found, expected = f"{array.dtype} of shape {array.shape}", "int64" if kind == "i" else "float64"
+                raise InputError(f"evidence, {name}", found=found, expected=f"{expected} with {axes} axes")
+        m = (math.isqrt(8 * high.shape[1] + 1) - 1) // 2
+        if m < 2 or high.shape != (depths.size, m * (m + 1) // 2) or low.shape != high.shape:
+            found = f"{depths.size} depths, sums of shapes {high.shape} and {low.shape}"
+            raise InputError("evidence", found=found, expected="for each depth the upper triangle of a square matrix")
+        if depths.size > _MOST_DEPTHS:
+            raise InputError("evidence, depths", found=f"{depths.size:,}", expected=f"at most {_MOST_DEPTHS:,}")
+        inside = (depths >= 0) & (depths <= 1) & ~np.signbit(depths)
+        if not inside.all() or (np.diff(depths) <= 0).any():
+            raise InputError("evidence, depths", found="others", expected="depths from 0 to 1, each once, ascending")
+        split = not depths.size or (low.min() >= 0 and low.max() < kernel.LIMB)
+        if not split or not (np.abs(high.clip(-_MOST_HIGH, _MOST_HIGH)) < _MOST_HIGH).all():
+            raise InputError("evidence", found="sums in another form", expected="high·2⁴⁰ + low with 0 ≤ low < 2⁴⁰")
+        if depths.size and not (high[:, 0].min() >= 0 and high[:, 0].max() < _MOST_ROWS >> kernel.LIMB_BITS):
+            raise InputError("evidence", found="other numbers of rows", expected="from 1 to 2⁶⁰ at each depth")
+        evidence = cls(m - 2, depths, high, low)
+        evidence._check_sums()
+        return evidence
+
+    def _check_sums(self) -> None:
+        """Refuse sums that no rows have: |z_i·z_j| is at most L_i·L_j in each row, and (Σz_i·z_j)² ≤ Σz_i²·Σz_j²."""
+        sums, rows = self.sums(), self.rows.astype(np.float64)
+        most = np.array([1.0, *[CONTEXT_LIMIT] * self.context_size, LOG_PRICE_LIMIT])
+        squares = np.diagonal(sums, axis1=1, axis2=2)
+        rounded = 1 + 1e-9  # `sums` are the nearest floats
+        right = (rows >= 1) & (squares >= 0).all(axis=1)
+        right &= (np.abs(sums) <= rows[:, None, None] * np.outer(most, most) * rounded).all(axis=(1, 2))
+        bound = squares[:, :, None] * squares[:, None, :]
+        right &= (sums**2 <= bound * rounded).all(axis=(1, 2))
+        if not right.all():
+            depth = self.depths[int(np.flatnonzero(~right)[0])]
+            raise InputError(f"evidence at depth {depth:g}", found="sums that no rows have", expected="sums over rows")
 
     def __add__(self, other: Evidence) -> Evidence:
         return self._combined(other, 1)
@@ -169,6 +213,7 @@ class Evidence:
 
     @property
     def total_rows(self) -> int:
+        """Purchases at all depths."""
         return sum(self.rows.tolist())
 
     def sums(self) -> Matrix:

@@ -4,19 +4,24 @@ Contexts and ln F are rounded to multiples of 2⁻¹⁶ (half to even; `records.
 units, their products are exact in float64, so sums over rows are exact whatever the order.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.records.arguments import column_labels, read_array
+from disco.records.arguments import read_array
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.grid import CONTEXT_LIMIT
 
 
-def column_names(table: object) -> tuple[str, ...] | None:
-    """The names of a table's columns; None for an array, a list, or labels that are not text."""
-    labels = column_labels(table)
-    return labels if labels is not None and all(isinstance(label, str) for label in labels) else None
+def read_names(names: object, *, size: int | None) -> tuple[str, ...]:
+    """Names of the context's columns: text, one per column where their number is known."""
+    given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else ()
+    if not given or not all(isinstance(name, str) for name in given) or size not in (None, len(given)):
+        expected = "the names of the columns" if size is None else f"the names of {size} columns"
+        raise InputError("context_names", found=repr(names)[:80], expected=expected)
+    return given
 
 
 def require_names(given: tuple[str, ...] | None, learned: tuple[str, ...] | None) -> None:

@@ -16,17 +16,17 @@ from numpy.typing import ArrayLike
 from disco.belief import algebra, model_file
 from disco.belief.encodings import Encoding, RadialBasis
 from disco.belief.evidence import Evidence
-from disco.belief.inputs import column_names, read_context, read_depth_column, require_names
+from disco.belief.inputs import read_context, read_depth_column, read_names, require_names
 from disco.belief.posterior import Fitted, Posterior, encoded_depths, fit
 from disco.belief.prior import Prior
 from disco.belief.serving import FullPrices
 from disco.belief.tuning import tuned
-from disco.records.arguments import read_array, read_positive
+from disco.records.arguments import column_names, read_array, read_positive
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.ports import Engine
 
-_QUIETEST, _LOUDEST = 1e-9, 1e9  # of the noise's sd, so that neither its square nor the misfit over it overflows
+_LEAST, _MOST = 1e-9, 1e9  # of the noise's sd and of the depth scale, so that no square or quotient of them overflows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +69,23 @@ class BasketModel:
     context_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.encoding, type) or not isinstance(self.encoding, Encoding):
+            raise InputError(
+                "encoding",
+                found=repr(self.encoding),
+                expected="an encoding object, not its name or class",
+                fix="Pass one such as disco.RadialBasis().",
+            )
         if not isinstance(self.monotone, bool | np.bool_):
             raise InputError("monotone", found=repr(self.monotone), expected="True or False")
         object.__setattr__(self, "monotone", bool(self.monotone))
-        if self.noise_sd is not None and not _QUIETEST <= read_positive(self.noise_sd, where="noise_sd") <= _LOUDEST:
-            raise InputError("noise_sd", found=self.noise_sd, expected=f"from {_QUIETEST:g} to {_LOUDEST:g}")
         for name in ("constant_precision", "noise_sd", "depth_scale"):
             value = getattr(self, name)
             if value is not None or name == "depth_scale":
                 object.__setattr__(self, name, read_positive(value, where=name))
+        for name in ("noise_sd", "depth_scale"):
+            if not _LEAST <= (getattr(self, name) or 1.0) <= _MOST:
+                raise InputError(name, found=getattr(self, name), expected=f"from {_LEAST:g} to {_MOST:g}")
         expected = "a factor per campaign in (0, 1]"
         object.__setattr__(self, "forgetting", read_positive(self.forgetting, where="forgetting", expected=expected))
         if self.forgetting > 1:
@@ -89,11 +97,12 @@ class BasketModel:
         if len({evidence.context_size for evidence in self.campaigns.values()}) > 1:
             raise SchemaMismatchError("model", found="campaigns with contexts of several sizes", expected="one size")
         for name in self.campaigns:
-            if not isinstance(name, str):
-                raise InputError("campaign", found=repr(name), expected="a name")
+            _require_text("campaign", name)
         object.__setattr__(self, "campaigns", MappingProxyType(dict(self.campaigns)))
+        for name, text in (("context_schema", self.context_schema or ""), ("reason", self.reason)):
+            _require_text(name, text)
         if self.context_names is not None:
-            object.__setattr__(self, "context_names", tuple(self.context_names))
+            object.__setattr__(self, "context_names", read_names(self.context_names, size=self.context_size))
 
     # ---- evidence in, evidence out -------------------------------------------------------------------------------
 
@@ -119,23 +128,29 @@ class BasketModel:
         """
         self.require_schema(context_schema)
         names = column_names(context)
-        require_names(names, self.context_names)
+        self.require_columns(names)
         contexts = read_array(context, where="context")
         if contexts.ndim == 2 and self.context_size is not None:
             read_context(contexts[:0], size=self.context_size)
         evidence = Evidence.of(contexts, depth, full_price, engine=engine)
-        if not evidence.depths.size:
+        if not evidence.depths.size:  # an empty list has no columns to compare
             return self
-        named = self if names is None else replace(self, context_names=names)
-        return named.add(evidence, campaign=campaign)
+        return self.add(evidence, campaign=campaign, context_names=names)
 
-    def add(self, evidence: Evidence, *, campaign: str = "") -> BasketModel:
-        """A model with this evidence added to a campaign; no rows change nothing."""
+    def add(
+        self, evidence: Evidence, *, campaign: str = "", context_names: tuple[str, ...] | None = None
+    ) -> BasketModel:
+        """A model with this evidence added to a campaign; no rows change nothing.
+
+        context_names: of the columns of its contexts, where they are known; they must be those learned with.
+        """
+        self.require_columns(context_names)
         self._require_size(evidence)
         if not evidence.depths.size:
             return self
         self.encoding.features(evidence.depths / self.depth_scale)  # an encoding may refuse a depth it cannot know
-        return self._with(campaign, self._of(campaign, evidence) + evidence)
+        named = self if context_names is None else replace(self, context_names=context_names)
+        return named._with(campaign, self._of(campaign, evidence) + evidence)
 
     def remove(self, evidence: Evidence, *, campaign: str = "") -> BasketModel:
         """A model from which this evidence was taken out again, exactly."""
@@ -175,6 +190,10 @@ class BasketModel:
                 fix="Use the context network that belongs to this model.",
             )
 
+    def require_columns(self, context_names: tuple[str, ...] | None) -> None:
+        """Refuses contexts whose columns have other names, or another order, than the model's, where both are named."""
+        require_names(context_names, self.context_names)
+
     @property
     def context_size(self) -> int | None:
         """d1, or None before any evidence."""
@@ -213,7 +232,7 @@ class BasketModel:
 
     def read_context(self, context: ArrayLike) -> Matrix:
         """Contexts as (rows, d1) numbers within ±4, of the size and the names that this model has learned with."""
-        require_names(column_names(context), self.context_names)
+        self.require_columns(column_names(context))
         return read_context(context, size=self.context_size)
 
     def encoded(self, depths: Vector) -> Matrix:
@@ -319,3 +338,8 @@ class BasketModel:
     def tuned(self) -> BasketModel:
         """The same evidence under the width and prior precisions with the highest marginal likelihood."""
         return tuned(self)
+
+
+def _require_text(name: str, given: object) -> None:
+    if not isinstance(given, str):
+        raise InputError(name, found=repr(given), expected="text")

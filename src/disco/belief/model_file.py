@@ -1,8 +1,9 @@
-"""Model files: safetensors with one JSON header; no pickle, every byte accounted for.
+"""Model files: sealed files (`records.sealed`), every byte accounted for.
 
 The header names format version, settings, encoding, prior, context schema and the campaigns in order; the tensors are
 the evidence. A file is accepted only when the model read from it would be written as exactly the same bytes, the hash
-of its contents among them, so any changed byte is detected.
+of its contents among them, so any changed byte is detected. Whoever forges a file can compute that hash too, so every
+length and value is checked as well, by the values that are made from it.
 
 Byte-critical: the hash of a model and the versions a shop has stored rest on `settings_text`. Names of context columns
 stand beside the settings, and only where there are any: they are no part of the hash, and files without them are as
@@ -16,21 +17,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors import numpy as safetensors
-
 from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
 from disco.belief.evidence import Evidence
+from disco.belief.posterior import require_size
 from disco.belief.prior import Prior
-from disco.records.errors import DiscoError, FileFormatError, InputError
+from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
+from disco.records.sealed import read_as, read_sealed, refused, sealed_bytes, shortened
 
 if TYPE_CHECKING:
     from disco.belief.model import BasketModel
 
 FORMAT = "disco basket model"
 VERSION = 1
+_ENTRY = "disco"
+_MOST_BYTES = 2**30
 _KINDS: dict[str, Any] = {
     kind.kind: kind for kind in (RadialBasis, SmoothSpline, LinearDepth, DistanceToDepth, OneHotDepth)
 }
@@ -62,7 +63,7 @@ def to_bytes(model: BasketModel) -> bytes:
     tensors = {}
     for number, evidence in enumerate(model.campaigns.values()):
         for name in ("depths", "high", "low"):
-            tensors[f"{number:06d}.{name}"] = np.ascontiguousarray(getattr(evidence, name))
+            tensors[f"{number:06d}.{name}"] = getattr(evidence, name)
     if type(model.encoding) is not _KINDS.get(model.encoding.kind):
         kinds = ", ".join(_KINDS)
         raise InputError(
@@ -71,33 +72,30 @@ def to_bytes(model: BasketModel) -> bytes:
     header: dict[str, Any] = {"hash": model.hash, "settings": settings_text(model)}
     if model.context_names is not None:
         header["context_names"] = list(model.context_names)
-    # one entry: safetensors writes several in any order
-    return bytes(safetensors.save(tensors, metadata={"disco": _canonical(header)}))
+    return sealed_bytes(_ENTRY, _canonical(header), tensors)
 
 
 def from_bytes(content: bytes, *, make: type[BasketModel], name: str = "model file") -> BasketModel:
     """The model in a file's content, or a FileFormatError; `make` is the class (a model is read by its own class)."""
-    try:
-        length = int.from_bytes(content[:8], "little")
-        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["disco"])
-        names = header.get("context_names")
+    damaged = FileFormatError(
+        name, expected="a model file as it was written", fix="Restore it from a copy, or learn it again."
+    )
+    header, tensors = read_sealed(content, entry=_ENTRY, damaged=damaged)
+
+    def read() -> BasketModel:
         settings = json.loads(header["settings"])
-        tensors = safetensors.load(content)
         kind, version = settings["format"], settings["version"]
-    except (SafetensorError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise _damaged(name, f"no readable header ({type(error).__name__})") from error
-    if kind != FORMAT:
-        raise FileFormatError(name, found=kind, expected=f"a {FORMAT}")
-    if version != VERSION:
-        raise FileFormatError(name, found=f"format version {version}", expected=f"version {VERSION}")
-    try:
-        model = make(**_arguments(settings, tensors), context_names=names)
-        same = to_bytes(model) == content
-    except (DiscoError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise _damaged(name, f"contents that make no model ({error})") from error
-    if not same:
-        raise _damaged(name, "bytes that differ from those written")
-    return model
+        if kind != FORMAT:
+            raise FileFormatError(name, found=shortened(kind), expected=f"a {FORMAT}")
+        if version != VERSION:
+            raise FileFormatError(name, found=shortened(f"format version {version}"), expected=f"version {VERSION}")
+        model = make(**_arguments(settings, tensors), context_names=_tuple(header.get("context_names")))
+        _check(model)
+        if to_bytes(model) != content:
+            raise refused(damaged, "bytes that differ from those written")
+        return model
+
+    return read_as(damaged, read)
 
 
 def save(model: BasketModel, path: Path) -> None:
@@ -108,10 +106,14 @@ def save(model: BasketModel, path: Path) -> None:
 
 
 def load(path: Path, *, make: type[BasketModel]) -> BasketModel:
+    """The model in a file, or a FileFormatError."""
     try:
-        content = path.read_bytes()
+        size = path.stat().st_size
+        content = path.read_bytes() if size <= _MOST_BYTES else b""
     except OSError as error:
         raise FileFormatError(str(path), found=error.strerror, expected="a readable model file") from error
+    if size > _MOST_BYTES:
+        raise FileFormatError(str(path), found=f"{size:,} bytes", expected=f"at most {_MOST_BYTES:,}")
     return from_bytes(content, make=make, name=str(path))
 
 
@@ -119,11 +121,8 @@ def _arguments(settings: dict[str, Any], tensors: dict[str, Any]) -> dict[str, A
     """The arguments of a model's constructor."""
     campaigns = {}
     for number, campaign in enumerate(settings["campaigns"]):
-        depths, high, low = (tensors[f"{number:06d}.{name}"] for name in ("depths", "high", "low"))
-        if not (depths.dtype == np.float64 and high.dtype == low.dtype == np.int64 and high.shape == low.shape):
-            raise ValueError("evidence of another type")
-        m = (int(np.sqrt(8 * high.shape[1] + 1)) - 1) // 2
-        campaigns[campaign] = Evidence(m - 2, depths, high, low)
+        parts = (tensors[f"{number:06d}.{name}"] for name in ("depths", "high", "low"))
+        campaigns[campaign] = Evidence.from_arrays(*parts)
     given = dict(settings["encoding"])
     encoding: Encoding = _KINDS[given.pop("kind")](**{key: _tuple(value) for key, value in given.items()})
     prior = settings["prior_precision"]
@@ -134,15 +133,17 @@ def _arguments(settings: dict[str, Any], tensors: dict[str, Any]) -> dict[str, A
     return {**read, **{name: settings[name] for name in plain}}
 
 
+def _check(model: BasketModel) -> None:
+    """Refuse parts that do not fit together, before anything is computed from them."""
+    depth_features = require_size(model.context_size or 0, model.encoding)
+    model.prior.precision(model.context_size or 0, depth_features, constant=1.0)
+    model.prior.mean(model.context_size or 0, depth_features)
+    model.encoded(model.evidence.depths)
+
+
 def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
 def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def _damaged(name: str, what: str) -> FileFormatError:
-    return FileFormatError(
-        name, found=what, expected="a model file as it was written", fix="Restore it from a copy, or learn it again."
-    )

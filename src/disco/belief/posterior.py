@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Beyond this (after scaling every feature to the same size) fewer than three digits of the mean are left.
 WORST_CONDITION = 1e13
+#: (1+d1)·(1+d2): V of this many takes 512 MiB, and its factor about a minute.
+MOST_PARAMETERS = 8192
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,6 +141,15 @@ class Sums:
     rows: float
 
 
+def require_size(context_size: int, encoding: Encoding) -> int:
+    """d2, refused where V would be too large to be worked with."""
+    parameters = (1 + context_size) * (1 + encoding.size)
+    if parameters > MOST_PARAMETERS:
+        found = f"{context_size:,} context and {encoding.size:,} depth features, so {parameters:,} parameters"
+        raise InputError("model", found=found, expected=f"at most {MOST_PARAMETERS:,}", fix="Use fewer features.")
+    return encoding.size
+
+
 def encoded_depths(encoding: Encoding, u: Vector) -> Matrix:
     """ã = [1, ψ2(u)], shape (depths, 1+d2), finite."""
     features = encoding.features(u)
@@ -206,6 +217,7 @@ class Fitted(NamedTuple):
 def fit(model: BasketModel, context_size: int) -> Fitted:
     """The model's posterior and the law of a customer's curve."""
     encoding = model.encoding
+    require_size(context_size, encoding)
     sums = weighted_sums(model, encoding, context_size)
     posterior = posterior_of(model, sums, model.prior, d1=context_size, d2=encoding.size)
     root = posterior.root if sums.rows else _limited_level(posterior)

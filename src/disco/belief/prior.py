@@ -37,6 +37,9 @@ class Prior:
             given = getattr(self, name)
             numbers = read_numbers(given, where=f"prior of the {name} block", positive=name != "depth_mean")
             object.__setattr__(self, name, numbers[0] if np.ndim(given) == 0 else numbers)
+        if not isinstance(self.absolute, bool | np.bool_):
+            raise InputError("prior, absolute", found=repr(self.absolute), expected="True or False")
+        object.__setattr__(self, "absolute", bool(self.absolute))
 
     def precision(self, d1: int, d2: int, *, constant: float) -> Vector:
         """The diagonal of V0 in the order of Θ's rows, shape ((1+d1)·(1+d2),)."""

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from disco.belief.inputs import column_names
 from disco.evaluation.balance import doubts
-from disco.records.arguments import read_column, read_labels, read_matrix
+from disco.records.arguments import column_names, read_column, read_labels, read_matrix
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError

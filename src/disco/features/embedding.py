@@ -1,14 +1,26 @@
-"""A trained context network as a frozen value: features in, context vector ψ1 out, the same bits for any chunk."""
+"""A trained context network as a frozen value: features in, context vector ψ1 out, the same bits for any chunk.
 
+The kernel reads memory without checking bounds, so every length and number is checked here, when the value is made,
+wherever it comes from.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from disco.features.kernel import context_rows
+from disco.features.kernel import INPUT_LIMIT, context_rows
 from disco.features.rows import history_column
 from disco.features.scaling import Scaling
+from disco.records.arguments import read_count, read_number, require_floats
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
+from disco.records.grid import CONTEXT_LIMIT
+
+MOST_LAYERS = 64
+MOST_UNITS = 65_536  # of one layer, and features at most
+MOST_WEIGHTS = 2**24  # 128 MiB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +45,42 @@ class Embedding:
     level: Vector  # (1 + d1,)
     slope: Vector  # (1 + d1,)
     mean_depth: float
+
+    def __post_init__(self) -> None:
+        sizes = check_sizes(self.sizes)
+        names = self.feature_names
+        if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names) or len(names) != sizes[0]:
+            found, expected = f"{len(names):,} names", f"text, a different name for each of {sizes[0]:,} features"
+            raise InputError("feature_names", found=found, expected=expected)
+        if not isinstance(self.scaling, Scaling) or self.scaling.unit.size != sizes[0]:
+            raise InputError("scaling", found="that of other features", expected=f"that of {sizes[0]:,} features")
+        units = sizes[-1]
+        for name, count in (
+            ("weights", weight_count(sizes)),
+            ("mean", units),
+            ("inverse_sd", units),
+            ("level", 1 + units),
+            ("slope", 1 + units),
+        ):
+            require_floats(getattr(self, name), (count,), where=name)
+        if self.inverse_sd.min() < 0:
+            raise InputError("inverse_sd", found=self.inverse_sd.min(), expected="numbers, 0 or more")
+        read_number(self.leak, where="leak", expected="a number in [0, 1)", least=0.0, below=1.0)
+        read_number(self.mean_depth, where="mean_depth", expected="a depth from 0 to 1", least=0.0, most=1.0)
+        self._check_range()
+
+    def _check_range(self) -> None:
+        """Refuse weights with which a sum could overflow: contexts and heads are then finite for any features."""
+        largest, at = np.full(self.sizes[0], INPUT_LIMIT), 0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for incoming, outgoing in pairwise(self.sizes):
+                parts = np.abs(self.weights[at : at + outgoing * (incoming + 1)]).reshape(incoming + 1, outgoing)
+                largest = parts[0] + largest @ parts[1:]
+                at += outgoing * (incoming + 1)
+            reached = [(largest + np.abs(self.mean)) * np.maximum(self.inverse_sd, 1.0)]
+            reached += [np.abs(part).sum() * CONTEXT_LIMIT for part in (self.level, self.slope)]
+        if not all(np.isfinite(part).all() for part in reached):
+            raise InputError("weights", found="sums beyond what a number can hold", expected="weights of moderate size")
 
     @property
     def dimensions(self) -> int:
@@ -65,6 +113,32 @@ class Embedding:
         if self.heads == "level":
             raise InputError("slope", found='heads="level"', expected='a network fitted with heads="level+slope"')
         return head(self.slope, context)
+
+
+def check_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The units of each layer (features, hidden…, d1), refused where a network of them would be too large.
+
+    >>> check_sizes((76, 64, 16, 6))
+    (76, 64, 16, 6)
+    """
+    if not 2 <= len(sizes) <= MOST_LAYERS:
+        raise InputError("sizes", found=f"{len(sizes):,} layers", expected=f"from 2 to {MOST_LAYERS}")
+    units = tuple(read_count(size, where="sizes") for size in sizes)
+    if max(units) > MOST_UNITS:
+        raise InputError("sizes", found=f"a layer of {max(units):.6g} units", expected=f"at most {MOST_UNITS:,}")
+    if weight_count(units) > MOST_WEIGHTS:
+        found = f"layers with {weight_count(units):,} weights"
+        raise InputError("sizes", found=found, expected=f"at most {MOST_WEIGHTS:,}", fix="Use smaller layers.")
+    return units
+
+
+def weight_count(sizes: Sequence[int]) -> int:
+    """How many weights and biases the layers have.
+
+    >>> weight_count((3, 2, 1))
+    11
+    """
+    return sum(outgoing * (incoming + 1) for incoming, outgoing in pairwise(sizes))
 
 
 def head(weights: Vector, context: Matrix) -> Vector:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from disco.features.catalogue import Feature
 from disco.features.check import rescaled_columns
-from disco.features.embedding import Embedding
+from disco.features.embedding import Embedding, check_sizes
 from disco.features.rows import (
     DEPTH,
     TARGET,
@@ -98,6 +98,7 @@ class ContextNetwork:
         return {name: getattr(self, name) for name in _PARAMETERS}
 
     def set_params(self, **params: Any) -> Self:
+        """Set constructor arguments for the next `fit`, as scikit-learn's searches do; returns the network itself."""
         for name, value in params.items():
             if name not in _PARAMETERS:
                 raise InputError("parameter", found=name, expected=" | ".join(_PARAMETERS))
@@ -156,9 +157,11 @@ class ContextNetwork:
         progress: Progress | None = None,
     ) -> tuple[FeatureWarning, ...]:
         """As `fit`; what it would warn of is returned instead."""
-        self._check_parameters()
+        self.check_parameters()
+        rows = self._rows(X, log_basket, depth)
+        check_sizes((len(rows.names), *self.hidden, self.dimensions))
         self._embedding, self._validation_losses, notes = fit_embedding(
-            self._rows(X, log_basket, depth),
+            rows,
             hidden=self.hidden,
             dimensions=self.dimensions,
             heads=self.heads,
@@ -224,7 +227,7 @@ class ContextNetwork:
         """
         context = self.transform(X, engine=engine)
         level = self.embedding_.levels(context)
-        if depth is None or self.heads == "level":
+        if depth is None or self.embedding_.heads == "level":
             return level
         depths = depth_column(np.full(len(level), depth) if np.ndim(depth) == 0 else depth, rows=len(level))
         return np.asarray(level + self.embedding_.slopes(context) * (depths - self.embedding_.mean_depth))
@@ -257,6 +260,7 @@ class ContextNetwork:
 
     @property
     def feature_names_in_(self) -> "np.ndarray[Any, Any]":
+        """Names of the features, in the order in which an array's columns are read."""
         return np.array(self.embedding_.feature_names, dtype=object)
 
     @property
@@ -266,6 +270,7 @@ class ContextNetwork:
 
     @property
     def n_features_in_(self) -> int:
+        """How many features it was trained on."""
         return len(self.embedding_.feature_names)
 
     @property
@@ -284,7 +289,8 @@ class ContextNetwork:
             raise InputError("depth", found="none", expected='the depth of each order (heads="level+slope")')
         return MemoryRows.read(X, log_basket, depth, validation_share=self.validation_share)
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Refuse a parameter that no network can have."""
         sizes = isinstance(self.hidden, tuple | list) and all(_whole(size) for size in self.hidden)
         for name, right, expected in (
             ("heads", self.heads in HEADS, " | ".join(HEADS)),

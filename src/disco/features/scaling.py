@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from disco.features.kernel import scale_rows
+from disco.records.arguments import require_floats
 from disco.records.arrays import Matrix, Vector
+from disco.records.errors import InputError
 
 BINS = 10  # of the distribution in training, for drift; one more for missing values
 _NORMAL_QUARTILES = 1.349  # interquartile range of the standard normal, in sds
@@ -38,6 +40,26 @@ class Scaling:
 
     limits: Matrix
     """(features, 2) smallest and largest value; NaN: none."""
+
+    def __post_init__(self) -> None:
+        rows = self.unit.size
+        for name in ("unit", "centre", "spread"):
+            require_floats(getattr(self, name), (rows,), where=f"scaling.{name}")
+        require_floats(self.edges, (rows, BINS - 1), where="scaling.edges")
+        require_floats(self.shares, (rows, BINS + 1), where="scaling.shares")
+        for name in ("log_size", "limits"):
+            require_floats(getattr(self, name), (rows, 2), where=f"scaling.{name}", unknown=True)
+        for name, right, expected in (
+            ("unit", self.unit > 0, "numbers above 0"),
+            ("spread", self.spread >= 0, "numbers, 0 or more"),
+            ("edges", np.diff(self.edges) >= -1e-9 * np.abs(self.edges[:, 1:]), "deciles in ascending order"),
+            ("shares", (self.shares >= 0) & (self.shares <= 1), "shares from 0 to 1"),
+            ("limits", ~(self.limits[:, 0] > self.limits[:, 1]), "the smallest value before the largest"),
+        ):
+            wrong = np.flatnonzero(~right.reshape(rows, -1).all(axis=1))
+            if wrong.size:
+                found = getattr(self, name)[wrong[0]].tolist()
+                raise InputError(f"scaling.{name}, feature {wrong[0] + 1}", found=found, expected=expected)
 
     @classmethod
     def fit(cls, rows: Matrix) -> "Scaling":

@@ -97,6 +97,7 @@ def fit_embedding(
         start=_start(sample, mean_depth, sd_depth)[: 2 if with_slope else 1],
         progress=progress,
     )
+    losses = _finite(trained)
     mean, inverse_sd = _standards(last_layer(inputs, sizes, trained.weights, schedule.leak))
     notes += _dead_units(inverse_sd)
     embedding = Embedding(
@@ -114,7 +115,7 @@ def fit_embedding(
         slope=_on_context(trained.slope, mean, inverse_sd) / sd_depth,
         mean_depth=mean_depth,
     )
-    return embedding, _finite(trained), notes
+    return embedding, losses, notes
 
 
 def last_layer(inputs: Matrix, sizes: tuple[int, ...], weights: Vector, leak: float) -> Matrix:

@@ -77,8 +77,7 @@ class CampaignEvidence:
             size = int(baskets["context_size"])
             shape = (len(baskets["depths"]), (size + 2) * (size + 3) // 2)
             return cls(
-                baskets=Evidence(
-                    size,
+                baskets=Evidence.from_arrays(
                     np.array(baskets["depths"], np.float64),
                     *(np.array(baskets[part], np.int64).reshape(shape) for part in ("high", "low")),
                 ),
@@ -88,7 +87,7 @@ class CampaignEvidence:
                 ),
                 only_random=bool(read["only_random"]),
             )
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise FileFormatError(
                 f"evidence of campaign {name}",
                 found=f"content that cannot be read ({error})",

@@ -31,9 +31,12 @@ def read_number(
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
         raise InputError(where, found=repr(value), expected=expected)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond 10³⁰⁸
+        number = np.inf
     if not (np.isfinite(number) and above < number < below and least <= number <= most):
-        raise InputError(where, found=repr(value), expected=expected)
+        raise InputError(where, found=repr(value)[:80], expected=expected)
     return number
 
 
@@ -80,8 +83,8 @@ def read_numbers(values: Sequence[float] | float, *, where: str, positive: bool 
     expected = "finite numbers above 0" if positive else "finite numbers"
     try:
         numbers = tuple(float(value) for value in np.atleast_1d(np.asarray(values, np.float64)))
-    except (TypeError, ValueError):
-        raise InputError(where, found=repr(values), expected=expected) from None
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(where, found=repr(values)[:80], expected=expected) from None
     if not numbers or not np.isfinite(numbers).all() or (positive and min(numbers) <= 0):
         raise InputError(where, found=numbers, expected=expected)
     return numbers
@@ -97,7 +100,7 @@ def read_array(values: ArrayLike, *, where: str) -> Matrix:
         array = np.asarray(values, np.float64, order="C")
     except InputError:
         raise
-    except (TypeError, ValueError):  # ValueError: rows of different lengths
+    except (TypeError, ValueError, OverflowError):  # ValueError: rows of different lengths
         raise InputError(where, found=f"a {type(values).__name__}", expected="an array of numbers") from None
     if np.ma.is_masked(values):
         raise InputError(where, found="masked entries", expected="a number everywhere", fix="Drop these rows.")
@@ -128,6 +131,23 @@ def read_matrix(values: ArrayLike, *, where: str, rows: int | None = None) -> Ma
     return np.ascontiguousarray(matrix)
 
 
+def require_floats(array: object, shape: tuple[int, ...], *, where: str, unknown: bool = False) -> None:
+    """Refuse what is not a float64 array of exactly this shape, in C order and finite; with `unknown`, NaN is allowed.
+
+    For arrays that a compiled kernel will read without checking bounds.
+    """
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
+        found = (
+            f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else f"a {type(array).__name__}"
+        )
+        raise InputError(where, found=found, expected=f"float64 of shape {shape}")
+    if not array.flags.c_contiguous:
+        raise InputError(where, found="another order of the numbers in memory", expected="row after row")
+    if np.isinf(array).any() or (not unknown and np.isnan(array).any()):
+        found = "an infinite number" if np.isinf(array).any() else "NaN"
+        raise InputError(where, found=found, expected="finite numbers")
+
+
 def column_labels(table: object) -> tuple[Any, ...] | None:
     """The labels of a table's columns (pandas, Arrow); None for an array or a list, and for a pandas table that was
     given none (its labels are then 0, 1, 2, …).
@@ -141,6 +161,26 @@ def column_labels(table: object) -> tuple[Any, ...] | None:
         labels = getattr(table, "columns", None)  # pandas
     given = None if labels is None else tuple(labels)
     return None if not given or given == tuple(range(len(given))) else given
+
+
+def column_names(table: object) -> tuple[str, ...] | None:
+    """The names of a table's columns; None for an array, a list, or labels that are not text."""
+    labels = column_labels(table)
+    return labels if labels is not None and all(isinstance(label, str) for label in labels) else None
+
+
+def kind_of(value: object) -> str:
+    """What was given, in the words of an error.
+
+    >>> kind_of([1]), kind_of(None), kind_of("thompson"), kind_of(InputError), kind_of(InputError("x"))
+    ('a list', 'None', "'thompson'", 'the class InputError', 'an InputError')
+    """
+    if value is None or isinstance(value, str):
+        return repr(value)[:80]
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
 def read_labels(values: ArrayLike, *, where: str, rows: int | None = None) -> NDArray[Any]:
