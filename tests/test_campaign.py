@@ -5,6 +5,7 @@ from itertools import permutations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from disco.adapters.engines import LocalEngine
@@ -162,8 +163,11 @@ def test_contexts_of_another_size_are_refused():
     [
         (lambda: learn(belief().basket, []), "prior: found a BasketModel; expected a disco.Belief"),
         (lambda: learn(belief(), pd.DataFrame({"depth": [0.1]})), "lessons: found a DataFrame; expected lessons"),
-        (lambda: learn(belief(), [purchases(3)]), "lessons: found a list; expected lessons, such as"),
-        (lambda: learn(belief(), None), "lessons: found a NoneType; expected lessons"),
+        (lambda: learn(belief(), [purchases(3)]), "lessons: found a list with a Purchases; expected lessons, such as"),
+        (lambda: learn(belief(), purchases(3)), "lessons: found a Purchases; expected lessons, such as"),
+        (lambda: learn(belief(), None), "lessons: found None; expected lessons"),
+        (lambda: Lesson.of("", purchases(3)), "campaign: found ''; expected the name of a campaign"),
+        (lambda: Lesson.of(7, purchases(3)), "campaign: found 7; expected the name of a campaign"),
         (lambda: Lesson.of("c", pd.DataFrame({"depth": [0.1]})), "purchases: found a DataFrame; expected a disco.Pur"),
         (lambda: Lesson.of("c", purchases(3), {0.1: 3}), "codes: found a dict; expected a disco.EngagementCounts"),
         (lambda: run(audience(4), OFFER, "thompson"), r"policy: found 'thompson'; expected a policy object"),
@@ -179,6 +183,63 @@ def test_contexts_of_another_size_are_refused():
 def test_a_wrong_kind_of_argument_is_named_in_a_sentence(call, words):
     with pytest.raises(InputError, match=words):
         call()
+
+
+def named(columns, rows=40, seed=9):
+    """Purchases and an audience whose contexts have these names."""
+    seen = purchases(rows, seed)
+    table = pd.DataFrame(seen.context, columns=columns)
+    people = audience(rows)
+    return (
+        Purchases(context=table, depth=seen.depth, full_price=seen.full_price),
+        Audience(ids=people.ids, context=pd.DataFrame(people.context, columns=columns), known=True),
+    )
+
+
+@pytest.mark.parametrize("as_given", [lambda table: table, pa.Table.from_pandas])
+def test_swapped_columns_are_refused_in_learning_and_deciding_as_in_updating_and_predicting(as_given):
+    seen, people = named(["x1", "x2"])
+    learned = learn(NOTHING, [Lesson.of("spring", seen)])
+    assert learned.basket.context_names == ("x1", "x2")
+    decide(people, belief=learned, offer=OFFER, policy=Greedy(), campaign="c", seed=1)
+    swapped = as_given(pd.DataFrame({"x2": seen.context[:, 1], "x1": seen.context[:, 0]}))
+    other = Purchases(context=swapped, depth=seen.depth, full_price=seen.full_price)
+    strangers = Audience(ids=people.ids, context=swapped, known=True)
+    for call in (
+        lambda: learned.basket.update(swapped, seen.depth, seen.full_price),
+        lambda: learned.basket.predict(swapped, 0.1),
+        lambda: learn(learned, [Lesson.of("autumn", other)]),
+        lambda: learn(NOTHING, [Lesson.of("spring", seen), Lesson.of("autumn", other)]),
+        lambda: decide(strangers, belief=learned, offer=OFFER, policy=Greedy(), campaign="c", seed=1),
+        lambda: decide(strangers.take([1, 0]), belief=learned, offer=OFFER, policy=Greedy(), campaign="c", seed=1),
+    ):
+        with pytest.raises(SchemaMismatchError) as refused:
+            call()
+        assert str(refused.value) == (
+            "context columns: found x2, x1; expected x1, x2. "
+            "Give the columns in the order in which the model has learned them."
+        )
+
+
+def test_names_of_columns_change_no_belief_and_arrays_need_none():
+    (seen, people), plain = named(["x1", "x2"]), purchases(40)
+    with_names, without = learn(NOTHING, [Lesson.of("d", seen)]), learn(NOTHING, [Lesson.of("d", plain)])
+    assert with_names.basket.hash == without.basket.hash
+    arrays = Audience(ids=people.ids, context=people.context, known=True)
+    assert arrays.context_names is None
+    found = [
+        decide(rows, belief=learned, offer=OFFER, policy=Greedy(), campaign="c", seed=1).choice
+        for rows in (people, arrays)
+        for learned in (with_names, without)
+    ]
+    assert all(np.array_equal(found[0], other) for other in found)
+
+
+def test_a_belief_reads_in_a_line_and_help_says_what_a_lesson_holds():
+    assert len(repr(belief())) < 100
+    assert repr(belief()).startswith("Belief(purchases: 4,000, campaigns: 1, codes sent: 1,500, model: ")
+    for field in ("campaign", "baskets", "codes", "context_names"):
+        assert f"{field}: " in Lesson.__doc__
 
 
 def test_depths_in_per_cent_are_asked_about_before_anything_is_decided():

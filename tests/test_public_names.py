@@ -1,5 +1,7 @@
 """The names users import exist, come from one place, and cost nothing until used."""
 
+import ast
+import importlib
 import inspect
 import pickle
 import subprocess
@@ -10,6 +12,7 @@ import pytest
 
 import disco
 from disco.adapters.engines import LocalEngine
+from disco.records.errors import InputError
 
 
 def test_every_public_name_loads_and_nothing_else_is_promised():
@@ -17,6 +20,44 @@ def test_every_public_name_loads_and_nothing_else_is_promised():
         assert getattr(disco, name) is not None
     assert set(disco.__all__) == {"__version__", *disco._HOME_OF}
     assert dir(disco) == disco.__all__
+
+
+def test_type_checkers_read_the_same_names_from_the_same_modules():
+    tree = ast.parse(inspect.getsource(disco))
+    (block,) = (part for part in tree.body if isinstance(part, ast.If))
+    assert ast.unparse(block.test) == "TYPE_CHECKING"
+    seen = {name.asname: (part.module, name.name) for part in block.body for name in part.names}
+    assert seen == {name: (module, name) for name, module in disco._HOME_OF.items()}
+
+
+def test_public_names_come_from_their_modules():
+    for name, module in disco._HOME_OF.items():
+        home = importlib.import_module(module)
+        assert getattr(getattr(disco, name), "__wrapped__", getattr(disco, name)) is getattr(home, name)
+
+
+@pytest.mark.parametrize("engine", ["local", LocalEngine, 2])
+def test_an_engine_given_by_name_or_class_is_refused_in_a_sentence_however_few_the_rows(engine):
+    with pytest.raises(InputError, match=r"engine: found .*not its name or class.*disco\.LocalEngine\(threads=2\)"):
+        disco.allocate([[1.0]], [1], engine=engine)
+    rows = np.zeros((2, 1)), [0.1, 0.2], [20.0, 30.0]
+    with pytest.raises(InputError, match=r"disco\.LocalEngine"):
+        disco.BasketModel().update(*rows, engine=engine)
+
+
+def test_every_public_method_says_what_it_does():
+    silent = []
+    for name in disco.__all__:
+        thing = getattr(disco, name)
+        if not inspect.isclass(thing):
+            continue
+        members = {key: value for key, value in vars(thing).items() if not key.startswith("_")}
+        silent += [
+            f"{name}.{key}"
+            for key, value in members.items()
+            if (inspect.isfunction(value) or isinstance(value, classmethod | property)) and not value.__doc__
+        ]
+    assert silent == []
 
 
 def test_an_unknown_name_is_an_attribute_error_that_helps():

@@ -11,7 +11,7 @@ from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the one list of public names, for type checkers; `_public_names` reads it at run time
+if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the two
     from disco import errors as errors
     from disco.adapters.engines import LocalEngine as LocalEngine
     from disco.adapters.tables import open_tables as open_tables
@@ -59,18 +59,52 @@ if TYPE_CHECKING:  # the one list of public names, for type checkers; `_public_n
 __version__ = "0.1.0"
 
 
-def _public_names() -> dict[str, str]:
-    """Public name → the module it comes from, read from the imports above."""
-    import ast
-    from pathlib import Path
-
-    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
-    (block,) = (part for part in tree.body if isinstance(part, ast.If))
-    imports = (part for part in block.body if isinstance(part, ast.ImportFrom))
-    return {name.name: str(one.module) for one in imports for name in one.names}
-
-
-_HOME_OF = _public_names()
+_HOME_OF = {
+    "errors": "disco",
+    "LocalEngine": "disco.adapters.engines",
+    "open_tables": "disco.adapters.tables",
+    "Allocation": "disco.allocation",
+    "Segments": "disco.allocation",
+    "Status": "disco.allocation",
+    "allocate": "disco.allocation",
+    "decide_late": "disco.allocation",
+    "frontier": "disco.allocation",
+    "BasketModel": "disco.belief",
+    "DistanceToDepth": "disco.belief",
+    "Engagement": "disco.belief",
+    "EngagementCounts": "disco.belief",
+    "Evidence": "disco.belief",
+    "LinearDepth": "disco.belief",
+    "OneHotDepth": "disco.belief",
+    "Prior": "disco.belief",
+    "RadialBasis": "disco.belief",
+    "SmoothSpline": "disco.belief",
+    "demand_curve": "disco.belief",
+    "Belief": "disco.campaign",
+    "Lesson": "disco.campaign",
+    "decide": "disco.campaign",
+    "learn": "disco.campaign",
+    "Shop": "disco.entrypoints.python",
+    "ab_test": "disco.evaluation.ab_test",
+    "random_log": "disco.evaluation.log",
+    "UnconstrainedLearner": "disco.evaluation.passes",
+    "replay": "disco.evaluation.replay",
+    "ContextNetwork": "disco.features",
+    "build_features": "disco.features",
+    "has_history": "disco.features",
+    "training_set": "disco.features",
+    "EpsilonGreedy": "disco.policy",
+    "Greedy": "disco.policy",
+    "Policy": "disco.policy",
+    "Random": "disco.policy",
+    "Thompson": "disco.policy",
+    "UpperConfidence": "disco.policy",
+    "Audience": "disco.records.decisions",
+    "Decisions": "disco.records.decisions",
+    "Offer": "disco.records.decisions",
+    "Purchases": "disco.records.decisions",
+}
+"""Public name → the module it comes from: the table that `disco.NAME` and `dir(disco)` go by."""
 _SPREAD = ("allocate", "decide", "frontier", "replay")  # the functions with an argument `engine`
 __all__ = sorted(["__version__", *_HOME_OF])
 
@@ -90,9 +124,11 @@ def _on_this_machine(name: str) -> Callable[..., Any]:
 
     @wraps(function)
     def spread(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("engine") is None:
-            from disco.adapters.engines import LocalEngine
+        from disco.adapters.engines import LocalEngine
+        from disco.records.chunks import require_engine
 
+        require_engine(kwargs.get("engine"))  # also where the data are so few that no engine would be asked
+        if kwargs.get("engine") is None:
             kwargs["engine"] = LocalEngine()
         return function(*args, **kwargs)
 

@@ -13,6 +13,7 @@ from disco import objective
 from disco.allocation import allocate
 from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence
 from disco.policy import Policy, require_policy
+from disco.records.arguments import kind_of
 from disco.records.arrays import Floats
 from disco.records.chunks import stack_rows
 from disco.records.decisions import Audience, Decisions, Offer, Purchases
@@ -20,23 +21,45 @@ from disco.records.errors import InputError
 from disco.records.ports import Engine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Belief:
-    """What is known so far: `Belief(basket=BasketModel(), engagement=Engagement())` before any campaign."""
+    """What is known so far: `Belief(basket=BasketModel(), engagement=Engagement())` before any campaign.
 
-    basket: BasketModel  # ln(full price) of a purchase, over context and depth
-    engagement: Engagement  # the share of receivers who buy, by depth
+    basket: ln(full price) of a purchase, over context and depth.
+    engagement: the share of receivers who buy, by depth.
+    """
+
+    basket: BasketModel
+    engagement: Engagement
+
+    def __repr__(self) -> str:
+        """
+        >>> Belief(basket=BasketModel(), engagement=Engagement())
+        Belief(purchases: 0, campaigns: 0, codes sent: 0, model: 47d2a72a)
+        """
+        purchases, campaigns = self.basket.evidence.total_rows, len(self.basket.campaigns)
+        sent, name = int(self.engagement.counts.sent.sum()), self.basket.hash[:8]
+        return f"Belief(purchases: {purchases:,}, campaigns: {campaigns:,}, codes sent: {sent:,}, model: {name})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
-    """What one campaign teaches, in exact integers."""
+    """What one campaign teaches, in exact integers; `Lesson.of` makes one from purchases.
+
+    campaign: its name.
+    baskets: purchases with a code: ln(full price) over context and depth.
+    codes: codes sent and redeemed; empty until they have matured.
+    context_names: of the columns of the purchases' contexts, where they are known.
+    """
 
     campaign: str
-    baskets: Evidence  # purchases with a code: ln(full price) over context and depth
-    codes: EngagementCounts  # codes sent and redeemed; empty until they have matured
+    baskets: Evidence
+    codes: EngagementCounts
+    context_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.campaign, str) or not self.campaign.strip():
+            raise InputError("campaign", found=repr(self.campaign), expected="the name of a campaign")
         _require(Evidence, baskets=self.baskets)
         _require(EngagementCounts, codes=self.codes)
 
@@ -44,8 +67,12 @@ class Lesson:
     def of(cls, campaign: str, purchases: Purchases, codes: EngagementCounts | None = None) -> "Lesson":
         """The lesson of these purchases; without `codes` it teaches nothing about engagement."""
         _require(Purchases, purchases=purchases)
-        baskets = Evidence.of(purchases.context, purchases.depth, purchases.full_price)
-        return cls(campaign=campaign, baskets=baskets, codes=EngagementCounts() if codes is None else codes)
+        return cls(
+            campaign=campaign,
+            baskets=Evidence.of(purchases.context, purchases.depth, purchases.full_price),
+            codes=EngagementCounts() if codes is None else codes,
+            context_names=purchases.context_names,
+        )
 
 
 def decide(
@@ -67,6 +94,7 @@ def decide(
     _require(Belief, belief=belief)
     _require(Offer, offer=offer)
     require_policy(policy)
+    belief.basket.require_columns(audience.context_names)
     if not len(audience):
         raise InputError("audience", found="no customers", expected="at least one to decide about")
     depths = np.asarray(offer.depths, np.float64)
@@ -135,12 +163,13 @@ def learn(prior: Belief, lessons: Iterable[Lesson] | Lesson) -> Belief:
     """
     _require(Belief, prior=prior)
     given = list(lessons) if isinstance(lessons, Iterable) else [lessons]
-    if not all(isinstance(lesson, Lesson) for lesson in given):
-        expected = "lessons, such as [disco.Lesson.of(campaign, purchases)]"
-        raise InputError("lessons", found=f"a {type(lessons).__name__}", expected=expected)
+    others = [kind_of(one) for one in given if not isinstance(one, Lesson)]
+    if others:
+        found = f"{kind_of(lessons)} with {others[0]}" if isinstance(lessons, list | tuple) else kind_of(lessons)
+        raise InputError("lessons", found=found, expected="lessons, such as [disco.Lesson.of(campaign, purchases)]")
     basket, counts = prior.basket, prior.engagement.counts
     for lesson in given:
-        basket = basket.add(lesson.baskets, campaign=lesson.campaign)
+        basket = basket.add(lesson.baskets, campaign=lesson.campaign, context_names=lesson.context_names)
         counts = counts + lesson.codes
     return Belief(basket=basket, engagement=replace(prior.engagement, counts=counts))
 
@@ -150,4 +179,4 @@ def _require(kind: type, **given: object) -> None:
     for name, value in given.items():
         if not isinstance(value, kind):
             expected, fix = f"a disco.{kind.__name__}", f"help(disco.{kind.__name__}) shows how to make one."
-            raise InputError(name, found=f"a {type(value).__name__}", expected=expected, fix=fix)
+            raise InputError(name, found=kind_of(value), expected=expected, fix=fix)

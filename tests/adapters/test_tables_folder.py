@@ -30,6 +30,18 @@ def test_parquet_is_scanned_as_it_is_without_being_loaded(tmp_path: Path) -> Non
     assert scan.to_table().equals(some_customers(1, 2))
 
 
+def test_a_folder_of_tables_reads_in_a_line_and_a_file_in_its_place_is_sent_to_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(some_customers(1, 2), tmp_path / "customers.parquet")
+    assert repr(open_tables(tmp_path)) == f"FolderTables({str(tmp_path)!r}: customers)"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as refused:
+        open_tables("customers.parquet")
+    expected = f"customers.parquet: found a file; expected the folder it lies in. Give the folder: {tmp_path}"
+    assert str(refused.value) == expected
+
+
 @pytest.mark.parametrize("name", ["customers", "customers.parquet"])
 def test_parts_are_one_table_and_problems_name_the_part(tmp_path: Path, name: str) -> None:
     (tmp_path / name / "year=2025").mkdir(parents=True)

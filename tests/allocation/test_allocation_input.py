@@ -142,3 +142,47 @@ def test_a_result_is_short_to_read_and_goes_to_pandas():
     assert allocate(VALUES, [1, 1]).to_pandas().columns.tolist() == ["choice"]
     assert "column 1" in repr(allocate(VALUES, [1, 1]))
     assert repr(allocate(VALUES, [None, None], floors=[3, 3])).startswith("Allocation(INFEASIBLE, ")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        TABLE.assign(customer_id=["x", "y", "z"]),
+        TABLE.set_index(pd.Index(["x", "y", "z"], name="customer_id")),
+        pa.table({"0.1": VALUES[:, 0], "customer_id": ["x", "y", "z"], "0.2": VALUES[:, 1]}),
+    ],
+    ids=["column", "index", "arrow"],
+)
+def test_customer_ids_of_a_table_are_ids_and_never_a_depth(table):
+    given = allocate(VALUES, [2, 1], ids=["x", "y", "z"], depths=[0.1, 0.2])
+    found = allocate(table, {0.1: 2, 0.2: 1})
+    assert found.depths == (0.1, 0.2)
+    assert found.choice.tolist() == given.choice.tolist()
+    assert found.to_pandas().to_dict("list") == given.to_pandas().to_dict("list")
+    assert found.to_pandas()["customer_id"].tolist() == ["x", "y", "z"]
+    points = frontier(table, table, {0.1: 2, 0.2: 1}, revenue_weights=[3.0])
+    assert points[0].allocation.counts.sum() == 3
+
+
+def test_numeric_customer_ids_of_a_table_are_ids_and_never_a_depth():
+    found = allocate(TABLE.assign(customer_id=[1, 2, 3]), {0.1: 2, 0.2: 1})
+    assert found.depths == (0.1, 0.2)
+    assert found.to_pandas()["customer_id"].tolist() == [1, 2, 3]
+
+
+def test_customer_ids_that_contradict_are_refused():
+    table = TABLE.assign(customer_id=["x", "y", "z"])
+    with pytest.raises(InputError, match="other ids in `values`; expected the same customers in the same order"):
+        allocate(table, [2, 1], ids=["z", "y", "x"])
+    with pytest.raises(InputError, match="other ids in `costs`"):
+        allocate(table, [2, 1], costs=table.assign(customer_id=["y", "x", "z"]), budget=10.0)
+    with pytest.raises(InputError, match="'x' more than once"):
+        allocate(TABLE.assign(customer_id=["x", "x", "z"]), [2, 1])
+
+
+def test_an_allocation_without_ids_is_a_table_as_well():
+    found = allocate(VALUES, [2, 1])
+    assert found.to_pandas().columns.tolist() == ["choice"]
+    assert found.to_pandas(ids=[7, 8, 9])["customer_id"].tolist() == [7, 8, 9]
+    with pytest.raises(InputError, match="ids: found 2 ids; expected one for each of 3 customers"):
+        found.to_pandas(ids=[7, 8])

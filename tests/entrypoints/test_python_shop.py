@@ -95,6 +95,10 @@ def test_a_campaigns_life_from_python(shop: Path) -> None:
     assert learned.campaigns.keys() == {"first", "second"}
     found = here.results("second", as_of=date(2025, 11, 4))
     assert sum(arm.summary.purchasers for arm in found.arms.values()) == 30
+    table = found.to_pandas().set_index("group")
+    assert table.index.tolist() == ["decided", "control", "holdout"]
+    assert table["purchasers"].sum() == 30
+    assert table["revenue"].sum() == pytest.approx(found.revenue)
     assert {one.campaign for one in here.results(as_of=date(2025, 11, 4)).campaigns} == {"first", "second"}
     why = here.explain("second", codes["customer_id"][0])
     assert why.code == codes["code_id"][0]
@@ -107,6 +111,15 @@ def test_a_campaigns_life_from_python(shop: Path) -> None:
     for result in (planned, launched, received, learned, found, why, back):
         assert len(repr(result)) < 1500
         json.dumps(result.as_dict(), allow_nan=False)
+
+
+def test_campaigns_to_learn_come_one_by_one_or_in_a_list(shop: Path) -> None:
+    here = disco.Shop.open(shop)
+    alone, listed = here.learn("first", dry_run=True), here.learn(["first"], dry_run=True)
+    assert listed.as_dict() == alone.as_dict()
+    for wrong in (7, [7], None, [["first"]]):
+        with pytest.raises(InputError, match=r"campaigns: found .*; expected names of campaigns"):
+            here.learn(wrong, dry_run=True)  # type: ignore[arg-type]
 
 
 def test_what_is_no_table_of_outcomes_is_refused_by_name(shop: Path) -> None:

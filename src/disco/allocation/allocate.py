@@ -45,7 +45,8 @@ def allocate(
     one with the largest sum of hash(customer id, depth) is taken, so the order of rows changes nobody's depth.
 
     values: (customers, depths) what a customer is worth at a depth, float64 or float32, finite; a loss is negative. A
-        table whose columns are named by depths (pandas) names the depths. Column-major memory (order="F") is fastest.
+        table whose columns are named by depths names the depths; its column customer_id, or a pandas index of that
+        name, are the ids. Column-major memory (order="F") is fastest.
     caps: most customers per depth: one whole number per column (None: no cap), or {depth: number}, or a pandas Series;
         a depth that a mapping leaves out has no cap.
     depths: (depths,) names of the columns, such as [0.1, 0.2]; needed for limits by depth.
@@ -73,7 +74,8 @@ def allocate(
         eligible=eligible,
         ids=ids,
     )
-    return solve_problem(problem, warm=_read_warm(warm_prices, columns=problem.columns), engine=engine)
+    found = solve_problem(problem, warm=_read_warm(warm_prices, columns=problem.columns), engine=engine)
+    return replace(found, ids=problem.ids)
 
 
 def solve_problem(

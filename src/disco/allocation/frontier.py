@@ -8,10 +8,11 @@ from numpy.typing import ArrayLike
 
 from disco.allocation.allocate import solve_problem
 from disco.allocation.limits import CountsLike, Segments
-from disco.allocation.problem import read_problem
+from disco.allocation.problem import agreed_ids, read_problem
 from disco.allocation.result import Allocation, Status
 from disco.records.arguments import column_labels
 from disco.records.errors import InputError, UsageError
+from disco.records.frames import without_ids
 from disco.records.ports import Engine
 
 
@@ -59,6 +60,8 @@ def frontier(
     limits = [None] if budgets is None else list(budgets)
     if len(weights) > 1 and len(limits) > 1:
         raise UsageError("frontier", found="several weights and several budgets", expected="a grid of one of them")
+    (revenue, own_ids), (markdown, other_ids) = without_ids(revenue), without_ids(markdown)
+    ids = agreed_ids(agreed_ids(ids, own_ids, where="revenue"), other_ids, where="markdown")
     gained, given = np.asarray(revenue), np.asarray(markdown)
     labels, others = column_labels(revenue), column_labels(markdown)
     if labels is not None and others is not None and labels != others:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from disco.records.arguments import column_labels
 from disco.records.arrays import Flags, Floats, Ids, Integers, Keys
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
+from disco.records.frames import without_ids
 from disco.records.identity import customer_keys, read_ids
 
 
@@ -26,6 +28,7 @@ class AllocationProblem:
     keys: Keys | None = None  # (customers,) hashes of the ids, which break ties; None: of the row numbers
     depths: tuple[float, ...] | None = None  # (depths,) where they were named
     largest_cost: float = 0.0  # of an eligible cell
+    ids: Ids | None = None  # (customers,) where they were given
 
     def grid_top(self, largest: float, magnitude: float, rate: float) -> float:
         """What sets the grid: the largest value, or with floors, where losses count too, the largest magnitude."""
@@ -99,8 +102,7 @@ def refuse_non_finite(by_depth: Floats, *, name: str) -> None:
     )
 
 
-def _read_keys(ids: object, *, customers: int) -> Keys:
-    array = read_ids(ids)
+def _read_keys(array: Ids, *, customers: int) -> Keys:
     if array.size != customers:
         raise InputError("ids", found=f"{array.size} ids", expected=f"one for each of {customers} customers")
     if array.size > 1 and not (array.dtype.kind == "i" and bool((array[1:] > array[:-1]).all())):
@@ -142,6 +144,13 @@ def read_problem(
     ids: ArrayLike | None = None,
 ) -> AllocationProblem:
     """Check every argument of `allocate` except that `values` is finite: the solve sees each cell anyway."""
+    values, own_ids = without_ids(values)
+    ids = agreed_ids(ids, own_ids, where="values")
+    costs, cost_ids = without_ids(costs)
+    eligible, eligible_ids = without_ids(eligible)
+    for name, others in (("costs", cost_ids), ("eligible", eligible_ids)):
+        if others is not None:
+            agreed_ids(ids, others, where=name)
     by_depth = _depth_major(values, name="values")
     columns, customers = by_depth.shape
     if columns == 0:
@@ -169,8 +178,19 @@ def read_problem(
         flags = flags.T
         if flags.flags.c_contiguous != by_depth.flags.c_contiguous:
             flags = np.ascontiguousarray(flags) if by_depth.flags.c_contiguous else np.asfortranarray(flags)
-    keys = None if ids is None else _read_keys(ids, customers=customers)
-    return AllocationProblem(by_depth, limits, flags, cost, keys, named, largest_of(cost, flags))
+    known = None if ids is None else read_ids(ids)
+    keys = None if known is None else _read_keys(known, customers=customers)
+    return AllocationProblem(by_depth, limits, flags, cost, keys, named, largest_of(cost, flags), known)
+
+
+def agreed_ids(given: object, own: object, *, where: str) -> Any:
+    """The ids as given, or as a table has them; two that differ are refused."""
+    if given is None or own is None:
+        return own if given is None else given
+    if not np.array_equal(read_ids(given), read_ids(own)):
+        found, fix = f"other ids in `{where}`", "Sort both by customer, or leave the ids out of one of them."
+        raise InputError("customer_id", found=found, expected="the same customers in the same order", fix=fix)
+    return given
 
 
 def _read_names(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.records.arrays import Integers, Vector
+from disco.records.arrays import Ids, Integers, Vector
 from disco.records.depths import depth_label
-from disco.records.errors import InfeasibleError, MissingPartError
+from disco.records.errors import InfeasibleError, InputError, MissingPartError
 from disco.records.identity import read_ids
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Allocation:
     budget_price: float | None = None  # what one more unit of budget would add
     cost: float | None = None  # Σ costs[i, choice[i]]
     depths: tuple[float, ...] | None = None  # (depths,) where they were named
+    ids: Ids | None = None  # (customers,) where they were given
     seconds: float = 0.0  # of the solve
     check_seconds: float = 0.0  # of its independent check
 
@@ -87,8 +88,12 @@ class Allocation:
     def to_pandas(self, *, ids: ArrayLike | None = None) -> "pd.DataFrame":
         """One row per customer, in the order of `values`: the column chosen, and the depth where depths were named.
 
-        ids: (customers,) to be put in front as `customer_id`.
+        ids: (customers,) to be put in front as `customer_id`; left out, those that `allocate` was given.
         """
+        known = self.ids if ids is None else read_ids(ids)
+        if known is not None and known.size != self.choice.size:
+            expected = f"one for each of {self.choice.size:,} customers"
+            raise InputError("ids", found=f"{known.size:,} ids", expected=expected)
         try:
             import pandas as pd
         except ImportError:
@@ -98,8 +103,8 @@ class Allocation:
         table = pd.DataFrame({"choice": self.choice})
         if self.depths is not None:
             table["depth"] = np.append(self.depths, np.nan)[self.choice]
-        if ids is not None:
-            table.insert(0, "customer_id", read_ids(ids))
+        if known is not None:
+            table.insert(0, "customer_id", known)
         return table
 
     def require_feasible(self, *, where: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from disco.entrypoints.config import FILE, EncodingSettings, ShopSettings, check_code_secret, load_settings
 from disco.entrypoints.files import read_yaml
+from disco.records.arguments import kind_of
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.private import temporary_folder
 
@@ -187,16 +188,19 @@ class Shop:
         with self.store() as store:
             return revert(store, batch_id, clock=self.clock, dry_run=dry_run)
 
-    def learn(self, *campaigns: str, as_of: date | None = None, dry_run: bool = False) -> "Learned":
+    def learn(self, *campaigns: str | Sequence[str], as_of: date | None = None, dry_run: bool = False) -> "Learned":
         """Make a new version of the model from the outcomes of these campaigns and of all learned before.
 
+        campaigns: their names, one by one or in a list; none: those learned before.
         as_of: codes that had expired by this day count for engagement; default: today.
         """
         from disco.operations.learning import learn_campaigns
 
         day = as_of or self.clock.today()
         with self.store() as store:
-            return learn_campaigns(store, campaigns, prior=self.prior(), as_of=day, clock=self.clock, dry_run=dry_run)
+            return learn_campaigns(
+                store, _names(campaigns), prior=self.prior(), as_of=day, clock=self.clock, dry_run=dry_run
+            )
 
     def rebuild(self, *, as_of: date | None = None, dry_run: bool = False) -> "Learned":
         """After the context network was trained anew: embed all customers again and learn all campaigns again."""
@@ -406,6 +410,7 @@ class Shop:
 
     @property
     def database_url(self) -> str:
+        """Of the database of campaigns."""
         return self.settings.database_place(self.folder)
 
     @property
@@ -553,6 +558,17 @@ def code_secret() -> bytes | None:
         return None
     check_code_secret(text)
     return text.encode()
+
+
+def _names(campaigns: Sequence[str | Sequence[str]]) -> list[str]:
+    """The names of campaigns, given one by one or in lists."""
+    names: list[str] = []
+    for given in campaigns:
+        names += [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError("campaigns", found=kind_of(name), expected="names of campaigns, such as 'spring'")
+    return names
 
 
 def _outcomes(outcomes: "str | Path | pa.Table | pd.DataFrame") -> "tuple[pa.Table, str]":

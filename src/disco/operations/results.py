@@ -21,7 +21,7 @@ from disco.records.life import CampaignRecord, State
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
 from disco.records.ports import Store
-from disco.records.result import DepthKey, NotInJson, Result, TableResult
+from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.records.wording import date as day_text
 from disco.records.wording import money, number, p_value, percent
 
@@ -47,8 +47,11 @@ class GroupResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class CampaignResults(Result):
-    """A campaign as its outcomes stand: what each group bought, and the A/B test of decided against random codes."""
+class CampaignResults(TableResult):
+    """A campaign as its outcomes stand: what each group bought, and the A/B test of decided against random codes.
+
+    As a table: one row per group, and one of late arrivals where there are any.
+    """
 
     campaign: str
     """The name of the campaign."""
@@ -125,6 +128,25 @@ class CampaignResults(Result):
     def revenue(self) -> float:
         """Revenue of all codes of the launch."""
         return sum(arm.summary.revenue for arm in self.arms.values())
+
+    def to_arrow(self) -> pa.Table:
+        groups = {str(arm): group for arm, group in self.arms.items()}
+        if self.late is not None:
+            groups["late"] = self.late
+        return pa.Table.from_pylist(
+            [
+                {
+                    "group": name,
+                    "customers": group.summary.customers,
+                    "codes": group.summary.recipients,
+                    "purchasers": group.summary.purchasers,
+                    "expected_revenue": None if group.forecast is None else group.forecast.revenue.value,
+                    "revenue": group.summary.revenue,
+                    "markdown": group.summary.markdown,
+                }
+                for name, group in groups.items()
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -165,6 +165,7 @@ class Thompson(_Served):
 
     @property
     def deterministic(self) -> bool:
+        """Whether nothing is drawn: with no exploration the figures are the same whatever the seed."""
         return self.exploration == 0
 
     def _serve(self, request: _Request) -> Floats:
@@ -201,6 +202,7 @@ class UpperConfidence(_Served):
 
     @property
     def deterministic(self) -> bool:
+        """Always: the figures are the same whatever the seed."""
         return True
 
     def _serve(self, request: _Request) -> Floats:
@@ -221,6 +223,7 @@ class Greedy(_Served):
 
     @property
     def deterministic(self) -> bool:
+        """Always: the figures are the same whatever the seed."""
         return True
 
     def _serve(self, request: _Request) -> Floats:
@@ -248,6 +251,7 @@ class EpsilonGreedy(_Served):
 
     @property
     def deterministic(self) -> bool:
+        """Whether nothing is drawn: with epsilon 0 the figures are the same whatever the seed."""
         return self.epsilon == 0
 
     def explores(self, ids: ArrayLike, *, seed: int, campaign: str) -> Flags:
@@ -282,6 +286,7 @@ class Random(_Served):
 
     @property
     def deterministic(self) -> bool:
+        """Never: the figures depend on the seed."""
         return False
 
     def _serve(self, request: _Request) -> Floats:

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from disco.records.arguments import kind_of
 from disco.records.errors import InputError
 from disco.records.ports import Engine
 
@@ -33,7 +34,19 @@ def spread(
     >>> list(spread(lambda rows: rows.stop - rows.start, row_chunks(5, size=2)))
     [2, 2, 1]
     """
+    require_engine(engine)
     return map(function, chunks) if engine is None else engine.map(function, chunks)
+
+
+def require_engine(engine: object) -> None:
+    """Refuse an engine's name or class where the engine itself is needed."""
+    if engine is not None and (isinstance(engine, type) or not isinstance(engine, Engine)):
+        raise InputError(
+            "engine",
+            found=kind_of(engine),
+            expected="an engine object, not its name or class, or None",
+            fix="Pass one such as disco.LocalEngine(threads=2), or leave it out.",
+        )
 
 
 def row_chunks(rows: int, *, size: int | None = None) -> list[slice]:
@@ -50,6 +63,7 @@ def stack_rows(
     >>> stack_rows(lambda rows: np.arange(rows.start, rows.stop)[:, None] * 10.0, 3).ravel().tolist()
     [0.0, 10.0, 20.0]
     """
+    require_engine(engine)
     chunks = row_chunks(rows)
     if len(chunks) <= 1:
         return function(slice(0, rows))

@@ -1,13 +1,13 @@
 """What passes along the pipe of a campaign: who may get a code, what is on offer, what was decided, what was bought."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from disco.records.arguments import read_count
+from disco.records.arguments import column_names, read_count
 from disco.records.arrays import Flags, Ids, Integers, Matrix, Vector
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
@@ -41,9 +41,12 @@ class Audience:
     known: Flags
     """(n,) whether the context is the customer's own; one flag stands for all. Customers without a purchase in the last
     year have the population's context and are not `known`."""
+    context_names: tuple[str, ...] | None = None
+    """(d1,) of the context's columns. Left out, they are those of a table; an array has none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", read_ids(self.ids))
+        _name_columns(self)
         object.__setattr__(self, "context", np.asarray(self.context))
         known = np.asarray(self.known, np.bool_)
         object.__setattr__(self, "known", known if known.ndim else np.full(self.ids.size, known))
@@ -60,7 +63,7 @@ class Audience:
 
     def take(self, rows: Integers | Flags | slice) -> "Audience":
         """The customers at these rows."""
-        return Audience(ids=self.ids[rows], context=self.context[rows], known=self.known[rows])
+        return replace(self, ids=self.ids[rows], context=self.context[rows], known=self.known[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +161,21 @@ class Purchases:
     context: Matrix  # (n, d1) as it was at the decision
     depth: Vector  # (n,)
     full_price: Vector  # (n,) money before the discount
+    context_names: tuple[str, ...] | None = None
+    """(d1,) of the context's columns. Left out, they are those of a table; an array has none."""
+
+    def __post_init__(self) -> None:
+        _name_columns(self)
+        object.__setattr__(self, "context", np.asarray(self.context))
 
     def __len__(self) -> int:
         return len(self.depth)
+
+
+def _name_columns(rows: Audience | Purchases) -> None:
+    """Keep the names of a table's columns; its numbers become a plain array."""
+    if rows.context_names is None:
+        object.__setattr__(rows, "context_names", column_names(rows.context))
 
 
 @dataclass(frozen=True, slots=True)

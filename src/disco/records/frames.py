@@ -1,6 +1,6 @@
-"""Results as pandas data frames, for those who have pandas."""
+"""Results as pandas data frames, for those who have pandas; and the customers of a table that comes in."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from disco.records.errors import MissingPartError
 
@@ -17,3 +17,26 @@ def data_frame(table: "pa.Table") -> "pd.DataFrame":
         raise MissingPartError(
             "to_pandas()", found="no pandas", expected="pandas", fix="Run `pip install pandas`, or use `to_arrow()`."
         ) from None
+
+
+CUSTOMER = "customer_id"
+
+
+def without_ids(table: Any) -> tuple[Any, Any]:
+    """(the table without its ids, the ids), of a table with a column or, in pandas, an index named customer_id.
+
+    Anything else is handed back as it is, with None for the ids.
+
+    >>> import pyarrow as pa
+    >>> rest, ids = without_ids(pa.table({"customer_id": ["a", "b"], "0.1": [1.0, 2.0]}))
+    >>> rest.column_names, ids.to_pylist()
+    (['0.1'], ['a', 'b'])
+    """
+    if CUSTOMER in getattr(table, "column_names", ()):  # Arrow
+        return table.drop_columns([CUSTOMER]), table[CUSTOMER]
+    if hasattr(table, "columns") and hasattr(table, "index"):  # pandas
+        if CUSTOMER in table.columns:
+            return table.drop(columns=CUSTOMER), table[CUSTOMER].to_numpy()
+        if table.index.name == CUSTOMER:
+            return table, table.index.to_numpy()
+    return table, None

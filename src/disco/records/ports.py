@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +25,7 @@ Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 
 
+@runtime_checkable
 class Engine(Protocol):
     """The only thing that spreads computation: threads of this machine, or a cluster.
 

@@ -25,11 +25,13 @@ class LocalEngine:
     """
 
     threads: int = field(default_factory=processors)
+    """How many chunks run at once."""
 
     def __post_init__(self) -> None:
         read_threads(self.threads)
 
     def map(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
+        """The results of `function` over the chunks, in their order; the first error ends it."""
         waiting = iter(chunks)
         first = list(islice(waiting, 2))
         if self.threads == 1 or len(first) < 2:

@@ -21,7 +21,8 @@ class FolderTables:
         if not folder.exists():
             raise InputError(str(folder), found="no such folder", expected="a folder with tables", fix=_example())
         if not folder.is_dir():
-            raise InputError(str(folder), found="a file", expected="the folder it lies in", fix=f"Try {folder.parent}.")
+            fix = f"Give the folder: {folder.absolute().parent}"
+            raise InputError(str(folder), found="a file", expected="the folder it lies in", fix=fix)
         self._sources: dict[str, CsvSource | ParquetSource] = {}
         self._problems: list[Problem] = []
         with readable(str(folder), expected="a folder that can be read", fix="Check its permissions."):
@@ -31,6 +32,9 @@ class FolderTables:
             there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
         if not self._sources:
             raise InputError(str(folder), found=there, expected="at least one table", fix=_example())
+
+    def __repr__(self) -> str:
+        return f"FolderTables({str(self._folder)!r}: {', '.join(self.names())})"
 
     def _find(self, name: str) -> None:
         found: list[CsvSource | ParquetSource] = []

@@ -77,6 +77,9 @@ class SqlTables:
         self._folder = self._opened.enter_context(temporary_folder("sql"))
         self._sources: dict[str, SqlSource] = {}
 
+    def __repr__(self) -> str:
+        return f"SqlTables({self._shown!r}: {', '.join(self.names())})"
+
     def _tables_there(self) -> dict[str, str]:
         there = sa.inspect(self._engine)
         names = {*there.get_table_names(), *there.get_view_names()}
