@@ -172,6 +172,10 @@ def test_contexts_of_another_size_are_refused():
         (lambda: Lesson.of("c", purchases(3), {0.1: 3}), "codes: found a dict; expected a disco.EngagementCounts"),
         (lambda: run(audience(4), OFFER, "thompson"), r"policy: found 'thompson'; expected a policy object"),
         (lambda: run(audience(4), OFFER, Thompson), "not its name or class"),
+        (
+            lambda: decide(audience(4), belief=belief(), offer=OFFER, policy=Greedy(), campaign=None, seed=1),
+            "campaign: found None; expected the name of a campaign",
+        ),
         (lambda: run(pd.DataFrame({"id": [1]}), OFFER, Greedy()), "audience: found a DataFrame; expected a disco.Aud"),
         (lambda: run(audience(4), {"caps": 3}, Greedy()), "offer: found a dict; expected a disco.Offer"),
         (
@@ -235,6 +239,11 @@ def test_names_of_columns_change_no_belief_and_arrays_need_none():
     assert all(np.array_equal(found[0], other) for other in found)
 
 
+def test_audiences_and_purchases_read_in_a_line():
+    assert repr(audience(40)) == "Audience(40 customers, 2 context features)"
+    assert repr(purchases(40)) == "Purchases(40 rows, context of shape (40, 2))"
+
+
 def test_a_belief_reads_in_a_line_and_help_says_what_a_lesson_holds():
     assert len(repr(belief())) < 100
     assert repr(belief()).startswith("Belief(purchases: 4,000, campaigns: 1, codes sent: 1,500, model: ")
@@ -259,9 +268,14 @@ def test_depths_in_per_cent_are_asked_about_before_anything_is_decided():
         ({"floors": (1.5, 0, 0)}, r"floors: found 1\.5"),
         ({"floors": (None, 0, 0)}, "floors: found None"),
         ({"floors": (1,)}, "floors: found 1 floors"),
+        ({"revenue_weight": "3"}, "revenue_weight: found '3'; expected a finite number above 0"),
+        ({"revenue_weight": float("nan")}, "revenue_weight: found nan"),
+        ({"revenue_weight": 0}, "revenue_weight: found 0"),
+        ({"budget": -1.0}, r"budget: found -1\.0; expected a finite number, 0 or more"),
+        ({"budget": "all"}, "budget: found 'all'"),
     ],
 )
-def test_limits_are_whole_numbers_of_customers_one_per_depth(limits, words):
+def test_limits_weight_and_budget_of_an_offer_are_numbers_that_can_be_used(limits, words):
     with pytest.raises(InputError, match=words):
         Offer(**{"depths": DEPTHS, "caps": (1, 1, 1), "revenue_weight": 3.0} | limits)
 

@@ -58,8 +58,7 @@ class Lesson:
     context_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.campaign, str) or not self.campaign.strip():
-            raise InputError("campaign", found=repr(self.campaign), expected="the name of a campaign")
+        _require_campaign(self.campaign)
         _require(Evidence, baskets=self.baskets)
         _require(EngagementCounts, codes=self.codes)
 
@@ -94,6 +93,7 @@ def decide(
     _require(Belief, belief=belief)
     _require(Offer, offer=offer)
     require_policy(policy)
+    _require_campaign(campaign)
     belief.basket.require_columns(audience.context_names)
     if not len(audience):
         raise InputError("audience", found="no customers", expected="at least one to decide about")
@@ -180,3 +180,8 @@ def _require(kind: type, **given: object) -> None:
         if not isinstance(value, kind):
             expected, fix = f"a disco.{kind.__name__}", f"help(disco.{kind.__name__}) shows how to make one."
             raise InputError(name, found=kind_of(value), expected=expected, fix=fix)
+
+
+def _require_campaign(name: object) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise InputError("campaign", found=repr(name), expected="the name of a campaign")

@@ -169,3 +169,14 @@ def test_curves_refuse_nonsense():
         draw_full_price_totals(MODEL, np.zeros((1, 3)), [0], [0.3], engagement=Engagement(), draws=0)
     with pytest.raises(InputError):
         monotone_shares(MODEL, np.zeros((1, 3)), [0.1], keys=np.zeros(1, np.uint64))
+
+
+def test_a_curve_reads_in_a_line_and_as_a_table():
+    curve = demand_curve(MODEL, np.zeros(3), DEPTHS)
+    assert repr(curve).startswith("DemandCurve(full price by depth: 0.1: ")
+    assert len(repr(curve)) < 100
+    table = curve.to_pandas()
+    assert table["depth"].tolist() == DEPTHS.tolist()
+    np.testing.assert_allclose(table["revenue"] + table["markdown"], table["full_price"])
+    np.testing.assert_array_equal(table["full_price_upper"], curve.full_price.upper)
+    np.testing.assert_array_equal(table["extrapolated"], curve.extrapolated)

@@ -22,10 +22,14 @@ from disco.records.arguments import column_names, read_array, read_count, read_l
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
+from disco.records.frames import data_frame
 from disco.records.grid import GRID, LOG_PRICE_LIMIT
 from disco.records.identity import name_key
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
     from disco.belief.engagement import Engagement
     from disco.belief.model import BasketModel
 
@@ -52,15 +56,46 @@ class Band:
         return tuple(Estimate(mean, lower, upper, self.level) for mean, lower, upper in ends)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DemandCurve:
-    """One customer's or segment's curve. Money is per purchase: F = exp(ψᵀθ + σ²/2), averaged over the segment."""
+    """One customer's or segment's curve. Money is per purchase: F = exp(ψᵀθ + σ²/2), averaged over the segment.
+
+    `to_pandas()` is its table, one row per depth.
+    """
 
     depths: Vector  # (depths,)
     log_full_price: Band  # of the segment's average ln F
     full_price: Band  # money per purchase before the discount
     effective_plays: Vector  # (depths,), at the segment's average context
     extrapolated: Flags  # (depths,), by effective plays: a narrow RBF's sd falls again where all of them vanish
+
+    def __repr__(self) -> str:
+        means = ", ".join(
+            f"{depth:g}: {mean:.2f}" for depth, mean in zip(self.depths, self.full_price.mean, strict=True)
+        )
+        return f"DemandCurve(full price by depth: {means})"
+
+    def to_arrow(self) -> pa.Table:
+        """One row per depth: the full price with its interval, revenue, markdown, and how well they are known."""
+        import pyarrow as pa
+
+        money = self.full_price
+        return pa.table(
+            {
+                "depth": self.depths,
+                "full_price": money.mean,
+                "full_price_lower": money.lower,
+                "full_price_upper": money.upper,
+                "revenue": self.revenue.mean,
+                "markdown": self.markdown.mean,
+                "effective_plays": self.effective_plays,
+                "extrapolated": self.extrapolated,
+            }
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """`to_arrow` as a data frame."""
+        return data_frame(self.to_arrow())
 
     @property
     def revenue(self) -> Band:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from disco.records.arguments import column_names, read_count
+from disco.records.arguments import column_names, read_count, read_non_negative, read_positive
 from disco.records.arrays import Flags, Ids, Integers, Matrix, Vector
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
@@ -32,7 +32,7 @@ class Arm(StrEnum):
         return "test" if self is Arm.DECIDED else str(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Audience:
     """Customers to decide about."""
 
@@ -61,6 +61,9 @@ class Audience:
     def __len__(self) -> int:
         return int(self.ids.size)
 
+    def __repr__(self) -> str:
+        return f"Audience({len(self):,} customers, {self.context.shape[1]} context features)"
+
     def take(self, rows: Integers | Flags | slice) -> "Audience":
         """The customers at these rows."""
         return replace(self, ids=self.ids[rows], context=self.context[rows], known=self.known[rows])
@@ -78,6 +81,10 @@ class Offer:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "depths", read_depths(self.depths))
+        weight = read_positive(self.revenue_weight, where="revenue_weight")
+        object.__setattr__(self, "revenue_weight", weight)
+        if self.budget is not None:
+            object.__setattr__(self, "budget", read_non_negative(self.budget, where="budget"))
         for name in ("caps", "floors"):
             given = getattr(self, name)
             if given is None and name == "floors":
@@ -154,7 +161,7 @@ class Decisions:
         return np.append(self.depths, np.nan)[self.choice]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Purchases:
     """Baskets bought with a code."""
 
@@ -170,6 +177,9 @@ class Purchases:
 
     def __len__(self) -> int:
         return len(self.depth)
+
+    def __repr__(self) -> str:
+        return f"Purchases({len(self):,} rows, context of shape {self.context.shape})"
 
 
 def _name_columns(rows: Audience | Purchases) -> None:
