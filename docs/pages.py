@@ -93,6 +93,8 @@ problem with its row.
 - **Text** in a column of numbers or dates is read as from CSV, whatever file it comes in.
 - **CSV** is UTF-8 (with or without a byte-order mark), commas, one header line; an empty cell is null; numbers have a
   point, dates are `2026-03-01`, times `2026-03-01T14:05:00`.
+- **Sizes** are read before rows: at most 2,000,000,000 rows in a table, 5,000,000 outcomes in a file, 256 MB of text in
+  one column of one row group of a Parquet file, 8 MB in a row of a CSV file.
 - Further columns are allowed everywhere. Those of `customers` can be used in `eligible:` of a plan (from CSV they
   are text).
 """

@@ -126,6 +126,81 @@ def test_a_bad_row_has_one_verdict(fault: Fault) -> None:
         assert refused.value.problems == (problem,)
 
 
+OLD = datetime(2019, 5, 6)  # long before the year that features look at
+
+
+@pytest.mark.parametrize(
+    ("table", "dated", "column", "value", "kind"),
+    [
+        ("orders", "ordered_at", "full_price", -1.0, "negative_money"),
+        ("orders", "ordered_at", "items", None, "null"),
+        ("orders", "ordered_at", "customer_id", "a\0b", "unusable_id"),
+        ("orders", "ordered_at", "order_id", "x" * 1001, "unusable_id"),
+        ("orders", "ordered_at", "code", "ü" * 501, "unusable_id"),
+        ("returns", "returned_at", "value", float("nan"), "not_finite"),
+        ("codes", "sent_at", "depth", 20.0, "depth_range"),
+        ("codes", "sent_at", "campaign_id", None, "null"),
+        ("site", "day", "views", -3.0, "negative_count"),
+    ],
+)
+def test_a_bad_row_of_years_ago_has_the_same_verdict(
+    table: str, dated: str, column: str, value: Any, kind: str
+) -> None:
+    fault = Fault(kind, table, column, value)
+    planted = fault.planted()
+    at, of = planted.schema.get_field_index(dated), planted.schema.field(dated).type
+    dates = planted[dated].to_pylist()
+    dates[fault.row] = OLD.date() if pa.types.is_date(of) else OLD
+    planted = planted.set_column(at, dated, pa.array(dates, of))
+    problems = validated(table, planted)
+    assert kind in {problem.kind for problem in problems}
+    with pytest.raises(TableError) as refused:
+        features_of(table, planted)
+    assert refused.value.problems == problems
+
+
+def test_text_that_is_not_unicode_has_one_verdict() -> None:
+    for name in FEATURE_TABLES:
+        table = make_shop(orders=12)[name]
+        for column in SCHEMAS[name].columns:
+            if column.kind is not Kind.ID:
+                continue
+            at = table.schema.get_field_index(column.name)
+            cells = [None if cell is None else str(cell).encode() for cell in table[column.name].to_pylist()]
+            cells[0] = b"\xff\xfe"
+            broken = table.set_column(at, column.name, pa.array(cells, pa.binary()).view(pa.string()))
+            problems = validated(name, broken)
+            assert [(problem.kind, problem.column, problem.row) for problem in problems] == [
+                ("encoding", column.name, 1)
+            ]
+            with pytest.raises(TableError) as refused:
+                features_of(name, broken)
+            assert refused.value.problems == problems
+
+
+@pytest.mark.parametrize("name", ["orders", "returns", "codes", "site"])
+def test_ids_of_two_types_have_one_verdict(name: str) -> None:
+    shop = {other: table for other, table in make_shop(orders=12).items() if other in FEATURE_TABLES}
+    key = next(column.name for column in SCHEMAS[name].columns if column.refers_to)
+    at = shop[name].schema.get_field_index(key)
+    cells = pa.array(range(shop[name].num_rows))
+    if pa.types.is_integer(shop[name].schema.field(key).type):
+        cells = cells.cast(pa.string())
+    shop[name] = shop[name].set_column(at, key, cells)
+    sources = [TableSource(other, table, f"table {other}") for other, table in shop.items()]
+    mixed = [problem for problem in validate(sources, as_of=AS_OF).problems if problem.kind == "mixed_ids"]
+    with pytest.raises(TableError) as refused:
+        build_features(MemoryTables(shop), as_of=AS_OF, threads=1)
+    assert [problem for problem in refused.value.problems if problem.column == key] == [
+        problem for problem in mixed if problem.column == key
+    ]
+
+
+def test_a_day_after_every_calendar_is_a_day_like_none() -> None:
+    source = TableSource("customers", make_shop(orders=12)["customers"], "table customers")
+    assert validate([source], as_of=date.max, relations=False).problems == ()
+
+
 def _columns() -> list[tuple[str, ColumnSchema]]:
     return [(name, column) for name, schema in SCHEMAS.items() for column in schema.columns]
 

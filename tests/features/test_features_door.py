@@ -1,15 +1,19 @@
 """Odd arguments of the room's public names end in an error that names them, never in a traceback."""
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from disco.adapters.tables import open_tables
 from disco.features import ContextNetwork, Feature, build_features, training_set
-from disco.records.errors import InputError, SchemaMismatchError
+from disco.features.builder import opened_duckdb
+from disco.records.errors import InputError, SchemaMismatchError, TableError
 
 AS_OF = dt.date(2025, 3, 1)
 KEYED = ("customers", "orders", "codes", "site")
@@ -146,3 +150,49 @@ def test_a_target_of_text_in_a_file_is_refused_by_name(rows, tmp_path):
     pq.write_table(pa.table({"a": rows[0][:, 0], "log_full_price": ["x"] * 400}), path)
     with pytest.raises(InputError, match="log_basket"):
         ContextNetwork(max_epochs=1).fit(path)
+
+
+def replaced(table, name, column):
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+def test_numbers_of_types_that_duckdb_lacks_are_read(memory_tables, raw, tmp_path):
+    """Half-precision floats and wide decimals, in declared columns and beside them."""
+    orders = raw["orders"]
+    wide = orders["full_price"].cast(pa.decimal128(12, 2)).cast(pa.decimal256(60, 2))
+    odd = replaced(replaced(orders, "full_price", wide), "items", orders["items"].cast(pa.float16()))
+    odd = odd.append_column("note", pa.nulls(len(odd), pa.decimal256(60, 2)))
+    (tmp_path / "data").mkdir()
+    for name, table in (raw | {"orders": odd}).items():
+        pq.write_table(table, tmp_path / "data" / f"{name}.parquet")
+    plain = build_features(memory_tables(raw), as_of=AS_OF)
+    assert build_features(memory_tables(raw | {"orders": odd}), as_of=AS_OF).equals(plain)
+    assert build_features(open_tables(tmp_path / "data"), as_of=AS_OF).equals(plain)
+
+
+def test_a_wide_decimal_beyond_every_limit_is_refused_by_its_row(memory_tables, raw):
+    prices = [Decimal(12)] * (len(raw["orders"]) - 1) + [Decimal(10) ** 50]
+    orders = replaced(raw["orders"], "full_price", pa.array(prices, pa.decimal256(76, 2)))
+    with pytest.raises(TableError, match=rf"column full_price, row {len(prices)}: found 1000.*expected at most"):
+        build_features(memory_tables(raw | {"orders": orders}), as_of=AS_OF)
+
+
+@pytest.mark.parametrize("limit", ["1KB", "100KB"])
+def test_too_little_memory_is_a_sentence(memory_tables, raw, limit):
+    with pytest.raises(InputError, match=r"memory limit|ran out of memory"):
+        build_features(memory_tables(raw), as_of=AS_OF, memory_limit=limit)
+
+
+def test_formulas_meet_a_database_that_sees_no_file(memory_tables, raw):
+    with opened_duckdb() as connection:
+        for query in ("SELECT * FROM read_text('/etc/hostname')", "SET enable_external_access = true"):
+            with pytest.raises(duckdb.Error):
+                connection.execute(query)
+
+
+def test_a_query_beyond_its_memory_spills_to_disk_without_access_to_files():
+    rows = pa.table({"x": np.random.default_rng(0).permutation(3_000_000)})
+    with opened_duckdb(threads=1, memory_limit="40MB") as connection:
+        connection.register("rows_", rows)
+        ordered = connection.sql("SELECT x, x::VARCHAR || 'some text beside it' AS t FROM rows_ ORDER BY t")
+        assert sum(batch.num_rows for batch in ordered.to_arrow_reader(65536)) == 3_000_000

@@ -1,5 +1,6 @@
 """Outcomes on a real store: each row counts once, whatever its types; what cannot count is set aside, with a reason."""
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -8,7 +9,7 @@ import pytest
 
 from disco.operations import campaign_evidence
 from disco.operations import launching as states
-from disco.operations.ledger import counts_of, ingest, revert
+from disco.operations.ledger import counts_of, ingest, quarantined_rows, revert
 from disco.records.decisions import IngestCounts
 from disco.records.errors import InputError, StateError
 
@@ -271,3 +272,57 @@ def test_customers_without_a_context_of_their_own_stay_outside_the_evidence(shop
     assert found.baskets.total_rows == sum(row["known"] for row in rows)
     assert found.codes.redeemed.sum() == sum(row["arm"] == "control" for row in rows)
     assert found.codes.sent.sum() == found.codes.redeemed.sum()
+
+
+# ---- one bad cell sets its row aside, never the file ----
+
+
+def not_unicode(cells, row):
+    """Text as Parquet may bring it: nobody has checked its bytes."""
+    return pa.array([b"\xff\xfe" if at == row else cell.encode() for at, cell in enumerate(cells)]).view(pa.string())
+
+
+FAR = {
+    "ms": pa.array([1_804_593_600_000, 2**62]).cast(pa.timestamp("ms")),
+    "s": pa.array([1_804_593_600, 2**62]).cast(pa.timestamp("s")),
+    "date32": pa.array([20_886, 2**31 - 1], pa.int32()).cast(pa.date32()),
+    "date64": pa.array([20_886 * 86_400_000, 53_375_995_583 * 86_400_000]).cast(pa.date64()),
+}
+
+
+@pytest.mark.parametrize("unit", FAR)
+def test_a_moment_that_no_calendar_has_sets_its_row_aside(shop, launched, receive, unit):
+    rows = shop.sent(launched)[:2]
+    found = receive(shop.outcomes(rows).set_column(4, "ordered_at", FAR[unit]))
+    assert (found.counts.applied, found.counts.rejected) == (1, 1)
+    assert found.reasons[0].reason == "ordered_at: expected a date from 1900 to 8999"
+    assert found.reasons[0].first_row == 2
+
+
+@pytest.mark.parametrize("column", ["event_id", "campaign_id", "customer_id", "code", "kind"])
+def test_text_that_is_not_unicode_sets_its_row_aside(shop, launched, receive, column):
+    outcomes = shop.outcomes(shop.sent(launched)[:3])
+    at = outcomes.schema.get_field_index(column)
+    cells = [str(cell) for cell in outcomes[column].to_pylist()]
+    found = receive(outcomes.set_column(at, column, not_unicode(cells, 1)))
+    assert (found.counts.applied, found.counts.rejected) == (2, 1)
+    assert found.reasons[0].reason == f"{column}: expected UTF-8 text"
+
+
+def test_a_nul_in_a_code_sets_its_row_aside(shop, launched, receive):
+    outcomes = shop.outcomes(shop.sent(launched)[:3])
+    codes = [*outcomes["code"].to_pylist()[:2], "a\0b"]
+    found = receive(outcomes.set_column(3, "code", pa.array(codes)))
+    assert (found.counts.applied, found.counts.rejected) == (2, 1)
+    assert found.reasons[0].reason.startswith("code: expected an integer below 2⁶³, or text")
+
+
+def test_a_row_in_quarantine_keeps_at_most_four_kilobytes(shop, launched, receive):
+    outcomes = shop.outcomes(shop.sent(launched)[:2])
+    found = receive(outcomes.set_column(0, "event_id", pa.array(["😀" * 2_000_000, "ü" * 1_000])))
+    aside = quarantined_rows(shop.store, found)
+    assert aside["disposition"].to_pylist() == ["rejected", "rejected"]
+    assert max(len(raw.encode()) for raw in aside["raw"].to_pylist()) <= 4096
+    kept = json.loads(aside["raw"][0].as_py())
+    assert kept["event_id"].endswith("…")
+    assert kept["code"] == outcomes["code"][0].as_py()

@@ -14,10 +14,10 @@ from disco.features.measures import MEASURES
 from disco.features.selection import FEATURES_KEY, to_text
 from disco.features.sources import REFUSED, Sources
 from disco.records.chunks import read_threads
-from disco.records.errors import InputError
+from disco.records.errors import InputError, TableError
 from disco.records.ports import Tables
 from disco.records.private import temporary_folder
-from disco.records.validation import TableSource, readable, validate
+from disco.records.validation import TableSource, mixed_ids, readable, validate
 
 
 class MissingTableWarning(UserWarning):
@@ -119,14 +119,20 @@ def connected(
     with opened_duckdb(threads=threads, memory_limit=memory_limit) as connection:
         there = tables.names()
         present = tuple(name for name in TABLES if name in there)
-        for name in present:
-            connection.register(f"raw_{name}", readable(name, tables.scan(name)))
+        scans = {name: readable(name, tables.scan(name)) for name in present}
+        if problems := mixed_ids({name: scan.schema for name, scan in scans.items()}):
+            raise TableError("The tables cannot be used together:", problems)
+        for name, scan in scans.items():
+            connection.register(f"raw_{name}", scan)
         yield connection, present
 
 
 @contextmanager
 def opened_duckdb(*, threads: int | None = None, memory_limit: str | None = None) -> Iterator[Any]:
-    """A DuckDB connection in memory that spills to a temporary folder; times are UTC."""
+    """A DuckDB connection in memory that spills to a temporary folder; times are UTC.
+
+    It sees what is registered with it and no file: formulas and conditions come from outside.
+    """
     import duckdb
 
     threads = read_threads(threads)
@@ -136,11 +142,13 @@ def opened_duckdb(*, threads: int | None = None, memory_limit: str | None = None
             settings["memory_limit"] = memory_limit
         try:
             connection = duckdb.connect(":memory:", config=settings)
-        except (duckdb.Error, TypeError):
-            raise InputError("memory limit", found=repr(memory_limit), expected="a size such as 4GB") from None
-        try:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("SET enable_progress_bar = false")  # DuckDB would draw on stdout, into our JSON
+            connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+        except (duckdb.Error, TypeError):
+            fix = "DuckDB needs at least 64MB; leave it out to use most of the memory."
+            raise InputError("memory limit", found=repr(memory_limit), expected="a size such as 4GB", fix=fix) from None
+        try:
             yield connection
         finally:
             connection.close()
@@ -153,6 +161,9 @@ def reading(tables: Tables) -> Iterator[None]:
 
     try:
         yield
+    except duckdb.OutOfMemoryException as error:
+        fix = "Give a larger memory limit, fewer threads, or more space for temporary files."
+        raise InputError("DuckDB ran out of memory while it read the tables", fix=fix) from error
     except duckdb.Error as error:
         said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         said = said.removeprefix("Invalid Input Error: ")

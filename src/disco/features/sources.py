@@ -41,7 +41,11 @@ class Sources:
 
     @classmethod
     def describe(cls, connection: Any, present: tuple[str, ...], as_of: date) -> "Sources":
-        """Read the types of the registered tables `raw_<name>`, and make sure that every row has its dates."""
+        """Read the types of the registered tables `raw_<name>`, and make sure that no row breaks a rule.
+
+        Every row dated before `as_of` is looked at, not only those of the year: a table has the same verdict here as
+        from `validate`. Of later rows only the dates are: nothing that happens later can change a result.
+        """
         if not isinstance(as_of, date) or isinstance(as_of, datetime) or as_of < FIRST_DAY:
             expected = f"a date (midnight, UTC) from {FIRST_DAY.year} on"
             raise InputError("as-of date", found=repr(as_of), expected=expected)
@@ -49,9 +53,11 @@ class Sources:
         for table in present:
             types[table] = {row[0]: row[1] for row in connection.execute(f"DESCRIBE raw_{table}").fetchall()}
         sources = cls(types, as_of)
-        for table in present:  # windows of time leave out rows without a date: these are looked for by themselves
+        for table in present:
             dates = [column.name for column in SCHEMAS[table].columns if column.before_as_of]
-            bad = " OR ".join(sources._broken(table, name, "t", with_row=False) for name in dates)
+            undated = " OR ".join(sources._broken(table, name, "t", with_row=False) for name in dates)
+            broken = " OR ".join(sources._broken(table, column.name, "t") for column in SCHEMAS[table].columns)
+            bad = f"{undated} OR ({sources.within(dates[0], days=None)} AND ({broken}))"
             connection.execute(f"SELECT {_refuse(table)} FROM raw_{table} t WHERE {bad} LIMIT 1").fetchall()
         return sources
 

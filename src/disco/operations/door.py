@@ -15,9 +15,12 @@ import pyarrow.compute as pc
 from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
 from disco.records.validation import check_columns, check_rows
-from disco.records.validation.cells import flags, is_text
+from disco.records.validation.cells import cell_texts, flags, is_text, plain_text
+from disco.records.validation.checker import good_cells
 
 _MOMENT = pa.timestamp("us", "UTC")
+LONGEST_RAW_BYTES = 4096
+"""Of a row in quarantine, kept as it was sent: its cells share this space."""
 
 
 def read_outcomes(
@@ -64,6 +67,8 @@ def read_outcomes(
 def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
     """The columns of the outcomes table, plainly typed; what else a file brings is left alone.
 
+    A column of text of which a cell is not UTF-8 comes as bytes, so that its row alone is set aside.
+
     TableError where a column is missing, there twice, or of a type that can never hold what it should.
     """
     declared = check_columns(outcomes.schema, "outcomes", file=file)
@@ -72,8 +77,13 @@ def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
         if column.name in outcomes.column_names:
             given = outcomes[column.name].combine_chunks()
             given = given.cast(given.type.value_type) if pa.types.is_dictionary(given.type) else given
-            columns[column.name] = given.cast(pa.string()) if is_text(given.type) else given
+            columns[column.name] = plain_text(given) if is_text(given.type) else given
     return pa.table(columns)
+
+
+def codes_in(outcomes: pa.Table) -> pa.Array:
+    """The distinct codes of the rows, of those cells that can be a code; outcomes: as `known_columns` gives them."""
+    return pc.drop_null(pc.unique(good_cells("outcomes", "code", outcomes["code"].combine_chunks())))
 
 
 def _tests(
@@ -96,18 +106,24 @@ def _tests(
 
 
 def _raw(outcomes: pa.Table, quarantined: Flags) -> pa.Array:
-    """The rows in quarantine as they were sent, as JSON of text; null for the others."""
+    """The rows in quarantine as they were sent, as JSON of text; null for the others. Long cells are cut."""
     texts = np.full(outcomes.num_rows, None, object)
     rows: Integers = np.flatnonzero(quarantined)
-    cells = {name: _texts(outcomes[name].take(rows)) for name in outcomes.column_names}
+    given = outcomes.take(rows)
+    cells = {name: cell_texts(given[name].combine_chunks(), most=LONGEST_RAW_BYTES) for name in given.column_names}
     for place, row in enumerate(rows):
-        texts[row] = json.dumps({name: column[place] for name, column in cells.items() if column[place] is not None})
+        sent = {name: text for name, column in cells.items() if (text := column[place]) is not None}
+        texts[row] = json.dumps(sent)
+        if len(texts[row]) > LONGEST_RAW_BYTES:
+            texts[row] = json.dumps({name: _cut(text, most=_longest_cell(len(sent))) for name, text in sent.items()})
     return pa.array(texts, pa.string())
 
 
-def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    kind = column.type
-    if pa.types.is_timestamp(kind):  # Python's own times have neither nanoseconds nor years above 9999
-        column = column.cast(pa.timestamp(kind.unit))
-    texts: list[str | None] = column.cast(pa.string()).to_pylist()
-    return texts
+def _longest_cell(cells: int) -> int:
+    """Characters of each cell so that the row fits: JSON writes a character with at most 6 bytes, two of them escaped
+    pairs of 12, and each name and its marks take less than 20."""
+    return (LONGEST_RAW_BYTES - 20 * cells) // (12 * cells)
+
+
+def _cut(text: str, *, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

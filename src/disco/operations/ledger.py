@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.operations import campaign_evidence
-from disco.operations.door import known_columns, read_outcomes
+from disco.operations.door import codes_in, known_columns, read_outcomes
 from disco.operations.net_purchases import NetPurchases, judge, net_purchases
 from disco.records.content import content_hash
 from disco.records.decisions import IngestCounts
@@ -179,11 +179,10 @@ def counts_of(rows: pa.Table) -> IngestCounts:
 
 def _read(transaction: Transaction, record: CampaignRecord, outcomes: pa.Table, batch_id: str) -> pa.Table:
     """The received rows, as kept.OUTCOMES; those in quarantine have their disposition, the others have none yet."""
-    codes = distinct_values(outcomes["code"].cast(pa.string()))
     rows = read_outcomes(
         outcomes,
         campaign=record.campaign,
-        decisions=transaction.decisions.of(record.campaign, codes=codes),
+        decisions=transaction.decisions.of(record.campaign, codes=codes_in(outcomes)),
         start=record.plan.valid.start,
         end=record.plan.valid.end,
         closed=record.state is State.CLOSED,

@@ -22,6 +22,7 @@ from disco.records.errors import InputError, UsageError
 from disco.records.ports import Engine, Tables
 from disco.records.private import temporary_folder
 from disco.records.result import Result
+from disco.records.tables import END_DAY, FIRST_DAY
 
 OpenTables = Callable[[str], AbstractContextManager[Tables]]
 
@@ -187,6 +188,8 @@ def _training_rows(
         built, start = ds.dataset(features, format="parquet"), date.fromisoformat(as_of)
     if tables is None or start is None:
         raise UsageError("train context needs --features FILE, or --tables DIR with --window-start DATE")
+    if not FIRST_DAY <= start < END_DAY:
+        raise InputError("training window", found=f"a start on {start}", expected=f"one from {FIRST_DAY} on")
     end = months_later(start, months)
     rows = folder / "rows.parquet"
     with (

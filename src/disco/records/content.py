@@ -41,8 +41,15 @@ def _parts(values: pa.Array) -> tuple[str, list[bytes]]:
     if pa.types.is_floating(kind):
         return "number", [_bytes(values.cast(pa.float64()), 0.0)]
     if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns"):
-        return "moment", [_bytes(values.cast(pa.timestamp("us")).cast(pa.int64()), 0)]
-    texts = pc.fill_null(values.cast(pa.large_string()), "")
+        try:
+            return "moment", [_bytes(values.cast(pa.timestamp("us")).cast(pa.int64()), 0)]
+        except pa.ArrowInvalid:  # a moment that no microseconds can count: its own unit and ticks
+            ticks = values.cast(pa.int32()) if pa.types.is_date32(kind) else values
+            return str(kind), [_bytes(ticks.cast(pa.int64()), 0)]
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):  # text of which a cell is not UTF-8
+        texts = pc.fill_null(values.cast(pa.large_binary()), b"")
+    else:
+        texts = pc.fill_null(values.cast(pa.large_string()), "")
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int64, len(texts) + 1, texts.offset * 8) if len(texts) else np.zeros(1, np.int64)
     letters = b"" if data is None else data.slice(int(ends[0]), int(ends[-1] - ends[0])).to_pybytes()

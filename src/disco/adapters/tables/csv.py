@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from disco.adapters.tables.file_errors import readable
+from disco.adapters.tables.file_errors import readable, refuse_doubled
 from disco.records.errors import FileFormatError, Problem
 from disco.records.validation import typed_table
 
@@ -47,7 +47,9 @@ class CsvSource:
         if found:
             raise FileFormatError(self.file, found=found, expected=_EXPECTED, fix=_FIX)
         with readable(self.file, expected=_EXPECTED, fix=_FIX):
-            return tuple(self._open(lambda _: "skip").schema.names)
+            names = self._open(lambda _: "skip").schema.names
+        refuse_doubled(self.file, names)
+        return tuple(names)
 
     def schema(self) -> pa.Schema:
         return pa.schema([(name, pa.string()) for name in self._header])

@@ -1,11 +1,20 @@
 """Turns what Arrow and the operating system say about a file into an error a person can act on."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
 
 from disco.records.errors import FileFormatError
+
+
+def refuse_doubled(file: str, names: Sequence[str]) -> None:
+    """No reader can tell two columns of one name apart."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            fix = "Remove or rename the others."
+            raise FileFormatError(file, found=f"{count} columns named {name!r:.80}", expected="one", fix=fix)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A file of outcomes as the ledger reads it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -7,28 +8,50 @@ import pyarrow as pa
 from disco.adapters.tables.csv import CsvSource
 from disco.adapters.tables.parquet import ParquetSource
 from disco.records.errors import InputError, TableError
-from disco.records.validation import validate
+from disco.records.tables import MOST_OUTCOMES, SCHEMAS
 
 
 def read_outcomes_file(path: Path) -> pa.Table:
-    """The rows of a file: Parquet with its types, CSV as text, cell by cell; a damaged file is refused whole."""
+    """The rows of a file: Parquet with its types, CSV as text, cell by cell; a damaged file is refused whole.
+
+    Of a Parquet file only the columns of the declaration are read.
+    """
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of outcomes")
     if path.suffix.lower() == ".csv":
         return _text_rows(CsvSource("outcomes", file=str(path), path=path))
     parquet = ParquetSource("outcomes", file=str(path), parts=[(str(path), path)])
-    return pa.Table.from_batches(parquet.batches(parquet.schema().names), parquet.schema())
+    if parquet.rows > MOST_OUTCOMES:
+        raise _too_many(path, f"{parquet.rows:,} rows")
+    schema = parquet.schema()
+    declared = [name for name in schema.names if name in {column.name for column in SCHEMAS["outcomes"].columns}]
+    # without a declared column the schema alone says what is missing
+    batches = parquet.batches(declared) if declared else []
+    return pa.Table.from_batches(batches, pa.schema([schema.field(name) for name in declared]) if declared else schema)
 
 
 def _text_rows(source: CsvSource) -> pa.Table:
     names = source.schema().names
-    batches = list(source.batches(names))
+    schema = pa.schema([(name, pa.string()) for name in names])
+    # cells that are not UTF-8 stay as they are: the ledger sets their rows aside
+    batches = [
+        pa.record_batch([column.view(pa.string()) for column in batch.columns], schema=schema)
+        for batch in _counted(source.batches(names), source.file)
+    ]
     if problems := source.problems():  # rows with too many or too few cells: which cell is the price?
         raise TableError(f"{source.file} cannot be read as the table outcomes:", problems)
-    bytes_ = pa.Table.from_batches(batches, pa.schema([(name, pa.binary()) for name in names]))
-    try:
-        return bytes_.cast(pa.schema([(name, pa.string()) for name in names]))
-    except pa.ArrowInvalid:
-        found = validate([source], as_of=None, relations=False).problems
-        problems = tuple(problem for problem in found if problem.kind == "encoding")
-        raise TableError(f"{source.file} cannot be read as the table outcomes:", problems) from None
+    return pa.Table.from_batches(batches, schema)
+
+
+def _counted(batches: Iterable[pa.RecordBatch], file: str) -> Iterable[pa.RecordBatch]:
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        if rows > MOST_OUTCOMES:
+            raise _too_many(file, f"more than {MOST_OUTCOMES:,} rows")
+        yield batch
+
+
+def _too_many(file: str | Path, found: str) -> InputError:
+    fix = "Cut the file; the order of its parts does not matter."
+    return InputError(str(file), found=found, expected=f"at most {MOST_OUTCOMES:,} rows of outcomes at once", fix=fix)

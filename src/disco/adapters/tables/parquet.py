@@ -5,11 +5,13 @@ from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 
-from disco.adapters.tables.file_errors import readable
+from disco.adapters.tables.file_errors import readable, refuse_doubled
 from disco.records.errors import FileFormatError, Problem
-from disco.records.tables import SCHEMAS
+from disco.records.tables import LARGEST_COLUMN_BYTES, MOST_ROWS, SCHEMAS
 
 _EXPECTED = "a complete Parquet file"
 _FIX = "Write or copy the file again."
@@ -31,7 +33,9 @@ class ParquetSource:
             with readable(label, expected=_EXPECTED, fix=_FIX):
                 if path.stat().st_size == 0:
                     raise FileFormatError(label, found="a file of zero bytes", expected=_EXPECTED, fix=_FIX)
+                refuse_doubled(label, pq.read_schema(path).names)
                 schema = pads.dataset(path, format="parquet").schema
+                check_sizes(label, path)
             first = first or schema
             self._same_columns(label, first, schema)
         with readable(self.file, expected=_EXPECTED, fix=_FIX):
@@ -48,6 +52,11 @@ class ParquetSource:
                     expected=f"{ours}, as in {self._parts[0][0]}",
                     fix="Write all parts with one schema.",
                 )
+
+    @property
+    def rows(self) -> int:
+        """Of all parts, from their metadata."""
+        return sum(self._rows)
 
     @cached_property
     def _rows(self) -> tuple[int, ...]:
@@ -74,6 +83,52 @@ class ParquetSource:
 
     def scan(self) -> pads.Dataset:
         return self.dataset
+
+
+def check_sizes(label: str, path: Path) -> None:
+    """Refuse a file whose rows, or text of one column in one row group, are more than is read.
+
+    Metadata says how many bytes a column takes, but text in a dictionary takes its bytes once, however often it is
+    repeated; there the dictionary and its indices are read, which are as small as the metadata say.
+    """
+    with pq.ParquetFile(path) as file:
+        meta = file.metadata
+        if meta.num_rows > MOST_ROWS:
+            raise _too_large(label, f"{meta.num_rows:,} rows", f"at most {MOST_ROWS:,}")
+        names = [meta.schema.column(at).path for at in range(meta.num_columns)]
+        texts = [at for at in range(meta.num_columns) if meta.schema.column(at).physical_type == "BYTE_ARRAY"]
+        repeated = []
+        for group in range(meta.num_row_groups):
+            for at in texts:
+                chunk = meta.row_group(group).column(at)
+                if chunk.total_uncompressed_size > LARGEST_COLUMN_BYTES:
+                    raise _too_wide(label, names[at], chunk.total_uncompressed_size)
+                most = chunk.total_uncompressed_size * chunk.num_values
+                if chunk.has_dictionary_page and "." not in names[at] and most > LARGEST_COLUMN_BYTES:
+                    repeated.append((group, names[at]))
+    if repeated:
+        with pq.ParquetFile(path, read_dictionary=sorted({name for _, name in repeated})) as file:
+            for group, name in repeated:
+                size = sum(map(_unpacked_bytes, file.read_row_group(group, columns=[name]).column(0).chunks))
+                if size > LARGEST_COLUMN_BYTES:
+                    raise _too_wide(label, name, size)
+
+
+def _unpacked_bytes(column: pa.Array) -> int:
+    if not isinstance(column, pa.DictionaryArray):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary).cast(pa.int64())
+    return pc.sum(lengths.take(column.indices)).as_py() or 0
+
+
+def _too_wide(label: str, column: str, size: int) -> FileFormatError:
+    found = f"{size:,} bytes of text in column {column} of one row group"
+    fix = "Shorten the cells, leave the column out, or write smaller row groups."
+    return FileFormatError(label, found=found, expected=f"at most {LARGEST_COLUMN_BYTES:,}", fix=fix)
+
+
+def _too_large(label: str, found: str, expected: str) -> FileFormatError:
+    return FileFormatError(label, found=found, expected=expected, fix="Cut it into several files, or leave rows out.")
 
 
 def _types(schema: pa.Schema, name: str) -> str:

@@ -64,15 +64,42 @@ class Cells:
         return values if good.all() else pc.if_else(pa.array(good), values, pa.scalar(None, values.type))
 
 
+_LONGEST_SHOWN = 60  # characters of a cell in a message
+
+
 def shown(cell: pa.Scalar) -> str:
     """A cell for a message, at most 60 characters long."""
-    if pa.types.is_timestamp(cell.type):  # Python's own times have neither nanoseconds nor years above 9999
-        return f"{cell.cast(pa.timestamp(cell.type.unit)).cast(pa.string())}{' UTC' if cell.type.tz else ''}"
-    value = cell.as_py()
-    if isinstance(value, bytes):
-        value = value.decode(errors="backslashreplace")
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    cell = cell.value if isinstance(cell, pa.DictionaryScalar) else cell
+    text = cell_texts(pa.array([cell], cell.type), most=8 * _LONGEST_SHOWN)[0]
+    if text is None:
+        return "None"
+    if is_text(cell.type) or is_bytes(cell.type):
+        text = repr(text)
+    elif pa.types.is_timestamp(cell.type) and cell.type.tz:
+        text = f"{text} UTC"
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+
+
+def cell_texts(column: pa.Array, *, most: int | None = None) -> list[str | None]:
+    """Every cell as text, also what Python has no value for: bytes that are not UTF-8, times without a year.
+
+    most: bytes of a cell that are kept; what was cut off ends in an ellipsis.
+    """
+    if pa.types.is_timestamp(column.type):  # times are UTC here, whatever zone the column names
+        column = column.cast(pa.timestamp(column.type.unit))
+    elif pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    is_ready = is_bytes(column.type) or (is_text(column.type) and not pa.types.is_string_view(column.type))
+    texts = column if is_ready else column.cast(pa.string())
+    is_cut = [False] * len(texts)
+    if most is not None:
+        is_cut = pc.fill_null(pc.greater(pc.binary_length(texts), most), False).to_pylist()
+        texts = pc.binary_slice(texts.cast(pa.large_binary()), 0, most)
+    cells = texts.cast(pa.large_binary()).to_pylist()
+    return [
+        None if cell is None else cell.decode(errors="backslashreplace") + ("…" if cut else "")
+        for cell, cut in zip(cells, is_cut, strict=True)
+    ]
 
 
 def is_accepted(kind: Kind, arrow_type: pa.DataType) -> bool:
@@ -93,11 +120,25 @@ def is_text(of: pa.DataType) -> bool:
     return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
 
 
+def is_bytes(of: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(of) or pa.types.is_large_binary(of))
+
+
+def plain_text(cells: pa.Array) -> pa.Array:
+    """Text as strings of one width; as its bytes where some are not UTF-8, which Arrow itself does not check."""
+    cells = cells.cast(pa.string()) if pa.types.is_string_view(cells.type) else cells
+    bytes_ = cells.cast(pa.large_binary() if pa.types.is_large_string(cells.type) else pa.binary())
+    try:
+        return bytes_.cast(pa.string())
+    except pa.ArrowInvalid:  # not UTF-8, or more than 2 GB in one array
+        return bytes_
+
+
 def read_cells(raw: pa.Array, column: ColumnSchema) -> Cells:
     """A column whose type `is_accepted`; text may come as its bytes."""
     no_flags = np.zeros(len(raw), np.bool_)
     typed = raw.cast(raw.type.value_type) if pa.types.is_dictionary(raw.type) else raw
-    if is_text(typed.type) or pa.types.is_binary(typed.type):
+    if is_text(typed.type) or is_bytes(typed.type):
         parsed = parse_text(typed, column.kind)
         typed, not_unicode, unreadable, zoned = parsed.values, parsed.not_unicode, parsed.unreadable, parsed.zoned
     else:
@@ -116,19 +157,25 @@ def _values(typed: pa.Array, column: ColumnSchema) -> NDArray[Any]:
     if kind is Kind.CHOICE:
         number = pc.index_in(typed, value_set=pa.array(column.choices, typed.type)).fill_null(-1).cast(pa.int64())
     elif kind in (Kind.MOMENT, Kind.DAY):
-        typed = typed.cast(pa.timestamp("us")) if pa.types.is_date(typed.type) else typed
-        return _microseconds(typed.cast(pa.int64()).fill_null(0), unit=typed.type.unit)
+        return microseconds(typed)
     else:
         number = typed.cast(pa.float64(), safe=False).fill_null(0.0)
     return np.asarray(number.to_numpy(zero_copy_only=False))
 
 
-def _microseconds(ticks: pa.Array, *, unit: str) -> Integers:
-    """UTC microseconds; times beyond ±146,000 years stay there instead of wrapping round into the past."""
-    count = ticks.to_numpy(zero_copy_only=False)
+_MICROSECONDS = {"day": 86_400_000_000, "s": 1_000_000, "ms": 1000, "us": 1}
+
+
+def microseconds(moments: pa.Array) -> Integers:
+    """Dates or times as UTC microseconds, null as 0; what lies beyond ±146,000 years stays there instead of wrapping
+    round into the past."""
+    kind = moments.type
+    unit = "day" if pa.types.is_date32(kind) else "ms" if pa.types.is_date64(kind) else kind.unit
+    ticks = moments.cast(pa.int32()).cast(pa.int64()) if unit == "day" else moments.cast(pa.int64())
+    count = ticks.fill_null(0).to_numpy(zero_copy_only=False)
     if unit == "ns":
         return np.asarray(count // 1000)
-    factor = {"s": 1_000_000, "ms": 1000, "us": 1}[unit]
+    factor = _MICROSECONDS[unit]
     return np.asarray(np.clip(count, -(2**62) // factor, 2**62 // factor) * factor)
 
 
@@ -233,13 +280,12 @@ def _halved(text: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _decoded(cells: pa.Array) -> tuple[pa.Array, Flags]:
-    no_flags = np.zeros(len(cells), np.bool_)
-    try:
-        return cells.cast(pa.string()), no_flags
-    except pa.ArrowInvalid:  # some bytes are not UTF-8: look at this batch cell by cell
-        broken = np.array([not _is_unicode(cell) for cell in cells.to_pylist()], np.bool_)
-        kept = pc.if_else(pa.array(broken), pa.scalar(None, cells.type), cells)
-        return kept.cast(pa.string()), broken
+    text = plain_text(cells)
+    if is_text(text.type):
+        return text, np.zeros(len(cells), np.bool_)
+    broken = np.array([not _is_unicode(cell) for cell in text.to_pylist()], np.bool_)  # in this batch, cell by cell
+    kept = pc.if_else(pa.array(broken), pa.scalar(None, text.type), text)
+    return kept.cast(pa.string()), broken
 
 
 def _is_unicode(cell: bytes | None) -> bool:

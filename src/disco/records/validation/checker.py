@@ -4,18 +4,19 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from disco.records.arrays import Flags, Integers
 from disco.records.errors import Problem, TableError
 from disco.records.tables import SCHEMAS, ColumnSchema, Kind, TableSchema
-from disco.records.validation.cells import TYPED, Cells, is_accepted, is_text, read_cells
+from disco.records.validation.cells import TYPED, Cells, is_accepted, is_bytes, is_text, read_cells
 from disco.records.validation.rules import Rule, cell_rules, rules_of
 
 
@@ -227,6 +228,14 @@ def check_rows(name: str, table: pa.Table) -> CheckedRows:
     return CheckedRows(pa.table(columns), fault, rules)
 
 
+def good_cells(name: str, column: str, cells: pa.Array) -> pa.Array:
+    """One column in its canonical type, with null where a cell is empty or breaks a rule of the column."""
+    declared = SCHEMAS[name].column(column)
+    batch = pa.record_batch([cells], names=[column])
+    checked = check_batch(batch, (declared,), tuple(cell_rules(declared)))
+    return checked.cells[column].canonical(checked.good[column])
+
+
 def _nothing(schema: pa.Schema) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(0, field.type) for field in schema], schema=schema)
 
@@ -248,12 +257,12 @@ def typed_table(source: Source) -> pa.Table:
         cells = {
             column.name: read_cells(raw, column)
             for column, raw in zip(columns, batch.columns, strict=True)
-            if column.name in known or is_text(raw.type) or pa.types.is_binary(raw.type)
+            if column.name in known or is_text(raw.type) or is_bytes(raw.type)
         }
         for rule in rules:
             if rule.column in cells and (broken := rule.broken(cells)).any():
                 findings.note_batch(rule, cells, broken, offset=rows)
-        batches.append([cells[name].typed if name in cells else batch.column(name) for name in names])
+        batches.append([_common(cells[name].typed if name in cells else batch.column(name)) for name in names])
         rows += batch.num_rows
     if problems := (*source.problems(), *findings.problems(source)):
         raise TableError(f"{source.file} cannot be read as the table {source.name}:", problems)
@@ -263,15 +272,63 @@ def typed_table(source: Source) -> pa.Table:
 
 
 def readable(name: str, scan: pa.Table | pads.Dataset) -> pa.Table | pads.Dataset:
-    """A scan with the types of the declaration: itself, or a table in memory where a column is text of another kind.
+    """The declared columns of a scan, with types that DuckDB has: streamed where the scan streams, or a table in memory
+    where a column is text of another kind or a number of a rare type.
 
     The columns are checked first; TableError.
     """
     file = f"table {name}"
-    columns = check_columns(scan.schema, name, file=file)
-    for column in columns:
-        if column.name in scan.schema.names and column.kind not in (Kind.ID, Kind.CHOICE):
-            of = scan.schema.field(column.name).type
-            if is_text(of.value_type if pa.types.is_dictionary(of) else of):
-                return typed_table(TableSource(name, scan, file))
+    declared = [column for column in check_columns(scan.schema, name, file=file) if column.name in scan.schema.names]
+    scan = with_columns(scan, [column.name for column in declared])
+    for column in declared:
+        of = scan.schema.field(column.name).type
+        of = of.value_type if pa.types.is_dictionary(of) else of
+        if is_rare(of) or (is_text(of) and column.kind not in (Kind.ID, Kind.CHOICE)):
+            return typed_table(TableSource(name, scan, file))
     return scan
+
+
+def with_columns(scan: pa.Table | pads.Dataset, names: Sequence[str]) -> pa.Table | pads.Dataset:
+    """These columns, each of which is there once; a dataset stays one."""
+    if list(names) == scan.schema.names:
+        return scan
+    if isinstance(scan, pa.Table):
+        return scan.select(list(names))
+    return scan.replace_schema(pa.schema([scan.schema.field(name) for name in names]))
+
+
+def is_rare(of: pa.DataType) -> bool:
+    """Types of numbers that DuckDB cannot read, alone or inside lists and structs."""
+    inner = [of.field(at).type for at in range(of.num_fields)] if pa.types.is_nested(of) else []
+    return bool(pa.types.is_float16(of) or pa.types.is_decimal256(of) or any(map(is_rare, inner)))
+
+
+_COMMON_SCALE = 20  # digits after the point of a wide decimal: 18 before it are left, more than the largest amount has
+
+
+def _common(values: pa.Array) -> pa.Array:
+    """Numbers of a rare type in a common one; amounts of 10¹⁷ or more, beyond every limit, become 10¹⁷."""
+    if pa.types.is_float16(values.type):
+        return values.cast(pa.float32())
+    if not pa.types.is_decimal256(values.type):
+        return values
+    scale, rough = max(0, min(values.type.scale, _COMMON_SCALE)), values.cast(pa.float64())
+    small = pc.less(pc.abs(rough), 1e17)
+    exact = pc.if_else(small, values, pa.scalar(None, values.type))
+    exact = pc.round(exact, ndigits=scale, round_mode="half_to_even").cast(pa.decimal128(38, scale))
+    beyond = pc.multiply(pc.sign(rough), 1e17).cast(pa.decimal128(38, scale))
+    return pc.coalesce(exact, beyond)
+
+
+def check_column(scan: pa.Table | pads.Dataset, name: str, column: str, *, file: str) -> None:
+    """One declared column of a table of which nothing else is needed; TableError with what is wrong with it."""
+    schema = replace(SCHEMAS[name], columns=(SCHEMAS[name].column(column),), rows=())
+    source, findings, rows = TableSource(name, scan, file), Findings(), 0
+    for usable in usable_columns(scan.schema, schema, findings):
+        for batch in source.batches([usable.name]):
+            checked = check_batch(batch, (usable,), tuple(cell_rules(usable)))
+            for rule, broken in checked.faults:
+                findings.note_batch(rule, checked.cells, broken, offset=rows)
+            rows += batch.num_rows
+    if problems := findings.problems(source):
+        raise TableError(f"{file} cannot be used as the table {name}:", problems)

@@ -82,7 +82,8 @@ def cell_rules(column: ColumnSchema, as_of: date | None = None) -> Iterator[Rule
     notation = "Write numbers without currency signs or thousands separators, with a decimal point."
     if column.kind in (Kind.MOMENT, Kind.DAY):
         notation = "Write dates as YYYY-MM-DD."
-    yield rule("encoding", lambda cells: cells.not_unicode, "", "UTF-8 text", "Save the file as UTF-8.")
+    sql = "try(decode(encode({x_text}))) IS NULL AND {x_text} IS NOT NULL"
+    yield rule("encoding", lambda cells: cells.not_unicode, sql, "UTF-8 text", "Save the file as UTF-8.")
     yield rule("wrong_type", lambda cells: cells.unreadable, "", READABLE.get(column.kind, "text"), notation)
     if not column.nullable:
         empty = rule("null", _missing, "{x} IS NULL", "a value in every row", "Fill it in or leave the row out.")
@@ -113,6 +114,7 @@ _ValueRule = tuple[str, Callable[[NDArray[Any]], Flags], str, str, str | Callabl
 
 
 def _dates(as_of: date | None) -> tuple[_ValueRule, _ValueRule]:
+    as_of = None if as_of is None or as_of >= END_DAY else as_of  # a later day bounds nothing
     end = END_DAY if as_of is None else as_of + timedelta(days=1)
     first, after = start_of_day(FIRST_DAY), start_of_day(end)
     years = f"a date from {FIRST_DAY.year} to {END_DAY.year - 1}"

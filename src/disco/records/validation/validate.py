@@ -90,6 +90,7 @@ class ColumnProfile:
 
 _ONE_ZONE = ("all times with a zone, or none", "Write every time in UTC.")
 _ONE_FORM = ("all ids integers, or all of another form", "Correct the id, or give all ids one form.")
+_ONE_TYPE = ("ids of one type in all tables", "Store them as text everywhere, or as integers everywhere.")
 
 
 @dataclass(slots=True)
@@ -121,9 +122,6 @@ class KeptColumns:
             columns.update({name: np.concatenate(parts) for name, parts in columns.items()})
         for name, profile in self.profiles.items():
             profile.note(name, self.findings)
-
-    def id_type(self, name: str) -> str:
-        return "integers" if pa.types.is_integer(self.source.schema().field(name).type) else "text"
 
     def show(self, name: str, row: int) -> str:
         """What the retailer wrote in that cell: one column read once more, up to the row."""
@@ -300,10 +298,9 @@ def _check_reference(
     target = tables.get(reference.table)
     if target is None or reference.column not in target.values or not table.good[name].any():
         return  # nothing to look up, or that table's own problem, reported there
-    here, there = table.id_type(name), target.id_type(reference.column)
-    if here != there:
-        fix = "Store them as text everywhere, or as integers everywhere."
-        table.findings.note("mixed_ids", name, f"{here} here, {there} in {where}", "ids of one type in all tables", fix)
+    given, wanted = table.source.schema().field(name).type, target.source.schema().field(reference.column).type
+    if found := _two_types(given, wanted, where):
+        table.findings.note("mixed_ids", name, found, *_ONE_TYPE)
     known = target.values[reference.column][target.good[reference.column]]
     table.findings.note_rows(
         f"unknown_{reference.column.removesuffix('_id')}",
@@ -313,6 +310,29 @@ def _check_reference(
         f"a value of {where}",
         f"Add it to {reference.table}, or leave the row out.",
     )
+
+
+def mixed_ids(schemas: Mapping[str, pa.Schema]) -> tuple[Problem, ...]:
+    """Ids that are integers in one table and text in another that it refers to; a column without a value is neither."""
+    problems = []
+    for name, schema in schemas.items():
+        for column in SCHEMAS[name].columns:
+            target = schemas.get(column.refers_to.table) if column.refers_to else None
+            if column.refers_to is None or target is None or column.name not in schema.names:
+                continue
+            types = schema.field(column.name).type, target.field(column.refers_to.column).type
+            if found := _two_types(*types, f"{column.refers_to.table}.{column.refers_to.column}"):
+                problems.append(Problem("mixed_ids", f"table {name}", column.name, found, *_ONE_TYPE))
+    return tuple(problems)
+
+
+def _two_types(here: pa.DataType, there: pa.DataType, where: str) -> str | None:
+    """What to say of an id column that is of another type than the one it refers to."""
+    plain = [of.value_type if pa.types.is_dictionary(of) else of for of in (here, there)]
+    if any(map(pa.types.is_null, plain)) or pa.types.is_integer(plain[0]) == pa.types.is_integer(plain[1]):
+        return None
+    words = ["integers" if pa.types.is_integer(of) else "text" for of in plain]
+    return f"{words[0]} here, {words[1]} in {where}"
 
 
 def _check_within(table: KeptColumns, other: KeptColumns, within: Within) -> None:

@@ -1,0 +1,87 @@
+"""A small file can unpack to more than memory holds: sizes are known, and refused, before rows are read."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from disco.adapters.tables import outcomes_file, parquet
+from disco.adapters.tables.folder import FolderTables
+from disco.adapters.tables.outcomes_file import read_outcomes_file
+from disco.records.errors import FileFormatError, InputError
+
+OUTCOMES = {
+    "event_id": "e1",
+    "campaign_id": "spring",
+    "customer_id": "c1",
+    "code": "CODE",
+    "ordered_at": "2026-03-01",
+    "full_price": 50.0,
+    "kind": "purchase",
+}
+
+
+def repeated(rows: int, **cells: object) -> pa.Table:
+    return pa.table({name: pa.repeat(pa.scalar(value), rows) for name, value in {**OUTCOMES, **cells}.items()})
+
+
+def test_many_equal_outcomes_are_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes_file, "MOST_OUTCOMES", 50_000)
+    path = tmp_path / "outcomes.parquet"
+    pq.write_table(repeated(50_001), path)
+    assert path.stat().st_size < 10_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(InputError, match=r"found 50,001 rows; expected at most 50,000 rows of outcomes at once"):
+        read_outcomes_file(path)
+    assert pa.total_allocated_bytes() - before < 100_000
+
+
+def test_a_csv_of_too_many_outcomes_is_refused_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "outcomes.csv"
+    path.write_text("event_id,kind\n" + "a,purchase\n" * 11)
+    assert read_outcomes_file(path).num_rows == 11
+    monkeypatch.setattr(outcomes_file, "MOST_OUTCOMES", 10)
+    with pytest.raises(InputError, match="more than 10 rows"):
+        read_outcomes_file(path)
+
+
+@pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
+def test_a_cell_that_unpacks_to_too_much_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dictionary: bool
+) -> None:
+    monkeypatch.setattr(parquet, "LARGEST_COLUMN_BYTES", 1 << 20)
+    table = pa.table({"event_id": pa.array(["x" * (3 << 20)], pa.large_string())})
+    pq.write_table(table, tmp_path / "outcomes.parquet", compression="zstd", use_dictionary=dictionary)
+    assert (tmp_path / "outcomes.parquet").stat().st_size < 10_000
+    del table
+    before = pa.total_allocated_bytes()
+    with pytest.raises(FileFormatError, match="bytes of text in column event_id of one row group; expected at most"):
+        read_outcomes_file(tmp_path / "outcomes.parquet")
+    assert pa.total_allocated_bytes() - before < 1 << 20
+
+
+def test_a_long_cell_repeated_by_a_dictionary_is_refused_unread(tmp_path: Path) -> None:
+    """The metadata of such a file speak of a megabyte; unpacked it would be 100 GB."""
+    long = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), 100_000), pa.array(["x" * (1 << 20)]))
+    joined = pa.repeat(pa.scalar("2025-01-01"), 100_000)
+    pq.write_table(pa.table({"customer_id": long, "joined_on": joined}), tmp_path / "customers.parquet")
+    with pytest.raises(FileFormatError, match=r"104,857,600,000 bytes of text in column customer_id"):
+        FolderTables(tmp_path).scan("customers")
+
+
+def test_a_table_of_too_many_rows_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "MOST_ROWS", 1_000)
+    pq.write_table(repeated(1_001), tmp_path / "outcomes.parquet")
+    with pytest.raises(FileFormatError, match="found 1,001 rows; expected at most 1,000"):
+        FolderTables(tmp_path).scan("outcomes")
+
+
+def test_columns_of_one_name_are_refused_by_name(tmp_path: Path) -> None:
+    twice = pa.table([pa.array(["a"]), pa.array(["b"])], names=["note", "note"])
+    pq.write_table(twice, tmp_path / "customers.parquet")
+    (tmp_path / "orders.csv").write_text("order_id,note,note\n1,a,b\n")
+    tables = FolderTables(tmp_path)
+    for name in ("customers", "orders"):
+        with pytest.raises(FileFormatError, match=f"{name}.*found 2 columns named 'note'; expected one"):
+            tables.source(name).schema()
