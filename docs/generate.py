@@ -21,7 +21,21 @@ def cli_page() -> str:
         "# The command line",
         "",
         "Made from the commands themselves by `./run docs`. Every command takes `--json` (one JSON object on standard "
-        "output) and `--quiet`; exit 0 = done, 1 = refused or a check failed, 2 = wrong usage.",
+        "output) and `--quiet`.",
+        "",
+        "| Exit | Meaning |",
+        "|---|---|",
+        "| 0 | Done. |",
+        "| 1 | Refused, or a check failed; nothing was changed. |",
+        "| 2 | Wrong usage; nothing was changed. |",
+        "| 3 | A defect of disco or a damaged file. With `DISCO_DEBUG=1` the traceback is shown. |",
+        "| 4 | Done and kept, but a report of it could not be written; the message names what was done. |",
+        "| 130 | Interrupted by Ctrl-C: what was committed before is kept, everything else was undone. |",
+        "",
+        "An error is a sentence on standard error; with `--json`, an object with `error`, `message` and `problems`. "
+        "Characters of ids, codes and file names that would drive a terminal are written out, such as `\\x1b`, and "
+        "long values are cut after 200 characters. An output in another encoding than UTF-8 gets plain letters for "
+        "what it cannot show. Arguments and settings must be UTF-8.",
         "",
         "An output never replaces an input of the same command, the shop's database, disco.yaml, tables or plans; only "
         "`disco train context` replaces a context network. A device such as `/dev/stdout` is written to, and a "

@@ -2,6 +2,7 @@
 
 from disco.records.errors import (
     CertificateError,
+    DefectError,
     DiscoError,
     FileFormatError,
     IllConditionedError,
@@ -11,6 +12,7 @@ from disco.records.errors import (
     MissingPartError,
     PlanError,
     Problem,
+    ReportError,
     SchemaMismatchError,
     StateError,
     TableError,
@@ -19,6 +21,7 @@ from disco.records.errors import (
 
 __all__ = [
     "CertificateError",
+    "DefectError",
     "DiscoError",
     "FileFormatError",
     "IllConditionedError",
@@ -28,6 +31,7 @@ __all__ = [
     "MissingPartError",
     "PlanError",
     "Problem",
+    "ReportError",
     "SchemaMismatchError",
     "StateError",
     "TableError",

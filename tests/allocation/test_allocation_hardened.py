@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from disco.allocation import Segments, Status, allocate
+from disco.allocation import Segments, Status, allocate, frontier
 from disco.records.errors import LimitError
 
 
@@ -111,3 +111,11 @@ def test_budget_where_a_whole_depth_becomes_worthless_at_one_price(proportional,
     order = rng.permutation(60_000)
     other = allocate(values[order], caps, costs=costs[order], budget=budget, ids=order)
     assert (other.choice == result.choice[order]).all()
+
+
+@pytest.mark.parametrize("budget", [1e308, 1.7e308])
+def test_a_budget_without_bounds_is_no_budget(budget):
+    values, costs = [[8.0, 9.0], [3.0, 5.0]], [[1.0, 3.0], [1.0, 2.0]]
+    free = frontier(values, costs, [1, 1], revenue_weights=[3.0])
+    bounded = frontier(values, costs, [1, 1], revenue_weights=[3.0], budgets=[budget])
+    assert [(point.revenue, point.markdown) for point in bounded] == [(point.revenue, point.markdown) for point in free]

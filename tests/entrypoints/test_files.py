@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from disco.entrypoints.files import read_yaml
-from disco.records.errors import FileFormatError
+from disco.records.errors import FileFormatError, PlanError
+from disco.records.plan import read_plan
 
 
 def yaml_file(folder: Path, content: str | bytes) -> Path:
@@ -34,3 +35,32 @@ def test_equal_keys_in_different_places_are_fine(tmp_path: Path) -> None:
 def test_what_is_no_yaml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(FileFormatError, match=r"plan\.yaml"):
         read_yaml(yaml_file(tmp_path, content))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("data: x\n b: [1\n", r"line 2, column 3, which is not YAML \(mapping values are not allowed here\)"),
+        (b"a: caf\xe9", "byte 7, which is not UTF-8"),
+        ("a: &a [1, *a]", "an alias within the value that it stands for"),
+        ("[" * 5000, "nested too deeply"),
+    ],
+)
+def test_the_place_of_the_mistake_is_named(tmp_path: Path, content: str | bytes, words: str) -> None:
+    with pytest.raises(FileFormatError, match=words):
+        read_yaml(yaml_file(tmp_path, content))
+
+
+def test_aliases_of_aliases_are_not_expanded(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{step}: &a{step} [{', '.join([f'*a{step - 1}'] * 9)}]" for step in range(1, 12)]
+    with pytest.raises(FileFormatError, match=r"aliases that expand to [0-9.e+]+ characters") as refused:
+        read_yaml(yaml_file(tmp_path, "\n".join([*lines, "campaign: *a11"])))
+    assert len(str(refused.value)) < 500
+
+
+def test_a_value_of_ten_megabytes_is_cut_in_the_message(tmp_path: Path) -> None:
+    content = read_yaml(yaml_file(tmp_path, "campaign: " + "x" * 10_000_000))
+    with pytest.raises(PlanError, match=r"x… \(10,000,002 characters\)") as refused:
+        read_plan(content)
+    assert len(str(refused.value)) < 2000

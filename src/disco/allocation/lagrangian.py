@@ -93,7 +93,8 @@ class Lagrangian:
         self.value_scale = _sum_scale(largest_of(problem.values, problem.eligible), problem.customers)
         self.cost_scale = _sum_scale(problem.largest_cost, problem.customers)
         self.most = problem.limits.budget
-        self.budget = math.floor(self.most * self.cost_scale) if problem.largest_cost > 0 else 0
+        # no sum of scaled costs reaches 2⁶², so a larger budget never binds
+        self.budget = math.floor(min(self.most * self.cost_scale, 2.0**62)) if problem.largest_cost > 0 else 0
 
     def at(self, rate: float) -> Priced:
         solution = solve(self.problem, rate=rate, warm=self.warm, engine=self.engine)

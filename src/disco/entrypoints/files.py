@@ -1,9 +1,11 @@
-"""Files at the door: YAML in which no key is given twice."""
+"""Files at the door: YAML in which no key is given twice, and whose aliases stay small."""
 
 from pathlib import Path
 from typing import Any
 
 from disco.records.errors import FileFormatError, InputError
+
+_EXPANSION, _ROOM = 10, 100_000  # the content may be ten times as large as the file, and small files larger
 
 
 def read_yaml(path: Path, *, expected: str = "YAML or JSON in UTF-8") -> Any:
@@ -14,14 +16,53 @@ def read_yaml(path: Path, *, expected: str = "YAML or JSON in UTF-8") -> Any:
         raise InputError(str(path), found="no such file", expected=expected)
     try:
         text = path.read_text(encoding="utf-8-sig")
-        twice = _key_given_twice(yaml.compose(text, Loader=yaml.SafeLoader), set())
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        twice = _key_given_twice(node, set())
+        _refuse_expansion(node, most=_EXPANSION * len(text) + _ROOM, file=str(path), expected=expected)
         content = yaml.safe_load(text)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise FileFormatError(str(path), found=" ".join(str(error).split()), expected=expected) from None
+    except (OSError, RecursionError, UnicodeError, ValueError, yaml.YAMLError) as error:
+        if isinstance(error, FileFormatError):
+            raise
+        raise FileFormatError(str(path), found=_in_words(error), expected=expected) from None
     if twice is not None:
         fix = "Remove one of them: it would hide the other."
         raise FileFormatError(str(path), found=f"{twice} twice in one place", expected="each key once", fix=fix)
     return content
+
+
+def _in_words(error: Exception) -> str:
+    """What is wrong with the file, with the line where it is known."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        reason = " ".join(str(getattr(error, "problem", error)).split())
+        return f"line {mark.line + 1}, column {mark.column + 1}, which is not YAML ({reason})"
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start + 1}, which is not UTF-8"
+    if isinstance(error, RecursionError):
+        return "lists or mappings that are nested too deeply"
+    return " ".join(str(error).split())
+
+
+def _refuse_expansion(node: Any, *, most: int, file: str, expected: str) -> None:
+    """Refuse aliases of aliases that would make the content many times larger than the file, or endless."""
+    sizes: dict[int, int] = {}
+    open_nodes: set[int] = set()
+
+    def size(part: Any) -> int:
+        if part.id == "scalar":
+            return len(part.value) + 1
+        if id(part) in open_nodes:
+            raise FileFormatError(file, found="an alias within the value that it stands for", expected=expected)
+        if id(part) not in sizes:
+            open_nodes.add(id(part))
+            children = part.value if part.id == "sequence" else [one for pair in part.value for one in pair]
+            sizes[id(part)] = 1 + sum(size(child) for child in children)
+            open_nodes.discard(id(part))
+        return sizes[id(part)]
+
+    if node is not None and size(node) > most:
+        found = f"aliases that expand to {size(node):.2g} characters"
+        raise FileFormatError(file, found=found, expected=expected, fix="Write the values out.")
 
 
 def _key_given_twice(node: Any, visited: set[int]) -> str | None:

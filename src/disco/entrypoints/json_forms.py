@@ -17,6 +17,7 @@ FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class
     "export": ("operations.exporting:Exported",),
     "ingest": ("operations.ledger:Ingested",),
     "learn": ("operations.learning:Learned", "operations.versions:Activated"),
+    "quarantine": ("operations.ledger:Quarantine",),
     "revert": ("operations.ledger:Reverted",),
     "results": ("operations.results:CampaignResults", "operations.results:AllResults"),
     "explain": ("operations.explaining:Explanation",),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from disco.entrypoints.config import FILE, EncodingSettings, ShopSettings, check_code_secret, load_settings
 from disco.entrypoints.files import read_yaml
 from disco.records.arguments import kind_of
-from disco.records.errors import DiscoError, InputError, StateError
+from disco.records.errors import DiscoError, InputError, ReportError, StateError
 from disco.records.private import temporary_folder
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from disco.operations.launching import CampaignState, Launched
     from disco.operations.learned_curve import LearnedBelief
     from disco.operations.learning import Learned
-    from disco.operations.ledger import Ingested, Reverted
+    from disco.operations.ledger import Ingested, Quarantine, Reverted
     from disco.operations.planning import PlanResult
     from disco.operations.propensities import PropensitiesResult
     from disco.operations.results import AllResults, CampaignResults
@@ -162,14 +162,11 @@ class Shop:
         """Import purchases, exactly once: a file may come twice, in parts, or in any order.
 
         outcomes: a Parquet or CSV file, an Arrow table or a data frame with the columns of the outcomes table.
-        quarantine: CSV file for the rows that were not applied, each with its reason.
+        quarantine: CSV file for the rows that were not applied, each with its reason. If it cannot be written, the
+        outcomes are kept all the same: the ReportError has the result, and `Shop.quarantine` writes the file later.
         """
-        import pyarrow.csv as pacsv
-
         from disco.entrypoints.outputs import check_outputs
-        from disco.operations.exporting import csv_safe
-        from disco.operations.ledger import ingest, quarantined_rows
-        from disco.records.files import written_whole
+        from disco.operations.ledger import ingest, write_quarantine
 
         aside = None if quarantine is None else Path(quarantine)
         check_outputs(aside, inputs=(outcomes,) if isinstance(outcomes, str | Path) else (), shop=self.folder)
@@ -177,9 +174,22 @@ class Shop:
         with self.store() as store:
             done = ingest(store, campaign, rows, source=source, clock=self.clock, dry_run=dry_run)
             if aside is not None and not dry_run:
-                with written_whole(aside) as unfinished:
-                    pacsv.write_csv(csv_safe(quarantined_rows(store, done)), unfinished)
+                try:
+                    write_quarantine(store, done.batch_id, file=aside)
+                except (DiscoError, OSError) as error:
+                    words = f"Batch {done.batch_id} of {campaign} is ingested. Only its quarantine could not be written"
+                    fix = f"`disco quarantine {done.batch_id} -o FILE` writes it."
+                    raise ReportError(f"{words} ({error})", fix=fix, result=done) from error
         return done
+
+    def quarantine(self, batch_id: str, file: str | Path) -> "Quarantine":
+        """Write the rows of a batch that are not applied to a CSV file, each with its reason."""
+        from disco.entrypoints.outputs import check_outputs
+        from disco.operations.ledger import write_quarantine
+
+        check_outputs(Path(file), shop=self.folder)
+        with self.store() as store:
+            return write_quarantine(store, batch_id, file=Path(file))
 
     def revert(self, batch_id: str, *, dry_run: bool = False) -> "Reverted":
         """Take a batch of outcomes out again; afterwards everything is as if the file had never come."""

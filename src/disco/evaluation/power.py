@@ -11,6 +11,7 @@ from disco.records.arguments import read_number
 from disco.records.errors import InputError
 
 _MOST = 1e15  # customers; there are fewer people
+_LEAST_SHARE = 1e-9  # of an arm
 _SMALLEST_UPLIFT, _LARGEST_UPLIFT = 1e-9, 1e7  # beyond, it is no difference anybody tests for
 
 
@@ -26,8 +27,11 @@ class Design:
 
     def __post_init__(self) -> None:
         _require_amounts(baseline=self.baseline, sd=self.sd)
-        for name, lowest in (("control_share", 0.0), ("explained", -1e-300), ("level", 0.0)):
+        for name, lowest in (("explained", -1e-300), ("level", 0.0)):
             read_number(getattr(self, name), where=name, expected="a share between 0 and 1", above=lowest, below=1)
+        expected = "a share between 0 and 1, with at least one in a billion on both sides"
+        least, most = _LEAST_SHARE, 1 - _LEAST_SHARE
+        read_number(self.control_share, where="control_share", expected=expected, least=least, most=most)
 
     @classmethod
     def of_purchases(

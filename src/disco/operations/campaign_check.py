@@ -128,7 +128,7 @@ def _aside(counts: IngestCounts) -> Diagnosis:
         outcome=outcome if counts.received else Outcome.SKIPPED,
         found=f"{share:.1%} of {counts.received:,}" if counts.received else "nothing received yet",
         expected=f"at most {WATCH_ASIDE:.0%} of them",
-        fix="" if outcome is Outcome.OK else "`disco ingest --quarantine FILE` lists the rows with their reasons.",
+        fix="" if outcome is Outcome.OK else "`disco quarantine BATCH -o FILE` lists the rows with their reasons.",
         figure=share,
     )
 

@@ -243,7 +243,7 @@ def _verdict(chosen: DepthFigures | None, runner_up: DepthFigures | None, *, wei
         return f"{name} is worth {money(surplus)} above its shadow price; no other depth was offered."
     other, behind = depth_percent(runner_up.depth), (chosen.surplus - runner_up.surplus) / weight
     if behind >= 0:
-        return f"{name} is worth {money(surplus)} above its shadow price; {other} came second, {money(behind)} behind."
+        return f"{name} is worth {money(surplus)} above its shadow price; {other} was second, {money(behind)} behind."
     return (
         f"{other} would have been worth {money(-behind)} more than {name} at these shadow prices: the last codes of "
         "a limit go to customers for whom the difference is smallest, so that all limits hold."

@@ -15,7 +15,7 @@ from disco.records.result import NotInJson, TableResult
 
 _KINDS = (".parquet", ".csv")
 _MOMENT = pa.timestamp("us")
-_FORMULA = r"^[=+\-@\t\r]"
+_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"  # the full-width ones are read as the plain ones by some spreadsheets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

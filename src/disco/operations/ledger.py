@@ -8,17 +8,21 @@ however long the ledger is.
 from collections import Counter
 from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 
 from disco.operations import campaign_evidence
 from disco.operations.door import codes_in, known_columns, read_outcomes
+from disco.operations.exporting import csv_safe
 from disco.operations.net_purchases import NetPurchases, judge, net_purchases
 from disco.records.content import content_hash
 from disco.records.decisions import IngestCounts
 from disco.records.errors import StateError
+from disco.records.files import written_whole
 from disco.records.kept import OUTCOMES
 from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
 from disco.records.ports import Clock, LedgerRepository, Store, Transaction
@@ -97,6 +101,21 @@ class Reverted(Result):
     """Among the same codes: those with a purchase now."""
     dry_run: bool
     """Whether this was a rehearsal: nothing was written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Quarantine(Result):
+    """The rows of a batch that are not applied, written to a file: row (from 1 below the header), event_id,
+    customer_id, code, disposition, reason, raw."""
+
+    batch_id: str
+    """The id of the batch."""
+    campaign: str
+    """The name of the campaign."""
+    file: str
+    """The CSV file."""
+    rows: int
+    """Rows in it."""
 
 
 def ingest(
@@ -328,9 +347,13 @@ def _warnings(after: NetPurchases, again: BatchRecord | None) -> tuple[str, ...]
     return tuple(warnings)
 
 
-def quarantined_rows(store: Store, done: Ingested) -> pa.Table:
-    """The rows of a batch that were not applied, each with its reason; rows are counted from 1 below the header."""
+def write_quarantine(store: Store, batch_id: str, *, file: Path) -> Quarantine:
+    """Write the rows of a batch that are not applied to a CSV file, with cells made safe for a spreadsheet."""
     with store.reading() as transaction:
-        rows = transaction.ledger.outcomes(done.campaign, batch_id=done.batch_id)
+        batch = transaction.ledger.batch(batch_id)
+        rows = transaction.ledger.outcomes(batch.campaign, batch_id=batch.batch_id)
     aside = rows.filter(pc.not_equal(rows["disposition"], str(Disposition.APPLIED))).select(list(_QUARANTINE))
-    return aside.set_column(0, "row", pc.add(aside["row"], 1))
+    aside = aside.set_column(0, "row", pc.add(aside["row"], 1))
+    with written_whole(file) as unfinished:
+        pacsv.write_csv(csv_safe(aside), unfinished)
+    return Quarantine(batch_id=batch.batch_id, campaign=batch.campaign, file=str(file), rows=aside.num_rows)

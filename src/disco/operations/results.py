@@ -1,4 +1,4 @@
-"""What came of a campaign: each arm in money, the A/B test between them, and what a test of this size can show."""
+"""The results of a campaign: each arm in money, the A/B test between them, and what a test of this size can show."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -347,12 +347,12 @@ def _arm_result(
     outcomes = ArmOutcomes(depth=depth, full_price=full_price[rows], before=None, other_revenue=None)
     depths, codes = np.unique(depth[~np.isnan(depth)], return_counts=True)
     expected = np.nan_to_num(part["expected_full_price"].to_numpy() * part["expected_engagement"].to_numpy())
-    foreseen = part["expected_full_price"].null_count < part.num_rows
+    has_forecast = part["expected_full_price"].null_count < part.num_rows
     return GroupResult(
         summary=ArmSummary.of(outcomes),
         codes=dict(zip(depths.tolist(), codes.tolist(), strict=True)),
-        expected_revenue=float((expected * (1 - np.nan_to_num(depth))).sum()) if foreseen else None,
-        expected_markdown=float((expected * np.nan_to_num(depth)).sum()) if foreseen else None,
+        expected_revenue=float((expected * (1 - np.nan_to_num(depth))).sum()) if has_forecast else None,
+        expected_markdown=float((expected * np.nan_to_num(depth)).sum()) if has_forecast else None,
         forecast=forecast,
     )
 

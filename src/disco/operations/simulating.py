@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from pydantic import Field
 
@@ -91,11 +92,17 @@ def simulate(
 
 
 def respond(folder: Path, codes: pa.Table, *, out: Path) -> SimulatedResponse:
-    """Let the simulated customers answer these codes, and live on until the last of them has expired."""
+    """Let the simulated customers answer these codes, and live on until the last of them has expired.
+
+    out: FILE.csv, or a Parquet file of any other name.
+    """
     response = Retailer.load(folder).respond(codes)
     # outcomes first: if the rest is interrupted, the same command gives the same outcomes again
     with written_whole(out) as unfinished:
-        pq.write_table(response.outcomes, unfinished)
+        if out.suffix.lower() == ".csv":
+            pacsv.write_csv(response.outcomes, unfinished)
+        else:
+            pq.write_table(response.outcomes, unfinished)
     response.append_to(folder)
     return SimulatedResponse(
         outcomes=str(out),

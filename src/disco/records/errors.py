@@ -12,24 +12,34 @@
     ├── InfeasibleError              limits contradict each other; `.conflicts` says which and by how much
     ├── StateError                   the campaign is not in a state that allows this
     ├── MissingPartError             a library or system part is absent; says how to get it
-    └── CertificateError             our own result failed its independent check: a defect of ours, never ignored
+    ├── ReportError                  the work is done and kept, but what reports it could not be written
+    └── DefectError                  a defect of ours: an exception that nothing of ours expected
+        └── CertificateError         our own result failed its independent check, never ignored
 
-The command line turns InputError, and every other DiscoError, into exit 1 (UsageError: exit 2), without a traceback.
+Each class carries the exit code of the command line, which never shows a traceback (DISCO_DEBUG=1: of a DefectError).
+Values in messages are cut (`MOST_QUOTED`), and what would drive a terminal is written out.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+from disco.records.quoting import escaped, shortened
+
+_MOST_PROBLEMS = 100  # in a message; `.problems` has all of them
 
 
 class DiscoError(Exception):
     """Base of the tree: `what`, then optionally what was found, what was expected, and the next step."""
 
+    exit_code: ClassVar[int] = 1
+
     def __init__(self, what: str, *, found: object = None, expected: object = None, fix: str | None = None) -> None:
         self.what, self.found, self.expected, self.fix = what, found, expected, fix
-        facts = [f"{word} {fact}" for word, fact in (("found", found), ("expected", expected)) if fact is not None]
+        facts = [] if found is None else [f"found {shortened(str(found))}"]
+        facts += [] if expected is None else [f"expected {expected}"]
         message = f"{what}: {'; '.join(facts)}" if facts else what
-        super().__init__(f"{message}. {fix}" if fix else message)
+        super().__init__(escaped(f"{message}. {fix}" if fix else message))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # workers hand errors over pickled, and constructors here take more than the message
@@ -48,7 +58,7 @@ class InputError(DiscoError, ValueError):
 
 
 class UsageError(InputError):
-    pass
+    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,9 @@ class Problem:
     fix: str
     row: int | None = None
     rows: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "found", shortened(self.found))  # it quotes what was found
 
     def __str__(self) -> str:
         where = self._place()
@@ -93,7 +106,10 @@ class Problem:
 class _ProblemsError(InputError):
     def __init__(self, what: str, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join([what, *(f"  {problem}" for problem in self.problems)]))
+        lines = [what, *(f"  {problem}" for problem in self.problems[:_MOST_PROBLEMS])]
+        if (more := len(self.problems) - _MOST_PROBLEMS) > 0:
+            lines.append(f"  and {more:,} more")
+        super().__init__("\n".join(lines))
 
 
 class TableError(_ProblemsError):
@@ -135,5 +151,23 @@ class MissingPartError(DiscoError):
     pass
 
 
-class CertificateError(DiscoError):
+class ReportError(DiscoError):
+    exit_code = 4
+
+    def __init__(self, what: str, *, fix: str | None = None, result: object = None) -> None:
+        super().__init__(what, fix=fix)
+        self.result = result  # of the work that is done, where it is known
+
+
+class DefectError(DiscoError):
+    exit_code = 3
+
+    @classmethod
+    def of(cls, error: BaseException) -> "DefectError":
+        """The sentence about an exception that nobody expected."""
+        what = f"This is a defect of disco or a damaged file ({type(error).__name__}: {shortened(str(error))})"
+        return cls(what, fix="Run the command again with DISCO_DEBUG=1 for the details, and report them.")
+
+
+class CertificateError(DefectError):
     pass

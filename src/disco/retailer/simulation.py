@@ -266,10 +266,22 @@ def _replacing(folder: Path, names: tuple[str, ...]) -> Iterator[dict[str, pq.Pa
     with ExitStack() as files:
         for name in names:
             path = files.enter_context(written_whole(folder / f"{name}.parquet"))
-            writers[name] = files.enter_context(pq.ParquetWriter(path, SCHEMAS[name]))
+            writers[name] = files.enter_context(_parquet_writer(path, SCHEMAS[name]))
         yield writers
         for writer in writers.values():
             writer.close()
+
+
+@contextmanager
+def _parquet_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    writer = pq.ParquetWriter(path, schema)
+    try:
+        yield writer
+    finally:
+        try:
+            writer.close()
+        finally:
+            writer.is_open = False  # where closing failed (no space), its finalizer would try again and complain
 
 
 def _write_state(shop: Retailer, folder: Path) -> None:

@@ -41,7 +41,7 @@ def open_database(url: str) -> Database:
             return PostgresDatabase(parsed)
         if kind == "sqlite" and parsed.database not in (None, "", ":memory:"):
             return SqliteDatabase(parsed)
-    except sa.exc.ArgumentError:
+    except (sa.exc.ArgumentError, ValueError):  # ValueError: a port or an address that is none
         parsed = None
     except ModuleNotFoundError as error:
         fix = "Install it: pip install 'psycopg[binary]'."

@@ -1,26 +1,78 @@
-"""The `disco` command. Nothing heavy is imported until a command needs it."""
+"""The `disco` command. Nothing heavy is imported until a command needs it, and Ctrl-C is heard from the start."""
 
+import os
+import signal
 import sys
+import threading
+from types import FrameType
+from typing import Any
+
+_PAUSE_S = 0.01
+_INTERRUPTED = 128 + signal.SIGINT  # as shells count; output.py is not imported yet
+
+
+def command() -> None:
+    """`disco` as a process of its own."""
+    try:
+        main()
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is over; the interpreter shuts down in peace
 
 
 def main() -> None:
-    """Run the command line; errors of the user's input end in one clear message and exit 1 (2 for wrong usage)."""
-    from disco.entrypoints.cli.app import app
-    from disco.entrypoints.cli.output import show_error
-    from disco.records.errors import DiscoError, UsageError
+    """Run the command line and end in an exit code, with at most a few sentences on stderr (docs/cli.md).
 
-    try:
-        app()
-    except DiscoError as error:
-        show_error(error)
-        sys.exit(2 if isinstance(error, UsageError) else 1)
-    except OSError as error:  # no permission, no space, a folder in the way: for the user to fix, no defect of ours
-        show_error(
-            DiscoError(
-                str(error.filename or "the operating system"),
-                found=error.strerror or str(error),
-                expected="a place that can be read and written",
-                fix="Check the name, the permissions and the space left.",
-            )
-        )
-        sys.exit(1)
+    0: done. 1: refused, or a check failed. 2: wrong usage. 3: a defect of ours. 4: done, but the report could not be
+    written. 130: interrupted by Ctrl-C.
+    """
+    interruption = _Interruption()
+    with interruption:
+        try:
+            from disco.entrypoints.cli.ending import run
+
+            code = run(lambda: interruption.happened)
+        except BaseException:
+            if not interruption.happened:
+                raise
+            code = _INTERRUPTED
+    if interruption.happened and code:
+        sys.stderr.write("Interrupted. What was committed before is kept; everything else was undone.\n")
+        code = _INTERRUPTED
+    sys.exit(code)
+
+
+class _Interruption:
+    """Ctrl-C during a command.
+
+    Libraries turn the exception into others (DuckDB: into a RuntimeError), so that it happened is remembered here.
+    """
+
+    def __init__(self) -> None:
+        self.happened = False
+        self._before: tuple[Any, Any] | None = None
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # no other thread may set handlers
+            self._before = signal.signal(signal.SIGINT, self._interrupt), sys.unraisablehook
+            sys.unraisablehook = self._lost
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            handler, sys.unraisablehook = self._before
+            signal.signal(signal.SIGINT, handler)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.happened:  # for the second time: end at once; every write survives a sudden end
+            os._exit(_INTERRUPTED)
+        self.happened = True
+        raise KeyboardInterrupt
+
+    def _lost(self, lost: Any) -> None:
+        """An exception that a finalizer could not raise; the interruption is repeated when the finalizer is over."""
+        if self.happened and issubclass(lost.exc_type, KeyboardInterrupt):
+            self.happened = False
+            again = threading.Timer(_PAUSE_S, os.kill, (os.getpid(), signal.SIGINT))
+            again.daemon = True
+            again.start()
+        elif self._before is not None:
+            self._before[1](lost)

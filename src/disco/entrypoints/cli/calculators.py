@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, show
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, say, show
 from disco.entrypoints.files import read_yaml
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
@@ -57,9 +57,7 @@ def allocate(
     )
     if not found.feasible:
         show(found, "", as_json=as_json, quiet=True)
-        typer.echo("error: No allocation meets all limits.", err=True)
-        for conflict in found.conflicts:
-            typer.echo(f"  {conflict}", err=True)
+        say("\n  ".join(["error: No allocation meets all limits.", *map(str, found.conflicts)]), err=True)
         raise typer.Exit(1)
     assert found.value is not None  # for the type checker: it is null only where no allocation was found
     assert found.gap is not None

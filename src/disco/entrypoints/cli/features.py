@@ -14,7 +14,9 @@ from disco.records.errors import UsageError
 if TYPE_CHECKING:
     from disco.operations.campaign_check import CheckResult
 
-_SIZE = re.compile(r"\d+(\.\d+)?\s*[KMGT]i?B", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMGT])i?B", re.IGNORECASE)
+_MEGABYTES = {"K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
+_LEAST_MEGABYTES = 64  # below, DuckDB cannot even begin
 FEATURES_EXAMPLE = "Example: disco features shop/data --as-of 2025-06-01 -o features.parquet"
 CHECK_EXAMPLE = "Example: disco check --shop shop/ --as-of 2025-06-01"
 
@@ -51,14 +53,15 @@ def features(
     from disco.features.selection import read_selection
     from disco.operations.training import write_features
 
-    if memory_limit is not None and not _SIZE.fullmatch(memory_limit):
-        raise UsageError("--memory-limit", found=repr(memory_limit), expected="a size such as 4GB")
+    day = day_of(as_of)
+    if memory_limit is not None:
+        _check_size(memory_limit)
     check_outputs(out, inputs=(tables, catalogue))
     here = Shop.open(engine=engine, threads=threads)
     done = write_features(
         open_tables,
         tables,
-        as_of=as_of.date(),
+        as_of=day,
         out=out,
         features=None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue)),
         threads=here.engine.threads,
@@ -67,6 +70,13 @@ def features(
     warn(done.warnings)
     text = f"{done.customers:,} customers × {done.features} features as of {done.as_of} in {out}."
     show(done, text, as_json=as_json, quiet=quiet)
+
+
+def _check_size(text: str) -> None:
+    size = _SIZE.fullmatch(text.strip())
+    if size is None or float(size[1]) * _MEGABYTES[size[2].upper()] < _LEAST_MEGABYTES:
+        expected = f"a size such as 4GB, at least {_LEAST_MEGABYTES}MB"
+        raise UsageError("--memory-limit", found=repr(text), expected=expected)
 
 
 def check(

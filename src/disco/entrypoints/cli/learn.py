@@ -52,7 +52,8 @@ def learn(
     if activate is not None:
         verb = "would be" if dry_run else "is"
         switched = here.activate(activate, dry_run=dry_run)
-        show(switched, f"Version {activate} of the model {verb} active.", as_json=as_json, quiet=quiet)
+        said = f"Version {activate} of the model {verb} active"
+        show(switched, f"{said}.", as_json=as_json, quiet=quiet, done=None if dry_run else said)
         return
     if rebuild:
         done = here.rebuild(as_of=day_of(as_of), dry_run=dry_run)
@@ -60,7 +61,8 @@ def learn(
         done = here.learn(*(campaigns or ()), as_of=day_of(as_of), dry_run=dry_run)
     warn(done.warnings)
     text = learned_text(done) + (" Nothing was written." if dry_run else "")
-    show(done, text, as_json=as_json, quiet=quiet)
+    kept = None if dry_run or not done.changed else f"Version {done.version} of the model is made and active"
+    show(done, text, as_json=as_json, quiet=quiet, done=kept)
 
 
 def learned_text(done: "Learned") -> str:

@@ -18,6 +18,7 @@ from disco.entrypoints.cli.output import (
     warn,
 )
 from disco.records.errors import InputError, UsageError
+from disco.records.wording import counted
 
 if TYPE_CHECKING:
     from disco.operations.late import LateArrivals
@@ -58,7 +59,8 @@ def launch(
     from disco.entrypoints.python import Shop
 
     launched = Shop.open(shop).launch(plan_id, dry_run=dry_run)
-    show(launched, _launched_text(launched, shop), as_json=as_json, quiet=quiet)
+    done = None if launched.dry_run else f"{launched.campaign} is launched"
+    show(launched, _launched_text(launched, shop), as_json=as_json, quiet=quiet, done=done)
 
 
 def _launched_text(launched: "Launched", shop: Path) -> str:
@@ -86,7 +88,8 @@ def export(
     from disco.entrypoints.python import Shop
 
     done = Shop.open(shop).export(campaign, out)
-    show(done, f"{done.codes:,} codes of {campaign} written to {out}.", as_json=as_json, quiet=quiet)
+    text = f"{counted(done.codes, 'code')} of {campaign} written to {out}"
+    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
 
 
 def late(
@@ -115,7 +118,8 @@ def late(
         raise UsageError("late needs customers", fix="Name them as arguments, or use --file FILE.")
     decided = Shop.open(shop).late(campaign, wanted, as_of=day_of(as_of), dry_run=dry_run)
     warn(decided.warnings)
-    show(decided, _late_text(decided), as_json=as_json, quiet=quiet)
+    done = None if dry_run else f"{counted(len(decided.decisions), 'customer')} of {campaign} decided and kept"
+    show(decided, _late_text(decided), as_json=as_json, quiet=quiet, done=done)
 
 
 def _customers_in(path: Path) -> list[str]:
@@ -162,7 +166,8 @@ def close(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = Fal
 
 
 def _say(now: "CampaignState", *, as_json: bool, quiet: bool) -> None:
-    show(now, f"{now.campaign} is {now.state}.", as_json=as_json, quiet=quiet)
+    state = f"{now.campaign} is {now.state}"
+    show(now, f"{state}.", as_json=as_json, quiet=quiet, done=state)
 
 
 def propensities(
@@ -180,5 +185,5 @@ def propensities(
     from disco.entrypoints.python import Shop
 
     done = Shop.open(shop).propensities(campaign, draws=draws)
-    text = f"{done.decisions:,} decisions of {campaign} have their propensity, estimated from {draws:,} draws."
-    show(done, text, as_json=as_json, quiet=quiet)
+    text = f"{done.decisions:,} decisions of {campaign} have their propensity, estimated from {draws:,} draws"
+    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)

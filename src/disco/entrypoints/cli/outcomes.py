@@ -1,18 +1,26 @@
-"""Outcomes in and out: `disco ingest`, `disco revert`."""
+"""Outcomes in and out: `disco ingest`, `disco quarantine`, `disco revert`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
 from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.records.errors import ReportError
+from disco.records.wording import counted
 
 if TYPE_CHECKING:
     from disco.operations.ledger import Ingested
 
 
+Batch = Annotated[
+    str, typer.Argument(metavar="BATCH", help="As `disco ingest` printed it, or its first four characters or more.")
+]
+
+
 def register(app: typer.Typer) -> None:
     app.command("ingest", epilog="Example: disco ingest spring-27 outcomes.parquet")(ingest)
+    app.command("quarantine", epilog="Example: disco quarantine 5d20c7 -o rows.csv")(quarantine)
     app.command("revert", epilog="Example: disco revert 5d20c7 --dry-run")(revert)
 
 
@@ -37,9 +45,16 @@ def ingest(
     """
     from disco.entrypoints.python import Shop
 
-    done = Shop.open(shop).ingest(campaign, outcomes, quarantine=quarantine, dry_run=dry_run)
+    failed = None
+    try:
+        done = Shop.open(shop).ingest(campaign, outcomes, quarantine=quarantine, dry_run=dry_run)
+    except ReportError as error:  # the batch is kept, and its result is shown all the same
+        failed, done = error, cast("Ingested", error.result)
     warn(done.warnings)
-    show(done, _ingested_text(done), as_json=as_json, quiet=quiet)
+    kept = None if dry_run else f"Batch {done.batch_id} of {campaign} is ingested, {done.applied:,} rows applied"
+    show(done, _ingested_text(done), as_json=as_json, quiet=quiet, done=kept)
+    if failed is not None:
+        raise failed
 
 
 def _ingested_text(done: "Ingested") -> str:
@@ -57,10 +72,27 @@ def _ingested_text(done: "Ingested") -> str:
     return "\n".join(lines)
 
 
+def quarantine(
+    batch: Batch,
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write.")],
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Write the rows of a batch that are not applied, each with its reason, as `disco ingest --quarantine` does.
+
+    Rows of later batches can change what counts: the file has the reasons of today. Cells that a spreadsheet would run
+    as a formula begin with an apostrophe.
+    """
+    from disco.entrypoints.python import Shop
+
+    done = Shop.open(shop).quarantine(batch, out)
+    text = f"{counted(done.rows, 'row')} of batch {done.batch_id} written to {out}"
+    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
+
+
 def revert(
-    batch: Annotated[
-        str, typer.Argument(metavar="BATCH", help="As `disco ingest` printed it, or its first four characters or more.")
-    ],
+    batch: Batch,
     dry_run: DryRunFlag = False,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
@@ -76,11 +108,12 @@ def revert(
     verb = "would be" if dry_run else "is"
     text = (
         f"Batch {done.batch_id} of {done.campaign} {verb} reverted: {done.counts.received:,} rows out. "
-        f"Of the codes it touched, {done.purchases_before:,} stood for a purchase with it, "
-        f"{done.purchases_after:,} without."
+        f"Of the codes in it, {done.purchases_before:,} had a purchase with this batch, "
+        f"{done.purchases_after:,} have one without it."
     )
     if done.redisposed:  # mostly the same events in another file, which count now
         text += f" {done.redisposed:,} rows of other batches changed, see `disco campaigns {done.campaign}`."
     if not dry_run:
         text += f" Next: disco learn {done.campaign}"
-    show(done, text, as_json=as_json, quiet=quiet)
+    kept = None if dry_run else f"Batch {done.batch_id} of {done.campaign} is reverted"
+    show(done, text, as_json=as_json, quiet=quiet, done=kept)

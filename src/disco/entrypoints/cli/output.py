@@ -1,16 +1,25 @@
-"""How commands speak: results on stdout (text or JSON), everything else on stderr, progress only on a terminal."""
+"""How commands speak: results on stdout (text or JSON), everything else on stderr, progress only on a terminal.
 
+Everything passes through `escaped`, so that no id, code or file name can drive a terminal.
+"""
+
+import codecs
+import errno
+import io
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import typer
 
-from disco.records.errors import DiscoError, PlanError, TableError
+from disco.records.errors import DiscoError, InputError, PlanError, ReportError, TableError, UsageError
+from disco.records.quoting import escaped, one_line
 
 if TYPE_CHECKING:
     from disco.records.diagnosis import Diagnosis
@@ -27,9 +36,25 @@ EngineFlag = Annotated[
 ]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; write nothing.")]
 
+INTERRUPTED = 128 + signal.SIGINT  # the exit code after Ctrl-C, as shells count
+_PLAIN = "disco-plain"
+_PLAIN_LETTERS = {"–": "-", "—": "-", "−": "-", "…": "...", "×": "x", "·": "-", "→": "->", "≤": "<=", "≥": ">="}
+_FIRST_YEAR, _LAST_YEAR = 1900, 8999  # as in the tables
 
-def day_of(moment: datetime | None) -> date | None:
-    """The day that an option such as --as-of names; None: it was not given."""
+
+@overload
+def day_of(moment: datetime, *, option: str = "--as-of") -> date: ...
+
+
+@overload
+def day_of(moment: datetime | None, *, option: str = "--as-of") -> date | None: ...
+
+
+def day_of(moment: datetime | None, *, option: str = "--as-of") -> date | None:
+    """The day that an option names; None: it was not given. Days at the ends of the calendar cannot be counted from."""
+    if moment is not None and not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        expected = f"a day from {_FIRST_YEAR} to {_LAST_YEAR}"
+        raise UsageError(option, found=moment.date(), expected=expected)
     return None if moment is None else moment.date()
 
 
@@ -38,35 +63,97 @@ def next_command(words: str, shop: Path) -> str:
     return f"Next: disco {words}" + ("" if shop == Path() else f" --shop {shop}")
 
 
+def prepare_streams() -> None:
+    """Whatever the encoding of the output is, every character can be written: as it is, or in plain letters."""
+    codecs.register_error(_PLAIN, _plainly)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_PLAIN)
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    return "".join(_PLAIN_LETTERS.get(one, f"\\u{ord(one):04x}") for one in text), error.end
+
+
+def end_of_output() -> None:
+    """Output that cannot be written any more is dropped, or the interpreter would complain about it at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(io.UnsupportedOperation):  # a stream of a test has no descriptor
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """A line or more for people; what would drive a terminal is written out."""
+    typer.echo(escaped(text), err=err)
+
+
 def show_error(error: DiscoError) -> None:
     """The message on stderr; as JSON when the command was asked for JSON."""
-    if "--json" in sys.argv:
-        problems = (
-            [problem.as_dict() for problem in error.problems] if isinstance(error, TableError | PlanError) else []
-        )
-        typer.echo(json.dumps({"error": type(error).__name__, "message": str(error), "problems": problems}), err=True)
-    else:
-        typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(str(error), err=True)
+    with suppress(OSError):  # stderr itself cannot be written; the exit code still tells
+        if "--json" in sys.argv:
+            problems = (
+                [problem.as_dict() for problem in error.problems] if isinstance(error, TableError | PlanError) else []
+            )
+            _print_json({"error": type(error).__name__, "message": str(error), "problems": problems}, err=True)
+        else:
+            typer.secho("error: ", fg="red", bold=True, err=True, nl=False)
+            say(str(error), err=True)
 
 
-def show(result: "Result | dict[str, Any]", text: str, *, as_json: bool, quiet: bool = False) -> None:
-    """Print a command's result: `result` for machines, `text` for people."""
-    if as_json:
-        typer.echo(json.dumps(result, allow_nan=False, default=str) if isinstance(result, dict) else result.to_json())
-    elif not quiet:
-        typer.echo(text)
+def show_traceback(text: str) -> None:
+    """For developers, on stderr."""
+    with suppress(OSError):
+        say(text, err=True)
+
+
+def show(
+    result: "Result | dict[str, Any]", text: str, *, as_json: bool, quiet: bool = False, done: str | None = None
+) -> None:
+    """Print a command's result: `result` for machines, `text` for people.
+
+    done: what the command has changed, as a sentence without its full stop. It is said on stderr where the result
+    cannot be written: the change is kept all the same.
+    """
+    try:
+        if as_json:
+            _print_json(result if isinstance(result, dict) else result.as_dict())
+        elif not quiet:
+            say(text)
+    except OSError as error:
+        end_of_output()
+        reason = error.strerror or str(error)
+        if done is None and error.errno == errno.EPIPE:
+            raise  # whoever reads it, such as `head`, has had enough
+        if done is None:
+            expected = "a place that can be written"
+            raise InputError("standard output", found=reason, expected=expected) from None
+        raise ReportError(f"{done}. Only the report could not be written to standard output: {reason}") from None
+
+
+def _print_json(value: object, *, err: bool = False) -> None:
+    # JSON in ASCII escapes every control but DEL
+    typer.echo(json.dumps(value, allow_nan=False, default=str).replace("\x7f", "\\u007f"), err=err)
 
 
 def warn(notes: Iterable[str]) -> None:
     """Things worth knowing, on stderr: the command has done its work all the same."""
-    for note in notes:
-        typer.secho(f"warning: {note}", fg="yellow", err=True)
+    with suppress(OSError):  # stderr itself cannot be written, and the result is still to come
+        for note in notes:
+            typer.secho(f"warning: {escaped(note)}", fg="yellow", err=True)
 
 
 def figures_text(table: "Figures") -> str:
     """A report's table for a terminal of any width: text to the left, figures to the right, two blanks between."""
-    rows = [tuple(column.heading for column in table.typed_columns()), *table.text()]
+    rows = [
+        [column.heading for column in table.typed_columns()],
+        *([one_line(cell) for cell in row] for row in table.text()),
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

@@ -49,7 +49,8 @@ def plan(
 
     planned = Shop.open(shop, engine=engine).plan(plan_file, dry_run=dry_run)
     warn(planned.warnings)
-    show(planned, _plan_text(planned, shop), as_json=as_json, quiet=quiet)
+    done = None if dry_run else f"Plan {planned.plan_id} of {planned.planned.plan.campaign} is kept"
+    show(planned, _plan_text(planned, shop), as_json=as_json, quiet=quiet, done=done)
 
 
 def _plan_text(planned: "PlanResult", shop: Path) -> str:

@@ -9,6 +9,7 @@ import typer
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import FileFormatError, InputError, UsageError
+from disco.records.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from disco.retailer import RetailerSettings
 
 _DEMO_STEPS = 11  # of one run, for the bar
+_NEW_ROWS = {"orders": "order", "returns": "return", "codes": "code", "site": "visit day"}  # by table
 
 
 def register(app: typer.Typer) -> None:
@@ -86,8 +88,8 @@ def simulate(
             replaced=examples,
             progress=lambda block, blocks: bar.update(task, completed=block, total=blocks),
         )
-    text = f"{done.customers:,} customers, seed {done.seed}, written to {out}. The simulated date is {done.today}."
-    show(done, text, as_json=as_json, quiet=quiet)
+    text = f"{done.customers:,} customers, seed {done.seed}, written to {out}. The simulated date is {done.today}"
+    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
 
 
 def _examples(folder: Path, *, simulated: bool) -> list[Path]:
@@ -137,7 +139,10 @@ def _retailer_settings(path: Path | None, *, customers: int | None, seed: int | 
 def respond(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder written by `disco simulate`.")],
     codes: Annotated[Path, typer.Argument(help="code_id, customer_id, campaign_id, depth, sent_at; Parquet or CSV.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet file for the outcomes.")],
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", help="File for the outcomes: CSV if its name ends in .csv, otherwise Parquet."),
+    ],
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -151,12 +156,12 @@ def respond(
     check_outputs(out, inputs=(folder, codes))
     done = respond(folder, _read_codes(codes), out=out)
     text = (
-        f"{done.purchases:,} purchases from {done.codes:,} codes written to {out}. "
-        f"The simulated date of {folder} has moved from {done.start} to {done.today}: "
-        + ", ".join(f"{count:,} {name}" for name, count in done.appended.items())
-        + " added."
+        f"{counted(done.purchases, 'purchase')} from {counted(done.codes, 'code')} written to {out}. "
+        f"The simulated date of {folder} has moved from {done.start} to {done.today}, with "
+        + ", ".join(counted(count, _NEW_ROWS[name]) for name, count in done.appended.items())
+        + " added"
     )
-    show(done, text, as_json=as_json, quiet=quiet)
+    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
 
 
 def _read_codes(path: Path) -> "pa.Table":

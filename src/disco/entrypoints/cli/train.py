@@ -9,6 +9,7 @@ import typer
 from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, ShopFolder, day_of, progress, show, warn
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
+from disco.records.wording import counted
 
 CONTEXT_EXAMPLE = "Example: disco train context --features features.parquet --heads level+slope -o context.safetensors"
 
@@ -28,7 +29,7 @@ def context(
         ),
     ] = None,
     tables: Annotated[
-        str | None, typer.Option(help="Folder of tables, or a database URL (default: where the features came from).")
+        str | None, typer.Option(help="Folder of tables, or a database URL (default: that of the features).")
     ] = None,
     window_start: Annotated[
         datetime | None,
@@ -70,6 +71,7 @@ def context(
             raise UsageError(option, found=found, expected=" or ".join(allowed))
     if features is not None and catalogue is not None:
         raise UsageError("--catalogue cannot be combined with --features: the file has its own features")
+    start = day_of(window_start, option="--window-start")
     check_outputs(out, inputs=(features, tables, catalogue), replaces="network")
     here = Shop.open(engine=engine)
     network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
@@ -81,7 +83,7 @@ def context(
             out=out,
             features=features,
             tables=tables,
-            window_start=day_of(window_start),
+            window_start=start,
             months=months,
             catalogue=None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue)),
             threads=here.engine.threads,
@@ -90,7 +92,8 @@ def context(
             progress=lambda epoch, _: bar.update(task, completed=epoch),
         )
     warn(done.warnings)
-    text = f"Trained the context network ({heads}, {dimensions} numbers) for {done.epochs} epochs; it is in {out}."
+    passes = counted(done.epochs, "epoch")
+    text = f"Trained the context network ({heads}, {dimensions} numbers) for {passes}; it is in {out}."
     if done.test is not None:
         figures = f"WAPE {done.test.wape:.3f}, Spearman {done.test.spearman:.3f}"
         text += f" On the {done.test.rows:,} orders of the month after: {figures}."

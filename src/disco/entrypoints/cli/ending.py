@@ -1,0 +1,87 @@
+"""How a command ends: an exit code, and an error as a sentence, in text or as JSON."""
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+
+import typer
+
+from disco.entrypoints.cli.output import INTERRUPTED, end_of_output, prepare_streams, show_error, show_traceback
+from disco.records.errors import DefectError, DiscoError, UsageError
+
+_OUT_OF_MEMORY = ("OutOfMemoryException", "OutOfMemoryError")  # of DuckDB and of torch, which are not imported here
+
+
+def run(interrupted: Callable[[], bool]) -> int:
+    """Run the command of `sys.argv`; every error but an interruption ends in its sentence and its exit code."""
+    prepare_streams()
+    try:
+        _refuse_undecodable()
+        from disco.entrypoints.cli.app import app
+
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except Exception as error:
+        if interrupted():
+            return INTERRUPTED
+        return _explain(error)
+    finally:
+        end_of_output()
+
+
+def _explain(error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        return 1  # whoever reads our output, such as `head`, has had enough
+    said = _in_words(error)
+    if said is None:
+        return 2  # the help was shown
+    if isinstance(said, DefectError) and os.environ.get("DISCO_DEBUG") == "1":
+        show_traceback("".join(traceback.format_exception(error)))
+    show_error(said)
+    return said.exit_code
+
+
+def _in_words(error: Exception) -> DiscoError | None:
+    if isinstance(error, DiscoError):
+        return error
+    if isinstance(error, typer.TyperException):
+        return _usage(error)
+    if isinstance(error, MemoryError) or type(error).__name__ in _OUT_OF_MEMORY:
+        return DiscoError(
+            "There is not enough memory for this work",
+            fix="Stop other programs, use smaller tables, or use a machine with more memory.",
+        )
+    if isinstance(error, OSError):  # no permission, no space, a folder in the way: for the user to fix
+        return DiscoError(
+            str(error.filename or "the operating system"),
+            found=error.strerror or str(error),
+            expected="a place that can be read and written",
+            fix="Check the name, the permissions and the space left.",
+        )
+    return DefectError.of(error)
+
+
+def _usage(error: typer.TyperException) -> UsageError | None:
+    """What the parser of the command line refused; None: it showed the help instead."""
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    if not message:
+        return None
+    context = getattr(error, "ctx", None)
+    name = "disco" if context is None else context.command_path
+    return UsageError(message.rstrip("."), fix=f"See `{name} --help`.")
+
+
+def _refuse_undecodable() -> None:
+    """Arguments and settings that are no text could be neither stored nor shown."""
+    given: Iterable[tuple[str, str]] = [
+        *((f"argument {place}", text) for place, text in enumerate(sys.argv[1:], start=1)),
+        *((name, text) for name, text in os.environ.items() if name.startswith("DISCO_")),
+    ]
+    for what, text in given:
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            fix = "Correct it; a file of that name has to be renamed."
+            # the value is not shown: it may be a secret
+            raise UsageError(what, found="bytes that are not UTF-8", expected="text in UTF-8", fix=fix)
