@@ -26,7 +26,7 @@ from disco.records.arrays import Integers, Matrix
 from disco.records.errors import InputError, StateError
 from disco.records.kept import DECISIONS
 
-CODE_SECRET_NAME = "codes"
+CODE_SECRET_NAME = "codes"  # nosec B105
 _LATE = pa.schema([field for field in DECISIONS if field.name in late_decisions.c])
 _NO_ROWS = np.zeros(0, np.int64)
 
