@@ -133,6 +133,28 @@ def test_the_doctor_names_what_is_wrong(disco: Run, answered: Path) -> None:
     assert any("evidence, campaign second" in line for line in failed)
 
 
+def test_the_doctor_says_what_it_repaired_and_what_it_cannot(disco: Run, answered: Path) -> None:
+    content = "CAST(replace(CAST(evidence AS TEXT), 'redeemed\":[', 'redeemed\":[1') AS BLOB)"
+    with sqlite3.connect(answered / "disco.db") as connection:
+        connection.execute(f"UPDATE evidence SET evidence = {content}")
+    code, out, _ = disco("doctor", "--shop", answered)
+    assert code == 1
+    assert "evidence of campaign second" in out
+    assert "`disco doctor --repair`" in out
+    code, out, _ = disco("doctor", "--repair", "--shop", answered)
+    assert code == 0
+    assert out.startswith("repaired campaign first: The evidence under network ")
+    again = done(disco, "doctor", "--repair", "--shop", answered)
+    assert again["ok"]
+    assert again["repaired"] == []
+    with sqlite3.connect(answered / "disco.db") as connection:
+        connection.execute("UPDATE outcomes SET full_price_minor = full_price_minor + 1 WHERE row = 0")
+    code, out, _ = disco("doctor", "--repair", "--shop", answered)
+    assert code == 1
+    assert out.startswith("There was nothing to repair.")
+    assert "restore the last backup" in out
+
+
 def test_the_doctor_of_an_empty_folder(disco: Run, tmp_path: Path) -> None:
     code, out, _ = disco("doctor", "--shop", tmp_path)
     assert code == 1

@@ -374,17 +374,32 @@ class Shop:
         """Every problem of the shop's tables; as_of: the last day that dates may name (default: today)."""
         return validate_tables_at(self.data.place, queries=self.settings.queries, as_of=as_of or self.clock.today())
 
-    def doctor(self) -> "HealthCheck":
-        """Check installation, settings, disk, tables, network, database, and every promise of the ledger."""
-        from disco.adapters.store.health import vitals
-        from disco.operations.doctor import health_check
+    def doctor(self, *, repair: bool = False) -> "HealthCheck":
+        """Check installation, settings, files, tables, network, database, and all that is kept of campaigns.
 
+        repair: first build again what ledger and plans can give; the result says what was changed.
+        """
+        from disco.adapters.store.health import restore_schema, vitals
+        from disco.operations.doctor import DatabaseHealth, health_check
+        from disco.operations.shop_files import ShopFiles
+
+        url = self.database_url
         return health_check(
-            self.folder,
+            ShopFiles(
+                folder=self.folder,
+                artefacts=self.artefacts,
+                database=Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None,
+            ),
             settings_file=self.folder / FILE,
             data=self.data,
-            store=None if self.is_new else self.store,
-            database=lambda: vitals(self.database_url),
+            database=None
+            if self.is_new
+            else DatabaseHealth(
+                store=self.store,
+                vitals=lambda: vitals(url, artefacts=self.artefacts),
+                restore_schema=lambda: restore_schema(url),
+            ),
+            repair=repair,
         )
 
     def upgrade(self, *, without_plans: bool = False) -> "DatabaseUpgrade":
@@ -540,7 +555,7 @@ class Shop:
         return read_plan(read_yaml(Path(plan)), file=str(plan))
 
 
-def doctor(folder: str | Path = ".") -> "HealthCheck":
+def doctor(folder: str | Path = ".", *, repair: bool = False) -> "HealthCheck":
     """`Shop.doctor` of this folder, also where its settings cannot be read."""
     from disco.operations.doctor import unreadable_settings
 
@@ -548,7 +563,7 @@ def doctor(folder: str | Path = ".") -> "HealthCheck":
         shop = Shop.open(folder)
     except DiscoError as error:
         return unreadable_settings(Path(folder) / FILE, error)
-    return shop.doctor()
+    return shop.doctor(repair=repair)
 
 
 def validate_tables_at(place: str, *, queries: Mapping[str, str] | None, as_of: date) -> "TablesVerdict":

@@ -1,8 +1,13 @@
-"""Does everything that is kept agree with everything else? Every cache is built again and compared, byte for byte."""
+"""Does everything that is kept agree with everything else? Seals are compared, and caches are built again.
+
+A seal finds any cell that another program changed. The other checks compute what must hold, and so also find what was
+wrong when it was sealed. Each check stands alone: one that cannot be completed is a finding, and the next one follows.
+"""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from hashlib import sha256
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,72 +16,243 @@ from disco.belief import EngagementCounts
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, learn
 from disco.operations import campaign_evidence
+from disco.operations.arms import offer_of, share_offers
 from disco.operations.learning import StoredLesson, lessons_of, under_network
 from disco.operations.ledger import outside_quarantine
 from disco.operations.net_purchases import judge
+from disco.operations.planned import plan_id
 from disco.operations.versions import belief_of, engagement_text
+from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
-from disco.records.diagnosis import Diagnosis
+from disco.records.diagnosis import Diagnosis, Outcome, attempted
 from disco.records.life import CampaignRecord, Disposition, VersionRecord
 from disco.records.ports import Store, Transaction
 
-_FIX = "Stop using this database. Restore the last backup, or report a defect."
+RESTORE = "Stop using this database and restore the last backup (`disco restore`), or report a defect."
+REPAIR = "Run `disco doctor --repair`, which builds it again from the ledger."
+_AGAIN = "the same result when computed again from the stored rows"
+_ID_LENGTH = 16
 
 
 def audit(store: Store, *, campaign: str | None = None) -> tuple[Diagnosis, ...]:
-    """Look at every campaign, or at one, and at the active version; changes nothing."""
+    """Look at every plan, campaign and version, or at one campaign; changes nothing."""
+    if campaign is not None:
+        return _campaign(store, campaign)
     findings: list[Diagnosis] = []
-    with store.reading() as transaction:
-        records = transaction.plans.campaigns() if campaign is None else (transaction.plans.campaign(campaign),)
-        names = [record.campaign for record in records]
-    for name in names:  # one view per campaign: a writer need not wait for all of them
-        with store.reading() as transaction:
-            record = transaction.plans.campaign(name)
-            for look in (_artefacts, _decisions, _ledger, _evidence):
-                findings += look(transaction, record)
-    with store.reading() as transaction:
-        active = transaction.beliefs.version()
-        if active is not None:
-            findings.append(_version(transaction, active))
+    names = _names(store)
+    findings += names if isinstance(names, tuple) else ()
+    for name in names if isinstance(names, list) else ():
+        findings += _campaign(store, name)
+    findings += _attempt(store, "seals", "database", _seals)
+    findings += _attempt(store, "plans", "all plans", _plans)
+    findings += _versions(store)
     return tuple(findings)
 
 
-def _artefacts(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
+def _names(store: Store) -> "list[str] | tuple[Diagnosis, ...]":
+    """The campaigns, or why they cannot be listed."""
+    found: list[str] = []
+
+    def look(transaction: Transaction) -> Iterator[Diagnosis]:
+        found.extend(transaction.plans.names())
+        yield from ()
+
+    return _attempt(store, "campaigns", "table campaigns", look) or found
+
+
+def _attempt(
+    store: Store, check: str, where: str, look: Callable[[Transaction], Iterator[Diagnosis]]
+) -> tuple[Diagnosis, ...]:
+    """One look in one view of its own: after an error a database may answer nothing else in it."""
+
+    def within() -> list[Diagnosis]:
+        with store.reading() as transaction:
+            return list(look(transaction))
+
+    return attempted(check, where, within, fix=RESTORE)
+
+
+# ---- one campaign ----
+
+
+def _campaign(store: Store, name: str) -> tuple[Diagnosis, ...]:
+    subject = f"campaign {name}"
+
+    records: list[CampaignRecord] = []
+
+    def read(transaction: Transaction) -> Iterator[Diagnosis]:
+        records.append(transaction.plans.campaign(name))
+        yield from _plan_of(transaction, records[0])
+
+    findings = [
+        *_attempt(store, "seals", subject, lambda transaction: _seals_of(transaction, name)),
+        *_attempt(store, "artefacts", subject, lambda transaction: _artefacts(transaction, name)),
+        *_attempt(store, "plan", subject, read),
+    ]
+    if not records:
+        return tuple(findings)  # nothing else about it can be computed
+    damaged = any(one.failed and one.check == "artefacts" for one in findings)
+    for check, look in (
+        ("decisions", _decisions),
+        ("reserve", _reserve),
+        ("batches", _batches),
+        ("ledger", _ledger),
+        ("evidence", _evidence),
+    ):
+        if damaged and check in ("decisions", "reserve", "evidence"):  # damaged files are not read
+            found, expected = "not checked, because artefacts are damaged", "whole artefacts"
+            findings.append(
+                Diagnosis(check=check, where=subject, outcome=Outcome.SKIPPED, found=found, expected=expected)
+            )
+        else:
+            findings += _attempt(store, check, subject, lambda transaction, look=look: look(transaction, records[0]))
+    return tuple(findings)
+
+
+def _seals_of(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
+    broken = transaction.seals.broken_of(name)
+    words = "; ".join(f"{one.what} {one.name} is {one.found}" for one in broken)
+    repairable = all(one.what.startswith("evidence") for one in broken)
+    yield Diagnosis.of(
+        "seals",
+        f"campaign {name}",
+        not broken,
+        words or "nothing was changed by another program",
+        expected="rows as disco wrote them",
+        fix=REPAIR if repairable else RESTORE,
+    )
+
+
+def _artefacts(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
     """Every large table of the campaign, byte for byte against the hash that names it."""
-    damaged = transaction.plans.damaged(record.campaign)
+    damaged = transaction.plans.damaged(name)
     words = f"missing or damaged: {', '.join(damaged)}" if damaged else "every table is as it was written"
-    yield _found("artefacts", f"campaign {record.campaign}", not damaged, words)
+    yield Diagnosis.of(
+        "artefacts",
+        f"campaign {name}",
+        not damaged,
+        words,
+        expected="tables as they were written",
+        fix="Run `disco doctor --repair`, which can build indexes again; restore other tables from a backup.",
+    )
+
+
+def _plan_of(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
+    """The campaign against its plan."""
+    kept = transaction.plans.get(record.plan_id)
+    summary, versions = kept.summary, transaction.beliefs.numbers()
+    problems = [
+        words
+        for words, wrong in (
+            (f"the plan is one of campaign {kept.plan.campaign}", kept.plan.campaign != record.campaign),
+            ("another network than its plan's", record.network != summary.network),
+            ("another version of the model than its plan's", record.version != summary.version),
+            (f"no version {record.version} of the model, which decided it", record.version not in (None, *versions)),
+        )
+        if wrong
+    ]
+    yield _found("plan", record, not problems, "; ".join(problems) or f"as plan {record.plan_id} says")
 
 
 def _decisions(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
-    subject = f"campaign {record.campaign}"
+    """Codes, depths, arms and caps; the indexes by which one customer or code is found."""
+    plan = record.plan
     decisions = transaction.decisions.of(record.campaign)
     codes = pc.drop_null(decisions["code"])
     unique = len(pc.unique(codes)) == len(codes)
-    yield _found("codes", subject, unique, f"{len(codes):,} codes, {'each once' if unique else 'some of them twice'}")
-    on_time = int(pc.sum(pc.invert(decisions["late"])).as_py() or 0)
-    given = Counter(pc.drop_null(decisions["depth"]).to_pylist())
-    over = [
-        f"{depth_percent(depth)}: {given[depth]:,} codes for a cap of {cap:,}"
-        for depth, cap in zip(record.plan.offered, record.plan.caps(on_time), strict=True)
-        if cap is not None and given[depth] > cap
+    yield _found("codes", record, unique, f"{len(codes):,} codes, {'each once' if unique else 'some of them twice'}")
+
+    coded, given = (decisions[name].is_valid() for name in ("code", "depth"))
+    offered = pc.is_in(decisions["depth"], value_set=pa.array(plan.offered, pa.float64()))
+    known_arm = pc.is_in(decisions["arm"], value_set=pa.array([str(arm) for arm in Arm]))
+    held_out = pc.equal(decisions["arm"], str(Arm.HOLDOUT))
+    problems = [
+        f"{count:,} {words}"
+        for words, rows in (
+            ("codes without a depth, or depths without a code", pc.xor(coded, given)),
+            ("codes of a depth that the plan does not offer", pc.and_(given, pc.invert(offered))),
+            ("codes in the holdout", pc.and_(held_out, coded)),
+            ("customers in no known group", pc.invert(known_arm)),
+        )
+        if (count := _count(rows))
     ]
-    yield _found("caps", subject, not over, "; ".join(over) or "no depth was given more often than its cap")
+    yield _found("decisions", record, not problems, "; ".join(problems) or "every code has a depth that was offered")
+
+    at_launch = decisions.filter(pc.invert(decisions["late"]))
+    customers = transaction.plans.get(record.plan_id).summary.customers
+    if at_launch.num_rows != customers:
+        words = f"{at_launch.num_rows:,} decisions at the launch; the plan has {customers:,}"
+        yield _found("decisions", record, False, words)
+    over = list(_over_caps(record, decisions, at_launch))
+    yield _found("caps", record, not over, "; ".join(over) or "no depth was given more often than its cap")
+    wrong = transaction.decisions.misplaced(record.campaign)
+    words = ", ".join(wrong) or "every customer and every code is found where it stands"
+    yield _found("index", record, not wrong, words, fix=REPAIR)
+
+
+def _over_caps(record: CampaignRecord, decisions: pa.Table, at_launch: pa.Table) -> Iterator[str]:
+    """Caps of the whole campaign, and of each group at the launch."""
+    plan, eligible = record.plan, at_launch.num_rows
+    given = Counter(pc.drop_null(decisions["depth"]).to_pylist())
+    for depth, cap in zip(plan.offered, plan.caps(eligible), strict=True):
+        if cap is not None and given[depth] > cap:
+            yield f"{depth_percent(depth)}: {given[depth]:,} codes for a cap of {cap:,}"
+    arms = (Arm.DECIDED, Arm.CONTROL)
+    members = [at_launch.filter(pc.equal(at_launch["arm"], str(arm))) for arm in arms]
+    parts = share_offers(offer_of(plan, eligible=eligible), [rows.num_rows for rows in members])
+    for arm, rows, part in zip(arms, members, parts, strict=True):
+        given = Counter(pc.drop_null(rows["depth"]).to_pylist())
+        for depth, cap in zip(part.depths, part.caps, strict=True):
+            if cap is not None and given[depth] > cap:
+                yield f"{arm} group, {depth_percent(depth)}: {given[depth]:,} codes at the launch for a cap of {cap:,}"
+
+
+def reserve_left(transaction: Transaction, record: CampaignRecord) -> dict[float, int | None]:
+    """What late arrivals may still take, per depth: what the plan held back less what they got."""
+    late = transaction.decisions.of(record.campaign, only_late=True)
+    given = Counter(pc.drop_null(late["depth"]).to_pylist())
+    held_back = zip(record.plan.offered, record.solution.reserve, strict=True)
+    return {depth: None if codes is None else codes - given[depth] for depth, codes in held_back}
+
+
+def _reserve(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
+    """Codes in reserve and given to late arrivals = cap − cap of the launch, for each depth."""
+    kept, expected = transaction.decisions.reserve(record.campaign), reserve_left(transaction, record)
+    differences = [
+        f"{depth_percent(depth)}: {kept.get(depth, 'nothing')} in reserve instead of {expected.get(depth, 'nothing')}"
+        for depth in sorted({*kept, *expected})
+        if depth not in kept or depth not in expected or kept[depth] != expected[depth]
+    ]
+    words = "; ".join(differences).replace("None", "no limit") or "what the plan held back, less the late codes"
+    yield _found("reserve", record, not differences, words, fix=REPAIR)
+
+
+def _batches(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
+    """Each batch is named by its campaign, its place among the batches, and its content."""
+    batches = transaction.ledger.batches(record.campaign)
+    wrong = [
+        batch.batch_id
+        for place, batch in enumerate(batches)
+        if batch.batch_id
+        != sha256(f"{record.campaign}\x1f{place}\x1f{batch.content_hash}".encode()).hexdigest()[:_ID_LENGTH]
+    ]
+    words = f"{len(batches):,} batches" + (
+        f"; other names than their content gives: {', '.join(wrong)}" if wrong else ""
+    )
+    yield _found("batches", record, not wrong, words)
 
 
 def _ledger(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
     """Dispositions as the rules give them for all rows in force; counts as the rows say."""
-    subject = f"campaign {record.campaign}"
     rows = transaction.ledger.outcomes(record.campaign)
-    judged = outside_quarantine(rows)
-    expected = judge(judged)
-    same = pc.and_(
-        pc.equal(judged["disposition"], pa.chunked_array([expected.disposition])),
-        pc.equal(pc.fill_null(judged["reason"], ""), pc.fill_null(expected.reason, "")),
-    )
-    wrong = judged.num_rows - int(pc.sum(same).as_py() or 0)
+    wrong = misjudged(rows).num_rows
     words = f"{rows.num_rows:,} rows, {f'{wrong:,} misclassified' if wrong else 'none misclassified'}"
-    yield _found("ledger", subject, not wrong, words)
+    yield _found("ledger", record, not wrong, words, fix=REPAIR)
+    quarantine = rows.filter(rows["raw"].is_valid())
+    aside = pa.array([str(one) for one in Disposition if one is not Disposition.APPLIED])
+    reasoned = pc.and_(pc.is_in(quarantine["disposition"], value_set=aside), quarantine["reason"].is_valid())
+    if unclear := _count(pc.invert(reasoned)):
+        yield _found("ledger", record, False, f"{unclear:,} rows in quarantine without a reason or disposition of one")
     counted = transaction.ledger.counts(record.campaign)
     found = Counter(rows["disposition"].to_pylist())
     said: Counter[str] = Counter()
@@ -86,41 +262,136 @@ def _ledger(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagno
     words = (
         ", ".join(f"{disposition} {number:,}" for disposition, number in sorted(found.items())) or "nothing received"
     )
-    yield _found("counts", subject, agree, words if agree else f"the ledger has {words}; counted {dict(said)}")
+    counts = ", ".join(f"{disposition} {number:,}" for disposition, number in sorted(said.items())) or "nothing"
+    yield _found("counts", record, agree, words if agree else f"the ledger has {words}; counted were {counts}")
+
+
+def misjudged(rows: pa.Table) -> pa.Table:
+    """batch_id, row, disposition, reason as the rules give them, of the rows that have others."""
+    judged = outside_quarantine(rows)
+    if not judged.num_rows:
+        return judged.select(["batch_id", "row", "disposition", "reason"])
+    expected = judge(judged)
+    same = pc.and_(
+        pc.equal(judged["disposition"], pa.chunked_array([expected.disposition])),
+        pc.equal(pc.fill_null(judged["reason"], ""), pc.fill_null(expected.reason, "")),
+    )
+    corrected = pa.table(
+        {
+            "batch_id": judged["batch_id"],
+            "row": judged["row"],
+            "disposition": expected.disposition,
+            "reason": expected.reason,
+        }
+    )
+    return corrected.filter(pc.invert(same))
+
+
+def networks_of(transaction: Transaction, record: CampaignRecord) -> tuple[str, ...]:
+    """The networks under which there must be evidence: that of the launch, and those it was embedded under later."""
+    return tuple(sorted({record.network, *transaction.contexts.networks(record.campaign)}))
 
 
 def _evidence(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
-    for network in transaction.beliefs.networks(record.campaign):
+    kept, wanted = set(transaction.beliefs.networks(record.campaign)), networks_of(transaction, record)
+    for network in sorted(kept - set(wanted)):
+        yield _found("evidence", record, False, f"evidence under network {network[:12]}, which has no contexts")
+    for network in wanted:
         again = campaign_evidence.rebuilt(transaction, record, network)
-        same = again.to_bytes() == transaction.beliefs.evidence(record.campaign, network)
-        words = f"{again.baskets.total_rows:,} purchases" + ("" if same else ": stored evidence and ledger differ")
-        yield _found("evidence", f"campaign {record.campaign}, network {network[:12]}", same, words)
+        words, same = f"{again.baskets.total_rows:,} purchases under network {network[:12]}", False
+        if network not in kept:
+            words += ": the evidence is missing"
+        elif not (same := transaction.beliefs.evidence(record.campaign, network) == again.to_bytes()):
+            words += ": stored evidence and ledger differ"
+        yield _found("evidence", record, same, words, fix=REPAIR)
 
 
-def _version(transaction: Transaction, active: VersionRecord) -> Diagnosis:
-    """The active version against the evidence as it stands, where that is still what the version was made of."""
-    subject = f"version {active.number} of the model"
-    belief = belief_of(active)
+def _count(flags: "pa.Array | pa.ChunkedArray") -> int:
+    return int(pc.sum(pc.fill_null(flags, False)).as_py() or 0)
+
+
+# ---- plans, versions, and what belongs to no campaign ----
+
+
+def _seals(transaction: Transaction) -> Iterator[Diagnosis]:
+    broken = transaction.seals.broken()
+    for one in broken:
+        fix = RESTORE
+        if one.what == "active version":
+            fix = "`disco belief N` shows a version; `disco learn --activate N` makes it the active one."
+        found, expected = one.found, "what disco wrote"
+        yield Diagnosis.of("seals", f"{one.what} {one.name}".strip(), False, found, expected=expected, fix=fix)
+    if not broken:
+        yield Diagnosis.of("seals", "database", True, "nothing was changed by another program", expected="")
+
+
+def _plans(transaction: Transaction) -> Iterator[Diagnosis]:
+    """Every plan that was kept, launched or not: its id is the hash of its content."""
+    problems, ids = [], transaction.plans.ids()
+    for name in ids:
+        found = attempted("plans", f"plan {name}", lambda name=name: _plan(transaction, name), fix=RESTORE)
+        problems += [one for one in found if one.failed]
+    yield from problems
+    if not problems:
+        yield Diagnosis.of("plans", "all plans", True, f"{len(ids):,} plans, each named by its content", expected="")
+
+
+def _plan(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
+    kept = transaction.plans.get(name)
+    again = plan_id(kept.plan, kept.inputs)
+    where = f"plan {name} of campaign {kept.plan.campaign}"
+    words = f"its content has the id {again}"
+    yield Diagnosis.of("plans", where, again == name, words, expected="a plan named by its content", fix=RESTORE)
+
+
+def _versions(store: Store) -> tuple[Diagnosis, ...]:
+    numbers: list[int | None] = []
+
+    def look(transaction: Transaction) -> Iterator[Diagnosis]:
+        numbers.extend(transaction.beliefs.numbers())
+        yield from ()
+
+    findings = list(_attempt(store, "version", "table versions", look))
+    for number in numbers:
+        findings += _attempt(
+            store,
+            "version",
+            f"version {number} of the model",
+            lambda transaction, number=number: _version(transaction, transaction.beliefs.version(number)),
+        )
+    return tuple(findings)
+
+
+def _version(transaction: Transaction, kept: VersionRecord | None) -> Iterator[Diagnosis]:
+    """A version against the evidence as it stands, where that is still what the version was made of."""
+    assert kept is not None
+    subject = f"version {kept.number} of the model"
+    belief = belief_of(kept)
     prior = Belief(
         basket=replace(belief.basket, campaigns={}),
         engagement=replace(belief.engagement, counts=EngagementCounts()),
     )
+    if missing := sorted(set(kept.campaigns) - set(transaction.plans.names())):
+        words = f"it was learned from campaigns that are not there: {', '.join(missing)}"
+        yield Diagnosis.of("version", subject, False, words, expected=_AGAIN, fix=RESTORE)
+        return
     lessons = tuple(
-        _as_went_in(lesson, active.campaigns[lesson.campaign])
-        for lesson in lessons_of(transaction, active.campaigns, active.network, is_matured=lambda _: True)
+        _as_went_in(lesson, kept.campaigns[lesson.campaign])
+        for lesson in lessons_of(transaction, kept.campaigns, kept.network, is_matured=lambda _: True)
     )
-    moved = sorted(lesson.campaign for lesson in lessons if lesson.hash != active.campaigns[lesson.campaign])
-    if moved:
+    if moved := sorted(lesson.campaign for lesson in lessons if lesson.hash != kept.campaigns[lesson.campaign]):
         words = f"new outcomes since it was made ({', '.join(moved)}); run `disco learn` to include them"
-        return _found("version", subject, True, words)
-    again = learn(under_network(prior, active.network), [stored.lesson for stored in lessons])
-    same = (to_bytes(again.basket), engagement_text(again.engagement)) == (active.basket, active.engagement)
+        yield Diagnosis.of("version", subject, True, words, expected=_AGAIN)
+        return
+    again = learn(under_network(prior, kept.network), [stored.lesson for stored in lessons])
+    same = (to_bytes(again.basket), engagement_text(again.engagement)) == (kept.basket, kept.engagement)
     words = (
         "equal when computed again from prior and evidence"
         if same
         else "differs from the model computed again from prior and evidence"
     )
-    return _found("version", subject, same, words)
+    fix = "Run `disco learn` with one of its campaigns, which makes a new version."
+    yield Diagnosis.of("version", subject, same, words, expected=_AGAIN, fix=fix)
 
 
 def _as_went_in(lesson: StoredLesson, known: str) -> StoredLesson:
@@ -129,7 +400,5 @@ def _as_went_in(lesson: StoredLesson, known: str) -> StoredLesson:
     return without if without.hash == known else lesson
 
 
-def _found(check: str, where: str, ok: bool, found: str) -> Diagnosis:
-    return Diagnosis.of(
-        check, where, ok, found, expected="the same result when computed again from the stored rows", fix=_FIX
-    )
+def _found(check: str, record: CampaignRecord, ok: bool, found: str, *, fix: str = RESTORE) -> Diagnosis:
+    return Diagnosis.of(check, f"campaign {record.campaign}", ok, found, expected=_AGAIN, fix=fix)

@@ -1,7 +1,6 @@
-"""Is everything in order: versions, settings, disk, tables, network, database, and every promise of the ledger."""
+"""Is everything in order: versions, settings, files, tables, network, database, and all that is kept of campaigns."""
 
 import platform
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,14 +8,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from disco.operations.audience import ShopData
-from disco.operations.audit import audit
-from disco.records.diagnosis import Diagnosis
+from disco.operations.audit import RESTORE, audit
+from disco.operations.repair import repair_campaigns
+from disco.operations.shop_files import ShopFiles
+from disco.records.diagnosis import Diagnosis, Outcome, Repair, attempted
 from disco.records.errors import DiscoError
 from disco.records.ports import Store
 from disco.records.result import Result
 
 _LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "sqlalchemy", "torch")
-_LEAST_FREE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -26,11 +26,18 @@ class HealthCheck(Result):
     ok: bool
     """Whether nothing failed."""
     checks: tuple[Diagnosis, ...]
-    """Everything that was checked, in order."""
+    """Everything that was checked, in order; after the repair, where there was one."""
+    repaired: tuple[Repair, ...] = ()
+    """What `--repair` has changed."""
 
     @property
     def failed(self) -> tuple[Diagnosis, ...]:
         return tuple(check for check in self.checks if check.failed)
+
+    @property
+    def notes(self) -> tuple[Diagnosis, ...]:
+        """What is usable, but weaker than it should be."""
+        return tuple(check for check in self.checks if check.outcome is Outcome.WATCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -45,38 +52,71 @@ class DatabaseUpgrade(Result):
     """Its revision now."""
 
 
-def health_check(
-    folder: Path,
-    *,
-    settings_file: Path,
-    data: ShopData,
-    store: Callable[[], AbstractContextManager[Store]] | None,
-    database: Callable[[], Iterable[Diagnosis]],
-) -> HealthCheck:
-    """Check everything; changes nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseHealth:
+    """What a health check asks of the database and its store."""
 
-    store: opens the campaigns; None where no plan was ever made, so that there is no database yet. database: checks
-    the database behind it.
+    store: Callable[[], AbstractContextManager[Store]]  # opens the campaigns
+    vitals: Callable[[], Iterable[Diagnosis]]  # checks the database behind them, also where they cannot be opened
+    restore_schema: Callable[[], Iterable[Repair]]  # creates missing indexes and tables that can be filled again
+
+
+def health_check(
+    files: ShopFiles, *, settings_file: Path, data: ShopData, database: DatabaseHealth | None, repair: bool = False
+) -> HealthCheck:
+    """Check everything; changes nothing but what `repair` builds again, before the checks.
+
+    database: None where no plan was ever made, so that there is none yet.
     """
+    repairs, problems = _repaired(files, database) if repair else ((), ())
     return _result(
         [
             *_programs(),
-            Diagnosis.of("settings", str(settings_file), True, "can be read", expected="settings without problems"),
-            *_disk(folder),
-            _attempt("tables", "retailer's tables", lambda: _tables(data)),
-            _attempt("network", "context network", lambda: _network(data)),
-            *_database(store, database),
-        ]
+            Diagnosis.of("settings", str(settings_file), True, "can be read", expected=""),
+            *attempted("files", str(files.folder), files.checks),
+            *attempted("tables", "retailer's tables", lambda: [_tables(data)]),
+            *attempted("network", "context network", lambda: [_network(data)]),
+            *problems,
+            *_database(database),
+        ],
+        repairs,
     )
+
+
+def _repaired(files: ShopFiles, database: DatabaseHealth | None) -> tuple[tuple[Repair, ...], tuple[Diagnosis, ...]]:
+    done: list[Repair] = []
+    problems: list[Diagnosis] = []
+
+    def sweep() -> Iterator[Diagnosis]:
+        done.extend(files.sweep())
+        yield from ()
+
+    def schema() -> Iterator[Diagnosis]:
+        assert database is not None
+        done.extend(database.restore_schema())
+        yield from ()
+
+    def campaigns() -> Iterator[Diagnosis]:
+        assert database is not None
+        with database.store() as opened:
+            repairs, found = repair_campaigns(opened)
+        done.extend(repairs)
+        yield from found
+
+    problems += attempted("repair", "temporary files", sweep)
+    if database is not None:
+        problems += attempted("repair", "tables and indexes", schema)
+        problems += attempted("repair", "campaigns", campaigns)
+    return tuple(done), tuple(problems)
 
 
 def unreadable_settings(settings_file: Path, error: DiscoError) -> HealthCheck:
     """The health check of a shop whose settings cannot be read: nothing else about it can be checked."""
-    return _result([*_programs(), _failed("settings", str(settings_file), error)])
+    return _result([*_programs(), Diagnosis.of_error("settings", str(settings_file), error)])
 
 
-def _result(checks: list[Diagnosis]) -> HealthCheck:
-    return HealthCheck(ok=not any(check.failed for check in checks), checks=tuple(checks))
+def _result(checks: list[Diagnosis], repaired: tuple[Repair, ...] = ()) -> HealthCheck:
+    return HealthCheck(ok=not any(check.failed for check in checks), checks=tuple(checks), repaired=repaired)
 
 
 def _programs() -> Iterator[Diagnosis]:
@@ -94,45 +134,26 @@ def _programs() -> Iterator[Diagnosis]:
     )
 
 
-def _disk(folder: Path) -> Iterator[Diagnosis]:
-    free = shutil.disk_usage(folder).free
-    found = f"{free / 1e9:,.1f} GB free"
-    least = f"at least {_LEAST_FREE_BYTES / 1e9:.1f} GB"
-    yield Diagnosis.of(
-        "disk", str(folder.absolute()), free >= _LEAST_FREE_BYTES, found, expected=least, fix="Free some space."
-    )
-
-
-def _attempt(check: str, where: str, look: Callable[[], str]) -> Diagnosis:
-    try:
-        return Diagnosis.of(check, where, True, look(), expected="readable")
-    except DiscoError as error:
-        return _failed(check, where, error)
-
-
-def _failed(check: str, where: str, error: DiscoError) -> Diagnosis:
-    return Diagnosis.of(check, where, False, str(error), expected="readable")
-
-
-def _tables(data: ShopData) -> str:
+def _tables(data: ShopData) -> Diagnosis:
     with data.tables() as tables:
-        return f"{', '.join(tables.names())} in {data.place}"
+        found = f"{', '.join(tables.names())} in {data.place}"
+    return Diagnosis.of("tables", "retailer's tables", True, found, expected="")
 
 
-def _network(data: ShopData) -> str:
+def _network(data: ShopData) -> Diagnosis:
     embedding = data.network().embedding_
-    return f"{len(embedding.feature_names)} features to {embedding.dimensions} numbers"
+    found = f"{len(embedding.feature_names)} features to {embedding.dimensions} numbers"
+    return Diagnosis.of("network", "context network", True, found, expected="")
 
 
-def _database(
-    store: Callable[[], AbstractContextManager[Store]] | None, database: Callable[[], Iterable[Diagnosis]]
-) -> Iterator[Diagnosis]:
-    if store is None:
+def _database(database: DatabaseHealth | None) -> Iterator[Diagnosis]:
+    if database is None:
         yield Diagnosis.of("database", "campaigns", True, "none yet; `disco plan` creates it", expected="a database")
         return
-    try:
-        with store() as opened:
-            yield from database()
-            yield from audit(opened)
-    except DiscoError as error:
-        yield _failed("database", "campaigns", error)
+    yield from attempted("database", "connection", database.vitals, fix=RESTORE)
+
+    def campaigns() -> tuple[Diagnosis, ...]:
+        with database.store() as opened:
+            return audit(opened)
+
+    yield from attempted("database", "campaigns", campaigns, fix=RESTORE)

@@ -1,10 +1,12 @@
 """What a check-up found: one line per thing looked at, whether of data, of a model or of a campaign."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
+
+from disco.records.errors import DiscoError
 
 
 class Outcome(StrEnum):
@@ -34,7 +36,7 @@ class Diagnosis:
     found: str
     """What was found."""
     expected: str
-    """What was expected."""
+    """What was expected; empty where `found` is a whole sentence."""
     fix: str = ""
     """What to do; empty where nothing needs doing."""
     figure: float | None = None
@@ -45,6 +47,20 @@ class Diagnosis:
         """A check that either passes or fails; `fix` says what to do when it fails."""
         outcome = Outcome.OK if ok else Outcome.FAILED
         return cls(check=check, where=where, outcome=outcome, found=found, expected=expected, fix="" if ok else fix)
+
+    @classmethod
+    def note(cls, check: str, where: str, found: str, *, expected: str, fix: str) -> "Diagnosis":
+        """Something that is usable, but weaker than it should be."""
+        return cls(check=check, where=where, outcome=Outcome.WATCH, found=found, expected=expected, fix=fix)
+
+    @classmethod
+    def of_error(cls, check: str, where: str, error: Exception, *, fix: str = "") -> "Diagnosis":
+        """A check that ended in an error; our own errors say what to do."""
+        if isinstance(error, DiscoError):
+            return cls(check=check, where=where, outcome=Outcome.FAILED, found=str(error).rstrip("."), expected="")
+        text = " ".join(str(error).split())[:200]
+        found = f"cannot be read ({type(error).__name__}: {text})"
+        return cls(check=check, where=where, outcome=Outcome.FAILED, found=found, expected="", fix=fix)
 
     @property
     def ok(self) -> bool:
@@ -57,6 +73,29 @@ class Diagnosis:
     def as_dict(self) -> dict[str, Any]:
         """For `--json` and for services."""
         return asdict(self)
+
+
+def attempted(
+    check: str, where: str, look: Callable[[], Iterable[Diagnosis]], *, fix: str = ""
+) -> tuple[Diagnosis, ...]:
+    """What `look` finds. An error is a finding too: damaged data may raise anything, and other checks follow.
+
+    fix: what to do about an error that does not say it itself.
+    """
+    try:
+        return tuple(look())
+    except Exception as error:
+        return (Diagnosis.of_error(check, where, error, fix=fix),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """One thing that was built again from what is sound."""
+
+    where: str
+    """The campaign or table."""
+    changed: str
+    """What was changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,68 +1,433 @@
-"""Health checks of a database: version, settings that protect against a crash, integrity."""
+"""Health checks of a database and of its folder of artefacts, table by table and cell by cell.
+
+Nothing here opens the store: a database that the program refuses is looked at all the same. Every check stands alone,
+so that damage in one place does not hide damage in another.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
+from disco.adapters.store import schema
+from disco.adapters.store.artefacts import FolderArtefacts
+from disco.adapters.store.database import Database
+from disco.adapters.store.decisions import CODE_SECRET_NAME
+from disco.adapters.store.forgotten import SALT_NAME
 from disco.adapters.store.opening import open_database, plain_errors, shown
-from disco.records.diagnosis import Diagnosis
+from disco.records.diagnosis import Diagnosis, Repair, attempted
+from disco.records.errors import StateError
 
 # WAL with two or more writing connections can lose committed rows: fixed in 3.51.3
 _WAL_BUG = (3, 7, 0), (3, 51, 2)
 _SAFE_POSTGRESQL = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "remote_apply")}
+_RESTORE = "Stop using this database and restore the last backup."
+_REPAIR = "Run `disco doctor --repair`."
+_MOST_SHOWN = 3
+_REBUILT = (schema.reserves, schema.evidence)  # a repair fills them from ledger and plans
+_REVISIONS = "alembic_version"
+# what SQLite calls the cells of a column; it stores any kind of cell in any column
+_CELLS: tuple[tuple[type[Any], str], ...] = (
+    (sa.Boolean, "integer"),
+    (sa.Integer, "integer"),
+    (schema.Moment, "integer"),
+    (sa.Float, "real"),
+    (sa.Text, "text"),
+    (sa.LargeBinary, "blob"),
+)
+# columns of artefacts, by table, with what a reader calls their rows
+_ARTEFACTS = (
+    (schema.plans, ("decisions", "contexts", "features"), schema.plans.c.plan_id, "plan"),
+    (
+        schema.campaigns,
+        ("codes", "customer_index", "code_index", "propensities"),
+        schema.campaigns.c.campaign,
+        "campaign",
+    ),
+    (schema.contexts, ("artefact",), schema.contexts.c.network, "contexts of network"),
+)
 
 
-def vitals(url: str) -> tuple[Diagnosis, ...]:
-    """What can be said about the database behind a URL."""
+def vitals(url: str, *, artefacts: Path | None = None) -> tuple[Diagnosis, ...]:
+    """What can be said about the database behind a URL, and about the folder of its artefacts."""
     database = open_database(url)
     try:
-        with plain_errors(database, "checking it"), database.reading() as connection:
-            place = Diagnosis.of("database", "connection", True, shown(database.engine.url), expected="a database")
-            sqlite = connection.dialect.name == "sqlite"
-            return (place, *(_sqlite(connection) if sqlite else _postgresql(connection)))
+        place = shown(database.engine.url)
+        connection = attempted("database", "connection", lambda: [_connection(database, place)], fix=_RESTORE)
+        if not connection[0].ok:
+            return connection
+        looks = _SQLITE_LOOKS if database.engine.dialect.name == "sqlite" else _POSTGRESQL_LOOKS
+        found = list(connection)
+        for where, look in (*looks, *_LOOKS):
+            found += _look(database, where, look)
+        if artefacts is not None:
+            found += _look(database, "artefacts", lambda one: _artefact_folder(one, artefacts), check="artefacts")
+        return tuple(found)
     finally:
         database.engine.dispose()
 
 
-def _sqlite(connection: sa.Connection) -> tuple[Diagnosis, ...]:
+def restore_schema(url: str) -> tuple[Repair, ...]:
+    """Create indexes of the schema that are missing, and tables that can be filled again; all of them or none."""
+    database = open_database(url)
+    try:
+        _refuse_missing_file(database)
+        with plain_errors(database, "repairing indexes"), database.writing("disco: schema") as connection:
+            inspector, made = sa.inspect(connection), list[Repair]()
+            there = set(inspector.get_table_names())
+            if _REVISIONS not in there or _revisions(connection) != [schema.REVISION]:
+                return ()  # an emptied database, or one of another program or revision: the checks say so
+            for table in schema.metadata.sorted_tables:
+                where = f"table {table.name}"
+                if table.name not in there:
+                    if table in _REBUILT:
+                        table.create(connection)
+                        made.append(Repair(where=where, changed="The table was missing and was created."))
+                    continue
+                indexes = {index["name"] for index in inspector.get_indexes(table.name)}
+                for index in sorted(table.indexes, key=lambda one: str(one.name)):
+                    if index.name not in indexes:
+                        index.create(connection)
+                        made.append(Repair(where=where, changed=f"The index {index.name} was created."))
+            return tuple(made)
+    finally:
+        database.engine.dispose()
+
+
+def _look(
+    database: Database, where: str, look: Callable[[sa.Connection], Iterable[Diagnosis]], *, check: str = "database"
+) -> tuple[Diagnosis, ...]:
+    def within() -> tuple[Diagnosis, ...]:
+        with plain_errors(database, "checking it"), database.reading() as connection:
+            return tuple(look(connection))
+
+    return attempted(check, where, within, fix=_RESTORE)
+
+
+def _connection(database: Database, place: str) -> Diagnosis:
+    _refuse_missing_file(database)
+    with plain_errors(database, "checking it"), database.reading() as connection:
+        connection.exec_driver_sql("SELECT 1")
+    return Diagnosis.of("database", "connection", True, place, expected="a database")
+
+
+def _refuse_missing_file(database: Database) -> None:
+    """SQLite would make the file that is not there."""
+    file = database.engine.url.database
+    if database.engine.dialect.name == "sqlite" and (file is None or not Path(file).is_file()):
+        raise StateError(f"The database {file} does not exist", fix="Restore the last backup (`disco restore`).")
+
+
+# ---- SQLite ----
+
+
+def _journal(connection: sa.Connection) -> Iterator[Diagnosis]:
     version = str(connection.exec_driver_sql("SELECT sqlite_version()").scalar_one())
     journal = str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
-    problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
-    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
-    risky = wal_is_risky(version) and journal == "wal"
-    sound = problems == ["ok"] and not orphans
-    return (
-        Diagnosis.of(
-            "database",
-            "journal",
-            not risky,
-            f"SQLite {version} with a journal of kind {journal}",
-            expected="a version that cannot lose committed rows",
-            fix="Use SQLite 3.51.3 or newer.",
-        ),
-        Diagnosis.of(
-            "database",
-            "integrity",
-            sound,
-            "every page and reference is sound" if sound else f"{'; '.join(problems)}; {len(orphans)} orphans",
-            expected="no damage",
-            fix="Stop, copy the file away, and restore the last backup.",
-        ),
+    yield Diagnosis.of(
+        "database",
+        "journal",
+        not (wal_is_risky(version) and journal == "wal"),
+        f"SQLite {version} with a journal of kind {journal}",
+        expected="a version that cannot lose committed rows",
+        fix="Use SQLite 3.51.3 or newer.",
     )
 
 
-def _postgresql(connection: sa.Connection) -> tuple[Diagnosis, ...]:
+def _integrity(connection: sa.Connection) -> Iterator[Diagnosis]:
+    problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
+    sound = problems == ["ok"]
+    yield Diagnosis.of(
+        "database",
+        "integrity",
+        sound,
+        "every page is sound" if sound else "; ".join(problems),
+        expected="no damage",
+        fix=_RESTORE,
+    )
+
+
+def _references(connection: sa.Connection) -> Iterator[Diagnosis]:
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
+    tables = sorted({f"{row[0]} to {row[2]}" for row in orphans})
+    yield Diagnosis.of(
+        "database",
+        "references",
+        not orphans,
+        f"{len(orphans):,} rows that refer to missing rows (from {', '.join(tables)})" if orphans else "all resolved",
+        expected="every reference resolved",
+        fix=_RESTORE,
+    )
+
+
+def _cells(connection: sa.Connection) -> Iterator[Diagnosis]:
+    """Cells of another kind than their column: text in a number, bytes in a text, null where a value must be."""
+    inspector, failed = sa.inspect(connection), False
+    for table in schema.metadata.sorted_tables:
+        if not inspector.has_table(table.name):
+            continue  # `_schema` says so
+        there = {column["name"] for column in inspector.get_columns(table.name)}
+        columns = [column for column in table.c if column.name in there]
+        counts = [f"total({_is_wrong(column)})" for column in columns]
+        row = connection.exec_driver_sql(f"SELECT {', '.join(counts)} FROM {table.name}").one()
+        wrong = [f"{column.name} ({count:,.0f} rows)" for column, count in zip(columns, row, strict=True) if count]
+        if wrong:
+            failed = True
+            expected = "a value of the column's own kind"
+            yield Diagnosis.of(
+                "cells",
+                f"table {table.name}",
+                False,
+                f"wrong values in {', '.join(wrong)}",
+                expected=expected,
+                fix=_RESTORE,
+            )
+    if not failed:
+        yield Diagnosis.of("cells", "all tables", True, "every value is of its column's kind", expected="")
+
+
+def _is_wrong(column: sa.Column[Any]) -> str:
+    kind = next(name for base, name in _CELLS if isinstance(column.type, base))
+    cell = f'"{column.name}"'
+    wrong = f"typeof({cell}) <> '{kind}'"
+    if isinstance(column.type, sa.Boolean):
+        wrong = f"({wrong} OR {cell} NOT IN (0, 1))"
+    return f"({cell} IS NOT NULL AND {wrong})" if column.nullable else f"({cell} IS NULL OR {wrong})"
+
+
+def _programs(connection: sa.Connection) -> Iterator[Diagnosis]:
+    """Triggers and views: we have none, and a trigger changes what is written."""
+    found = connection.exec_driver_sql("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view')").all()
+    if found:
+        words = ", ".join(f"{row[0]} {row[1]}" for row in found)
+        fix = "Find out who made them, and drop them."
+        yield Diagnosis.of("database", "triggers and views", False, words, expected="none", fix=fix)
+
+
+# ---- PostgreSQL ----
+
+
+def _durability(connection: sa.Connection) -> Iterator[Diagnosis]:
     version = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
     found = {name: str(connection.exec_driver_sql(f"SHOW {name}").scalar_one()) for name in _SAFE_POSTGRESQL}
     risky = [f"{name} = {value}" for name, value in found.items() if value not in _SAFE_POSTGRESQL[name]]
-    return (
-        Diagnosis.of(
-            "database",
-            "durability",
-            not risky,
-            f"PostgreSQL {version}" + (f" with {', '.join(risky)}" if risky else ""),
-            expected="settings under which a crash loses no acknowledged outcome",
-            fix="Set it to on.",
-        ),
+    yield Diagnosis.of(
+        "database",
+        "durability",
+        not risky,
+        f"PostgreSQL {version}" + (f" with {', '.join(risky)}" if risky else ""),
+        expected="settings under which a crash loses no acknowledged outcome",
+        fix="Set it to on.",
     )
+
+
+def _accepts_writes(connection: sa.Connection) -> Iterator[Diagnosis]:
+    standby = bool(connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one())
+    read_only = str(connection.exec_driver_sql("SHOW default_transaction_read_only").scalar_one()) == "on"
+    yield Diagnosis.of(
+        "database",
+        "writing",
+        not (standby or read_only),
+        "a standby server" if standby else "read-only transactions" if read_only else "allowed",
+        expected="a database that can be written",
+        fix="Name the primary server in database_url, or allow this role to write.",
+    )
+
+
+# ---- both: revision, tables, columns, indexes ----
+
+
+def _revision(connection: sa.Connection) -> Iterator[Diagnosis]:
+    there = sa.inspect(connection).has_table(_REVISIONS)
+    rows = _revisions(connection) if there else []
+    found = ", ".join(map(str, rows)) if rows else f"no row in {_REVISIONS}" if there else f"no table {_REVISIONS}"
+    yield Diagnosis.of(
+        "database",
+        "revision",
+        rows == [schema.REVISION],
+        found if len(rows) < 2 else f"{len(rows)} rows in {_REVISIONS}: {found}",
+        expected=f"revision {schema.REVISION}",
+        fix="Run `disco db upgrade` where the revision is older; otherwise restore the last backup.",
+    )
+
+
+def _revisions(connection: sa.Connection) -> list[str]:
+    return [str(row) for row in connection.exec_driver_sql(f"SELECT version_num FROM {_REVISIONS}").scalars()]
+
+
+def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:
+    """That they are there; their seals are compared with everything else's."""
+    there = set(connection.execute(sa.select(schema.secrets.c.name)).scalars())
+    missing = sorted({CODE_SECRET_NAME, SALT_NAME} - there)
+    yield Diagnosis.of(
+        "database",
+        "secrets",
+        not missing,
+        f"no secret {', '.join(missing)}" if missing else "all there",
+        expected="the keys of the codes and of forgotten customers",
+        fix=_RESTORE,
+    )
+
+
+def _schema(connection: sa.Connection) -> Iterator[Diagnosis]:
+    """Tables with columns, keys and indexes as `schema.metadata` declares them."""
+    inspector, failed = sa.inspect(connection), False
+    there = set(inspector.get_table_names())
+    for table in schema.metadata.sorted_tables:
+        problems = list(_differences(connection, inspector, table)) if table.name in there else ["the table is missing"]
+        if problems:
+            failed = True
+            only_indexes = all(problem.startswith("no index") for problem in problems)
+            yield Diagnosis.of(
+                "schema",
+                f"table {table.name}",
+                False,
+                "; ".join(problems),
+                expected="the table as this program creates it",
+                fix=_REPAIR if only_indexes else _RESTORE,
+            )
+    if not failed:
+        words = f"{len(schema.metadata.tables)} tables with their columns, keys and indexes"
+        yield Diagnosis.of("schema", "all tables", True, words, expected="")
+    if extra := sorted(there - set(schema.metadata.tables) - {_REVISIONS}):
+        yield Diagnosis.note(
+            "schema",
+            "database",
+            f"unknown tables: {', '.join(extra)}",
+            expected="the tables of disco alone",
+            fix="Move them to a database of their own.",
+        )
+
+
+def _differences(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) -> Iterator[str]:
+    dialect = connection.dialect
+    found = {column["name"]: column for column in inspector.get_columns(table.name)}
+    for name in sorted(set(found) - set(table.c.keys())):
+        yield f"an unknown column {name}"
+    for column in table.c:
+        if column.name not in found:
+            yield f"no column {column.name}"
+            continue
+        kinds = [kind.compile(dialect) for kind in (found[column.name]["type"], column.type)]
+        if kinds[0] != kinds[1]:
+            yield f"column {column.name} is {kinds[0]} instead of {kinds[1]}"
+        if bool(found[column.name]["nullable"]) != bool(column.nullable):
+            yield f"column {column.name} {'allows' if found[column.name]['nullable'] else 'refuses'} null"
+    key = inspector.get_pk_constraint(table.name)["constrained_columns"]
+    if key != [column.name for column in table.primary_key]:
+        yield f"another primary key ({', '.join(key)})"
+    unique = {tuple(one["column_names"]) for one in inspector.get_unique_constraints(table.name)}
+    for constraint in table.constraints:
+        if isinstance(constraint, sa.UniqueConstraint) and tuple(constraint.columns.keys()) not in unique:
+            yield f"({', '.join(constraint.columns.keys())}) is not unique"
+    references = {
+        (tuple(one["constrained_columns"]), one["referred_table"]) for one in inspector.get_foreign_keys(table.name)
+    }
+    for reference in table.foreign_key_constraints:
+        if (tuple(reference.column_keys), reference.referred_table.name) not in references:
+            yield f"({', '.join(reference.column_keys)}) does not refer to {reference.referred_table.name}"
+    checks = {str(one["name"]): str(one["sqltext"]) for one in inspector.get_check_constraints(table.name)}
+    for check in table.constraints:
+        if isinstance(check, sa.CheckConstraint) and check.name:
+            text = checks.get(str(check.name))
+            other = text is not None and dialect.name == "sqlite" and _plain(text) != _plain(str(check.sqltext))
+            if text is None or other:  # PostgreSQL rewrites the condition
+                yield f"{'another' if other else 'no'} check {check.name}"
+    yield from _index_differences(connection, inspector, table)
+
+
+def _index_differences(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) -> Iterator[str]:
+    dialect = connection.dialect.name
+    indexes = {index["name"]: index for index in inspector.get_indexes(table.name)}
+    for index in sorted(table.indexes, key=lambda one: str(one.name)):
+        found = indexes.get(str(index.name))
+        if found is None:
+            yield f"no index {index.name}"
+            continue
+        where = (found.get("dialect_options") or {}).get(f"{dialect}_where")
+        declared = index.dialect_options[dialect]["where"]
+        same = (list(found["column_names"]), bool(found["unique"]), where is None) == (
+            [column.name for column in index.columns],
+            bool(index.unique),
+            declared is None,
+        )
+        if same and declared is not None and dialect == "sqlite":  # PostgreSQL rewrites the condition
+            same = _plain(str(where)) == _plain(
+                str(declared.compile(connection, compile_kwargs={"literal_binds": True}))
+            )
+        if not same:
+            yield f"another index {index.name}"
+
+
+def _plain(condition: str) -> str:
+    """Without blanks, quotes of names and the name of the table, which differ by who wrote it."""
+    return "".join(condition.split()).replace('"', "").replace("outcomes.", "").lower()
+
+
+# ---- artefacts ----
+
+
+def _artefact_folder(connection: sa.Connection, folder: Path) -> Iterator[Diagnosis]:
+    """Files that no row names, and names of unlaunched plans without their whole file; campaigns look at their own."""
+    place, named = FolderArtefacts(folder), dict[str, str]()
+    for table, columns, label, what in _ARTEFACTS:
+        for row in connection.execute(sa.select(label.label("label"), *(table.c[name] for name in columns))):
+            for name in columns:
+                if (artefact := getattr(row, name)) is not None:
+                    named.setdefault(str(artefact), f"{name} of {what} {row.label}".replace("artefact of ", ""))
+    launched = set(connection.execute(sa.select(schema.campaigns.c.plan_id)).scalars())
+    waiting = [
+        str(name)
+        for row in connection.execute(sa.select(schema.plans))
+        if row.plan_id not in launched
+        for name in (row.decisions, row.contexts, row.features)
+        if name is not None
+    ]
+    there = (
+        {entry.name: entry.stat().st_size for entry in os.scandir(folder) if entry.name.endswith(".arrow")}
+        if folder.is_dir()
+        else {}
+    )
+    damaged = [
+        f"{named[name]} ({name[:12]})"
+        for name in named
+        if f"{name}.arrow" not in there or (name in waiting and not place.is_intact(name))
+    ]
+    yield Diagnosis.of(
+        "artefacts",
+        str(folder),
+        not damaged,
+        f"missing or damaged: {_shortened(damaged)}" if damaged else f"{len(named):,} tables, all there",
+        expected="every table that the database names, as it was written",
+        fix="Restore the missing files from a backup. A plan that was not launched can be planned again.",
+    )
+    if unnamed := [name for name in there if name.removesuffix(".arrow") not in named]:
+        size = sum(there[name] for name in unnamed)
+        yield Diagnosis.note(
+            "artefacts",
+            str(folder),
+            f"{len(unnamed):,} files that no row names ({size / 1e6:,.1f} MB): {_shortened(sorted(unnamed))}",
+            expected="only files that the database names",
+            fix="They are harmless: an interrupted command left them. Remove them if nobody is planning.",
+        )
+
+
+def _shortened(names: list[str]) -> str:
+    more = len(names) - _MOST_SHOWN
+    return ", ".join(names[:_MOST_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+
+_SQLITE_LOOKS = (
+    ("journal", _journal),
+    ("integrity", _integrity),
+    ("references", _references),
+    ("cells", _cells),
+    ("triggers and views", _programs),
+)
+_POSTGRESQL_LOOKS = (("durability", _durability), ("writing", _accepts_writes))
+_LOOKS = (("revision", _revision), ("schema", _schema), ("secrets", _secrets))
 
 
 def wal_is_risky(version: str) -> bool:

@@ -11,7 +11,8 @@ integers, as they are stored. Where more than columns of one row goes in:
 - late: first the seal before (null for the first late arrival), so that the last one seals all of them in their order;
 - state: after the columns, depth and codes of every reserve by depth, then network and artefact of every row of
   `contexts` by network;
-- batch: `rows_seal` is `records.content.content_hash` of the columns of its outcomes that never change, by row;
+- batch: `rows_seal` is `records.content.content_hash` of the columns of its outcomes that never change, by row, and
+  of disposition and reason where the row is in quarantine (null elsewhere);
 - active: after the columns, the seal of the last version.
 
 A null seal is a broken one. A seal finds mistakes and accidents; whoever can write the database can compute it too.
@@ -26,6 +27,7 @@ from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
@@ -63,6 +65,9 @@ _UNCHANGING = pa.schema(
         )
     ]
 )
+# of rows in quarantine alone, for good: those of all other rows follow from the rules and may change
+_IN_QUARANTINE = pa.schema([OUTCOMES.field(name).with_nullable(True) for name in ("disposition", "reason")])
+_ROWS_SEALED = pa.schema([*_UNCHANGING, *_IN_QUARANTINE])
 _CHANGED = "changed by something other than disco"
 _UNREADABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
@@ -109,9 +114,12 @@ def sealed(kind: str, row: Mapping[str, Any], *more: Any) -> dict[str, Any]:
 
 
 def rows_seal(outcomes: pa.Table) -> str:
-    """Of a batch's rows, in any order: the columns that never change."""
+    """Of a batch's rows, in any order: what never changes."""
     rows = in_order(outcomes, "row")
-    return content_hash(pa.table([rows[field.name].cast(field.type) for field in _UNCHANGING], schema=_UNCHANGING))
+    columns = [rows[field.name].cast(field.type) for field in _UNCHANGING]
+    aside = rows["raw"].is_valid()
+    columns += [pc.if_else(aside, rows[field.name], pa.scalar(None, field.type)) for field in _IN_QUARANTINE]
+    return content_hash(pa.table(columns, schema=_ROWS_SEALED))
 
 
 def state_seal(connection: sa.Connection, row: Mapping[str, Any]) -> str:
@@ -325,9 +333,9 @@ def _late_seal(connection: sa.Connection, number: int) -> str | None:
 
 
 def _rows_seal(connection: sa.Connection, database: Database, number: int) -> str:
-    columns = [schema.outcomes.c[name] for name in _UNCHANGING.names]
+    columns = [schema.outcomes.c[name] for name in _ROWS_SEALED.names]
     rows = sa.select(*columns).where(schema.outcomes.c.batch_number == number)
-    return rows_seal(database.select(connection, rows, _UNCHANGING))
+    return rows_seal(database.select(connection, rows, _ROWS_SEALED))
 
 
 def _last_version(connection: sa.Connection) -> str | None:

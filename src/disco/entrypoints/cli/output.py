@@ -177,7 +177,7 @@ def checks_text(checks: "Sequence[Diagnosis]") -> str:
     lines = []
     for first, *others in alike.values():
         where = first.where + (f" and {len(others)} more" if others else "")
-        expected = "" if first.ok else f"; expected {first.expected}"
+        expected = "" if first.ok or not first.expected else f"; expected {first.expected}"
         fix = f". {first.fix}" if first.fix else ""
         lines.append(f"{first.outcome:<7}  {first.check}, {where}: {first.found}{expected}{fix}")
     return "\n".join(lines)
