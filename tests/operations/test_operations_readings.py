@@ -16,7 +16,6 @@ from disco.operations.propensities import add_propensities
 from disco.operations.results import read_out
 from disco.records.decisions import Arm
 from disco.records.errors import InputError
-from disco.records.life import BatchRecord, LedgerMove
 
 
 @pytest.fixture
@@ -220,9 +219,6 @@ def test_the_audit_finds_what_was_changed_behind_its_back(shop, launched, answer
         )
         rows = transaction.ledger.outcomes("spring").slice(0, 1).select(["batch_id", "row"])
         changes = pa.table({**rows.to_pydict(), "disposition": ["rejected"], "reason": ["a whim"]})
-        batch = BatchRecord(
-            batch_id="b", campaign="spring", source="nowhere", content_hash="", received_at=shop.clock.now()
-        )
-        transaction.ledger.apply(LedgerMove(batch=batch, received=None, changes=changes))
+        transaction.ledger.redispose(changes)
     failed = {finding.check for finding in audit(shop.store) if not finding.ok}
     assert failed == {"ledger", "evidence"}

@@ -48,7 +48,8 @@ REPAIRABLE = {
     "names of indexes": ("UPDATE campaigns SET customer_index = code_index, code_index = NULL", "index"),
     "all at once": (
         f"{EVIDENCE}; UPDATE reserves SET codes = 0; DROP INDEX outcomes_by_code;"
-        "UPDATE outcomes SET disposition = 'duplicate' WHERE raw IS NULL AND NOT reverted; UPDATE campaigns SET code_index = 'gone'",
+        "UPDATE outcomes SET disposition = 'duplicate' WHERE raw IS NULL AND NOT reverted;"
+        "UPDATE campaigns SET code_index = 'gone'",
         "classified again",
     ),
 }

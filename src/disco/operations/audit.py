@@ -7,6 +7,7 @@ wrong when it was sealed. Each check stands alone: one that cannot be completed 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 
 import pyarrow as pa
@@ -21,11 +22,11 @@ from disco.operations.learning import StoredLesson, lessons_of, under_network
 from disco.operations.ledger import outside_quarantine
 from disco.operations.net_purchases import judge
 from disco.operations.planned import plan_id
-from disco.operations.versions import belief_of, engagement_text
+from disco.operations.versions import belief_of, engagement_text, version_of
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.diagnosis import Diagnosis, Outcome, attempted
-from disco.records.life import CampaignRecord, Disposition, VersionRecord
+from disco.records.life import CampaignRecord, Disposition
 from disco.records.ports import Store, Transaction
 
 RESTORE = "Stop using this database and restore the last backup (`disco restore`), or report a defect."
@@ -105,8 +106,14 @@ def _campaign(store: Store, name: str) -> tuple[Diagnosis, ...]:
                 Diagnosis(check=check, where=subject, outcome=Outcome.SKIPPED, found=found, expected=expected)
             )
         else:
-            findings += _attempt(store, check, subject, lambda transaction, look=look: look(transaction, records[0]))
+            findings += _attempt(store, check, subject, _about(records[0], look))
     return tuple(findings)
+
+
+def _about(
+    record: CampaignRecord, look: Callable[[Transaction, CampaignRecord], Iterator[Diagnosis]]
+) -> Callable[[Transaction], Iterator[Diagnosis]]:
+    return lambda transaction: look(transaction, record)
 
 
 def _seals_of(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
@@ -329,7 +336,7 @@ def _plans(transaction: Transaction) -> Iterator[Diagnosis]:
     """Every plan that was kept, launched or not: its id is the hash of its content."""
     problems, ids = [], transaction.plans.ids()
     for name in ids:
-        found = attempted("plans", f"plan {name}", lambda name=name: _plan(transaction, name), fix=RESTORE)
+        found = attempted("plans", f"plan {name}", partial(_plan, transaction, name), fix=RESTORE)
         problems += [one for one in found if one.failed]
     yield from problems
     if not problems:
@@ -345,7 +352,7 @@ def _plan(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
 
 
 def _versions(store: Store) -> tuple[Diagnosis, ...]:
-    numbers: list[int | None] = []
+    numbers: list[int] = []
 
     def look(transaction: Transaction) -> Iterator[Diagnosis]:
         numbers.extend(transaction.beliefs.numbers())
@@ -357,14 +364,14 @@ def _versions(store: Store) -> tuple[Diagnosis, ...]:
             store,
             "version",
             f"version {number} of the model",
-            lambda transaction, number=number: _version(transaction, transaction.beliefs.version(number)),
+            partial(_version, number=number),
         )
     return tuple(findings)
 
 
-def _version(transaction: Transaction, kept: VersionRecord | None) -> Iterator[Diagnosis]:
+def _version(transaction: Transaction, *, number: int) -> Iterator[Diagnosis]:
     """A version against the evidence as it stands, where that is still what the version was made of."""
-    assert kept is not None
+    kept = version_of(transaction, number)
     subject = f"version {kept.number} of the model"
     belief = belief_of(kept)
     prior = Belief(

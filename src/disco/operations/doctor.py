@@ -121,7 +121,7 @@ def _result(checks: list[Diagnosis], repaired: tuple[Repair, ...] = ()) -> Healt
 
 def _programs() -> Iterator[Diagnosis]:
     found = f"disco {version('disco')} on Python {platform.python_version()}, {platform.system()}"
-    yield Diagnosis.of("installation", "program", True, found, expected="disco")
+    yield Diagnosis.of("program", "installation", True, found, expected="disco")
     there, absent = [], []
     for name in _LIBRARIES:
         try:
@@ -130,7 +130,7 @@ def _programs() -> Iterator[Diagnosis]:
             absent.append(name)
     found = ", ".join(there) + (f"; absent: {', '.join(absent)}" if absent else "")
     yield Diagnosis.of(
-        "installation", "libraries", not absent, found, expected="all libraries", fix="Install disco again."
+        "libraries", "installation", not absent, found, expected="all libraries", fix="Install disco again."
     )
 
 

@@ -1,6 +1,7 @@
 """The files of a shop: space, permission to write, who else may read them, and what interrupted commands left."""
 
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -14,7 +15,10 @@ from disco.records.diagnosis import Diagnosis, Repair
 _LEAST_FREE_BYTES = 16 * 2**20
 _LEAST_FREE_SHARE = 0.1  # of the shop's own size
 _DAY_S = 24 * 3600
-_TEMPORARY_FOLDERS = ("disco-*", ".disco-init-*")
+# names as `tempfile` makes them for us, and nothing that a user might have named so
+_OF_TEMPORARY_PLACE = re.compile(r"disco-(spill|sql|train|browser|picture)-[a-z0-9_]{8}")
+_OF_SHOP = re.compile(r"\.disco-[a-z0-9_]{8}\.partial|\.disco-init-[a-z0-9_]{8}")
+_OF_ARTEFACTS = re.compile(r"\.(disco-)?[a-z0-9_]{8}\.partial")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -110,9 +114,14 @@ class ShopFiles:
 
     def _leftovers(self) -> Iterator[Path]:
         """Files and folders that a command makes for itself, older than a day and of this user."""
-        folders = (self.folder, self.artefacts, self.artefacts / "features")
-        yield from _old(path for folder in folders if folder.is_dir() for path in folder.glob(".*.partial"))
-        yield from _old(path for pattern in _TEMPORARY_FOLDERS for path in Path(tempfile.gettempdir()).glob(pattern))
+        for folder, names in (
+            (self.folder, _OF_SHOP),
+            (self.artefacts, _OF_ARTEFACTS),
+            (self.artefacts / "features", _OF_ARTEFACTS),
+            (Path(tempfile.gettempdir()), _OF_TEMPORARY_PLACE),
+        ):
+            if folder.is_dir():
+                yield from _old(path for path in folder.iterdir() if names.fullmatch(path.name))
 
 
 def _old(places: Iterable[Path]) -> Iterator[Path]:

@@ -129,6 +129,9 @@ class PlanRepository(Protocol):
     def add(self, record: "PlanRecord", tables: "PlanTables") -> None:
         """Keep a plan; the same plan again changes nothing."""
 
+    def ids(self) -> tuple[str, ...]:
+        """Of all plans, sorted; also where one of them cannot be read."""
+
     def get(self, plan_id: str) -> "PlanRecord":
         """By its id, or by four or more characters of its beginning where these name a single plan."""
 
@@ -190,6 +193,15 @@ class DecisionRepository(Protocol):
         customer_id has the type it was launched with.
         """
 
+    def misplaced(self, campaign: str) -> tuple[str, ...]:
+        """Which of the indexes by customer and by code are not those of the decisions."""
+
+    def restore_indexes(self, campaign: str) -> tuple[str, ...]:
+        """Build indexes again that are missing, damaged or misplaced; which they were. For repairs.
+
+        StateError where decisions or codes are damaged themselves, or where the campaign's seal does not fit then.
+        """
+
     def set_propensities(self, campaign: str, propensities: "pa.Table") -> None:
         """row, propensity, propensity_draws of decisions of the launch; replaces what was set before."""
 
@@ -216,6 +228,9 @@ class ContextRepository(Protocol):
 
     def of(self, campaign: str, network: str, rows: "Integers | None" = None) -> "Matrix":
         """Of these decisions, in the order asked for; of all without `rows`."""
+
+    def networks(self, campaign: str) -> tuple[str, ...]:
+        """The networks under which this campaign has contexts, sorted."""
 
     def features(self, campaign: str) -> "pa.Table":
         """The retained features of all decisions, by row; StateError where none were kept."""
@@ -250,6 +265,12 @@ class LedgerRepository(Protocol):
 
         Rows of reverted batches are left out, unless their batch is asked for by its id.
         """
+
+    def redispose(self, changes: "pa.Table") -> None:
+        """Write batch_id, row, disposition, reason of rows that the rules judge otherwise. For repairs."""
+
+    def align_reverted(self, campaign: str) -> int:
+        """Let rows be reverted where their batch is, and nowhere else; how many were not. For repairs."""
 
     def counts(self, campaign: str) -> "pa.Table":
         """batch_id, disposition, rows (int64) of the batches in force: counted in the ledger when asked."""

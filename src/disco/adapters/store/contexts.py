@@ -52,6 +52,10 @@ class SqlContexts:
         found[after] = late[wanted[after] - len(launched)]
         return found
 
+    def networks(self, campaign: str) -> tuple[str, ...]:
+        names = sa.select(_TABLE.c.network).where(_TABLE.c.campaign_number == self._session.number(campaign))
+        return tuple(sorted(self._connection.execute(names).scalars()))
+
     def features(self, campaign: str) -> pa.Table:
         row = self._session.campaign_row(campaign)
         if row.features is None:

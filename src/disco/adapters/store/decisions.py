@@ -29,6 +29,7 @@ from disco.records.kept import DECISIONS
 CODE_SECRET_NAME = "codes"  # nosec B105
 _LATE = pa.schema([field for field in DECISIONS if field.name in late_decisions.c])
 _NO_ROWS = np.zeros(0, np.int64)
+_INDEXES = {"customer_index": "index of customers", "code_index": "index of codes"}
 
 
 def secret_of(connection: sa.Connection, name: str) -> bytes:
@@ -127,6 +128,44 @@ class SqlDecisions:
         place = late.schema.get_field_index("customer_id")
         late = late.set_column(place, launched.schema.field("customer_id"), late["customer_id"].cast(kind))
         return pa.concat_tables([launched, late]) if late.num_rows else launched
+
+    def misplaced(self, campaign: str) -> tuple[str, ...]:
+        row = self._session.campaign_row(campaign)
+        if row.codes is None:
+            return ()
+        return tuple(
+            _INDEXES[name]
+            for name, index in self._indexes(row).items()
+            if getattr(row, name) is None or not self._session.artefacts.get(getattr(row, name)).equals(index)
+        )
+
+    def restore_indexes(self, campaign: str) -> tuple[str, ...]:
+        row, artefacts = self._session.campaign_row(campaign), self._session.artefacts
+        named = [row.decisions, row.codes]
+        if None in named or not all(map(artefacts.is_intact, named)):
+            return ()  # the health check says so
+        restored, names = [], {}
+        for name, index in self._indexes(row).items():
+            kept = getattr(row, name)
+            if kept is None or not artefacts.is_intact(kept) or not artefacts.get(kept).equals(index):
+                names[name] = artefacts.put(index)
+                restored.append(_INDEXES[name])
+        if any(getattr(row, name) != artefact for name, artefact in names.items()):
+            if row.seal != row_seal("campaign", {**row._mapping, **names}):
+                raise StateError(
+                    f"The launch of campaign {campaign} was changed by something other than disco",
+                    fix="Restore the last backup.",
+                )
+            self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(names))
+        return tuple(restored)
+
+    def _indexes(self, row: sa.Row[Any]) -> dict[str, pa.Table]:
+        """The indexes of a launch as they must be, by their columns in `campaigns`."""
+        get = self._session.artefacts.get
+        return {
+            "customer_index": index_of(get(row.decisions)["customer_id"]),
+            "code_index": index_of(get(row.codes)["code"]),
+        }
 
     def set_propensities(self, campaign: str, propensities: pa.Table) -> None:
         row = self._session.campaign_row(campaign)

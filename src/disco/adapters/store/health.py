@@ -17,17 +17,15 @@ from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
 from disco.adapters.store.opening import open_database, plain_errors, shown
+from disco.adapters.store.schema_check import REPAIR, RESTORE, REVISIONS, compare_schema
 from disco.records.diagnosis import Diagnosis, Repair, attempted
 from disco.records.errors import StateError
 
 # WAL with two or more writing connections can lose committed rows: fixed in 3.51.3
 _WAL_BUG = (3, 7, 0), (3, 51, 2)
 _SAFE_POSTGRESQL = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "remote_apply")}
-_RESTORE = "Stop using this database and restore the last backup."
-_REPAIR = "Run `disco doctor --repair`."
 _MOST_SHOWN = 3
 _REBUILT = (schema.reserves, schema.evidence)  # a repair fills them from ledger and plans
-_REVISIONS = "alembic_version"
 # what SQLite calls the cells of a column; it stores any kind of cell in any column
 _CELLS: tuple[tuple[type[Any], str], ...] = (
     (sa.Boolean, "integer"),
@@ -55,15 +53,15 @@ def vitals(url: str, *, artefacts: Path | None = None) -> tuple[Diagnosis, ...]:
     database = open_database(url)
     try:
         place = shown(database.engine.url)
-        connection = attempted("database", "connection", lambda: [_connection(database, place)], fix=_RESTORE)
+        connection = attempted("database", "connection", lambda: [_connection(database, place)], fix=RESTORE)
         if not connection[0].ok:
             return connection
         looks = _SQLITE_LOOKS if database.engine.dialect.name == "sqlite" else _POSTGRESQL_LOOKS
         found = list(connection)
-        for where, look in (*looks, *_LOOKS):
-            found += _look(database, where, look)
+        for check, look in (*looks, *_LOOKS):
+            found += _look(database, check, look)
         if artefacts is not None:
-            found += _look(database, "artefacts", lambda one: _artefact_folder(one, artefacts), check="artefacts")
+            found += _look(database, "artefacts", lambda one: _artefact_folder(one, artefacts))
         return tuple(found)
     finally:
         database.engine.dispose()
@@ -77,7 +75,7 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
         with plain_errors(database, "repairing indexes"), database.writing("disco: schema") as connection:
             inspector, made = sa.inspect(connection), list[Repair]()
             there = set(inspector.get_table_names())
-            if _REVISIONS not in there or _revisions(connection) != [schema.REVISION]:
+            if REVISIONS not in there or _revisions(connection) != [schema.REVISION]:
                 return ()  # an emptied database, or one of another program or revision: the checks say so
             for table in schema.metadata.sorted_tables:
                 where = f"table {table.name}"
@@ -97,13 +95,13 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
 
 
 def _look(
-    database: Database, where: str, look: Callable[[sa.Connection], Iterable[Diagnosis]], *, check: str = "database"
+    database: Database, check: str, look: Callable[[sa.Connection], Iterable[Diagnosis]]
 ) -> tuple[Diagnosis, ...]:
     def within() -> tuple[Diagnosis, ...]:
         with plain_errors(database, "checking it"), database.reading() as connection:
             return tuple(look(connection))
 
-    return attempted(check, where, within, fix=_RESTORE)
+    return attempted(check, "database", within, fix=RESTORE)
 
 
 def _connection(database: Database, place: str) -> Diagnosis:
@@ -127,8 +125,8 @@ def _journal(connection: sa.Connection) -> Iterator[Diagnosis]:
     version = str(connection.exec_driver_sql("SELECT sqlite_version()").scalar_one())
     journal = str(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one())
     yield Diagnosis.of(
-        "database",
         "journal",
+        "database",
         not (wal_is_risky(version) and journal == "wal"),
         f"SQLite {version} with a journal of kind {journal}",
         expected="a version that cannot lose committed rows",
@@ -140,12 +138,12 @@ def _integrity(connection: sa.Connection) -> Iterator[Diagnosis]:
     problems = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
     sound = problems == ["ok"]
     yield Diagnosis.of(
-        "database",
         "integrity",
+        "database",
         sound,
         "every page is sound" if sound else "; ".join(problems),
         expected="no damage",
-        fix=_RESTORE,
+        fix=RESTORE,
     )
 
 
@@ -153,12 +151,12 @@ def _references(connection: sa.Connection) -> Iterator[Diagnosis]:
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
     tables = sorted({f"{row[0]} to {row[2]}" for row in orphans})
     yield Diagnosis.of(
-        "database",
         "references",
+        "database",
         not orphans,
-        f"{len(orphans):,} rows that refer to missing rows (from {', '.join(tables)})" if orphans else "all resolved",
+        f"{_rows(len(orphans))} without the row referred to (from {', '.join(tables)})" if orphans else "all resolved",
         expected="every reference resolved",
-        fix=_RESTORE,
+        fix=RESTORE,
     )
 
 
@@ -172,7 +170,7 @@ def _cells(connection: sa.Connection) -> Iterator[Diagnosis]:
         columns = [column for column in table.c if column.name in there]
         counts = [f"total({_is_wrong(column)})" for column in columns]
         row = connection.exec_driver_sql(f"SELECT {', '.join(counts)} FROM {table.name}").one()
-        wrong = [f"{column.name} ({count:,.0f} rows)" for column, count in zip(columns, row, strict=True) if count]
+        wrong = [f"{column.name} ({_rows(int(count))})" for column, count in zip(columns, row, strict=True) if count]
         if wrong:
             failed = True
             expected = "a value of the column's own kind"
@@ -182,10 +180,14 @@ def _cells(connection: sa.Connection) -> Iterator[Diagnosis]:
                 False,
                 f"wrong values in {', '.join(wrong)}",
                 expected=expected,
-                fix=_RESTORE,
+                fix=REPAIR if table in _REBUILT else RESTORE,
             )
     if not failed:
         yield Diagnosis.of("cells", "all tables", True, "every value is of its column's kind", expected="")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s'[: count != 1]}"
 
 
 def _is_wrong(column: sa.Column[Any]) -> str:
@@ -203,7 +205,7 @@ def _programs(connection: sa.Connection) -> Iterator[Diagnosis]:
     if found:
         words = ", ".join(f"{row[0]} {row[1]}" for row in found)
         fix = "Find out who made them, and drop them."
-        yield Diagnosis.of("database", "triggers and views", False, words, expected="none", fix=fix)
+        yield Diagnosis.of("triggers and views", "database", False, words, expected="none", fix=fix)
 
 
 # ---- PostgreSQL ----
@@ -214,8 +216,8 @@ def _durability(connection: sa.Connection) -> Iterator[Diagnosis]:
     found = {name: str(connection.exec_driver_sql(f"SHOW {name}").scalar_one()) for name in _SAFE_POSTGRESQL}
     risky = [f"{name} = {value}" for name, value in found.items() if value not in _SAFE_POSTGRESQL[name]]
     yield Diagnosis.of(
-        "database",
         "durability",
+        "database",
         not risky,
         f"PostgreSQL {version}" + (f" with {', '.join(risky)}" if risky else ""),
         expected="settings under which a crash loses no acknowledged outcome",
@@ -227,8 +229,8 @@ def _accepts_writes(connection: sa.Connection) -> Iterator[Diagnosis]:
     standby = bool(connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one())
     read_only = str(connection.exec_driver_sql("SHOW default_transaction_read_only").scalar_one()) == "on"
     yield Diagnosis.of(
-        "database",
         "writing",
+        "database",
         not (standby or read_only),
         "a standby server" if standby else "read-only transactions" if read_only else "allowed",
         expected="a database that can be written",
@@ -240,21 +242,21 @@ def _accepts_writes(connection: sa.Connection) -> Iterator[Diagnosis]:
 
 
 def _revision(connection: sa.Connection) -> Iterator[Diagnosis]:
-    there = sa.inspect(connection).has_table(_REVISIONS)
+    there = sa.inspect(connection).has_table(REVISIONS)
     rows = _revisions(connection) if there else []
-    found = ", ".join(map(str, rows)) if rows else f"no row in {_REVISIONS}" if there else f"no table {_REVISIONS}"
+    found = ", ".join(map(str, rows)) if rows else f"no row in {REVISIONS}" if there else f"no table {REVISIONS}"
     yield Diagnosis.of(
-        "database",
         "revision",
+        "database",
         rows == [schema.REVISION],
-        found if len(rows) < 2 else f"{len(rows)} rows in {_REVISIONS}: {found}",
+        found if len(rows) < 2 else f"{len(rows)} rows in {REVISIONS}: {found}",
         expected=f"revision {schema.REVISION}",
         fix="Run `disco db upgrade` where the revision is older; otherwise restore the last backup.",
     )
 
 
 def _revisions(connection: sa.Connection) -> list[str]:
-    return [str(row) for row in connection.exec_driver_sql(f"SELECT version_num FROM {_REVISIONS}").scalars()]
+    return [str(row) for row in connection.exec_driver_sql(f"SELECT version_num FROM {REVISIONS}").scalars()]
 
 
 def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:
@@ -262,108 +264,13 @@ def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:
     there = set(connection.execute(sa.select(schema.secrets.c.name)).scalars())
     missing = sorted({CODE_SECRET_NAME, SALT_NAME} - there)
     yield Diagnosis.of(
-        "database",
         "secrets",
+        "database",
         not missing,
         f"no secret {', '.join(missing)}" if missing else "all there",
         expected="the keys of the codes and of forgotten customers",
-        fix=_RESTORE,
+        fix=RESTORE,
     )
-
-
-def _schema(connection: sa.Connection) -> Iterator[Diagnosis]:
-    """Tables with columns, keys and indexes as `schema.metadata` declares them."""
-    inspector, failed = sa.inspect(connection), False
-    there = set(inspector.get_table_names())
-    for table in schema.metadata.sorted_tables:
-        problems = list(_differences(connection, inspector, table)) if table.name in there else ["the table is missing"]
-        if problems:
-            failed = True
-            only_indexes = all(problem.startswith("no index") for problem in problems)
-            yield Diagnosis.of(
-                "schema",
-                f"table {table.name}",
-                False,
-                "; ".join(problems),
-                expected="the table as this program creates it",
-                fix=_REPAIR if only_indexes else _RESTORE,
-            )
-    if not failed:
-        words = f"{len(schema.metadata.tables)} tables with their columns, keys and indexes"
-        yield Diagnosis.of("schema", "all tables", True, words, expected="")
-    if extra := sorted(there - set(schema.metadata.tables) - {_REVISIONS}):
-        yield Diagnosis.note(
-            "schema",
-            "database",
-            f"unknown tables: {', '.join(extra)}",
-            expected="the tables of disco alone",
-            fix="Move them to a database of their own.",
-        )
-
-
-def _differences(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) -> Iterator[str]:
-    dialect = connection.dialect
-    found = {column["name"]: column for column in inspector.get_columns(table.name)}
-    for name in sorted(set(found) - set(table.c.keys())):
-        yield f"an unknown column {name}"
-    for column in table.c:
-        if column.name not in found:
-            yield f"no column {column.name}"
-            continue
-        kinds = [kind.compile(dialect) for kind in (found[column.name]["type"], column.type)]
-        if kinds[0] != kinds[1]:
-            yield f"column {column.name} is {kinds[0]} instead of {kinds[1]}"
-        if bool(found[column.name]["nullable"]) != bool(column.nullable):
-            yield f"column {column.name} {'allows' if found[column.name]['nullable'] else 'refuses'} null"
-    key = inspector.get_pk_constraint(table.name)["constrained_columns"]
-    if key != [column.name for column in table.primary_key]:
-        yield f"another primary key ({', '.join(key)})"
-    unique = {tuple(one["column_names"]) for one in inspector.get_unique_constraints(table.name)}
-    for constraint in table.constraints:
-        if isinstance(constraint, sa.UniqueConstraint) and tuple(constraint.columns.keys()) not in unique:
-            yield f"({', '.join(constraint.columns.keys())}) is not unique"
-    references = {
-        (tuple(one["constrained_columns"]), one["referred_table"]) for one in inspector.get_foreign_keys(table.name)
-    }
-    for reference in table.foreign_key_constraints:
-        if (tuple(reference.column_keys), reference.referred_table.name) not in references:
-            yield f"({', '.join(reference.column_keys)}) does not refer to {reference.referred_table.name}"
-    checks = {str(one["name"]): str(one["sqltext"]) for one in inspector.get_check_constraints(table.name)}
-    for check in table.constraints:
-        if isinstance(check, sa.CheckConstraint) and check.name:
-            text = checks.get(str(check.name))
-            other = text is not None and dialect.name == "sqlite" and _plain(text) != _plain(str(check.sqltext))
-            if text is None or other:  # PostgreSQL rewrites the condition
-                yield f"{'another' if other else 'no'} check {check.name}"
-    yield from _index_differences(connection, inspector, table)
-
-
-def _index_differences(connection: sa.Connection, inspector: sa.Inspector, table: sa.Table) -> Iterator[str]:
-    dialect = connection.dialect.name
-    indexes = {index["name"]: index for index in inspector.get_indexes(table.name)}
-    for index in sorted(table.indexes, key=lambda one: str(one.name)):
-        found = indexes.get(str(index.name))
-        if found is None:
-            yield f"no index {index.name}"
-            continue
-        where = (found.get("dialect_options") or {}).get(f"{dialect}_where")
-        declared = index.dialect_options[dialect]["where"]
-        same = (list(found["column_names"]), bool(found["unique"]), where is None) == (
-            [column.name for column in index.columns],
-            bool(index.unique),
-            declared is None,
-        )
-        if same and declared is not None and dialect == "sqlite":  # PostgreSQL rewrites the condition
-            same = _plain(str(where)) == _plain(
-                str(declared.compile(connection, compile_kwargs={"literal_binds": True}))
-            )
-        if not same:
-            yield f"another index {index.name}"
-
-
-def _plain(condition: str) -> str:
-    """Without blanks, quotes of names and the name of the table, which differ by who wrote it."""
-    return "".join(condition.split()).replace('"', "").replace("outcomes.", "").lower()
 
 
 # ---- artefacts ----
@@ -408,7 +315,8 @@ def _artefact_folder(connection: sa.Connection, folder: Path) -> Iterator[Diagno
         yield Diagnosis.note(
             "artefacts",
             str(folder),
-            f"{len(unnamed):,} files that no row names ({size / 1e6:,.1f} MB): {_shortened(sorted(unnamed))}",
+            f"{len(unnamed):,} file{'s'[: len(unnamed) != 1]} that no row names ({size / 1e6:,.1f} MB), "
+            f"such as {sorted(unnamed)[0]}",
             expected="only files that the database names",
             fix="They are harmless: an interrupted command left them. Remove them if nobody is planning.",
         )
@@ -427,7 +335,7 @@ _SQLITE_LOOKS = (
     ("triggers and views", _programs),
 )
 _POSTGRESQL_LOOKS = (("durability", _durability), ("writing", _accepts_writes))
-_LOOKS = (("revision", _revision), ("schema", _schema), ("secrets", _secrets))
+_LOOKS = (("revision", _revision), ("schema", compare_schema), ("secrets", _secrets))
 
 
 def wal_is_risky(version: str) -> bool:

@@ -79,6 +79,19 @@ class SqlLedger:
         found = self._database.select(self._connection, statement, _NUMBERED)
         return in_order(found, "batch_number", "row").select(OUTCOMES.names)
 
+    def redispose(self, changes: pa.Table) -> None:
+        self._change(changes)
+
+    def align_reverted(self, campaign: str) -> int:
+        of_campaign = sa.select(_BATCHES).where(_BATCHES.c.campaign_number == self._session.number(campaign))
+        count = 0
+        for batch in self._connection.execute(of_campaign).all():
+            flag = batch.reverted_at is not None
+            others = sa.and_(_ROWS.c.batch_number == batch.number, _ROWS.c.reverted != flag)
+            if batch.seal == row_seal("batch", batch._mapping):  # a batch that was changed says nothing about its rows
+                count += self._connection.execute(_ROWS.update().where(others).values(reverted=flag)).rowcount
+        return count
+
     def counts(self, campaign: str) -> pa.Table:
         of_campaign = sa.and_(_BATCHES.c.campaign_number == self._session.number(campaign), ~_ROWS.c.reverted)
         statement = (

@@ -52,6 +52,9 @@ class SqlPlans:
             ),
         )
 
+    def ids(self) -> tuple[str, ...]:
+        return tuple(sorted(map(str, self._connection.execute(sa.select(plans.c.plan_id)).scalars())))
+
     def get(self, plan_id: str) -> PlanRecord:
         return _plan_record(self._row(plan_id))
 

@@ -179,7 +179,9 @@ def checks_text(checks: "Sequence[Diagnosis]") -> str:
         where = first.where + (f" and {len(others)} more" if others else "")
         expected = "" if first.ok or not first.expected else f"; expected {first.expected}"
         fix = f". {first.fix}" if first.fix else ""
-        lines.append(f"{first.outcome:<7}  {first.check}, {where}: {first.found}{expected}{fix}")
+        same = all(other.found == first.found for other in others)  # what is well may be well with other figures
+        found = f": {first.found}{expected}{fix}" if same else ""
+        lines.append(f"{first.outcome:<7}  {first.check}, {where}{found}")
     return "\n".join(lines)
 
 
