@@ -1,4 +1,4 @@
-"""Files at the door: YAML in which no key is given twice, and whose aliases stay small."""
+"""Files at the door: YAML in which no key is given twice and aliases stay small, and lists of customers."""
 
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,16 @@ def _refuse_expansion(node: Any, *, most: int, file: str, expected: str) -> None
     if node is not None and size(node) > most:
         found = f"aliases that expand to {size(node):.2g} characters"
         raise FileFormatError(file, found=found, expected=expected, fix="Write the values out.")
+
+
+def read_customers(path: Path) -> list[str]:
+    """The lines of a text file, one customer each."""
+    if not path.is_file():
+        raise InputError(str(path), found="no such file", expected="a text file with one customer per line")
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    except UnicodeError as error:
+        raise InputError(str(path), found=str(error), expected="text in UTF-8, one customer per line") from None
 
 
 def _key_given_twice(node: Any, visited: set[int]) -> str | None:

@@ -28,6 +28,8 @@ FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class
     "close": ("operations.launching:CampaignState",),
     "late": ("operations.late:LateArrivals",),
     "propensities": ("operations.propensities:PropensitiesResult",),
+    "forget": ("operations.forgetting:Forgotten",),
+    "prune": ("operations.pruning:Pruned",),
     "doctor": ("operations.doctor:HealthCheck",),
     "allocate": ("operations.allocating:AllocationSummary",),
     "replay": ("operations.replaying:ReplayResult",),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from disco.operations.doctor import DatabaseUpgrade, HealthCheck
     from disco.operations.explaining import Explanation
     from disco.operations.exporting import Exported
+    from disco.operations.forgetting import Forgotten
     from disco.operations.frontier import Frontier
     from disco.operations.late import LateArrivals
     from disco.operations.launching import CampaignState, Launched
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from disco.operations.ledger import Ingested, Quarantine, Reverted
     from disco.operations.planning import PlanResult
     from disco.operations.propensities import PropensitiesResult
+    from disco.operations.pruning import Pruned
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.validating import TablesVerdict
     from disco.operations.versions import Activated
@@ -346,6 +348,46 @@ class Shop:
 
         with self.store() as store:
             return close(store, campaign)
+
+    # ---- what may go
+
+    def forget(self, customers: Sequence[str | int], *, dry_run: bool = False) -> "Forgotten":
+        """Forget customers: another name in the place of their ids, no features and no context, everywhere at once.
+
+        Their purchases still count, under that name. This cannot be undone. docs/privacy.md says what stays.
+        """
+        from disco.operations.forgetting import forget
+
+        with self.store() as store:
+            return forget(
+                store,
+                list(map(str, customers)),
+                clock=self.clock,
+                cache=self.cache(),
+                folders=(self.folder, self.artefacts),
+                tables=self.data.place,
+                dry_run=dry_run,
+            )
+
+    def prune(self, *, days: int, features: bool = False, dry_run: bool = False) -> "Pruned":
+        """Remove what is older than so many days and needed by nothing: raw rows in quarantine, plans, caches.
+
+        features: also retained features of campaigns that ended before; `learn --rebuild` then refuses them.
+        """
+        from disco.operations.pruning import prune
+
+        if days < 1:
+            raise InputError("days", found=days, expected="at least 1")
+        with self.store() as store:
+            return prune(
+                store,
+                days=days,
+                clock=self.clock,
+                cache=self.cache(),
+                folders=(self.folder, self.artefacts),
+                features=features,
+                dry_run=dry_run,
+            )
 
     # ---- is everything in order
 

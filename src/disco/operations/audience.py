@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
@@ -98,6 +98,17 @@ class FeatureCache:
             with written_whole(kept) as unfinished:
                 pq.write_table(built, unfinished)
         return built, notes
+
+    def purge(self, *, before: datetime | None = None, dry_run: bool = False) -> dict[Path, int]:
+        """Remove cached features, all or those written before a moment; files and their bytes. They are built again."""
+        old = {}
+        for file in self.folder.glob("*.parquet"):
+            found = file.stat()
+            if before is None or found.st_mtime < before.timestamp():
+                old[file] = found.st_size
+                if not dry_run:
+                    file.unlink(missing_ok=True)
+        return old
 
 
 def load_audience(

@@ -14,6 +14,7 @@ from disco.records.arrays import Matrix
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
+from disco.records.forgotten import is_forgotten
 from disco.records.identity import read_ids
 from disco.records.life import CampaignRecord
 from disco.records.plan_summary import Solution
@@ -112,6 +113,10 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> 
             raise InputError(f"{customer} was not part of campaign {campaign}", fix=fix)
         made = _Decision(**found.select([part.name for part in fields(_Decision)]).to_pylist()[0])
         context = transaction.contexts.of(campaign, record.network, np.array([made.row]))
+    if is_forgotten(found["customer_id"])[0]:
+        raise InputError(
+            f"The customer with the name {customer} was forgotten, and what was decided about them cannot be explained"
+        )
     solution, arm = record.solution, Arm(made.arm)
     figures: tuple[DepthFigures, ...] = ()
     if arm is Arm.DECIDED and solution.prices is not None:

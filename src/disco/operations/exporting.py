@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from disco.records.errors import UsageError
 from disco.records.files import written_whole
+from disco.records.forgotten import is_forgotten
 from disco.records.ports import Store
 from disco.records.result import NotInJson, TableResult
 
@@ -60,6 +61,7 @@ def export_codes(store: Store, campaign: str) -> pa.Table:
     with store.reading() as transaction:
         plan, decisions = transaction.plans.campaign(campaign).plan, transaction.decisions.of(campaign)
     sent = decisions.filter(decisions["code"].is_valid())
+    sent = sent.filter(pa.array(~is_forgotten(sent["customer_id"])))  # nobody to send the code to
     same = pa.array([0] * sent.num_rows, pa.int64())
     return pa.table(
         {

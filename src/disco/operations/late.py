@@ -121,6 +121,7 @@ def decide_late_arrivals(
     with store.writing(campaign, dry_run=dry_run) as transaction:
         record = transaction.plans.campaign(campaign)
         _refuse_when_over(record, clock)
+        _refuse_forgotten(transaction, record, ids)
         _refuse_other_network(transaction, record, network)
         decided = transaction.decisions.of(campaign, customers=ids)
         fresh = pc.invert(pc.is_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
@@ -156,6 +157,18 @@ def _refuse_other_network(transaction: Transaction, record: CampaignRecord, netw
             found="another context network than it was decided with",
             expected=f"network {record.network[:12]}",
             fix="Late arrivals need the network of the launch; after a retraining they wait for the next campaign.",
+        )
+
+
+def _refuse_forgotten(transaction: Transaction, record: CampaignRecord, ids: pa.Array) -> None:
+    """They may hold a code of this campaign under another name, and must not get a second one."""
+    forgotten = sorted(transaction.forgotten.among(ids.to_pylist(), since=record.launched_at))
+    if forgotten:
+        more = f" (and {len(forgotten) - 1:,} more)" if forgotten[1:] else ""
+        raise StateError(
+            f"Customer {forgotten[0]}{more} was forgotten after campaign {record.campaign} was launched, so they get "
+            "no code of it",
+            fix="Leave them out; campaigns that are launched from now on may include them.",
         )
 
 

@@ -206,7 +206,25 @@ def _read(transaction: Transaction, record: CampaignRecord, outcomes: pa.Table, 
         end=record.plan.valid.end,
         closed=record.state is State.CLOSED,
     )
+    rows = _without_forgotten(transaction, record, rows, outcomes["customer_id"])
     return rows.add_column(0, "batch_id", pa.repeat(batch_id, rows.num_rows))
+
+
+def _without_forgotten(
+    transaction: Transaction, record: CampaignRecord, rows: pa.Table, customers: pa.ChunkedArray
+) -> pa.Table:
+    """The rows, of which nothing is kept where the customer was forgotten after the launch."""
+    named = customers.cast(pa.string()).combine_chunks()
+    forgotten = transaction.forgotten.among(distinct_values(named).to_pylist(), since=record.launched_at)
+    if not forgotten:
+        return rows
+    theirs = pc.fill_null(pc.is_in(named, value_set=pa.array(sorted(forgotten), pa.string())), False)
+    kept = {"disposition": str(Disposition.UNMATCHED), "reason": "the customer was forgotten", "raw": "{}"}
+    columns = [
+        column if name == "row" else pc.if_else(theirs, pa.scalar(kept.get(name), column.type), column)
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+    ]
+    return pa.table(columns, names=rows.column_names)
 
 
 def outside_quarantine(rows: pa.Table) -> pa.Table:

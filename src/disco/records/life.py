@@ -101,6 +101,16 @@ class BrokenSeal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """What was found of some customers in one campaign, and replaced."""
+
+    customers: frozenset[str]  # those with a decision or an outcome
+    decisions: int
+    outcomes: int  # rows that were theirs
+    raw: int  # rows in quarantine of others that mentioned them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRecord:
     """A version of belief: a cache of prior and evidence, and what it was made of. Numbers rise from 1."""
 

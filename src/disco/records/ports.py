@@ -1,6 +1,6 @@
 """The few things the rooms ask of the outside world. Shells (adapters) implement them; tests use real ones."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PlanRecord,
         PlanTables,
         State,
+        Traces,
         VersionRecord,
     )
 
@@ -72,6 +73,12 @@ class Artefacts(Protocol):
     def is_intact(self, name: str) -> bool:
         """Whether the bytes are those that were written; reads all of them. False where the table is missing."""
 
+    def sizes(self) -> "dict[str, int]":
+        """Bytes of every table that is there, by name."""
+
+    def remove(self, name: str) -> None:
+        """Remove a table for good; for those that no row of the store names."""
+
 
 class Store(Protocol):
     """The truth of campaigns: plans, decisions with codes, ledger, evidence, versions of belief."""
@@ -85,6 +92,18 @@ class Store(Protocol):
         `subject` (a campaign, or BELIEF) has one writer at a time: another one waits, and then sees what this one
         wrote. Nothing is acknowledged before it is on disk. Not to be opened within another block of the same store.
         With `dry_run` everything is done and checked, then undone at the end of the block.
+        """
+
+    def alone(self, *, dry_run: bool = False) -> "AbstractContextManager[Transaction]":
+        """As `writing`, while nobody writes anything else: waits for all others, and they wait for this one."""
+
+    def remove_unnamed(self, *, dry_run: bool = False) -> "dict[str, int]":
+        """Remove artefacts that no row names, left by a crash or by what was replaced; their names and bytes."""
+
+    def compact(self) -> None:
+        """Write the database anew, so that no byte of deleted or replaced cells is left in its files.
+
+        Nobody else can use the database meanwhile. Not within a transaction.
         """
 
     def close(self) -> None: ...
@@ -121,6 +140,9 @@ class Transaction(Protocol):
 
     @property
     def forgotten(self) -> "ForgottenRepository": ...
+
+    @property
+    def personal(self) -> "PersonalRepository": ...
 
 
 class PlanRepository(Protocol):
@@ -331,7 +353,39 @@ class ForgottenRepository(Protocol):
     """Customers who asked to be forgotten. Their ids are not kept, only hashes with a secret."""
 
     def add(self, customers: "Iterable[str]", *, at: datetime) -> None:
-        """Remember that these were forgotten; who is there already stays."""
+        """Remember that these were forgotten at this moment, perhaps again."""
 
-    def among(self, customers: "Iterable[str]") -> frozenset[str]:
-        """Those of these customers who were forgotten."""
+    def among(self, customers: "Iterable[str]", *, since: datetime | None = None) -> frozenset[str]:
+        """Those of these customers who were forgotten, at this moment or after it."""
+
+
+class PersonalRepository(Protocol):
+    """What is kept about single customers and may go. Seals are not kept up: whoever changes something reseals it."""
+
+    def replace(self, campaign: str, names: "Mapping[str, str]") -> "Traces":
+        """Put names in the place of these customers' ids, in everything that is kept of a campaign.
+
+        Their contexts become those of the population, zeros, their features unknown; raw rows that mention them go.
+        names: id → name, both as text. Evidence, and dispositions of the ledger, are the caller's business.
+        """
+
+    def taken(self, ids: "Collection[str]") -> frozenset[str]:
+        """Those of these ids that a customer or an outcome of any campaign has."""
+
+    def plans_with(self, customers: "Collection[str]") -> "dict[str, frozenset[str]]":
+        """Plans that were not launched, by id, with those of these customers they decide about."""
+
+    def plans_before(self, moment: datetime) -> tuple[str, ...]:
+        """Ids of plans that were not launched, made before a moment."""
+
+    def remove_plan(self, plan_id: str) -> None:
+        """Remove a plan that was not launched."""
+
+    def drop_raw(self, campaign: str) -> int:
+        """Empty the raw text of all rows in quarantine; dispositions and reasons stay. How many had one."""
+
+    def drop_features(self, campaign: str) -> bool:
+        """Drop the retained features: no other network can embed its customers then. Whether there were any."""
+
+    def named_artefacts(self) -> frozenset[str]:
+        """Every artefact that a row names."""

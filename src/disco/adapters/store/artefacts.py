@@ -8,6 +8,7 @@ changed since. So a damaged file is an error, never another decision, code or co
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import file_digest, sha256
@@ -27,6 +28,8 @@ from disco.records.private import new_file_mode, private_folder, temporary_folde
 _ROWS_PER_BATCH = 2**24  # few batches open fast; a batch of text stays below two gigabytes
 _ROWS_PER_COMPRESSED_BATCH = 2**17
 _MOST_MAPPED = 64
+_ENDING = ".arrow"
+_NAME = re.compile("[0-9a-f]{64}")
 _FIX = "Restore it from a copy, or let the setting `artefacts` name the place where it lies."
 
 
@@ -104,13 +107,22 @@ class FolderArtefacts:
         except OSError:
             return False
 
+    def sizes(self) -> dict[str, int]:
+        files = (path for path in self.folder.glob(f"*{_ENDING}") if _NAME.fullmatch(path.stem))
+        return {path.stem: path.stat().st_size for path in files}
+
+    def remove(self, name: str) -> None:
+        self._mapped.pop(name, None)
+        self._compared.pop(name, None)
+        self._path(name).unlink(missing_ok=True)
+
     def _keep(self, name: str, stamp: "_Stamp", table: pa.Table) -> None:
         while len(self._mapped) >= _MOST_MAPPED:
             self._mapped.pop(next(iter(self._mapped)), None)
         self._mapped[name] = (stamp, table)
 
     def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.arrow"
+        return self.folder / f"{name}{_ENDING}"
 
 
 class _Overlay:
@@ -129,8 +141,14 @@ class _Overlay:
     def is_intact(self, name: str) -> bool:
         return self._place(name).is_intact(name)
 
+    def sizes(self) -> dict[str, int]:
+        return {**self._below.sizes(), **self._above.sizes()}
+
+    def remove(self, name: str) -> None:
+        self._above.remove(name)
+
     def _place(self, name: str) -> Artefacts:
-        return self._above if (self._above.folder / f"{name}.arrow").exists() else self._below
+        return self._above if (self._above.folder / f"{name}{_ENDING}").exists() else self._below
 
 
 @contextmanager

@@ -24,6 +24,12 @@ class Database(Protocol):
     def writing(self, subject: str) -> AbstractContextManager[sa.Connection]:
         """A transaction that is the only one of its subject, and sees what the one before it wrote."""
 
+    def alone(self) -> AbstractContextManager[sa.Connection]:
+        """A transaction that is the only one that writes."""
+
+    def compact(self) -> None:
+        """Write our tables anew, without what was deleted or replaced."""
+
     def insert(self, connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
         """Append `rows`, whose columns are columns of `table`."""
 

@@ -25,19 +25,21 @@ class SqlForgotten:
         self._connection = session.connection
 
     def add(self, customers: Iterable[str], *, at: datetime) -> None:
-        wanted = list(dict.fromkeys(customers))
-        known = self.among(wanted)
-        hashes = self._hashes(customer for customer in wanted if customer not in known)
+        hashes = self._hashes(dict.fromkeys(customers))
         if hashes:
-            rows = [{"hash": text, "forgotten_at": at} for text in hashes]
-            self._connection.execute(forgotten.insert(), rows)
+            again = self._session.database.among(forgotten.c.hash, pa.array(hashes, pa.string()))
+            self._connection.execute(forgotten.delete().where(again))
+            self._connection.execute(forgotten.insert(), [{"hash": text, "forgotten_at": at} for text in hashes])
 
-    def among(self, customers: Iterable[str]) -> frozenset[str]:
+    def among(self, customers: Iterable[str], *, since: datetime | None = None) -> frozenset[str]:
+        known = sa.select(forgotten.c.hash)
+        if since is not None:
+            known = known.where(forgotten.c.forgotten_at >= since)
+        found = set(self._connection.execute(known).scalars())
+        if not found:  # few were ever forgotten, and millions may be asked about
+            return frozenset()
         wanted = list(dict.fromkeys(customers))
-        hashes = self._hashes(wanted)
-        asked = self._session.database.among(forgotten.c.hash, pa.array(hashes, pa.string()))
-        found = set(self._connection.execute(sa.select(forgotten.c.hash).where(asked)).scalars())
-        return frozenset(customer for customer, text in zip(wanted, hashes, strict=True) if text in found)
+        return frozenset(customer for customer, text in zip(wanted, self._hashes(wanted), strict=True) if text in found)
 
     def _hashes(self, customers: Iterable[str]) -> list[str]:
         salt = secret_of(self._connection, SALT_NAME)

@@ -13,10 +13,12 @@ import pyarrow.csv as csv
 import sqlalchemy as sa
 
 from disco.adapters.store.database import compiled, python_values
+from disco.adapters.store.schema import metadata
 
 _ROWS_PER_WRITE = 65_536
 _CONNECT_S = 10  # for a server that does not answer; `?connect_timeout=` in the URL says otherwise
 _PATIENCE_S = 600  # for a connection of our own that others use
+_EVERYTHING = "disco: everything"  # every writer shares this lock; who writes alone has it alone
 _READ_BLOCK_BYTES = 16 * 2**20
 
 
@@ -44,17 +46,33 @@ class PostgresDatabase:
     @contextmanager
     def writing(self, subject: str) -> Iterator[sa.Connection]:
         """The lock comes before the transaction: its snapshot must show what the one before us wrote."""
-        key = int.from_bytes(blake2b(subject.encode(), digest_size=8).digest(), "little", signed=True)
+        keys = (_key(_EVERYTHING), _key(subject))
+        with self._locked("pg_advisory_lock_shared(%s), pg_advisory_lock(%s)", keys) as connection:
+            yield connection
+
+    @contextmanager
+    def alone(self) -> Iterator[sa.Connection]:
+        with self._locked("pg_advisory_lock(%s)", (_key(_EVERYTHING),)) as connection:
+            yield connection
+
+    def compact(self) -> None:
+        """VACUUM FULL writes a new file per table and index; it cannot be part of a transaction."""
+        with self._connected() as connection:
+            names = ", ".join(sorted(metadata.tables))
+            _alone(_driver(connection), f"VACUUM (FULL, ANALYZE) {names}")
+
+    @contextmanager
+    def _locked(self, locks: str, keys: tuple[int, ...]) -> Iterator[sa.Connection]:
         with self._connected() as connection:
             session = _driver(connection)
-            _alone(session, "SELECT pg_advisory_lock(%s)", (key,))
+            _alone(session, f"SELECT {locks}", keys)
             try:
                 with connection.begin():
                     yield connection
             finally:
                 # a session that is lost has lost its lock too, and what was committed stays committed
                 with suppress(psycopg.OperationalError):
-                    _alone(session, "SELECT pg_advisory_unlock(%s)", (key,))
+                    _alone(session, f"SELECT {locks.replace('_lock', '_unlock')}", keys)
 
     @contextmanager
     def _connected(self, **options: Any) -> Iterator[sa.Connection]:
@@ -125,6 +143,11 @@ class PostgresDatabase:
                 sink = io.BytesIO()
                 csv.write_csv(part, sink, csv.WriteOptions(include_header=False))
                 copy.write(sink.getbuffer())
+
+
+def _key(subject: str) -> int:
+    """The number of a lock."""
+    return int.from_bytes(blake2b(subject.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def _driver(connection: sa.Connection) -> Any:

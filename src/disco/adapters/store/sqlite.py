@@ -57,6 +57,22 @@ class SqliteDatabase:
         with self.engine.connect().execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}) as connection, connection.begin():
             yield connection
 
+    @contextmanager
+    def alone(self) -> Iterator[sa.Connection]:
+        """What is deleted or replaced is overwritten with zeros at once; `compact` removes older remains."""
+        with self.engine.connect().execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}) as connection:
+            driver = _driver(connection)
+            driver.execute("PRAGMA secure_delete = ON")
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                driver.execute("PRAGMA secure_delete = OFF")
+
+    def compact(self) -> None:
+        with self.engine.connect() as connection:
+            _driver(connection).execute("VACUUM")
+
     def insert(self, connection: sa.Connection, table: sa.Table, rows: pa.Table) -> None:
         names = ", ".join(f'"{name}"' for name in rows.column_names)
         places = ", ".join("?" * rows.num_columns)

@@ -1,8 +1,10 @@
 """The store: a database with our tables, a place of artefacts, and five repositories one transaction at a time."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+
+import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import FolderArtefacts, rehearsal
 from disco.adapters.store.beliefs import SqlBeliefs
@@ -12,6 +14,7 @@ from disco.adapters.store.decisions import SqlDecisions
 from disco.adapters.store.forgotten import SqlForgotten
 from disco.adapters.store.ledger import SqlLedger
 from disco.adapters.store.opening import is_empty, open_database, plain_errors, prepare
+from disco.adapters.store.personal import SqlPersonal
 from disco.adapters.store.plans import SqlPlans
 from disco.adapters.store.seals import SqlSeals, seal_states
 from disco.adapters.store.session import Session
@@ -30,6 +33,7 @@ class SqlTransaction:
         self.beliefs = SqlBeliefs(session)
         self.seals = SqlSeals(session)
         self.forgotten = SqlForgotten(session)
+        self.personal = SqlPersonal(session)
 
 
 class _Undone(Exception):  # noqa: N818 - no error: the way out of a dry run
@@ -71,11 +75,23 @@ class CampaignStore:
     @contextmanager
     def writing(self, subject: str, *, dry_run: bool = False) -> Iterator[SqlTransaction]:
         action = "writing the model" if subject == BELIEF else f"writing campaign {subject}"
+        with self._transaction(self._database.writing(subject), action, dry_run=dry_run) as transaction:
+            yield transaction
+
+    @contextmanager
+    def alone(self, *, dry_run: bool = False) -> Iterator[SqlTransaction]:
+        with self._transaction(self._database.alone(), "writing alone", dry_run=dry_run) as transaction:
+            yield transaction
+
+    @contextmanager
+    def _transaction(
+        self, begun: AbstractContextManager[sa.Connection], action: str, *, dry_run: bool
+    ) -> Iterator[SqlTransaction]:
         try:
             with (
                 rehearsal(self._artefacts) if dry_run else nullcontext(self._artefacts) as artefacts,
                 plain_errors(self._database, action),
-                self._database.writing(subject) as connection,
+                begun as connection,
             ):
                 session = Session(connection, self._database, artefacts)
                 yield SqlTransaction(session)
@@ -84,6 +100,18 @@ class CampaignStore:
                     raise _Undone
         except _Undone:
             pass
+
+    def remove_unnamed(self, *, dry_run: bool = False) -> dict[str, int]:
+        with self.alone() as transaction:  # every artefact is put within a transaction: nobody's is still unnamed
+            named = transaction.personal.named_artefacts()
+            unnamed = {name: size for name, size in self._artefacts.sizes().items() if name not in named}
+            for name in () if dry_run else unnamed:
+                self._artefacts.remove(name)
+        return unnamed
+
+    def compact(self) -> None:
+        with plain_errors(self._database, "writing it anew"):
+            self._database.compact()
 
     def close(self) -> None:
         self._database.engine.dispose()

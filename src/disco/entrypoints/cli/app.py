@@ -24,6 +24,7 @@ TOPICS = (
     "learn",
     "results",
     "belief",
+    "privacy",
     "doctor",
     "calculators",
     "replay",

@@ -17,7 +17,8 @@ from disco.entrypoints.cli.output import (
     show,
     warn,
 )
-from disco.records.errors import InputError, UsageError
+from disco.entrypoints.files import read_customers
+from disco.records.errors import UsageError
 from disco.records.wording import counted
 
 if TYPE_CHECKING:
@@ -113,22 +114,13 @@ def late(
     """
     from disco.entrypoints.python import Shop
 
-    wanted = [*(customers or ()), *([] if file is None else _customers_in(file))]
+    wanted = [*(customers or ()), *([] if file is None else read_customers(file))]
     if not wanted:
         raise UsageError("late needs customers", fix="Name them as arguments, or use --file FILE.")
     decided = Shop.open(shop).late(campaign, wanted, as_of=day_of(as_of), dry_run=dry_run)
     warn(decided.warnings)
     done = None if dry_run else f"{counted(len(decided.decisions), 'customer')} of {campaign} decided and kept"
     show(decided, _late_text(decided), as_json=as_json, quiet=quiet, done=done)
-
-
-def _customers_in(path: Path) -> list[str]:
-    if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="a text file with one customer per line")
-    try:
-        return [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    except UnicodeError as error:
-        raise InputError(str(path), found=str(error), expected="text in UTF-8, one customer per line") from None
 
 
 def _late_text(decided: "LateArrivals") -> str:

@@ -1,0 +1,267 @@
+"""What is kept about single customers and may go: ids, contexts and features of those who are forgotten, raw rows.
+
+A forgotten customer becomes one of whom nothing was known at the launch: another name, no features, and the context of
+the population (zeros). Their purchases, codes and arm stay, so that every count, price and comparison stays true.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from disco.adapters.store.artefacts import index_of, rows_of
+from disco.adapters.store.plans import matrix_of, table_of
+from disco.adapters.store.schema import campaigns, contexts, late_decisions, outcomes, plans
+from disco.adapters.store.session import Session
+from disco.records.arrays import Integers
+from disco.records.forgotten import mentions
+from disco.records.life import Traces
+
+_ARTEFACTS = (
+    *(plans.c[name] for name in ("decisions", "contexts", "features")),
+    *(campaigns.c[name] for name in ("codes", "customer_index", "code_index", "propensities")),
+    contexts.c.artefact,
+)
+_RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.string())])
+_THEIRS = pa.schema(
+    [*_RAW.remove(2), *((name, pa.string()) for name in ("customer_id", "event_id", "refers_to", "raw"))]
+)
+_NOTHING = "{}"  # raw is not null in quarantine, whatever is left of it
+_IDS_PER_SEARCH = 200
+
+
+class SqlPersonal:
+    """Implements `records.ports.PersonalRepository`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._connection = session.connection
+
+    def replace(self, campaign: str, names: Mapping[str, str]) -> Traces:
+        row = self._session.campaign_row(campaign)
+        self._session.touched.add(row.number)
+        launched = self._replace_launched(row, names)
+        late = self._replace_late(row, names)
+        written = self._replace_outcomes(row.number, names)
+        raw = self._drop_raw(row.number, set(names))
+        return Traces(
+            customers=frozenset({*launched, *late, *written}),
+            decisions=len(launched) + len(late),
+            outcomes=sum(written.values()),
+            raw=raw,
+        )
+
+    def plans_with(self, customers: Collection[str]) -> dict[str, frozenset[str]]:
+        asked = pa.array(sorted(customers), pa.string())
+        found = {}
+        for row in self._connection.execute(sa.select(plans).where(_not_launched())):
+            if row.decisions is not None:
+                ids = self._session.artefacts.get(row.decisions)["customer_id"].cast(pa.string())
+                if theirs := ids.filter(pc.is_in(ids, value_set=asked)).to_pylist():
+                    found[row.plan_id] = frozenset(theirs)
+        return found
+
+    def plans_before(self, moment: datetime) -> tuple[str, ...]:
+        old = sa.select(plans.c.plan_id).where(_not_launched(), plans.c.planned_at < moment)
+        return tuple(sorted(self._connection.execute(old).scalars()))
+
+    def remove_plan(self, plan_id: str) -> None:
+        self._connection.execute(plans.delete().where(plans.c.plan_id == plan_id, _not_launched()))
+
+    def drop_raw(self, campaign: str) -> int:
+        number = self._session.number(campaign)
+        kept = sa.and_(outcomes.c.campaign_number == number, outcomes.c.raw != _NOTHING)
+        return int(self._connection.execute(outcomes.update().where(kept).values(raw=_NOTHING)).rowcount)
+
+    def drop_features(self, campaign: str) -> bool:
+        row = self._session.campaign_row(campaign)
+        self._connection.execute(plans.update().where(plans.c.plan_id == row.plan_id).values(features=None))
+        late = late_decisions.update().where(late_decisions.c.campaign_number == row.number)
+        self._connection.execute(late.values(features=None))
+        self._session.touched.add(row.number)
+        return row.features is not None
+
+    def taken(self, ids: Collection[str]) -> frozenset[str]:
+        asked = pa.array(sorted(ids), pa.string())
+        found: set[str] = set()
+        for column in (outcomes.c.customer_id, late_decisions.c.customer_id):
+            there = sa.select(column).distinct().where(self._session.database.among(column, asked))
+            found.update(self._connection.execute(there).scalars())
+        for campaign in self._connection.execute(sa.select(campaigns.c.campaign)).scalars().all():
+            row = self._session.campaign_row(campaign)
+            rows = pa.array(self._launched_rows(row, asked))
+            if len(rows):
+                there = self._session.artefacts.get(row.decisions)["customer_id"].take(rows)
+                found.update(there.cast(pa.string()).to_pylist())
+        return frozenset(found)
+
+    def named_artefacts(self) -> frozenset[str]:
+        found: set[str] = set()
+        for column in _ARTEFACTS:
+            found.update(self._connection.execute(sa.select(column).where(column.is_not(None))).scalars())
+        return frozenset(found)
+
+    def _launched_rows(self, row: sa.Row[Any], customers: pa.Array) -> Integers:
+        artefacts = self._session.artefacts
+        if row.customer_index is None:
+            return np.zeros(0, np.int64)
+        ids = artefacts.get(row.decisions)["customer_id"]
+        return rows_of(artefacts.get(row.customer_index), ids, customers)
+
+    def _replace_launched(self, row: sa.Row[Any], names: Mapping[str, str]) -> list[str]:
+        """Customers of the launch among these; their rows of every artefact are replaced."""
+        artefacts = self._session.artefacts
+        rows = self._launched_rows(row, pa.array(sorted(names), pa.string()))
+        late = self._connection.execute(
+            sa.select(late_decisions.c.row, late_decisions.c.customer_id).where(
+                late_decisions.c.campaign_number == row.number
+            )
+        )
+        after = np.array([one.row for one in late if one.customer_id in names], np.int64)
+        of_networks = self._zero_contexts(row, np.concatenate([rows, after]))
+        if not rows.size:
+            return []
+        decisions = artefacts.get(row.decisions)
+        found: list[str] = decisions["customer_id"].take(pa.array(rows)).cast(pa.string()).to_pylist()
+        mask = _mask(rows, decisions.num_rows)
+        ids = pa.array([names[customer] for customer in found]).cast(decisions["customer_id"].type)
+        renamed = _with(decisions, "customer_id", _replaced(decisions["customer_id"], mask, ids))
+        unknown = pa.array(np.zeros(rows.size, np.bool_))
+        renamed = _with(renamed, "known", _replaced(decisions["known"], mask, unknown))
+        of_plan = {"decisions": artefacts.put(renamed), "contexts": of_networks[row.network]}
+        if row.features is not None:
+            features = artefacts.get(row.features)
+            columns = [
+                _replaced(column, mask, ids.cast(column.type))
+                if name == "customer_id"
+                else _replaced(column, mask, pa.nulls(rows.size, column.type))
+                for name, column in zip(features.column_names, features.columns, strict=True)
+            ]
+            of_plan["features"] = artefacts.put(pa.table(columns, schema=features.schema), compressed=True)
+        self._connection.execute(plans.update().where(plans.c.plan_id == row.plan_id).values(of_plan))
+        index = artefacts.put(index_of(renamed["customer_id"]))
+        of_number = campaigns.c.number == row.number
+        self._connection.execute(campaigns.update().where(of_number).values(customer_index=index))
+        return found
+
+    def _zero_contexts(self, row: sa.Row[Any], rows: Integers) -> dict[str, str]:
+        """In the contexts of every network, network → artefact; under that of the launch, late arrivals have their own
+        in their rows."""
+        if not rows.size:
+            return {}
+        made = {}
+        kept = sa.select(contexts).where(contexts.c.campaign_number == row.number)
+        for one in self._connection.execute(kept).all():
+            table = self._session.artefacts.get(one.artefact)
+            name = self._session.artefacts.put(_without_rows(table, rows[rows < table.num_rows]))
+            place = sa.and_(contexts.c.campaign_number == row.number, contexts.c.network == one.network)
+            self._connection.execute(contexts.update().where(place).values(artefact=name))
+            made[one.network] = name
+        return made
+
+    def _replace_late(self, row: sa.Row[Any], names: Mapping[str, str]) -> list[str]:
+        asked = self._session.database.among(late_decisions.c.customer_id, pa.array(sorted(names), pa.string()))
+        of_campaign = late_decisions.c.campaign_number == row.number
+        rows = self._connection.execute(sa.select(late_decisions).where(of_campaign, asked)).all()
+        for one in rows:
+            self._connection.execute(
+                late_decisions.update()
+                .where(of_campaign, late_decisions.c.row == one.row)
+                .values(
+                    customer_id=names[one.customer_id],
+                    known=False,
+                    context=bytes(len(bytes(one.context))),
+                    features=None if one.features is None else _NOTHING,
+                )
+            )
+        return [one.customer_id for one in rows]
+
+    def _replace_outcomes(self, number: int, names: Mapping[str, str]) -> dict[str, int]:
+        """Rows replaced, per customer with one."""
+        asked = self._session.database.among(outcomes.c.customer_id, pa.array(sorted(names), pa.string()))
+        columns = [outcomes.c[name] for name in _THEIRS.names]
+        theirs = sa.select(*columns).where(outcomes.c.campaign_number == number, asked)
+        rows = self._session.database.select(self._connection, theirs, _THEIRS)
+        received = rows.to_pylist()
+        events = _event_names(received, names)
+        for one in received:
+            customer = one["customer_id"]
+            one["customer_id"] = names[customer]
+            one["event_id"], one["refers_to"] = (events.get((customer, one[key])) for key in ("event_id", "refers_to"))
+            one["raw"] = None if one["raw"] is None else _NOTHING
+        changed = pa.Table.from_pylist(received, schema=_THEIRS)
+        self._session.database.update(self._connection, outcomes, changed, key=("batch_number", "row"))
+        return Counter(rows["customer_id"].to_pylist())
+
+    def _drop_raw(self, number: int, customers: set[str]) -> int:
+        """Empty rows in quarantine, of anybody, that mention one of these customers; how many."""
+        columns = [outcomes.c[name] for name in _RAW.names]
+        kept = sa.select(*columns).where(outcomes.c.campaign_number == number, outcomes.c.raw != _NOTHING)
+        rows = self._session.database.select(self._connection, kept, _RAW)
+        found: set[int] = set()
+        ids = sorted(customers)
+        for first in range(0, len(ids) if rows.num_rows else 0, _IDS_PER_SEARCH):
+            some = ids[first : first + _IDS_PER_SEARCH]
+            pattern = "|".join(_quoted(json.dumps(customer)[1:-1]) for customer in some)
+            near = np.flatnonzero(pc.match_substring_regex(rows["raw"], pattern).to_numpy())
+            found.update(int(place) for place in near if mentions(rows["raw"][int(place)].as_py(), some))
+        aside = rows.take(pa.array(sorted(found), pa.int64())).select(["batch_number", "row"])
+        for name in ("customer_id", "event_id", "refers_to", "code", "raw"):  # a mention may stand in any of them
+            cell = pa.scalar(_NOTHING if name == "raw" else None, pa.string())
+            aside = aside.append_column(name, pa.repeat(cell, aside.num_rows))
+        self._session.database.update(self._connection, outcomes, aside, key=("batch_number", "row"))
+        return int(aside.num_rows)
+
+
+def _not_launched() -> sa.ColumnElement[bool]:
+    return plans.c.plan_id.not_in(sa.select(campaigns.c.plan_id))
+
+
+def _event_names(rows: list[dict[str, Any]], names: Mapping[str, str]) -> dict[tuple[str, str], str]:
+    """(customer, event) → another name. An order's number leads to its customer in the retailer's own systems.
+
+    The names sort as the events did, because the first event counts where two say the same of one moment.
+    """
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        theirs = found.setdefault(row["customer_id"], set())
+        theirs.update(event for key in ("event_id", "refers_to") if (event := row[key]) is not None)
+    return {
+        (customer, event): f"{names[customer]}.{place:08}"
+        for customer, events in found.items()
+        for place, event in enumerate(sorted(events))
+    }
+
+
+def _mask(rows: Integers, count: int) -> pa.Array:
+    flags = np.zeros(count, np.bool_)
+    flags[rows] = True
+    return pa.array(flags)
+
+
+def _replaced(column: pa.ChunkedArray, mask: pa.Array, values: pa.Array) -> pa.Array:
+    """Other values where the mask says so. Nulls are zeros in memory; `if_else` leaves the old number under them."""
+    return pc.replace_with_mask(column.combine_chunks(), mask, values)
+
+
+def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), column)
+
+
+def _without_rows(table: pa.Table, rows: Integers) -> pa.Table:
+    """Contexts in which these rows are the population's."""
+    matrix = np.array(matrix_of(table))
+    matrix[rows] = 0.0
+    return table_of(matrix)
+
+
+def _quoted(text: str) -> str:
+    """For a regular expression of RE2, whatever the characters are."""
+    return "".join(character if character.isalnum() else f"\\x{{{ord(character):x}}}" for character in text)

@@ -1,0 +1,125 @@
+"""Customers' data that may go: `disco forget` and `disco prune`."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.entrypoints.files import read_customers
+from disco.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from disco.operations.forgetting import Forgotten
+    from disco.operations.pruning import Pruned
+
+_DAYS = {"d": 1, "w": 7, "y": 365}
+_LONGEST_DAYS = 100 * 365
+
+
+def register(app: typer.Typer) -> None:
+    app.command("forget", epilog="Example: disco forget c0000017 --dry-run")(forget)
+    app.command("prune", epilog="Example: disco prune --older-than 400d --dry-run")(prune)
+
+
+def forget(
+    customers: Annotated[
+        list[str] | None, typer.Argument(metavar="[CUSTOMER]...", help="Ids of customers to forget.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", help="Text file with one customer per line.")] = None,
+    dry_run: DryRunFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Forget customers: their ids, features and contexts are removed from everything that is kept. Cannot be undone.
+
+    A random name takes the place of each id, so that results and limits stay as they are; the model learns without
+    their baskets at the next `disco learn`. They get no second code of a campaign that was launched before, and
+    outcomes of such a campaign about them are not kept any more. docs/privacy.md says what stays, and where.
+
+    Customers of whom nothing is kept change nothing: exit 0. Exit 1 where something could not be removed after the
+    commit; run the command again then.
+    """
+    from disco.entrypoints.python import Shop
+
+    wanted = [*(customers or ()), *([] if file is None else read_customers(file))]
+    if not wanted:
+        raise UsageError("forget needs customers", fix="Name them as arguments, or use --file FILE.")
+    done = Shop.open(shop).forget(wanted, dry_run=dry_run)
+    warn(done.unfinished)
+    show(done, _forgotten_text(done), as_json=as_json, quiet=quiet)
+    if done.unfinished:
+        raise typer.Exit(1)
+
+
+def _forgotten_text(done: "Forgotten") -> str:
+    verb = "would be" if done.dry_run else "were" if done.found != 1 else "was"
+    lines = [f"{done.found:,} of {done.customers:,} customers {verb} forgotten; nothing is kept of the others."]
+    if done.found == done.customers:
+        lines = [f"{done.found:,} customer{'s' if done.found != 1 else ''} {verb} forgotten."]
+    lines += [
+        f"{one.campaign}: {one.decisions:,} decisions, {one.outcomes:,} outcomes, "
+        f"{one.raw:,} more rows in quarantine that mentioned them"
+        for one in done.campaigns
+    ]
+    if done.plans:
+        lines.append(f"Removed because they were in it, and to be planned again: plan {', '.join(done.plans)}")
+    if not done.dry_run:
+        lines.append(f"{done.files:,} files with their data were removed.")
+    learned = [one.campaign for one in done.campaigns if one.decisions]
+    if learned and not done.dry_run:
+        lines.append(f"Next: disco learn {' '.join(learned)}, for a model without their baskets")
+    return "\n".join([*lines, "Their data may still be in:", *(f"- {place}" for place in done.elsewhere)])
+
+
+def prune(
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="In days, weeks or years: 400d, 60w, 2y.")],
+    features: Annotated[
+        bool,
+        typer.Option(
+            "--features",
+            help="Also the retained features of campaigns that ended before; they cannot be learned again under "
+            "another context network then.",
+        ),
+    ] = False,
+    dry_run: DryRunFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Remove what is old and needed by nothing, and say what that frees.
+
+    Raw text of rows in quarantine, of campaigns that ended before; plans that were never launched; cached features.
+    Of any age: artefacts that nothing names, and leftovers of killed processes. Decisions, contexts, outcomes, evidence
+    and models stay, so learning, results and explanations work as before.
+    """
+    from disco.entrypoints.python import Shop
+
+    done = Shop.open(shop).prune(days=_days(older_than), features=features, dry_run=dry_run)
+    show(done, _pruned_text(done), as_json=as_json, quiet=quiet)
+
+
+def _days(age: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,6})([dwy])", age.strip())
+    days = int(found[1]) * _DAYS[found[2]] if found else 0
+    if not 1 <= days <= _LONGEST_DAYS:
+        expected = "a number of days, weeks or years such as 400d, 60w or 2y, of at most 100 years"
+        raise UsageError("--older-than", found=repr(age[:40]), expected=expected)
+    return days
+
+
+def _pruned_text(done: "Pruned") -> str:
+    verb = "Would be removed" if done.dry_run else "Removed"
+    lines = [
+        f"{verb}, from before {done.before:%Y-%m-%d}:",
+        f"- raw text of {done.raw:,} rows in quarantine",
+        f"- {len(done.plans):,} plans that were never launched",
+        f"- {done.caches:,} files of cached features",
+        f"- {done.artefacts:,} artefacts that nothing names",
+        f"- {done.leftovers:,} leftovers of killed processes",
+    ]
+    if done.features:
+        lines.append(f"- retained features of {', '.join(done.features)}")
+    return "\n".join([*lines, f"{done.freed_bytes / 1e6:,.1f} MB of files."])

@@ -1,0 +1,102 @@
+"""What is old and needed by nothing: removed on request, with what it frees. Learning stays possible without it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+from disco.operations.audience import FeatureCache
+from disco.operations.forgetting import leftovers_removed
+from disco.records.errors import StateError
+from disco.records.ports import Clock, Store, Transaction
+from disco.records.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Pruned(Result):
+    """What was old, and was removed."""
+
+    before: datetime
+    """What ended, or was made, before this moment is old."""
+    campaigns: tuple[str, ...]
+    """Campaigns that had ended before, of which something was removed."""
+    raw: int
+    """Rows in quarantine that lost the text they were received as; their reasons stay."""
+    features: tuple[str, ...]
+    """Campaigns that lost their retained features."""
+    plans: tuple[str, ...]
+    """Plans made before and never launched: removed."""
+    caches: int
+    """Files of cached features written before: removed."""
+    artefacts: int
+    """Artefacts that nothing names any more: removed, whatever their age."""
+    leftovers: int
+    """Unfinished files and temporary folders of killed processes: removed, whatever their age."""
+    freed_bytes: int
+    """Bytes of the caches and artefacts; the database shrinks as well."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written. Leftovers, and artefacts that only this run would leave
+    behind, are not counted then."""
+
+
+def prune(
+    store: Store,
+    *,
+    days: int,
+    clock: Clock,
+    cache: FeatureCache,
+    folders: Sequence[Path],
+    features: bool = False,
+    dry_run: bool = False,
+) -> Pruned:
+    """Remove what is older than so many days.
+
+    features: also the retained features of campaigns that ended before; no other network can embed them then. folders:
+    where unfinished files of killed processes may lie.
+    """
+    before = clock.now() - timedelta(days=days)
+    emptied: dict[str, int] = {}
+    without_features = []
+    with store.alone(dry_run=dry_run) as transaction:
+        plans = transaction.personal.plans_before(before)
+        for plan_id in plans:
+            transaction.personal.remove_plan(plan_id)
+        for record in transaction.plans.campaigns():
+            if datetime.combine(record.plan.valid.end, time(), UTC) > before:
+                continue
+            _refuse_broken(transaction, record.campaign)
+            if rows := transaction.personal.drop_raw(record.campaign):
+                emptied[record.campaign] = rows
+                transaction.seals.reseal_batches(record.campaign)
+            if features and transaction.personal.drop_features(record.campaign):
+                without_features.append(record.campaign)
+                transaction.seals.reseal_plan(record.plan_id)
+                transaction.seals.reseal_campaign(record.campaign)
+    caches = cache.purge(before=before, dry_run=dry_run)
+    artefacts = store.remove_unnamed(dry_run=dry_run)
+    leftovers = 0
+    if not dry_run:
+        leftovers = len(leftovers_removed((*folders, cache.folder)))
+        store.compact()
+    return Pruned(
+        before=before,
+        campaigns=tuple(sorted({*emptied, *without_features})),
+        raw=sum(emptied.values()),
+        features=tuple(without_features),
+        plans=plans,
+        caches=len(caches),
+        artefacts=len(artefacts),
+        leftovers=leftovers,
+        freed_bytes=sum(caches.values()) + sum(artefacts.values()),
+        dry_run=dry_run,
+    )
+
+
+def _refuse_broken(transaction: Transaction, campaign: str) -> None:
+    """Sealing anew would hide what was damaged before."""
+    if broken := transaction.seals.broken_of(campaign):
+        first = broken[0]
+        raise StateError(
+            f"Nothing was removed, because {first.what} {first.name} is {first.found}",
+            fix="Run `disco doctor --repair` first.",
+        )

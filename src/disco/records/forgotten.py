@@ -1,0 +1,76 @@
+"""Names in the place of forgotten customers' ids: random, recognisable, the same wherever a customer appears.
+
+Stored form: the text `forgotten-` and six hexadecimal digits; where ids are integers, `_FIRST` plus the same number.
+Only one in 2⁴⁰ random integers looks like one of these names.
+"""
+
+import json
+import re
+from collections.abc import Collection
+from secrets import randbelow
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.records.arrays import Flags
+
+_NAMES = 1 << 24
+_TEXT = re.compile(r"forgotten-([0-9a-f]{6})")
+_FIRST = -(1 << 63) + (0x5D15C0F0 << 24)
+
+
+def new_name() -> int:
+    """The number of a name, drawn at random; whoever uses it looks first whether it is taken."""
+    return randbelow(_NAMES)
+
+
+def as_text(name: int) -> str:
+    """
+    >>> as_text(255)
+    'forgotten-0000ff'
+    """
+    return f"forgotten-{name:06x}"
+
+
+def as_integer(name: int) -> int:
+    return _FIRST + name
+
+
+def is_forgotten(ids: "pa.Array | pa.ChunkedArray") -> Flags:
+    """(n,) whether the customer of each id, integer or text, was forgotten.
+
+    >>> is_forgotten(pa.array(["C1", as_text(7)])).tolist(), is_forgotten(pa.array([1, as_integer(7)])).tolist()
+    ([False, True], [False, True])
+    """
+    if pa.types.is_integer(ids.type):
+        found = pc.and_(pc.greater_equal(ids, _FIRST), pc.less(ids, _FIRST + _NAMES))
+    else:
+        found = pc.match_substring_regex(ids, f"^{_TEXT.pattern}$")
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def mentions(raw: str, customers: Collection[str]) -> bool:
+    """Whether a row in quarantine, kept as JSON of its cells, names one of these customers.
+
+    An id counts where it stands by itself: not within a longer word or number. An id of digits alone counts outside the
+    column customer_id only as a whole cell, because prices and dates consist of digits, too.
+
+    >>> mentions('{"customer_id": " C17", "code": "X"}', {"C17"}), mentions('{"code": "see C17!"}', {"C17"})
+    (True, True)
+    >>> mentions('{"customer_id": "C170"}', {"C17"}), mentions('{"full_price": "17.50"}', {"17"})
+    (False, False)
+    """
+    try:
+        cells = dict(json.loads(raw))
+    except (ValueError, TypeError):
+        return any(customer in raw for customer in customers)
+    for customer in customers:
+        alone = re.compile(rf"(?<![0-9A-Za-z]){re.escape(customer)}(?![0-9A-Za-z])")
+        for column, cell in cells.items():
+            text = str(cell)
+            if text.strip() == customer:
+                return True
+            if (column == "customer_id" or not customer.isdigit()) and alone.search(text):
+                return True
+    return False

@@ -1,0 +1,440 @@
+"""Forgotten customers: no byte of their ids, features and contexts is left, and everything else works as before."""
+
+import json
+import signal
+import struct
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+from stores import artefacts_of, open_store
+
+from disco.operations import campaign_evidence, late
+from disco.operations.audience import FeatureCache
+from disco.operations.audit import audit
+from disco.operations.explaining import explain
+from disco.operations.exporting import export
+from disco.operations.forgetting import forget
+from disco.operations.launching import launch
+from disco.operations.learning import learn_campaigns, rebuild
+from disco.operations.ledger import ingest, quarantined_rows, revert
+from disco.operations.planned import keep
+from disco.operations.propensities import add_propensities
+from disco.operations.pruning import prune
+from disco.records.decisions import Audience
+from disco.records.errors import InputError, StateError
+from disco.records.forgotten import as_integer, as_text, is_forgotten, mentions
+
+CANARY, LATE, STRANGER = "CANARY-7f3e9b", "CANARY-late-51", "CANARY-stranger"
+SECOND = "second network"
+FIGURES = {CANARY: 1234.5678901234567, LATE: 8765.4321098765432}  # a feature of each, found by its bits and its digits
+
+
+@dataclass
+class Life:
+    """A campaign with everything that can hold a customer, on one database."""
+
+    shop: object
+    url: str
+    folder: Path
+
+    @property
+    def store(self):
+        return self.shop.store
+
+    @property
+    def cache(self):
+        return FeatureCache(folder=self.folder / "cache")
+
+    def forget(self, *customers, **more):
+        return forget(
+            self.store,
+            customers,
+            clock=self.shop.clock,
+            cache=self.cache,
+            folders=[self.folder],
+            tables="data/",
+            **more,
+        )
+
+    def decide(self, ids, **more):
+        settings = {"network": self.shop.network, "prior": self.shop.knowledge(), "clock": self.shop.clock, **more}
+        return late.decide_late_arrivals(self.store, "spring", self.audience(ids), **settings)
+
+    def audience(self, ids):
+        rng = np.random.default_rng(len(ids))
+        context = self.shop.on_grid(rng.normal(size=(len(ids), 2)))
+        return Audience(ids=np.array(ids, object), context=context, known=np.ones(len(ids), bool))
+
+    def features(self, ids):
+        figures = np.arange(len(ids)) / 3
+        for place, customer in enumerate(ids):
+            figures[place] = FIGURES.get(customer, figures[place])
+        return pa.table({"customer_id": pa.array(ids), "spend": figures, "orders_365d": np.ones(len(ids))})
+
+    def contexts_of(self, features):
+        """Another network: unknown customers get the population's context, as from the real one."""
+        spend = features["spend"].to_numpy()
+        return np.nan_to_num(np.stack([np.sin(spend), np.cos(spend)], axis=1), nan=0.0) * ~np.isnan(spend)[:, None]
+
+    def rows(self):
+        with self.store.reading() as transaction:
+            return transaction.decisions.of("spring")
+
+    def is_sound(self):
+        with self.store.reading() as transaction:
+            broken = transaction.seals.broken() + transaction.seals.broken_of("spring")
+        return not broken and all(finding.ok for finding in audit(self.store))
+
+    def texts(self):
+        """Everything that is kept, as bytes: files raw, Arrow and Parquet also decoded, and rows of the database."""
+        found = []
+        for path in [*self.folder.rglob("*"), *artefacts_of(self.url).rglob("*")]:
+            if path.is_file():
+                found.append(path.read_bytes())
+            if path.suffix in (".arrow", ".parquet"):
+                table = pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_file(path).read_all()
+                found.append(json.dumps(table.to_pylist(), default=str).encode())
+                found += _buffers(table)
+        if self.url.startswith("postgresql"):
+            engine = sa.create_engine(self.url.replace("postgresql:", "postgresql+psycopg:"))
+            with engine.connect() as connection:
+                for name in sa.inspect(connection).get_table_names():
+                    rows = connection.exec_driver_sql(f"SELECT t::text FROM {name} t").scalars()
+                    found += [row.encode() for row in rows]
+            engine.dispose()
+        return found
+
+    def traces(self, *needles):
+        kept = self.texts()
+        return [needle for needle in needles if any(needle in text for text in kept)]
+
+
+def _buffers(table):
+    """The memory of a table, which also holds what lies under nulls; a compressed file may hide it."""
+    chunks = [chunk for column in table.columns for chunk in column.chunks]
+    return [buffer.to_pybytes() for chunk in chunks for buffer in chunk.buffers() if buffer is not None]
+
+
+@pytest.fixture
+def life(database_url, make_shop, tmp_path):
+    shop = make_shop(open_store(database_url))
+    life = Life(shop, database_url, tmp_path)
+    ids = [CANARY if number == 17 else f"c{number:04}" for number in range(200)]
+    plan = shop.plan(
+        reserve={"share": "5%"}, depths={0.1: {"at_most": "100%"}, 0.3: {"at_most": "100%"}}, holdout={"share": 0}
+    )
+    planned = shop.planned(plan, life.audience(ids), features=life.features(ids))
+    launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
+    keep(shop.store, shop.planned(shop.plan(campaign="summer"), life.audience(ids), features=life.features(ids)))
+    newcomers = [LATE, "n1", "n2"]
+    life.decide(newcomers, features=life.features(newcomers))
+    sent = [row for row in life.rows().to_pylist() if row["code"] is not None]
+    assert {CANARY, LATE} <= {row["customer_id"] for row in sent}
+    ingest(shop.store, "spring", shop.outcomes(sent), source="a.csv", clock=shop.clock)
+    strangers = [
+        {"customer_id": STRANGER, "code": sent[0]["code"]},
+        {"customer_id": "c0001", "code": f"see {CANARY}"},
+    ]
+    aside = shop.outcomes(strangers, event_id=["s1", "s2"])
+    ingest(shop.store, "spring", aside, source="b.csv", clock=shop.clock)
+    learn_campaigns(shop.store, ["spring"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
+    life.relearn = lambda network: rebuild(
+        shop.store,
+        network=network,
+        contexts_of=life.contexts_of,
+        prior=shop.prior,
+        as_of=shop.after,
+        clock=shop.clock,
+    )
+    life.relearn(SECOND)
+    (tmp_path / "cache").mkdir()
+    pq.write_table(life.features([CANARY]), tmp_path / "cache" / "kept.parquet")
+    yield life
+    shop.store.close()
+
+
+def needles(life):
+    """Ids, the feature's bits and digits, and the bits of contexts under both networks."""
+    rows = life.rows()
+    found = [CANARY.encode(), LATE.encode()]
+    with life.store.reading() as transaction:
+        for customer, figure in FIGURES.items():
+            row = np.array([rows["customer_id"].to_pylist().index(customer)])
+            for network in (life.shop.network, SECOND):
+                context = transaction.contexts.of("spring", network, row)[0]
+                found += [struct.pack("<d", number) for number in context]
+            found += [struct.pack("<d", figure), repr(figure).encode()]
+    return found
+
+
+def test_no_byte_of_a_forgotten_customer_is_left(life):
+    wanted = needles(life)
+    assert life.traces(CANARY.encode(), LATE.encode(), STRANGER.encode()) == [
+        CANARY.encode(),
+        LATE.encode(),
+        STRANGER.encode(),
+    ]
+    assert len(life.traces(*wanted)) >= 10, "the search finds what is there"
+    done = life.forget(CANARY, LATE, STRANGER, "never seen")
+    assert (done.customers, done.found, done.unfinished) == (4, 3, ())
+    (there,) = done.campaigns
+    assert (there.campaign, there.decisions, there.outcomes, there.raw) == ("spring", 2, 3, 1)
+    assert len(done.plans) == 1, "the plan that was not launched"
+    assert done.files >= 7
+    assert life.traces(STRANGER.encode(), *wanted) == []
+    assert life.is_sound()
+
+
+def test_everything_else_works_as_before(life):
+    before = life.rows()
+    with life.store.reading() as transaction:
+        evidence = campaign_evidence.stored(transaction, "spring", life.shop.network)
+    life.forget(CANARY, LATE)
+    assert life.is_sound()
+    after = life.rows()
+    gone = np.isin(before["customer_id"].to_pylist(), [CANARY, LATE])
+    for name in ("row", "arm", "depth", "code", "value", "late", "expected_full_price"):
+        assert after[name].equals(before[name]), name
+    assert after.filter(pa.array(~gone)).equals(before.filter(pa.array(~gone)))
+    assert is_forgotten(after["customer_id"]).tolist() == gone.tolist()
+    names = after["customer_id"].filter(pa.array(gone)).to_pylist()
+    assert len(set(names)) == 2
+
+    with life.store.reading() as transaction:
+        now = campaign_evidence.stored(transaction, "spring", life.shop.network)
+        same = transaction.ledger.outcomes("spring")
+        assert {*names} <= {*same["customer_id"].to_pylist()}, "one name per customer, everywhere"
+    assert now.baskets.total_rows == evidence.baskets.total_rows - 2
+    assert now.codes == evidence.codes or np.array_equal(now.codes.redeemed, evidence.codes.redeemed)
+    learned = learn_campaigns(
+        life.store, ["spring"], prior=life.shop.prior, as_of=life.shop.after, clock=life.shop.clock
+    )
+    assert learned.changed
+    assert life.relearn("third network").campaigns["spring"] == now.baskets.total_rows
+    add_propensities(life.store, "spring", prior=life.shop.knowledge(), draws=20)
+    assert life.is_sound()
+
+    codes = export(life.store, "spring").to_arrow()
+    assert not is_forgotten(codes["customer_id"]).any()
+    assert codes.num_rows == int(after["code"].is_valid().to_numpy().sum()) - 2
+    explain(life.store, "spring", "c0003", prior=life.shop.prior)
+    with pytest.raises(InputError, match="was forgotten"):
+        explain(life.store, "spring", names[0], prior=life.shop.prior)
+    with pytest.raises(InputError, match="not part of"):
+        explain(life.store, "spring", CANARY, prior=life.shop.prior)
+
+
+def test_a_forgotten_customer_gets_no_second_code_and_no_row_of_theirs_is_kept_again(life):
+    rows = life.rows()
+    sent = [row for row in rows.to_pylist() if row["code"] is not None]
+    life.forget(CANARY)
+    life.forget(LATE)
+    fresh = {"network": life.shop.network}
+    for customer in (CANARY, LATE):
+        with pytest.raises(StateError, match="was forgotten after campaign spring was launched"):
+            life.decide([customer], **fresh)
+    again = ingest(life.store, "spring", life.shop.outcomes(sent), source="a.csv", clock=life.shop.clock)
+    assert (again.duplicate, again.unmatched, again.applied) == (len(sent) - 2, 2, 0)
+    assert {reason.reason for reason in again.reasons} == {
+        "the same event was received before",
+        "the customer was forgotten",
+    }
+    aside = quarantined_rows(life.store, again).filter(pc.equal(quarantined_rows(life.store, again)["raw"], "{}"))
+    assert aside["customer_id"].to_pylist() == [None, None]
+    life.store.compact()
+    assert life.traces(LATE.encode()) == []
+    revert(life.store, again.batch_id, clock=life.shop.clock)
+    assert life.is_sound()
+
+    plan = life.shop.plan(campaign="autumn")
+    later = life.shop.clock.moment + timedelta(days=1)
+    planned = life.shop.planned(plan, life.audience([CANARY, *(f"c{number:04}" for number in range(50))]))
+    clock = type(life.shop.clock)(later)
+    launched = launch(life.store, planned, clock=clock, secret=life.shop.secret)
+    assert CANARY in launched.decisions["customer_id"].to_pylist(), "new campaigns may include them"
+
+
+def test_forgetting_twice_and_strangers_change_nothing(life):
+    life.forget(CANARY)
+    before = life.rows()
+    for customer in (CANARY, "never seen"):
+        done = life.forget(customer)
+        assert (done.found, done.campaigns, done.plans) == (0, (), ())
+    assert life.rows().equals(before)
+    name = before["customer_id"].filter(pa.array(is_forgotten(before["customer_id"])))[0].as_py()
+    with pytest.raises(InputError, match="was forgotten before"):
+        life.forget(name)
+    with pytest.raises(InputError, match="empty id"):
+        life.forget("")
+
+
+def test_a_rehearsal_says_what_would_be_forgotten_and_writes_nothing(life):
+    before, files = life.rows(), sorted(artefacts_of(life.url).iterdir())
+    done = life.forget(CANARY, LATE, dry_run=True)
+    assert (done.found, done.files, done.dry_run, len(done.plans)) == (2, 0, True, 1)
+    assert life.rows().equals(before)
+    assert sorted(artefacts_of(life.url).iterdir()) == files
+    assert (life.folder / "cache" / "kept.parquet").exists()
+    assert life.is_sound()
+
+
+KILLED = """
+import os, signal, sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+sys.path.insert(0, {support!r})
+from small_life import FixedClock
+from stores import open_store
+
+from disco.operations import forgetting
+from disco.operations.audience import FeatureCache
+
+forgetting._clean = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+folder = Path({folder!r})
+cache = FeatureCache(folder=folder / "cache")
+forgetting.forget(open_store({url!r}), {customers!r}, clock=FixedClock(), cache=cache, folders=[folder], tables="data/")
+"""
+
+
+def test_whoever_is_killed_after_the_commit_is_finished_by_the_next_run(life):
+    support = str(Path(__file__).parent.parent / "support")
+    program = KILLED.format(support=support, folder=str(life.folder), url=life.url, customers=[CANARY, LATE])
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    assert life.is_sound(), "the shop can be used at once"
+    assert life.traces(CANARY.encode()), "old artefacts and the cache are still there"
+    done = life.forget(CANARY)
+    assert done.found == 0
+    assert done.files >= 7
+    assert life.traces(CANARY.encode(), LATE.encode()) == []
+    assert life.is_sound()
+
+
+def test_whoever_is_killed_before_the_commit_has_changed_nothing(life, monkeypatch):
+    before = life.rows()
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(campaign_evidence, "rebuilt", killed)
+        with pytest.raises(KeyboardInterrupt):
+            life.forget(CANARY)
+    assert life.rows().equals(before)
+    assert life.is_sound()
+    assert len(life.store.remove_unnamed()) >= 4, "what it had written is removed later"
+    assert life.is_sound()
+
+
+def test_what_cannot_be_removed_is_said_and_the_customers_are_forgotten_all_the_same(life, monkeypatch):
+    def full():
+        raise StateError("the disk is full")
+
+    monkeypatch.setattr(life.store, "compact", full)
+    done = life.forget(CANARY)
+    assert done.found == 1
+    assert done.unfinished == ("Unused pages of the database could not be removed: the disk is full",)
+
+
+def test_a_damaged_campaign_is_not_sealed_anew_by_forgetting(life):
+    with life.store.writing("spring") as transaction:
+        transaction.plans._connection.execute(sa.text("UPDATE late_decisions SET value = value + 1"))
+    with pytest.raises(StateError, match="doctor --repair"):
+        life.forget(CANARY)
+    assert CANARY in life.rows()["customer_id"].to_pylist()
+
+
+def test_integer_ids_get_an_integer_name(database_url, make_shop, tmp_path):
+    shop = make_shop(open_store(database_url))
+    launched = shop.launch()
+    sent = shop.sent(launched)
+    ingest(shop.store, "spring", shop.outcomes(sent), source="a.csv", clock=shop.clock)
+    life, customer = Life(shop, database_url, tmp_path), sent[0]["customer_id"]
+    assert life.forget(str(customer)).found == 1
+    after = life.rows()["customer_id"]
+    assert after.type == pa.int64()
+    assert is_forgotten(after).sum() == 1
+    assert customer not in after.to_pylist()
+    assert life.is_sound()
+    shop.store.close()
+
+
+def test_refunds_that_contradict_each_other_are_judged_again_under_the_new_name(life):
+    """Two rows of one refund, the first by id is believed; a name may sort after the other customer's id."""
+    coded = {row["customer_id"]: row for row in life.rows().to_pylist() if row["code"] is not None}
+    theirs, other = coded[CANARY], {**coded[CANARY], "customer_id": "d-another"}
+    refunds = life.shop.outcomes(
+        [theirs, other],
+        event_id=["r1", "r1"],
+        kind=["refund", "refund"],
+        refers_to=pa.array([f"e{CANARY}"] * 2),
+        full_price=[1.0, 1.0],
+        ordered_at=pa.array([datetime(2027, 3, 10, 12)] * 2, pa.timestamp("us")),
+    )
+    ingest(life.store, "spring", refunds, source="r.csv", clock=life.shop.clock)
+    assert life.is_sound()
+    life.forget(CANARY)
+    assert life.is_sound()
+
+
+def test_prune_removes_what_is_old_and_learning_goes_on(life):
+    (life.folder / "cache" / "kept.parquet").touch()
+    now = datetime(2028, 6, 1, tzinfo=UTC)
+    clock = type(life.shop.clock)(now)
+
+    def pruned(days, **more):
+        return prune(life.store, days=days, clock=clock, cache=life.cache, folders=[life.folder], **more)
+
+    young = pruned(1000)
+    assert (young.raw, young.plans, young.campaigns, young.caches) == (0, (), (), 0)
+    rehearsed = pruned(400, dry_run=True)
+    assert (rehearsed.raw, len(rehearsed.plans), rehearsed.leftovers) == (2, 1, 0)
+    done = pruned(400)
+    assert (done.raw, done.plans, done.campaigns) == (2, rehearsed.plans, ("spring",))
+    assert done.artefacts == 1, "its contexts and features are those of the launched plan"
+    assert done.freed_bytes > 0
+    assert life.traces(STRANGER.encode()) == [STRANGER.encode()], "the id itself stays; `forget` replaces it"
+    assert life.is_sound()
+    assert life.relearn("third network").campaigns["spring"] > 0
+    assert pruned(400).raw == 0
+
+    assert pruned(400, features=True).features == ("spring",)
+    assert life.is_sound()
+    with pytest.raises(StateError, match="No features were kept"):
+        life.relearn("fourth network")
+
+
+@pytest.mark.parametrize(
+    ("raw", "customer", "there"),
+    [
+        ({"customer_id": "Zoë"}, "Zoë", True),
+        ({"customer_id": "a\"b\\c"}, "a\"b\\c", True),
+        ({"customer_id": "C170"}, "C17", False),
+        ({"event_id": "C17-order"}, "C17", True),
+        ({"full_price": "17"}, "17", True),
+        ({"full_price": "17.5", "customer_id": "x 17;"}, "17", True),
+        ({"ordered_at": "2027-03-17"}, "17", False),
+    ],
+)  # fmt: skip
+def test_a_raw_row_mentions_a_customer_where_their_id_stands_by_itself(raw, customer, there):
+    assert mentions(json.dumps(raw), [customer]) is there
+
+
+def test_names_are_recognised_and_nothing_else_is():
+    assert is_forgotten(pa.array([as_text(0), as_text(2**24 - 1), "forgotten-xyz", None])).tolist() == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    numbers = pa.array([as_integer(0), as_integer(2**24 - 1), as_integer(0) - 1, 17, -17], pa.int64())
+    assert is_forgotten(numbers).tolist() == [True, True, False, False, False]
