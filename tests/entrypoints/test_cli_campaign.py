@@ -65,6 +65,8 @@ def test_a_dry_run_writes_nothing(disco: Run, shop: Path) -> None:
     assert done(disco, "plan", shop / "second.yaml", "--shop", shop, "--dry-run")["dry_run"]
     assert contents(shop) == before
     (shop / "disco.db").unlink()
+    assert "lost" in refused(disco, "plan", shop / "first.yaml", "--shop", shop, "--dry-run")
+    shutil.rmtree(shop / "artefacts")
     assert done(disco, "plan", shop / "first.yaml", "--shop", shop, "--dry-run")["version"] is None
     assert not (shop / "disco.db").exists()
 
@@ -109,7 +111,7 @@ def test_a_new_network_is_refused_until_the_belief_is_rebuilt(disco: Run, shop: 
 
 @pytest.mark.parametrize(
     ("ids", "named"),
-    [(["nobody"], "nobody"), ([["c0000001"]], "type list"), ([1.5], "type double"), ([None], "an id in every row")],
+    [(["nobody"], "nobody"), ([["c0000001"]], "type list"), ([1.5], "type double"), ([None], "a value in every row")],
 )
 def test_a_table_of_other_customers_is_refused_by_name(disco: Run, shop: Path, ids: list[object], named: str) -> None:
     pq.write_table(pa.table({"customer_id": pa.array(ids)}), shop / "vip.parquet")
@@ -245,7 +247,7 @@ def test_each_row_of_a_bad_file_has_its_fate_and_its_reason(disco: Run, shop: Pa
     [
         ("cut.parquet", None, "cut.parquet"),
         ("ragged.csv", b"event_id,campaign_id\n1,2,3\n", "3 cells"),
-        ("latin.csv", b"event_id,campaign_id\nn\xe9,first\n", "UTF-8"),
+        ("latin.csv", b"event_id,campaign_id,n\xe9\n1,first,2\n", "UTF-8"),
         ("columns.csv", b"event_id,campaign_id\n1,first\n", "no such column"),
         ("empty.csv", b"", "empty"),
         ("absent.csv", ..., "no such file"),
@@ -282,7 +284,10 @@ def test_a_batch_comes_and_goes_and_the_belief_follows(disco: Run, shop: Path) -
 
 
 def test_versions_can_be_switched(disco: Run, shop: Path) -> None:
-    done(disco, "learn", "first", "--as-of", "2025-09-10", "--shop", shop)
+    assert "not matured" in refused(disco, "learn", "first", "--as-of", "2025-09-10", "--shop", shop)
+    [batch] = done(disco, "campaigns", "first", "--shop", shop)["campaigns"][0]["batches"]
+    done(disco, "revert", batch["batch_id"], "--shop", shop)
+    assert done(disco, "learn", "first", "--as-of", "2025-10-03", "--shop", shop)["version"] == 2
     assert done(disco, "learn", "--activate", 1, "--shop", shop)["version"] == 1
     assert done(disco, "plan", shop / "second.yaml", "--shop", shop, "--dry-run")["version"] == 1
     refused(disco, "learn", "--activate", 99, "--shop", shop)
