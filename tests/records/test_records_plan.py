@@ -137,3 +137,38 @@ def test_codes_have_a_prefix_or_come_from_a_pool_and_not_both():
     assert "plan.yaml, codes" in refusal(codes={"prefix": "SPRING", "pool": "codes.txt"})
     for wrong in ("spring", "=SPRING", "A B", "", "X" * 17, 7):
         assert "capital letters" in refusal(codes={"prefix": wrong})
+
+
+@pytest.mark.parametrize(
+    ("place", "more"),
+    [
+        ("objective.revenue_weight", {"objective": {"revenue_weight": True}}),
+        ("objective.revenue_weight", {"objective": {"revenue_weight": "3"}}),
+        ("budget", {"budget": "1e6"}),
+        ("budget", {"budget": True}),
+        ("policy.exploration", {"policy": {"exploration": "1"}}),
+        ("seed", {"seed": "7"}),
+        ("seed", {"seed": True}),
+        ("valid.days", {"valid": {"from": "2027-03-08", "days": "14"}}),
+        ("valid.days", {"valid": {"from": "2027-03-08", "days": True}}),
+    ],
+)
+def test_truths_and_quoted_numbers_are_no_numbers(place, more):
+    assert f"plan.yaml, {place}" in refusal(**more)
+
+
+@pytest.mark.parametrize("depth", [0, 1e-9, 5e-324, 0.0009])
+def test_depths_that_would_be_shown_as_nothing_are_refused(depth):
+    assert "at least 0.001, which is 0.1% off" in refusal(depths={depth: {}, 0.1: {}})
+
+
+def test_the_number_of_depths_is_bounded():
+    offered = {(number + 1) / 100: {} for number in range(65)}
+    assert "found 65 depths; expected at most 64" in refusal(depths=offered)
+    offered.popitem()
+    assert len(read_plan(content(depths=offered)).offered) == 64
+
+
+def test_a_plan_that_was_kept_with_such_depths_can_still_be_read():
+    kept = read_plan(content()).model_dump(mode="json", by_alias=True)
+    assert Plan.model_validate({**kept, "depths": {"0.0005": {}}}).offered == (0.0005,)

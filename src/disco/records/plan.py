@@ -8,11 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
-from disco.records.depths import read_depth
+from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, PlanError, Problem
 
 _MOST_CUSTOMERS = 10**12  # more than there are people, and no sum of limits overflows
 _MOST_DAYS = 3660
+_LEAST_DEPTH = 0.001
+_MOST_DEPTHS = 64  # each costs time and memory per customer
 
 
 class _Section(BaseModel):
@@ -52,6 +54,9 @@ def _read_limit(value: object) -> int | float | None:
 Name = Annotated[str, PlainValidator(_read_name)]
 Share = Annotated[float, PlainValidator(_read_share)]
 Limit = Annotated[int | float | None, PlainValidator(_read_limit)]
+# neither `true` nor a quoted '3' is a number
+Number = Annotated[float, Field(strict=True)]
+WholeNumber = Annotated[int, Field(strict=True)]
 
 
 def limit_count(limit: Limit, *, eligible: int) -> int | None:
@@ -75,12 +80,12 @@ class DepthSection(_Section):
 
 
 class ObjectiveSection(_Section):
-    revenue_weight: Annotated[float, Field(gt=0)]
+    revenue_weight: Annotated[Number, Field(gt=0)]
 
 
 class PolicySection(_Section):
     name: Literal["thompson", "ucb", "epsilon_greedy", "greedy", "random"] = "thompson"
-    exploration: Annotated[float, Field(ge=0)] = 1.0
+    exploration: Annotated[Number, Field(ge=0)] = 1.0
     scope: Literal["customer", "round"] = "customer"
 
     @property
@@ -99,7 +104,7 @@ class ArmSection(_Section):
 
 class ValiditySection(_Section):
     start: date = Field(alias="from")
-    days: Annotated[int, Field(ge=1, le=_MOST_DAYS)]
+    days: Annotated[WholeNumber, Field(ge=1, le=_MOST_DAYS)]
 
     @model_validator(mode="after")
     def _ends_in_the_calendar(self) -> "ValiditySection":
@@ -165,7 +170,7 @@ class Plan(_Section):
     customers: CustomersSection
     depths: Annotated[dict[float, DepthSection], BeforeValidator(_read_depth_keys)]
     objective: ObjectiveSection
-    budget: Annotated[float, Field(ge=0)] | None = None  # expected markdown, currency units
+    budget: Annotated[Number, Field(ge=0)] | None = None  # expected markdown, currency units
     policy: PolicySection = PolicySection()
     control: ArmSection = ArmSection()
     holdout: ArmSection = ArmSection()
@@ -173,7 +178,7 @@ class Plan(_Section):
     valid: ValiditySection
     codes: CodesSection = CodesSection()
     channel: Literal["on-site", "e-mail"] = "on-site"
-    seed: int = 0
+    seed: WholeNumber = 0
 
     @model_validator(mode="after")
     def _arms_leave_customers(self) -> "Plan":
@@ -204,10 +209,35 @@ def read_plan(content: object, *, file: str = "plan") -> Plan:
       plan.yaml, customers: found nothing; expected a value. ...
     """
     try:
-        return Plan.model_validate(content)
+        plan = Plan.model_validate(content)
+        problems = _impractical(plan, file)
+        if not problems:
+            return plan
     except ValidationError as error:
         problems = [_problem(detail, file) for detail in error.errors(include_url=False)]
     raise PlanError(f"{file} cannot be used as a campaign plan:", problems)
+
+
+def _impractical(plan: Plan, file: str) -> list[Problem]:
+    """Depths that nobody means. Refused in new plans only: what is kept must stay readable."""
+    found = [
+        Problem(
+            "value",
+            f"{file}, depths",
+            "",
+            depth_label(depth),
+            f"a depth of at least {depth_label(_LEAST_DEPTH)}, which is 0.1% off",
+            "For customers without a discount, use `holdout`.",
+        )
+        for depth in plan.offered
+        if depth < _LEAST_DEPTH
+    ]
+    if len(plan.offered) > _MOST_DEPTHS:
+        fix = "Offer depths that customers can tell apart."
+        found.append(
+            Problem("value", f"{file}, depths", "", f"{len(plan.offered):,} depths", f"at most {_MOST_DEPTHS}", fix)
+        )
+    return found
 
 
 def _problem(detail: Any, file: str) -> Problem:
