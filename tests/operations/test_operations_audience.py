@@ -13,8 +13,9 @@ from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.features import FEATURES, ContextNetwork
 from disco.operations.audience import LoadedAudience, load_audience
+from disco.operations.planning import PlanResult, make_plan
 from disco.records.errors import InputError
-from disco.records.plan import Plan, read_plan
+from disco.records.plan import CodesSection, Plan, read_plan
 
 AS_OF = date(2026, 3, 1)
 
@@ -169,3 +170,110 @@ def test_late_arrivals_are_looked_at_on_their_own_day(shop: Shop) -> None:
     assert ids(late) == [3]
     with pytest.raises(InputError, match="customer 4"):
         load(shop, plan(), only=["4"])
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "poisoned", "without a hash"])
+def test_cached_features_that_are_not_as_written_are_built_again_with_a_note(shop: Shop, damage: str) -> None:
+    first = load(shop, plan())
+    (kept,) = (shop.artefacts / "features").iterdir()
+    content = kept.read_bytes()
+    if damage == "cut":
+        kept.write_bytes(content[: len(content) // 2])
+    elif damage == "empty":
+        kept.write_bytes(b"")
+    elif damage == "flipped":
+        # 60 places of the file's data; most of them are values, and a flipped value reads as another number
+        places = np.random.default_rng(1).integers(4, len(content), 60)
+        kept.write_bytes(bytes(byte ^ (1 if place in places else 0) for place, byte in enumerate(content)))
+    elif damage == "poisoned":
+        table = pq.read_table(kept)
+        place = table.column_names.index("spend_365d")
+        pq.write_table(table.set_column(place, "spend_365d", pa.array([1e6] * table.num_rows)), kept)
+    else:  # as an older version named it
+        kept.rename(kept.with_name(f"{kept.stem.partition('-')[0]}.parquet"))
+    rehearsed = load(shop, plan(), keep=False)
+    again = load(shop, plan())
+    for loaded in (rehearsed, again):
+        assert loaded.inputs == first.inputs
+        assert any("cached features of 2026-03-01 could not be verified" in note for note in loaded.notes)
+    assert [path.name for path in (shop.artefacts / "features").iterdir()] == [kept.name]
+    assert load(shop, plan()).notes == first.notes
+
+
+def test_single_flipped_bytes_in_cached_features_change_no_input(shop: Shop) -> None:
+    first = load(shop, plan())
+    (kept,) = (shop.artefacts / "features").iterdir()
+    content = kept.read_bytes()
+    for place in np.random.default_rng(2).integers(0, len(content), 60).tolist():
+        kept.write_bytes(content[:place] + bytes([content[place] ^ 16]) + content[place + 1 :])
+        assert load(shop, plan(), keep=False).inputs == first.inputs
+
+
+@pytest.mark.parametrize("place", ["../other.csv", "/etc/passwd", "data/../../other.csv", "link.csv"])
+def test_a_table_outside_the_shop_is_refused(shop: Shop, place: str) -> None:
+    other = shop.folder.parent / "other.csv"
+    other.write_text("customer_id,joined_on\n1,2025-01-01\n")
+    (shop.folder / "link.csv").symlink_to(other)
+    with pytest.raises(InputError, match=r"customers\.table: found .*outside the shop's folder.*Copy the file there"):
+        load(shop, plan("true", place))
+
+
+def test_tables_may_lie_where_the_setting_says(shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("tables")
+    for path in (shop.folder / "data").iterdir():
+        path.rename(elsewhere / path.name)
+    (shop.folder / "data").rmdir()
+    moved = Shop(shop.folder, ShopSettings(data=str(elsewhere)))
+    assert ids(load(moved, plan(table=str(elsewhere / "customers.parquet")))) == [1, 2]
+
+
+def pooled(at_most: int) -> Plan:
+    content = plan().model_dump(mode="json", by_alias=True)
+    return read_plan(
+        {**content, "depths": {0.2: {"at_most": at_most}}, "policy": {"name": "random"}, "codes": {"pool": "codes.txt"}}
+    )
+
+
+def make(shop: Shop, wanted: Plan) -> PlanResult:
+    with shop.store(missing="create") as store:
+        return make_plan(
+            store, shop.data, wanted, prior=shop.prior(), clock=shop.clock, cache=shop.cache(), dry_run=True
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "no file"),
+        ("CODE-1\n", "1 unused codes; expected at least 2"),
+        ("CODE-1\nCODE-1\nCODE-2\n", "repeat"),
+        (
+            "root:x:0:0:root:/root:/bin/bash\nCODE-2\n",
+            "1 line without a usable code, the first is entry 1; expected 4 to 64",
+        ),
+        ("CODE-1\n=1+1+1\n", "the first is entry 2"),
+        ("CODE-1\nABC\n", "the first is entry 2"),
+        (f"CODE-1\n{'A' * 65}\n", "the first is entry 2"),
+    ],
+)
+def test_a_pool_that_cannot_be_used_is_found_by_the_plan(shop: Shop, content: str | None, words: str) -> None:
+    if content is not None:
+        (shop.folder / "codes.txt").write_text(content)
+    with pytest.raises(InputError, match=words):
+        make(shop, pooled(2))
+
+
+def test_a_pool_outside_the_shop_is_refused_before_anything_is_read(shop: Shop) -> None:
+    wanted = pooled(2).model_copy(update={"codes": CodesSection(pool="../../../etc/passwd")})
+    with pytest.raises(InputError, match=r"codes\.pool: found .*outside the shop's folder"):
+        make(shop, wanted)
+
+
+def test_a_pool_too_small_for_the_reserve_is_warned_of(shop: Shop) -> None:
+    (shop.folder / "codes.txt").write_text("CODE-1\nCODE-2\n")
+    content = pooled(2).model_dump(mode="json", by_alias=True)
+    wanted = read_plan({**content, "reserve": {"share": 0.5}, "depths": {0.2: {"at_most": 3}}})
+    assert any(
+        "1 go out at the launch, so 1 are left for the reserve of 2" in word for word in make(shop, wanted).warnings
+    )
+    assert not any("pool" in word for word in make(shop, pooled(2)).warnings)

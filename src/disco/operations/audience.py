@@ -24,6 +24,8 @@ from disco.records.plan import Plan
 from disco.records.ports import Engine, Tables
 from disco.records.private import private_folder
 
+_NAME_LENGTH = 32  # hexadecimal digits: 128 bits
+
 
 class ShopData(Protocol):
     """What use cases ask of a shop's own tables and files."""
@@ -69,7 +71,12 @@ class LoadedAudience:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureCache:
-    """Features of all customers, kept as files: built once per content of the tables, day and catalogue."""
+    """Features of all customers, kept as files: built once per content of the tables, day and catalogue.
+
+    A file is named `KEY-HASH.parquet`: the key of what it was built from and the hash of its content. Content with
+    another hash is never used but built again. This finds damage. It does not stop somebody who writes a file of their
+    own under a valid name: whoever may write here may also write the tables.
+    """
 
     folder: Path
     keep: bool = True
@@ -88,14 +95,19 @@ class FeatureCache:
             content = data.tables_hash()
             if content is None:
                 return feature_table(tables, as_of=day, features=chosen, threads=self.threads), notes
-            key = sha256(f"{day} {schema_hash(chosen)} {content}".encode()).hexdigest()
-            kept = self.folder / f"{key[:32]}.parquet"
-            if kept.is_file():
-                return pq.read_table(kept), notes
+            key = sha256(f"{day} {schema_hash(chosen)} {content}".encode()).hexdigest()[:_NAME_LENGTH]
+            there = sorted(path for path in self.folder.glob(f"{key}*.parquet") if path.is_file())
+            for path in there:
+                if (kept := _verified(path)) is not None:
+                    return kept, notes
             built = feature_table(tables, as_of=day, features=chosen, threads=self.threads)
+        if there:
+            notes += (f"The cached features of {day} could not be verified, so they were built again.",)
         if self.keep:
-            private_folder(kept.parent)
-            with written_whole(kept) as unfinished:
+            private_folder(self.folder)
+            for path in there:
+                path.unlink(missing_ok=True)
+            with written_whole(self.folder / f"{key}-{content_hash(built)[:_NAME_LENGTH]}.parquet") as unfinished:
                 pq.write_table(built, unfinished)
         return built, notes
 
@@ -109,6 +121,15 @@ class FeatureCache:
                 if not dry_run:
                     file.unlink(missing_ok=True)
         return old
+
+
+def _verified(path: Path) -> pa.Table | None:
+    """The features in a file; None where they are not those that its name states."""
+    try:
+        table = pq.read_table(path)
+        return table if content_hash(table)[:_NAME_LENGTH] == path.stem.partition("-")[2] else None
+    except (OSError, ValueError, pa.ArrowException):  # cut, empty, or of types that no feature has
+        return None
 
 
 def load_audience(

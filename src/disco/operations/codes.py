@@ -1,6 +1,9 @@
 """Single-use codes: unguessable, readable, the same for the same (campaign, customer) under one secret; or bought ones.
 
-A made code is the first 80 bits of HMAC-SHA256(secret, campaign, customer), in groups of four characters.
+A made code is the first 80 bits of HMAC-SHA256(secret, message), in groups of four characters. The message is
+`campaign U+001F customer`, and ` U+001F attempt` after it from the second attempt on. An id that itself contains U+001F
+could be mistaken for another id and attempt, so its message gives the length of each part and begins with U+001F,
+which no campaign's name contains: different (campaign, customer, attempt) always have different messages.
 """
 
 import hmac
@@ -11,13 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disco.operations.audience import ShopData
 from disco.records.arrays import Integers
 from disco.records.errors import InputError, StateError
 from disco.records.plan import Plan
 from disco.records.ports import DecisionRepository
+from disco.records.wording import counted
 
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # 32 characters; no 0/O, 1/I: nobody mistypes a look-alike
 LENGTH = 16  # 80 bits
+_POOL_CODE = r"\A[A-Za-z0-9][A-Za-z0-9_.-]{3,63}\z"
+_EXPECTED_CODE = "4 to 64 letters, digits, '-', '_' and '.', beginning with a letter or digit"
 _ATTEMPTS = 8  # with 2⁸⁰ codes the second is never needed, unless a secret or a pool repeats itself
 
 
@@ -32,7 +39,16 @@ def make_codes(
     """
     ending = f"\x1f{attempt}" if attempt else ""
     digests = b"".join(
-        hmac.digest(secret, f"{campaign}\x1f{customer}{ending}".encode(), sha256)[:10] for customer in ids
+        hmac.digest(
+            secret,
+            (
+                f"{campaign}\x1f{name}{ending}"
+                if "\x1f" not in (name := str(customer))
+                else f"\x1f{len(campaign)}:{campaign}{len(name)}:{name}{attempt}"
+            ).encode(),
+            sha256,
+        )[:10]
+        for customer in ids
     )
     # ten bytes are sixteen groups of five bits
     bits = np.unpackbits(np.frombuffer(digests, np.uint8)).reshape(-1, LENGTH, 5)
@@ -76,6 +92,10 @@ def pool_codes(decisions: DecisionRepository, pool: Sequence[str], *, needed: in
     fix = "Order new codes, or shorten the file to those that are unused."
     if pc.any(pc.equal(codes, "")).as_py():
         raise InputError("pool of codes", found="an empty line", expected="a code in every line")
+    others = np.flatnonzero(~pc.match_substring_regex(codes, _POOL_CODE).to_numpy(zero_copy_only=False))
+    if others.size:  # not shown: the file may be another one than was meant
+        found = f"{counted(others.size, 'line')} without a usable code, the first is entry {others[0] + 1:,}"
+        raise InputError("pool of codes", found=found, expected=_EXPECTED_CODE, fix="Correct the file.")
     if (distinct := len(pc.unique(codes))) < len(codes):
         found = f"{len(codes) - distinct:,} codes that repeat others"
         raise InputError("pool of codes", found=found, expected="every code once", fix=fix)
@@ -88,6 +108,13 @@ def pool_codes(decisions: DecisionRepository, pool: Sequence[str], *, needed: in
         found = f"{len(unused):,} unused codes"
         raise InputError("pool of codes", found=found, expected=f"at least {needed:,}", fix=fix)
     return unused.slice(0, needed)
+
+
+def read_pool(data: ShopData, plan: Plan) -> list[str] | None:
+    """Codes bought elsewhere, where the plan names a file of them: one per line."""
+    if plan.codes.pool is None:
+        return None
+    return data.lines(plan.codes.pool, setting="codes.pool", holds="code")
 
 
 def codes_for(

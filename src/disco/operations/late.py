@@ -13,8 +13,7 @@ from disco.campaign import Belief
 from disco.operations import campaign_evidence
 from disco.operations.arms import split
 from disco.operations.audience import FeatureCache, ShopData, load_audience
-from disco.operations.codes import codes_for
-from disco.operations.launching import read_pool
+from disco.operations.codes import codes_for, read_pool
 from disco.operations.planned import coded_rows, decision_table, with_codes
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_of

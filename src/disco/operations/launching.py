@@ -1,14 +1,14 @@
 """A plan becomes a campaign, in one transaction or not at all; and a campaign is paused, resumed and closed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from disco.campaign import Belief
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
-from disco.operations.codes import codes_for
+from disco.operations.codes import codes_for, read_pool
 from disco.operations.planned import (
     Planned,
     coded_rows,
@@ -44,6 +44,8 @@ class Launched(TableResult):
     """Whether it had been launched from this plan before, so that nothing was written now."""
     dry_run: bool
     """Whether this was a rehearsal: nothing was written."""
+    warnings: tuple[str, ...] = ()
+    """What to know about the inputs, where they had to be read again."""
     plan: NotInJson[Plan]
     decisions: NotInJson[pa.Table]
 
@@ -73,13 +75,16 @@ def launch_plan(
         record = transaction.plans.get(_plan_id_of(transaction, name))
         is_new = transaction.plans.find_campaign(record.plan.campaign) is None
     now: Mapping[str, str] = {}
+    warnings: list[str] = []
+
+    def read() -> Mapping[str, str]:
+        loaded = load_audience(data, record.plan, cache=cache, engine=engine)
+        warnings.extend(loaded.notes)
+        return loaded.inputs
+
     if is_new:
-        now = inputs_now(
-            record.summary.sources,
-            sources_of(data, record.plan),
-            read=lambda: load_audience(data, record.plan, cache=cache, engine=engine).inputs,
-        )
-    return _launch(
+        now = inputs_now(record.summary.sources, sources_of(data, record.plan), read=read)
+    launched = _launch(
         store,
         record,
         None,
@@ -90,6 +95,7 @@ def launch_plan(
         secret=secret,
         dry_run=dry_run,
     )
+    return replace(launched, warnings=tuple(warnings))
 
 
 def _plan_id_of(transaction: Transaction, name: str) -> str:
@@ -104,13 +110,6 @@ def _plan_id_of(transaction: Transaction, name: str) -> str:
             expected="the id of one of them",
         )
     return plans[0].plan_id if plans else name
-
-
-def read_pool(data: ShopData, plan: Plan) -> list[str] | None:
-    """Codes bought elsewhere, where the plan names a file of them: one per line."""
-    if plan.codes.pool is None:
-        return None
-    return data.lines(plan.codes.pool, setting="codes.pool", holds="code")
 
 
 def launch(

@@ -1,7 +1,7 @@
 """From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
@@ -11,11 +11,13 @@ from disco import objective
 from disco.campaign import Belief, decide
 from disco.operations.arms import assign_at_random, offer_of, refuse_contradictions, reserve_of, share_offers, split
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
+from disco.operations.codes import pool_codes, read_pool
 from disco.operations.forecast import calibrations, draw_totals, money_of
 from disco.operations.plan_warnings import plan_warnings
 from disco.operations.planned import (
     ARMS,
     Planned,
+    coded_rows,
     decision_table,
     inputs_of_belief,
     inputs_of_program,
@@ -135,6 +137,7 @@ def make_plan(
 
     A dry run does the same and keeps nothing.
     """
+    pool = read_pool(data, plan)
     loaded = load_audience(data, plan, cache=cache, engine=engine)
     belief, version = belief_for(store, prior=prior, network=loaded.network)
     planned = plan_campaign(
@@ -151,6 +154,8 @@ def make_plan(
         sources=sources_of(data, plan),
         engine=engine,
     )
+    if pool is not None:
+        planned = replace(planned, warnings=(*planned.warnings, *_pool_warnings(store, planned, pool)))
     if not dry_run:
         keep(store, planned)
     return PlanResult.of(planned, dry_run=dry_run)
@@ -265,6 +270,22 @@ def plan_campaign(
         features=features,
         planned_at=clock.now(),
         sources=sources or {},
+    )
+
+
+def _pool_warnings(store: Store, planned: Planned, pool: Sequence[str]) -> tuple[str, ...]:
+    """InputError where a launch could not take its codes from the pool; a word where late arrivals could not."""
+    with store.reading() as transaction:
+        if transaction.plans.find_campaign(planned.plan.campaign) is not None:
+            return ()  # its codes are out
+        needed = coded_rows(planned.decisions).size
+        pool_codes(transaction.decisions, pool, needed=needed, all_new=True)
+    late = sum(codes or 0 for codes in planned.solution.reserve)
+    if len(pool) >= needed + late:
+        return ()
+    return (
+        f"The pool has {len(pool):,} codes: {needed:,} go out at the launch, so {len(pool) - needed:,} are left for "
+        f"the reserve of {late:,}.",
     )
 
 

@@ -19,7 +19,7 @@ from disco.records.decisions import Arm, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import StateError
 from disco.records.plan import Plan
-from disco.records.wording import money
+from disco.records.wording import counted, money
 
 _ROUNDING = 1e-9  # relative; sums of the same figures in another order
 
@@ -39,19 +39,19 @@ def refuse_unproved(planned: Planned, *, customers: int) -> None:
 def _rows(planned: Planned, customers: int) -> Iterator[str]:
     rows = planned.decisions.num_rows
     if rows != customers:
-        yield f"{rows:,} decisions, for {customers:,} customers planned"
+        yield f"{counted(rows, 'decision')}, for {counted(customers, 'customer')} planned"
     if planned.contexts.ndim != 2 or len(planned.contexts) != rows:
-        yield f"{len(planned.contexts):,} contexts, for {rows:,} decisions"
+        yield f"{counted(len(planned.contexts), 'context')}, for {counted(rows, 'decision')}"
     elif not np.isfinite(planned.contexts).all():
         yield "contexts that are not finite numbers"
     if planned.features is None:
         if "features" in planned.inputs:
             yield "the features are missing"
     elif planned.features.num_rows != rows:
-        yield f"features of {planned.features.num_rows:,} customers, for {rows:,} decisions"
+        yield f"features of {counted(planned.features.num_rows, 'customer')}, for {counted(rows, 'decision')}"
     for name in ("customer_id", "arm", "value", "known"):
         if planned.decisions[name].null_count:
-            yield f"{planned.decisions[name].null_count:,} decisions without {name}"
+            yield f"{counted(planned.decisions[name].null_count, 'decision')} without {name}"
 
 
 def _customers(planned: Planned, _: int) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _customers(planned: Planned, _: int) -> Iterator[str]:
     ids = planned.decisions.select(["customer_id"])
     distinct = pc.count_distinct(ids["customer_id"]).as_py()
     if distinct != ids.num_rows:
-        yield f"{ids.num_rows - distinct:,} customers appear twice"
+        yield f"{counted(ids.num_rows - distinct, 'decision')} about a customer who has another one"
     if content_hash(ids) != planned.inputs["customers"]:
         yield "the customers are others than those planned"
     hashed = planned.inputs.get("features")
@@ -79,13 +79,13 @@ def _arms(planned: Planned, _: int) -> Iterator[str]:
     )
     wrong = found != np.select([arms[arm] for arm in ARMS], range(len(ARMS)))
     if wrong.any():
-        names = planned.decisions["arm"].filter(pa.array(wrong))
-        yield f"{int(wrong.sum()):,} customers are in another group than their own, the first in {names[0].as_py()!r}"
+        first = planned.decisions["arm"].filter(pa.array(wrong))[0].as_py()
+        yield f"another group than their own for {counted(int(wrong.sum()), 'customer')}, the first in {first!r}"
         return
     for number, arm in enumerate(ARMS):
-        counted, stated = int((found == number).sum()), planned.arms[arm].customers if arm in planned.arms else 0
-        if counted != stated:
-            yield f"{counted:,} customers in group {arm}, for {stated:,} planned"
+        found_here, stated = int((found == number).sum()), planned.arms[arm].customers if arm in planned.arms else 0
+        if found_here != stated:
+            yield f"{counted(found_here, 'customer')} in group {arm}, for {stated:,} planned"
 
 
 def _depths(planned: Planned, _: int) -> Iterator[str]:
@@ -93,11 +93,12 @@ def _depths(planned: Planned, _: int) -> Iterator[str]:
     depth = pc.drop_null(planned.decisions["depth"])
     others = depth.filter(pc.invert(pc.is_in(depth, value_set=pa.array(planned.plan.offered, pa.float64()))))
     if len(others):
-        yield f"{len(others):,} codes of depths that are not offered, the first of {depth_percent(others[0].as_py())}"
+        first = depth_percent(others[0].as_py())
+        yield f"{counted(len(others), 'code')} of depths that are not offered, the first of {first}"
     coded = planned.decisions["depth"].is_valid().to_numpy()
     held = int((coded & (_arm_numbers(planned.decisions) == ARMS.index(Arm.HOLDOUT))).sum())
     if held:
-        yield f"{held:,} customers of the holdout have a depth"
+        yield f"a depth for {counted(held, 'customer')} of the holdout"
 
 
 def _limits(planned: Planned, _: int) -> Iterator[str]:
@@ -121,9 +122,9 @@ def _outside(plan: Plan, given: Integers, offer: Offer, where: str) -> Iterator[
     floors = offer.floors or (0,) * len(plan.offered)
     for depth, count, cap, floor in zip(plan.offered, given.tolist(), offer.caps, floors, strict=True):
         if cap is not None and count > cap:
-            yield f"{count:,} codes of {depth_percent(depth)}{where}, for a limit of {cap:,}"
+            yield f"{counted(count, 'code')} of {depth_percent(depth)}{where}, for a limit of {cap:,}"
         elif count < floor:
-            yield f"{count:,} codes of {depth_percent(depth)}{where}, for a floor of {floor:,}"
+            yield f"{counted(count, 'code')} of {depth_percent(depth)}{where}, for a floor of {floor:,}"
 
 
 def _figures(planned: Planned, _: int) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """A shop's tables, files and context network, as the use cases ask for them."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class FolderShopData:
 
     def customers_hash(self, table: str) -> str:
         """Of the file that a plan names as its table of customers; empty for one of the shop's tables."""
-        path = self.folder / table
+        path = self._inside(table, setting="customers.table")
         return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
     @contextmanager
@@ -60,7 +61,7 @@ class FolderShopData:
         from disco.adapters.tables.parquet import ParquetSource
         from disco.records.tables import SCHEMAS
 
-        path = self.folder / table
+        path = self._inside(table, setting="customers.table")
         if table in SCHEMAS:
             with self.tables() as tables:
                 yield f"table {table}", tables.scan(table)
@@ -74,7 +75,7 @@ class FolderShopData:
 
     def lines(self, name: str, *, setting: str, holds: str) -> list[str]:
         """The lines of a text file that are not empty. setting: who named the file; holds: what a line is."""
-        path = self.folder / name
+        path = self._inside(name, setting=setting)
         if not path.is_file():
             raise InputError(setting, found=f"no file {path}", expected=f"a text file with one {holds} per line")
         try:
@@ -82,6 +83,22 @@ class FolderShopData:
         except UnicodeError as error:
             raise InputError(str(path), found=str(error), expected=f"text in UTF-8, one {holds} per line") from None
         return [line.strip() for line in lines if line.strip()]
+
+    def _inside(self, name: str, *, setting: str) -> Path:
+        """The path of a file that a plan names. A plan may come from somebody who may not read everything the operator
+        can, so links are followed and the file must lie in the shop's folder or in the folder of the tables."""
+        path = self.folder / name
+        roots = [self.folder] if "://" in self.place else [self.folder, Path(self.place)]
+        if "\0" in name or not any(
+            Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)) for root in roots
+        ):
+            raise InputError(
+                setting,
+                found=f"{name!r}, which lies outside the shop's folder",
+                expected="a file in the shop's folder or in the folder of its tables (the setting `data`)",
+                fix="Copy the file there.",
+            )
+        return path
 
     def network(self) -> "ContextNetwork":
         """The context network. It needs orders, no campaigns, so it comes before the first plan."""

@@ -54,12 +54,14 @@ def launch(
 ) -> None:
     """Launch a plan: keep its decisions, with one single-use code per customer who gets one.
 
-    Either all of it is kept or nothing. A launch is refused when the customers, their features, the context network or
-    the model have changed since the plan was decided. Launching the same plan again changes nothing.
+    Either all of it is kept or nothing. A launch is refused when the customers, their features, the context network,
+    the model, the limits or the program version have changed since the plan was decided, or when the decisions that
+    are kept are not those of the plan. Launching the same plan again changes nothing.
     """
     from disco.entrypoints.python import Shop
 
     launched = Shop.open(shop).launch(plan_id, dry_run=dry_run)
+    warn(launched.warnings)
     done = None if launched.dry_run else f"{launched.campaign} is launched"
     show(launched, _launched_text(launched, shop), as_json=as_json, quiet=quiet, done=done)
 
