@@ -31,6 +31,8 @@ FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class
     "forget": ("operations.forgetting:Forgotten",),
     "prune": ("operations.pruning:Pruned",),
     "doctor": ("operations.doctor:HealthCheck",),
+    "backup": ("operations.backup:BackedUp",),
+    "restore": ("operations.backup:Restored",),
     "allocate": ("operations.allocating:AllocationSummary",),
     "replay": ("operations.replaying:ReplayResult",),
     "power": ("operations.power:PowerResult",),

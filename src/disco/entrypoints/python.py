@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from disco.campaign import Belief
     from disco.features import ContextNetwork
     from disco.operations.audience import FeatureCache
+    from disco.operations.backup import BackedUp, Restored
     from disco.operations.campaign_check import CheckResult
     from disco.operations.campaign_list import CampaignList
     from disco.operations.doctor import DatabaseUpgrade, HealthCheck
@@ -462,6 +463,19 @@ class Shop:
         finally:
             database.engine.dispose()
         return DatabaseUpgrade(database=shown(database.engine.url), before=before, after=after)
+
+    def backup(self, file: str | Path) -> "BackedUp":
+        """Write database, artefacts, settings and context network to one file; `disco restore` makes the shop again."""
+        from disco.entrypoints.backups import back_up
+
+        return back_up(self, Path(file))
+
+    @staticmethod
+    def restore(file: str | Path, folder: str | Path) -> "Restored":
+        """Make the shop of a backup again, in a folder and a database without campaigns."""
+        from disco.entrypoints.backups import restore
+
+        return restore(Path(file), Path(folder))
 
     # ---- what it is made of
 

@@ -16,7 +16,7 @@ from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.errors import DiscoError, InputError, MissingPartError, StateError
 from disco.records.ports import Artefacts
 
-_SCHEMA_SUBJECT = "disco: schema"
+SCHEMA_SUBJECT = "disco: schema"
 _SECRET_BYTES = 32
 KNOWN_REVISIONS = ("0001", "0002", "0003")
 _RESTORE = "Copy it away and restore the last backup: `disco restore`."
@@ -60,14 +60,14 @@ def is_empty(database: Database) -> bool:
     if database.engine.dialect.name == "sqlite" and not Path(str(file)).exists():
         return True  # looking would create it
     with plain_errors(database, "opening"), database.reading() as connection:
-        return _revision(connection) is None
+        return revision_of(connection) is None
 
 
 def prepare(database: Database) -> None:
     """Give an empty database our tables; refuse one that is at another revision than this program."""
     with plain_errors(database, "opening"):
         with database.reading() as connection:
-            found = _revision(connection)
+            found = revision_of(connection)
         if found is None:
             found, _ = upgrade(database, only_empty=True)
             found = schema.REVISION if found is None else found
@@ -93,8 +93,8 @@ def upgrade(
     """
     from disco.adapters.store.migrations import migrate
 
-    with plain_errors(database, "upgrading"), database.writing(_SCHEMA_SUBJECT) as connection:
-        before = _revision(connection)
+    with plain_errors(database, "upgrading"), database.writing(SCHEMA_SUBJECT) as connection:
+        before = revision_of(connection)
         if before == schema.REVISION or (before is not None and only_empty):
             return before, before
         migrate(connection, database, artefacts=artefacts, plans=plans, without_plans=without_plans)
@@ -112,7 +112,7 @@ def _make_secret(connection: sa.Connection, name: str) -> None:
         connection.execute(schema.secrets.insert(), secret)
 
 
-def _revision(connection: sa.Connection) -> str | None:
+def revision_of(connection: sa.Connection) -> str | None:
     """The revision of the tables, one that this program knows; None where there are no tables at all."""
     names, place = sa.inspect(connection).get_table_names(), f"The database {shown(connection.engine.url)}"
     if not names:

@@ -26,6 +26,7 @@ TOPICS = (
     "belief",
     "privacy",
     "doctor",
+    "backup",
     "calculators",
     "replay",
     "reproduce",

@@ -29,8 +29,8 @@ def upgrade(
 ) -> None:
     """Upgrade the database to the revision of this program: all changes in one transaction, or none.
 
-    An empty database gets the tables. A database that is up to date is not changed. Copy the database and the folders
-    beside it first.
+    An empty database gets the tables, unless files of plans lie around. A database that is up to date is not changed.
+    Copy the database and the folders beside it first.
     """
     from disco.entrypoints.python import Shop
 

@@ -1,0 +1,148 @@
+"""`disco backup` and `disco restore`: which files of a shop go into a backup, and where they go when it is restored."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from hashlib import file_digest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from disco.entrypoints.config import FILE, load_settings
+from disco.records.errors import InputError, StateError
+from disco.records.files import written_whole
+from disco.records.private import private_folder, temporary_folder
+
+if TYPE_CHECKING:
+    from disco.entrypoints.python import Shop
+    from disco.operations.backup import BackedUp, Restored
+
+
+def back_up(shop: "Shop", file: Path) -> "BackedUp":
+    """Write database, artefacts, settings and context network of a shop to one file; others may go on writing."""
+    from disco.adapters.store.copying import copy_out
+    from disco.adapters.store.opening import open_database
+    from disco.adapters.store.schema import REVISION
+    from disco.entrypoints.outputs import check_outputs
+    from disco.operations import backup
+
+    check_outputs(file, shop=shop.folder)
+    with ExitStack() as stack:
+        stack.enter_context(shop.store())  # refuses an empty database, or one of another revision
+        tables = stack.enter_context(temporary_folder("backup"))
+        database = open_database(shop.database_url)
+        stack.callback(database.engine.dispose)
+        copied = copy_out(database, tables)
+        parts = {f"{backup.TABLES}/{path.name}": path for path in tables.iterdir()}
+        for name in copied.artefacts:
+            parts[f"{backup.ARTEFACTS}/{name}.arrow"] = shop.artefacts / f"{name}.arrow"
+        own = {backup.SETTINGS: shop.folder / FILE, backup.NETWORK: shop.data.network_file}
+        parts.update({name: path for name, path in own.items() if path.is_file()})
+        return backup.pack(
+            file,
+            parts,
+            made_at=shop.clock.now(),
+            revision=REVISION,
+            campaigns=copied.campaigns,
+            rows=copied.rows,
+        )
+
+
+def restore(file: Path, folder: Path) -> "Restored":
+    """Make the shop of a backup in a folder that has no campaigns; everything is compared before anything is written.
+
+    A disco.yaml or context network that is there stays. The database comes last and in one transaction: whatever
+    fails before its end leaves the folder as it was.
+    """
+    from disco.adapters.store.copying import copy_in, refuse_used
+    from disco.adapters.store.opening import open_database, shown
+    from disco.adapters.store.schema import REVISION
+    from disco.entrypoints.python import Shop
+    from disco.operations import backup
+
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"shop {folder}", found="a file", expected="a folder, or nothing yet")
+    with _undone_when_it_fails() as new, ExitStack() as stack:
+        new.make_folder(folder)
+        unpacked = Path(stack.enter_context(TemporaryDirectory(prefix=".disco-restore-", dir=folder)))
+        manifest = backup.unpack(file, unpacked)
+        if manifest.revision != REVISION:
+            newer = manifest.revision > REVISION
+            raise StateError(
+                f"The backup {file} is of revision {manifest.revision}; this disco restores {REVISION}",
+                fix="Install the newer disco." if newer else "Restore it with the disco that made it, then upgrade.",
+            )
+        own = (folder / FILE).is_file()
+        shop = Shop(folder, load_settings(folder if own or not (unpacked / FILE).is_file() else unpacked))
+        database = open_database(shop.database_url)
+        stack.callback(database.engine.dispose)
+        refuse_used(database)
+        kept = []
+        for name, target in ((backup.SETTINGS, folder / FILE), (backup.NETWORK, shop.data.network_file)):
+            if (unpacked / name).is_file() and not new.place(unpacked / name, target):
+                kept.append(str(target))
+        for name in manifest.artefacts:
+            new.place(unpacked / name, shop.artefacts / Path(name).name, damaged=True)
+        if database.engine.dialect.name == "sqlite":
+            new.expect(Path(str(database.engine.url.database)))
+        copy_in(database, unpacked / backup.TABLES)
+        return backup.Restored(
+            shop=str(folder),
+            database=shown(database.engine.url),
+            made_at=manifest.made_at,
+            campaigns=manifest.campaigns,
+            rows=manifest.rows,
+            artefacts=len(manifest.artefacts),
+            kept=tuple(kept),
+        )
+
+
+class _New:
+    """Files and folders that were not there before."""
+
+    def __init__(self) -> None:
+        self._new: list[Path] = []
+
+    def remove(self) -> None:
+        for path in reversed(self._new):
+            if path.is_dir():
+                with suppress(OSError):  # somebody else uses it
+                    path.rmdir()
+            else:
+                path.unlink(missing_ok=True)
+
+    def make_folder(self, folder: Path) -> None:
+        self._new += [path for path in (*reversed(folder.parents), folder) if not path.exists()]
+        private_folder(folder)
+
+    def expect(self, file: Path) -> None:
+        """The file will be made by somebody else."""
+        if not file.exists():
+            self._new.append(file)
+
+    def place(self, source: Path, target: Path, *, damaged: bool = False) -> bool:
+        """Copy a file where there is none yet (or, with `damaged`, another content); whether that was so."""
+        if target.exists():
+            if not damaged or _hash(target) == _hash(source):
+                return False
+        else:
+            self.make_folder(target.parent)
+            self._new.append(target)
+        with written_whole(target) as unfinished:
+            shutil.copyfile(source, unfinished)
+        return True
+
+
+@contextmanager
+def _undone_when_it_fails() -> Iterator[_New]:
+    new = _New()
+    try:
+        yield new
+    except BaseException:
+        new.remove()
+        raise
+
+
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

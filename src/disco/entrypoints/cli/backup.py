@@ -1,0 +1,59 @@
+"""A shop in one file, and back: `disco backup`, `disco restore`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, next_command, show
+
+
+def register(app: typer.Typer) -> None:
+    app.command("backup", epilog="Example: disco backup -o shop-2026-03-01.tar.gz --shop shop/")(backup)
+    app.command("restore", epilog="Example: disco restore shop-2026-03-01.tar.gz --shop restored/")(restore)
+
+
+def backup(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write: a tar.gz archive.")],
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Write the shop to one file: database, artefacts, disco.yaml and context network.
+
+    The backup is one consistent state, also while other commands write. The retailer's tables are not in it, nor is a
+    key of the codes that is kept outside the database (DISCO_CODE_SECRET).
+    """
+    from disco.entrypoints.python import Shop
+
+    done = Shop.open(shop).backup(out)
+    text = (
+        f"{done.file}: {len(done.campaigns):,} campaigns, {sum(done.rows.values()):,} rows, "
+        f"{done.artefacts:,} artefacts, {done.bytes / 1e6:,.1f} MB."
+    )
+    show(done, text, as_json=as_json, quiet=quiet)
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="As `disco backup` wrote it.")],
+    shop: Annotated[
+        Path, typer.Option("--shop", help="The folder of the restored shop; created if it does not exist.")
+    ] = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Make the shop of a backup again, in a folder and a database without campaigns.
+
+    Every file is compared with its hash before anything is written, and the database is filled in one transaction. A
+    disco.yaml or context network in the folder stays: to restore into another database, SQLite or PostgreSQL, write a
+    disco.yaml with its `database_url` first.
+    """
+    from disco.entrypoints.python import Shop
+
+    done = Shop.restore(file, shop)
+    text = (
+        f"{done.shop}: {len(done.campaigns):,} campaigns, {sum(done.rows.values()):,} rows and {done.artefacts:,} "
+        f"artefacts restored into {done.database}, as of {done.made_at:%Y-%m-%d %H:%M} UTC."
+    )
+    text += "".join(f" {name} was there and stayed." for name in done.kept)
+    show(done, f"{text} {next_command('doctor', shop)}", as_json=as_json, quiet=quiet)
