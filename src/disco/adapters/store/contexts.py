@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.plans import matrix_of, table_of
+from disco.adapters.store.seals import touch
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers, Matrix
 from disco.records.errors import StateError
@@ -29,8 +30,8 @@ class SqlContexts:
     def add(self, campaign: str, network: str, contexts: Matrix) -> None:
         number = self._session.number(campaign)
         artefact = self._session.artefacts.put(table_of(contexts))
+        touch(self._session, number)
         self._connection.execute(_TABLE.insert(), {"campaign_number": number, "network": network, "artefact": artefact})
-        self._session.touched.add(number)
 
     def of(self, campaign: str, network: str, rows: Integers | None = None) -> Matrix:
         row = self._session.campaign_row(campaign)

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from disco.adapters.store.artefacts import index_of, rows_of
 from disco.adapters.store.database import asked, in_order, storable
 from disco.adapters.store.schema import campaigns, late_decisions, pool_codes, reserves, secrets
-from disco.adapters.store.seals import extended, row_seal
+from disco.adapters.store.seals import extended, row_seal, touch
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers, Matrix
 from disco.records.errors import InputError, StateError
@@ -65,7 +65,7 @@ class SqlDecisions:
         self._connection.execute(
             campaigns.update().where(campaigns.c.number == row.number).values({**names, "seal": seal})
         )
-        self._session.touched.add(row.number)
+        touch(self._session, row.number)
         if pooled:
             self._add_pooled(row.number, pc.drop_null(kept["code"]))
 
@@ -101,10 +101,10 @@ class SqlDecisions:
             for place, decision in enumerate(table.to_pylist())
         ]
         if rows:
+            touch(self._session, row.number)
             self._connection.execute(late_decisions.insert(), rows)
             seal = extended(row.late_seal, rows)
             self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(late_seal=seal))
-            self._session.touched.add(row.number)
         if pooled:
             self._add_pooled(row.number, codes)
 
@@ -181,9 +181,9 @@ class SqlDecisions:
                 for name in ("propensity", "propensity_draws")
             }
         )
+        touch(self._session, row.number)
         name = self._session.artefacts.put(storable(table))
         self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(propensities=name))
-        self._session.touched.add(row.number)
 
     def codes_in_use(self, codes: pa.Array, *, campaign: str | None = None) -> pa.Array:
         texts, found = asked("code", codes), []
@@ -204,7 +204,7 @@ class SqlDecisions:
 
     def set_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
         number = self._session.number(campaign)
-        self._session.touched.add(number)
+        touch(self._session, number)
         self._connection.execute(reserves.delete().where(reserves.c.campaign_number == number))
         rows = [{"campaign_number": number, "depth": depth, "codes": left} for depth, left in codes.items()]
         if rows:
@@ -219,7 +219,7 @@ class SqlDecisions:
         # codes − 1 of "no limit" is still null: no limit
         left = sa.or_(reserves.c.codes.is_(None), reserves.c.codes > 0)
         number = self._session.number(campaign)
-        self._session.touched.add(number)
+        touch(self._session, number)
         taken = self._connection.execute(
             reserves.update()
             .where(reserves.c.campaign_number == number, reserves.c.depth == depth, left)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.database import asked, in_order, storable, typed
-from disco.adapters.store.seals import row_seal, rows_seal, sealed
+from disco.adapters.store.seals import changed, row_seal, rows_seal, sealed
 from disco.adapters.store.session import Session, beginning_with
 from disco.records.errors import StateError
 from disco.records.kept import COUNTS, OUTCOMES
@@ -125,6 +125,8 @@ class SqlLedger:
         row = self._connection.execute(sa.select(_BATCHES).where(in_force)).mappings().one_or_none()
         if row is None:
             raise StateError(f"Batch {batch_id} is not in force: it was reverted before, or never received")
+        if row["seal"] != row_seal("batch", row):
+            raise changed(f"Batch {batch_id}")
         number, seal = row["number"], row_seal("batch", {**row, "reverted_at": at})
         self._connection.execute(_BATCHES.update().where(in_force).values(reverted_at=at, seal=seal))
         self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == number).values(reverted=True))

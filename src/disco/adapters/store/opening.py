@@ -26,6 +26,8 @@ _SQLITE_SAYS = (
     ("file is not a database", "is not a SQLite database", _ANOTHER_DATABASE),
     ("file is encrypted", "is not a SQLite database", _ANOTHER_DATABASE),
     ("malformed", "is damaged", _RESTORE),
+    ("Could not decode to UTF-8", "is damaged", _RESTORE),
+    ("readonly database", "cannot be written", "Check the permissions of the file and of its folder."),
     ("unable to open database file", "cannot be opened", "Check the folder, its permissions and `database_url`."),
 )
 

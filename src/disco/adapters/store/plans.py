@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from disco.adapters.store.artefacts import in_one_piece
 from disco.adapters.store.database import storable
 from disco.adapters.store.schema import campaigns, contexts, plans
-from disco.adapters.store.seals import check_campaign, check_plan, sealed
+from disco.adapters.store.seals import check_campaign, check_plan, sealed, touch
 from disco.adapters.store.session import Session, beginning_with, no_such_campaign
 from disco.records.arrays import Matrix
 from disco.records.errors import FileFormatError, InputError, StateError
@@ -116,7 +116,7 @@ class SqlPlans:
                 "artefact": plan.contexts,
             },
         )
-        self._session.touched.add(self._session.number(record.campaign))
+        self._session.touched.add(self._session.number(record.campaign))  # new, so there is no seal to compare yet
 
     def campaign(self, campaign: str) -> CampaignRecord:
         found = self.find_campaign(campaign)
@@ -138,8 +138,8 @@ class SqlPlans:
 
     def set_state(self, campaign: str, state: State) -> None:
         number = self._session.number(campaign)
+        touch(self._session, number)
         self._connection.execute(campaigns.update().where(campaigns.c.number == number).values(state=state))
-        self._session.touched.add(number)
 
     def damaged(self, campaign: str) -> tuple[str, ...]:
         row = self._session.campaign_row(campaign)

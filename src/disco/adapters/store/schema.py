@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from disco.records.errors import InputError
+from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
 REVISION = "0003"  # the last of migrations/versions
@@ -38,7 +38,11 @@ class Moment(sa.TypeDecorator[datetime]):
         return None if value is None else microseconds(value)
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
-        return None if value is None else _EPOCH + timedelta(microseconds=value)
+        try:
+            return None if value is None else _EPOCH + timedelta(microseconds=value)
+        except (TypeError, OverflowError):
+            fix = "Run `disco doctor`: something other than disco has changed it."
+            raise StateError(f"A moment in the database cannot be read ({str(value)[:40]!r})", fix=fix) from None
 
 
 def _of_campaign(*, key: bool = False) -> sa.Column[int]:

@@ -152,7 +152,20 @@ def check_campaign(session: Session, campaign: str) -> None:
         if row["seal"] != row_seal("campaign", row):
             raise changed(f"The launch of campaign {campaign}")
         if row["number"] not in session.touched and row["state_seal"] != state_seal(session.connection, row):
-            raise changed(f"The state, reserve or contexts of campaign {campaign}")
+            raise _changed_state(campaign)
+
+
+def touch(session: Session, number: int) -> None:
+    """Before something about a campaign changes: its state is sealed again at the end, unless it does not fit now."""
+    if number not in session.touched:
+        for row in _raw(session.connection, schema.campaigns, "number", number):
+            if row["state_seal"] != state_seal(session.connection, row):
+                raise _changed_state(row["campaign"])
+        session.touched.add(number)
+
+
+def _changed_state(campaign: str) -> StateError:
+    return changed(f"The state, reserve or contexts of campaign {campaign}")
 
 
 def changed(what: str) -> StateError:
@@ -177,7 +190,11 @@ def seal_all(connection: sa.Connection, database: Database) -> None:
     for row in _raw(connection, schema.campaigns):
         _seal_campaign(connection, row["number"])
     for row in _raw(connection, schema.batches):
-        _seal_batch(connection, database, row["number"])
+        try:
+            _seal_batch(connection, database, row["number"])
+        except _UNREADABLE as error:
+            found, fix = "cells that cannot be read", "Restore a copy of the database from before the damage."
+            raise StateError(f"The outcomes of batch {row['batch_id']} have {found}", fix=fix) from error
     seal_active(connection)
 
 
