@@ -103,9 +103,9 @@ def test_what_ledger_and_plans_can_give_is_exactly_what_it_was(whole: Path, copy
     do(copy, statements)
     assert content(copy) != content(whole)
     assert failures(doctor(copy))
-    mended = doctor(copy, repair=True)
-    assert failures(mended) == []
-    assert any(words in one.changed for one in mended.repaired)
+    repaired = doctor(copy, repair=True)
+    assert failures(repaired) == []
+    assert any(words in one.changed for one in repaired.repaired)
     assert content(copy) == content(whole)
     assert doctor(copy, repair=True).repaired == ()
 
@@ -129,9 +129,9 @@ def test_an_index_whose_file_is_damaged_or_gone_is_built_again(copy: Path) -> No
     (copy / "artefacts" / f"{by_customer}.arrow").unlink()
     (copy / "artefacts" / f"{by_code}.arrow").write_bytes(b"ARROW1 and nothing else")
     assert failures(doctor(copy))
-    mended = doctor(copy, repair=True)
-    assert failures(mended) == []
-    assert sorted(one.changed for one in mended.repaired) == [
+    repaired = doctor(copy, repair=True)
+    assert failures(repaired) == []
+    assert sorted(one.changed for one in repaired.repaired) == [
         "The index of codes was built again from the decisions.",
         "The index of customers was built again from the decisions.",
     ]

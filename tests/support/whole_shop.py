@@ -126,7 +126,7 @@ def _planned(store: CampaignStore, campaign: str, start: date, **more: object) -
         belief=belief,
         version=None if version is None else version.number,
         network=NETWORK,
-        inputs={"customers": "of the test"},
+        inputs={},
         clock=Clock(datetime(start.year, start.month, start.day, tzinfo=UTC)),
         features=features_of(audience),
     )
