@@ -35,6 +35,7 @@ from disco.records.forgotten import as_integer, as_text, is_forgotten, mentions
 
 CANARY, LATE, STRANGER = "CANARY-7f3e9b", "CANARY-late-51", "CANARY-stranger"
 SECOND = "second network"
+CACHED = f"{'0' * 32}.parquet"
 FIGURES = {CANARY: 1234.5678901234567, LATE: 8765.4321098765432}  # a feature of each, found by its bits and its digits
 
 
@@ -157,7 +158,7 @@ def life(database_url, make_shop, tmp_path):
     )
     life.relearn(SECOND)
     (tmp_path / "cache").mkdir()
-    pq.write_table(life.features([CANARY]), tmp_path / "cache" / "kept.parquet")
+    pq.write_table(life.features([CANARY]), tmp_path / "cache" / CACHED)
     yield life
     shop.store.close()
 
@@ -184,7 +185,10 @@ def test_no_byte_of_a_forgotten_customer_is_left(life):
         STRANGER.encode(),
     ]
     assert len(life.traces(*wanted)) >= 10, "the search finds what is there"
+    (life.folder / "cache" / "notes.parquet").write_text("somebody's own")
     done = life.forget(CANARY, LATE, STRANGER, "never seen")
+    assert [path.name for path in (life.folder / "cache").iterdir()] == ["notes.parquet"]
+    (life.folder / "cache" / "notes.parquet").unlink()
     assert (done.customers, done.found, done.unfinished) == (4, 3, ())
     (there,) = done.campaigns
     assert (there.campaign, there.decisions, there.outcomes, there.raw) == ("spring", 2, 3, 1)
@@ -283,7 +287,7 @@ def test_a_rehearsal_says_what_would_be_forgotten_and_writes_nothing(life):
     assert (done.found, done.files, done.dry_run, len(done.plans)) == (2, 0, True, 1)
     assert life.rows().equals(before)
     assert sorted(artefacts_of(life.url).iterdir()) == files
-    assert (life.folder / "cache" / "kept.parquet").exists()
+    assert (life.folder / "cache" / CACHED).exists()
     assert life.is_sound()
 
 
@@ -387,7 +391,7 @@ def test_refunds_that_contradict_each_other_are_judged_again_under_the_new_name(
 
 
 def test_prune_removes_what_is_old_and_learning_goes_on(life):
-    (life.folder / "cache" / "kept.parquet").touch()
+    (life.folder / "cache" / CACHED).touch()
     now = datetime(2028, 6, 1, tzinfo=UTC)
     clock = type(life.shop.clock)(now)
 

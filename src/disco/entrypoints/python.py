@@ -367,6 +367,7 @@ class Shop:
                 cache=self.cache(),
                 folders=(self.folder, self.artefacts),
                 tables=self.data.place,
+                old_plans=self.plans,
                 dry_run=dry_run,
             )
 

@@ -1,5 +1,6 @@
 """Who a plan is about: the eligible customers of its table, their features as of its date, their contexts."""
 
+import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from disco.records.ports import Engine, Tables
 from disco.records.private import private_folder
 
 _NAME_LENGTH = 32  # hexadecimal digits: 128 bits
+_CACHED = re.compile("[0-9a-f]{32}")  # how the name of a cached file begins
 
 
 class ShopData(Protocol):
@@ -114,7 +116,7 @@ class FeatureCache:
     def purge(self, *, before: datetime | None = None, dry_run: bool = False) -> dict[Path, int]:
         """Remove cached features, all or those written before a moment; files and their bytes. They are built again."""
         old = {}
-        for file in self.folder.glob("*.parquet"):
+        for file in (path for path in self.folder.glob("*.parquet") if _CACHED.match(path.name)):
             found = file.stat()
             if before is None or found.st_mtime < before.timestamp():
                 old[file] = found.st_size

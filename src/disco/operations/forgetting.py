@@ -72,11 +72,13 @@ def forget(
     cache: FeatureCache,
     folders: Sequence[Path],
     tables: str,
+    old_plans: Path | None = None,
     dry_run: bool = False,
 ) -> Forgotten:
     """Forget these customers, all of them or none.
 
     folders: where unfinished files of killed processes may lie. tables: the place of the retailer's own tables.
+    old_plans: the folder of plans that an older disco left.
     """
     wanted = list(dict.fromkeys(customers))
     _refuse_names(wanted)
@@ -105,7 +107,7 @@ def forget(
         plans=tuple(plans),
         files=files,
         unfinished=unfinished,
-        elsewhere=_elsewhere(tables, named),
+        elsewhere=_elsewhere(tables, named, old_plans),
         dry_run=dry_run,
     )
 
@@ -201,7 +203,7 @@ def leftovers_removed(folders: Sequence[Path]) -> tuple[Path, ...]:
     return (*sweep_temporary(), *(file for folder in folders for file in sweep_unfinished(folder)))
 
 
-def _elsewhere(tables: str, named: Sequence[str]) -> tuple[str, ...]:
+def _elsewhere(tables: str, named: Sequence[str], old_plans: Path | None) -> tuple[str, ...]:
     said = [
         f"Your own tables in {tables}, and the systems they come from.",
         "Exported codes, quarantine files and feature files: where they were written is not kept.",
@@ -210,4 +212,6 @@ def _elsewhere(tables: str, named: Sequence[str]) -> tuple[str, ...]:
     ]
     if named:
         said.append(f"The condition of the plan of {', '.join(named)} names them, and so does its plan file.")
+    if old_plans is not None and any(old_plans.glob("*/plan.json")):
+        said.append(f"{old_plans}, a copy from before the database was upgraded: remove it once you need it no more.")
     return tuple(said)
