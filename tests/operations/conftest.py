@@ -19,7 +19,7 @@ from disco.records.plan import read_plan
 
 @dataclass
 class FixedClock:
-    moment: datetime = datetime(2027, 3, 8, 9, tzinfo=UTC)
+    moment: datetime = datetime(2027, 3, 8, 15, tzinfo=UTC)
 
     def now(self):
         return self.moment

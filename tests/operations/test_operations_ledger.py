@@ -326,3 +326,13 @@ def test_a_row_in_quarantine_keeps_at_most_four_kilobytes(shop, launched, receiv
     kept = json.loads(aside["raw"][0].as_py())
     assert kept["event_id"].endswith("…")
     assert kept["code"] == outcomes["code"][0].as_py()
+
+
+def test_purchases_dated_after_they_were_received_are_applied_with_a_warning(shop, launched):
+    row = shop.sent(launched)[0]
+    outcomes = shop.outcomes([row], ordered_at=[datetime(2027, 3, 15, tzinfo=UTC)])
+    found = ingest(shop.store, "spring", outcomes, source="a.csv", clock=shop.clock)  # on 8 March
+    assert found.applied == 1
+    assert found.warnings == (
+        "1 purchase dated after the day of receipt, 2027-03-08 (the first in row 1); check the clock and the dates",
+    )

@@ -7,6 +7,7 @@ however long the ledger is.
 
 from collections import Counter
 from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,7 +28,10 @@ from disco.records.kept import OUTCOMES
 from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
 from disco.records.ports import Clock, LedgerRepository, Store, Transaction
 from disco.records.result import Result
+from disco.records.validation.checker import good_cells
+from disco.records.wording import counted
 
+_CLOCK_SLACK = timedelta(days=1)  # times without a zone are read as UTC
 _QUARANTINE = ("row", "event_id", "customer_id", "code", "disposition", "reason", "raw")
 
 
@@ -150,7 +154,7 @@ def ingest(
         redisposed=change.redisposed.num_rows,
         purchases_before=change.before.purchases,
         purchases_after=change.after.purchases,
-        warnings=_warnings(change.after, again),
+        warnings=_warnings(received, change.after, again, received_at=batch.received_at),
         dry_run=dry_run,
     )
 
@@ -214,7 +218,7 @@ def _without_forgotten(
     transaction: Transaction, record: CampaignRecord, rows: pa.Table, customers: pa.ChunkedArray
 ) -> pa.Table:
     """The rows, of which nothing is kept where the customer was forgotten after the launch."""
-    named = customers.cast(pa.string()).combine_chunks()
+    named = good_cells("outcomes", "customer_id", customers.combine_chunks())
     forgotten = transaction.forgotten.among(distinct_values(named).to_pylist(), since=record.launched_at)
     if not forgotten:
         return rows
@@ -356,8 +360,21 @@ def _reasons(received: pa.Table) -> tuple[Reason, ...]:
     return tuple(sorted(reasons, key=lambda reason: (list(Disposition).index(reason.disposition), reason.first_row)))
 
 
-def _warnings(after: NetPurchases, again: BatchRecord | None) -> tuple[str, ...]:
+def _warnings(
+    received: pa.Table, after: NetPurchases, again: BatchRecord | None, *, received_at: datetime
+) -> tuple[str, ...]:
     warnings = []
+    latest = pa.scalar(received_at + _CLOCK_SLACK, received.schema.field("ordered_at").type)
+    counts = pc.and_(
+        pc.equal(received["disposition"], str(Disposition.APPLIED)), pc.equal(received["kind"], "purchase")
+    )
+    early = pc.and_(counts, pc.greater(received["ordered_at"], latest))
+    if count := int(pc.sum(early).as_py() or 0):
+        first = int(pc.index(pc.fill_null(early, False), True).as_py())
+        warnings.append(
+            f"{counted(count, 'purchase')} dated after the day of receipt, {received_at:%Y-%m-%d} "
+            f"(the first in row {first + 1:,}); check the clock and the dates"
+        )
     if again is not None:
         warnings.append(f"the same rows were received before, as batch {again.batch_id} from {again.source}")
     if after.over_refunded:
@@ -369,9 +386,15 @@ def write_quarantine(store: Store, batch_id: str, *, file: Path) -> Quarantine:
     """Write the rows of a batch that are not applied to a CSV file, with cells made safe for a spreadsheet."""
     with store.reading() as transaction:
         batch = transaction.ledger.batch(batch_id)
-        rows = transaction.ledger.outcomes(batch.campaign, batch_id=batch.batch_id)
-    aside = rows.filter(pc.not_equal(rows["disposition"], str(Disposition.APPLIED))).select(list(_QUARANTINE))
-    aside = aside.set_column(0, "row", pc.add(aside["row"], 1))
+    aside = quarantined_rows(store, batch)
     with written_whole(file) as unfinished:
         pacsv.write_csv(csv_safe(aside), unfinished)
     return Quarantine(batch_id=batch.batch_id, campaign=batch.campaign, file=str(file), rows=aside.num_rows)
+
+
+def quarantined_rows(store: Store, batch: BatchRecord | Ingested) -> pa.Table:
+    """The rows of a batch that are not applied, with their reasons; `row` counts from 1 below the header."""
+    with store.reading() as transaction:
+        rows = transaction.ledger.outcomes(batch.campaign, batch_id=batch.batch_id)
+    aside = rows.filter(pc.not_equal(rows["disposition"], str(Disposition.APPLIED))).select(list(_QUARANTINE))
+    return aside.set_column(0, "row", pc.add(aside["row"], 1))
