@@ -287,3 +287,21 @@ def test_forgotten_customers_are_known_by_hashes_alone(database_url: str) -> Non
         kept = transaction.seals._connection.execute(sa.select(schema.forgotten.c.hash)).scalars().all()
     assert len(kept) == 3
     assert all(len(text) == 64 and "anna" not in text for text in kept)
+
+
+def test_no_writer_seals_what_another_program_changed(tmp_path: Path) -> None:
+    writes = {
+        "UPDATE reserves SET codes = 1000": lambda t: t.decisions.take_code("spring", 0.1),
+        "UPDATE campaigns SET state = 'launched'": lambda t: t.contexts.add("spring", "network-c", np.zeros((5, 2))),
+        "DELETE FROM reserves": lambda t: t.plans.set_state("spring", State.CLOSED),
+        "UPDATE batches SET source = 'another file'": lambda t: receive(
+            t, replace(batch("b1"), reverted_at=MOMENT, source="another file")
+        ),
+    }
+    for number, (statement, write) in enumerate(writes.items()):
+        store = CampaignStore.embedded(tmp_path / f"{number}.db")
+        _life(store)
+        _damage(store, statement)
+        with pytest.raises(StateError, match="changed by something other"), store.writing("spring") as transaction:
+            write(transaction)
+        assert _all_broken(store) != []

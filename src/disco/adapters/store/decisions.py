@@ -204,7 +204,7 @@ class SqlDecisions:
 
     def set_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
         number = self._session.number(campaign)
-        touch(self._session, number)
+        self._session.touched.add(number)  # without a comparison: a launch has no seal yet, and a repair a wrong one
         self._connection.execute(reserves.delete().where(reserves.c.campaign_number == number))
         rows = [{"campaign_number": number, "depth": depth, "codes": left} for depth, left in codes.items()]
         if rows:

@@ -370,10 +370,13 @@ def _raw(
     order: str | None = None,
 ) -> list[Mapping[str, Any]]:
     """Rows with their cells as the database holds them, whatever a cell's type became."""
-    statement = f"SELECT * FROM {table.name}" + ("" if key is None else f' WHERE "{key}" = :value')
-    statement += "" if order is None else f' ORDER BY "{order}"'
-    parameters = {} if key is None else {"value": value}
-    return [dict(row) for row in connection.execute(sa.text(statement), parameters).mappings()]
+    # a bare * converts nothing, and a migration does not know the columns of later revisions
+    rows: sa.Select[Any] = sa.select(sa.literal_column("*")).select_from(table)
+    if key is not None:
+        rows = rows.where(table.c[key] == value)
+    if order is not None:
+        rows = rows.order_by(table.c[order])
+    return [dict(row) for row in connection.execute(rows).mappings()]
 
 
 def _set(connection: sa.Connection, table: sa.Table, key: str, value: object, **columns: object) -> None:
