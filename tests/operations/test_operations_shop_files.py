@@ -1,9 +1,8 @@
-"""What a health check says about a shop's files: space by its size, permissions, remains of interrupted commands."""
+"""What a health check says about a shop's files: space by its size, permissions, leftovers of killed processes."""
 
 import os
 import shutil
 import tempfile
-import time
 from collections import namedtuple
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 
 from disco.operations.shop_files import ShopFiles
 from disco.records.diagnosis import Diagnosis, Outcome
+from disco.records.private import temporary_folder, unfinished_file
 
 Usage = namedtuple("Usage", "total used free")
-OLD = time.time() - 2 * 24 * 3600
 
 
 @pytest.fixture
@@ -71,22 +70,29 @@ def test_files_that_others_may_read_are_noted(files: ShopFiles) -> None:
     assert "chmod" in check.fix
 
 
-def test_remains_of_interrupted_commands_are_noted_and_swept(files: ShopFiles, tmp_path: Path) -> None:
+def test_a_folder_that_is_shared_with_a_group_is_shared_on_purpose(files: ShopFiles) -> None:
+    files.artefacts.chmod(0o2770)
+    (files.artefacts / "a.arrow").chmod(0o660)
+    assert found(files, "permission to read").ok
+    (files.artefacts / "a.arrow").chmod(0o664)
+    assert not found(files, "permission to read").ok
+
+
+def test_leftovers_of_killed_processes_are_noted_and_swept(files: ShopFiles, tmp_path: Path) -> None:
+    with unfinished_file(files.artefacts), temporary_folder("spill"):  # a command is at work
+        assert [one for one in files.checks() if one.where == "temporary files"] == []
+        assert files.sweep() == ()
+    folder = tmp_path / "tmp" / f"disco-{os.geteuid()}"
     names = (
-        "shop/.disco-abcdefgh.partial",
-        "shop/artefacts/.abcdefgh.partial",
-        "tmp/disco-spill-abcdefgh/part",
-        "tmp/disco-sql-abcdefgh/part",
+        files.folder / ".disco-abcdefgh.partial",
+        files.artefacts / ".disco-abcdefgh.partial",
+        folder / "x-abcdefgh",
     )
-    for name in (*names, "shop/.mine.partial", "tmp/disco-mybackup/precious"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    assert [one.where for one in files.checks() if one.where == "temporary files"] == []  # a command may be at work
-    assert files.sweep() == ()
-    for place in tmp_path.rglob("*"):
-        os.utime(place, (OLD, OLD))
-    assert found(files, "temporary files").found.startswith("4 of interrupted commands")
-    assert len(files.sweep()) == 4
-    left = sorted(place.name for place in tmp_path.rglob("*") if place.is_file())
-    assert left == [".mine.partial", "a.arrow", "disco.db", "precious"]
+    for place in (*names[:2], files.folder / ".mine.partial", names[2] / "part"):
+        place.parent.mkdir(exist_ok=True)
+        place.touch()
+    assert found(files, "temporary files").found.startswith("3 of killed processes")
+    assert sorted(one.where for one in files.sweep()) == sorted(map(str, names))
+    assert not any(place.exists() for place in names)
+    assert (files.folder / ".mine.partial").exists()
     assert files.sweep() == ()

@@ -1,24 +1,17 @@
-"""The files of a shop: space, permission to write, who else may read them, and what interrupted commands left."""
+"""The files of a shop: space, permission to write, who else may read them, and what killed processes left."""
 
 import os
-import re
 import shutil
 import stat
-import tempfile
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from disco.records.diagnosis import Diagnosis, Repair
+from disco.records.private import sweep_temporary, sweep_unfinished, temporary_leftovers, unfinished_leftovers
 
 _LEAST_FREE_BYTES = 16 * 2**20
 _LEAST_FREE_SHARE = 0.1  # of the shop's own size
-_DAY_S = 24 * 3600
-# names as `tempfile` makes them for us, and nothing that a user might have named so
-_OF_TEMPORARY_PLACE = re.compile(r"disco-(spill|sql|train|browser|picture)-[a-z0-9_]{8}")
-_OF_SHOP = re.compile(r"\.disco-[a-z0-9_]{8}\.partial|\.disco-init-[a-z0-9_]{8}")
-_OF_ARTEFACTS = re.compile(r"\.(disco-)?[a-z0-9_]{8}\.partial")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -40,13 +33,10 @@ class ShopFiles:
             yield left
 
     def sweep(self) -> tuple[Repair, ...]:
-        """Remove what interrupted commands left more than a day ago."""
-        done = []
-        for place in self._leftovers():
-            shutil.rmtree(place, ignore_errors=True) if place.is_dir() else place.unlink(missing_ok=True)
-            if not place.exists():
-                done.append(Repair(where=str(place), changed="This remainder of an interrupted command was removed."))
-        return tuple(done)
+        """Remove what killed processes left."""
+        swept = (*sweep_temporary(), *(file for folder in self._folders() for file in sweep_unfinished(folder)))
+        words = "This leftover of a killed process was removed."
+        return tuple(Repair(where=str(place), changed=words) for place in swept)
 
     def _space(self) -> Diagnosis:
         size = sum(path.stat().st_size for path in self._files())
@@ -75,7 +65,8 @@ class ShopFiles:
         if os.name != "posix":
             return None
         places = [*self._files(), *([self.artefacts] if self.artefacts.is_dir() else [])]
-        open_places = [place for place in places if place.stat().st_mode & _OTHERS]
+        # a folder that its owner shares with a group is shared on purpose
+        open_places = [place for place in places if place.stat().st_mode & _OTHERS & ~_shared(place)]
         found = (
             f"{len(open_places):,} of {len(places):,} files and folders, such as {open_places[0]}"
             if open_places
@@ -94,14 +85,14 @@ class ShopFiles:
         )
 
     def _left_behind(self) -> Diagnosis | None:
-        left = list(self._leftovers())
+        left = [*temporary_leftovers(), *(file for folder in self._folders() for file in unfinished_leftovers(folder))]
         if not left:
             return None
         return Diagnosis.note(
             "files",
             "temporary files",
-            f"{len(left):,} of interrupted commands, such as {left[0]}",
-            expected="none older than a day",
+            f"{len(left):,} of killed processes, such as {left[0]}",
+            expected="none",
             fix="Run `disco doctor --repair`, which removes them.",
         )
 
@@ -112,27 +103,15 @@ class ShopFiles:
         if self.artefacts.is_dir():
             yield from (path for path in self.artefacts.rglob("*") if path.is_file())
 
-    def _leftovers(self) -> Iterator[Path]:
-        """Files and folders that a command makes for itself, older than a day and of this user."""
-        for folder, names in (
-            (self.folder, _OF_SHOP),
-            (self.artefacts, _OF_ARTEFACTS),
-            (self.artefacts / "features", _OF_ARTEFACTS),
-            (Path(tempfile.gettempdir()), _OF_TEMPORARY_PLACE),
-        ):
-            if folder.is_dir():
-                yield from _old(path for path in folder.iterdir() if names.fullmatch(path.name))
+    def _folders(self) -> tuple[Path, ...]:
+        """Where unfinished files may lie."""
+        return self.folder, self.artefacts, self.artefacts / "features"
 
 
-def _old(places: Iterable[Path]) -> Iterator[Path]:
-    for place in sorted(places):
-        try:
-            found = place.lstat()
-        except OSError:
-            continue  # another command has just removed it
-        ours = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-        if ours and not stat.S_ISLNK(found.st_mode) and time.time() - found.st_mtime > _DAY_S:
-            yield place
+def _shared(place: Path) -> int:
+    """The bits for a group, where the folder is shared with one and with nobody else."""
+    folder = place if place.is_dir() else place.parent
+    return stat.S_IRWXG if stat.S_IMODE(folder.stat().st_mode) & _OTHERS == stat.S_IRWXG else 0
 
 
 def _megabytes(count: int) -> str:

@@ -87,26 +87,34 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def unfinished_leftovers(folder: Path) -> tuple[Path, ...]:
+    """Unfinished files of processes that have ended."""
+    return tuple(path for path in sorted(_ours(folder, _PARTIAL)) if path.is_file() and _is_abandoned(path))
+
+
+def temporary_leftovers() -> tuple[Path, ...]:
+    """Temporary folders of processes that have ended."""
+    folders = {path.with_name(path.name.removesuffix(_LOCK)) for path in _ours(_temporary_root(), _TEMPORARY)}
+    locks = {folder: folder.with_name(folder.name + _LOCK) for folder in sorted(folders)}
+    # the lock is made before its folder and removed after it
+    return tuple(folder for folder, lock in locks.items() if not lock.exists() or _is_abandoned(lock))
+
+
 def sweep_unfinished(folder: Path) -> tuple[Path, ...]:
     """Remove unfinished files of processes that have ended; what was removed."""
-    swept = []
-    for path in _ours(folder, _PARTIAL):
-        if path.is_file() and _is_abandoned(path):
-            path.unlink(missing_ok=True)
-            swept.append(path)
-    return tuple(swept)
+    swept = unfinished_leftovers(folder)
+    for path in swept:
+        path.unlink(missing_ok=True)
+    return swept
 
 
 def sweep_temporary() -> tuple[Path, ...]:
     """Remove temporary folders of processes that have ended; what was removed."""
-    swept = []
-    for folder in {path.with_name(path.name.removesuffix(_LOCK)) for path in _ours(_temporary_root(), _TEMPORARY)}:
-        lock = folder.with_name(folder.name + _LOCK)
-        if not lock.exists() or _is_abandoned(lock):  # the lock is made before its folder and removed after it
-            shutil.rmtree(folder, ignore_errors=True)
-            lock.unlink(missing_ok=True)
-            swept.append(folder)
-    return tuple(sorted(swept))
+    swept = temporary_leftovers()
+    for folder in swept:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.with_name(folder.name + _LOCK).unlink(missing_ok=True)
+    return swept
 
 
 def _temporary_root() -> Path:

@@ -318,7 +318,7 @@ def _artefact_folder(connection: sa.Connection, folder: Path) -> Iterator[Diagno
             f"{len(unnamed):,} file{'s'[: len(unnamed) != 1]} that no row names ({size / 1e6:,.1f} MB), "
             f"such as {sorted(unnamed)[0]}",
             expected="only files that the database names",
-            fix="They are harmless: an interrupted command left them. Remove them if nobody is planning.",
+            fix="They are harmless. `disco prune` removes them.",
         )
 
 
