@@ -12,12 +12,11 @@ finds nothing, and the same command brings the shop to where a clean run brings 
 """
 
 import argparse
-import importlib
-import importlib.util
 import itertools
 import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -70,20 +69,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parts = asked.parts or list(PARTS)
     folder = Path(tempfile.mkdtemp(prefix="disco-faults-"))
     try:
-        reports = [one for one in (_elsewhere(part) for part in parts if part in _ELSEWHERE) if one is not None]
         ours = [part for part in parts if part not in _ELSEWHERE]
-        if ours:
-            reports += _ours(ours, asked, folder)
+        failed = _ours(ours, asked, folder) if ours else []
+        failed += [_elsewhere(part) for part in parts if part in _ELSEWHERE]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return int(any(reports))
+    return int(any(failed))
 
 
 def _ours(parts: Sequence[str], asked: argparse.Namespace, folder: Path) -> list[bool]:
     """Whether each part failed."""
     warm()
     wanted = [*asked.step, _YARD_STEP] if asked.step else []
-    moments = live(folder, wanted, say=_aside)
+    broken: list[str] = []
+    moments = live(folder, wanted, say=_aside, broken=broken)
+    for one in broken:
+        print(f"FAILED {one}", flush=True)
     if absent():
         _aside(f"not in this program, so not tried: {', '.join(absent())}")
     yard = next(moment for moment in moments if moment.step.name == _YARD_STEP)
@@ -96,7 +97,7 @@ def _ours(parts: Sequence[str], asked: argparse.Namespace, folder: Path) -> list
             yard, folder, count=asked.lines, seed=asked.seed, lanes=asked.lanes, only=asked.only_line
         ),
     }
-    failed = []
+    failed = [bool(broken)]
     for part in parts:
         started = time.monotonic()
         try:
@@ -184,15 +185,17 @@ def _try_mounts() -> None:
         raise MissingPartError("faults drill", found=found, expected=expected, fix="Run it as root.")
 
 
-def _elsewhere(part: str) -> bool | None:
-    """Run a drill that is a file of its own; whether it failed, None: it is not there."""
-    name = _ELSEWHERE[part]
-    if importlib.util.find_spec(name) is None:
-        return _not_run(part, f"there is no tests/drills/{name}.py")
+def _elsewhere(part: str) -> bool:
+    """Run a drill that is a file of its own; whether it failed."""
+    file = Path(__file__).with_name(f"{_ELSEWHERE[part]}.py")
+    if not file.is_file():
+        return _not_run(part, f"there is no {file.name}")
     started = time.monotonic()
-    code = importlib.import_module(name).main([])
-    print(f"{part}: {'failed' if code else 'passed'} ({time.monotonic() - started:.0f} s)", flush=True)
-    return bool(code)
+    code = subprocess.run([sys.executable, str(file)]).returncode
+    print(
+        f"{part}: {f'failed with exit {code}' if code else 'passed'} ({time.monotonic() - started:.0f} s)", flush=True
+    )
+    return code != 0
 
 
 def _not_run(part: str, reason: str) -> bool:

@@ -17,8 +17,7 @@ from faults_life import Moment, environment, forked, verdict
 from faults_report import Report
 from warm_commands import Ended
 
-_SCRIPT = Path(sys.executable).with_name("disco")
-_PROGRAM = [sys.executable, str(_SCRIPT)]
+_PROGRAM = [sys.executable, "-c", "from disco.entrypoints.cli import command; command()"]
 _SECONDS = 300
 _ATTEMPTS = 4
 
@@ -43,8 +42,8 @@ def strike(case: Interruption, folder: Path, report: Report) -> None:
         shutil.rmtree(world, ignore_errors=True)
         shutil.copytree(case.moment.kept, world)
         ended = (_cold if case.cold else _warm)(case, share * case.seconds, world, folder)
-        if ended is not None:
-            break
+        if ended is not None and (ended.code != 0 or verdict(case.moment, world, ended, folder)):
+            break  # hit; what was done before the signal came must be done as ever
         share *= 0.6
     else:
         report.missed(f"{case.moment.step.name} at {case.share:.0%}")
@@ -71,23 +70,23 @@ def cold_seconds(moment: Moment, folder: Path) -> float:
     return time.monotonic() - started
 
 
-def _warm(case: Interruption, seconds: float, world: Path, folder: Path) -> Ended | None:
-    """None: it had ended before."""
+def _warm(case: Interruption, seconds: float, world: Path, folder: Path) -> Ended:
     command = forked(case.moment, world, folder)
     command.go()
     time.sleep(seconds)
     command.interrupt()
-    ended = command.wait()
-    return None if ended.code in (0, 1) and not ended.err else ended
+    return command.wait()
 
 
 def _cold(case: Interruption, seconds: float, world: Path, folder: Path) -> Ended | None:
+    """None: it had ended before."""
     process = _started(case.moment, world, folder)
     started = time.monotonic()
-    time.sleep(seconds)
-    if process.poll() is not None:
+    try:
+        process.wait(seconds)
         return None
-    process.send_signal(signal.SIGINT)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
     try:
         code = process.wait(_SECONDS)
     except subprocess.TimeoutExpired:
@@ -95,8 +94,6 @@ def _cold(case: Interruption, seconds: float, world: Path, folder: Path) -> Ende
         process.wait()
         return Ended(-9, "", "", time.monotonic() - started, 0, timed_out=True)
     out, err = ((folder / name).read_text(errors="replace") for name in ("stdout", "stderr"))
-    if code == 0:
-        return None
     if code == -signal.SIGINT and not err:
         code = 130  # before Python listens, the signal itself ends the process, and a shell says 130
     return Ended(code, out, err, time.monotonic() - started, 0)
@@ -115,8 +112,8 @@ def _started(moment: Moment, world: Path, folder: Path) -> "subprocess.Popen[byt
 
 
 def _before_the_program(ended: Ended) -> bool:
-    """Python prints a traceback of its own when it is interrupted before it runs the first line of the script."""
-    return ended.shows_traceback and str(_SCRIPT) not in ended.err
+    """Python prints a traceback of its own when it is interrupted before it runs the first line of the program."""
+    return ended.shows_traceback and 'File "<string>"' not in ended.err
 
 
 def _too_many_words(ended: Ended) -> list[str]:

@@ -11,7 +11,9 @@ import os
 import re
 import shutil
 import sqlite3
+import tarfile
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -46,7 +48,13 @@ seed: 7
 _VALUES = {"customer_id": [f"c{number}" for number in range(60)], "0.1": [1.0] * 60, "0.2": [1.5] * 60}
 # what a cut or damaged run may leave beside the files: written aside, or SQLite's own journal
 LEFT_ASIDE = re.compile(r"(^|/)\.[^/]*|\.partial$|(^|/)tmp/|-journal$|-wal$|-shm$")
+_TOLD_TIME = re.compile(r"(?<!ordered)_at$|seal$")  # when a row was written; its seal covers that, and doctor checks it
+_COMMITTED = re.compile(
+    r"committed|run (the command )?again|(is|are|was|were) (kept|launched|ingested|learned|forgotten)"
+)
 _DATABASE = re.compile(r"\.db$")
+ENDS = (0, 1, 4)
+"""Done; refused or failed; done, but what was to be told about it could not be written."""
 _BESIDES = ("disk",)  # about the machine, not about the shop
 
 
@@ -59,6 +67,8 @@ class Step:
     """Of the shop before it; the current folder is the shop."""
     prepare: Callable[[Path], None] = lambda shop: None
     """Puts beside the shop what the command needs, before the state before it is taken."""
+    repeatable: bool = True
+    """Every clean run leaves the same; otherwise only health and success of the next run are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,7 @@ class State:
             if _DATABASE.search(name):
                 databases[name] = _rows_of(path)
             elif not re.search(r"-(journal|wal|shm)$", name):
-                files[name] = sha256(path.read_bytes()).hexdigest()
+                files[name] = _content_of(path)
         return cls(files, databases)
 
     def without_left_aside(self) -> "State":
@@ -115,11 +125,21 @@ def absent() -> list[str]:
     return [step.name for step in _LIFE if step.name not in here]
 
 
-def live(folder: Path, chosen: Sequence[str] = (), *, say: Callable[[str], None] = lambda _: None) -> list[Moment]:
-    """Live in this process, which warms it, up to the last chosen step (all are chosen by default); their moments."""
+def live(
+    folder: Path,
+    chosen: Sequence[str] = (),
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    broken: list[str] | None = None,
+) -> list[Moment]:
+    """Live in this process, which warms it, up to the last chosen step (all are chosen by default); their moments.
+
+    A step that fails without any fault ends the drill, or is added to `broken` and left out.
+    """
     world = new_world(folder / "clean")
     os.environ.update(environment(world))
-    moments = []
+    moments: list[Moment] = []
+    checked: dict[str, set[str]] = {}
     for number, step in enumerate(steps()):
         step.prepare(world / "shop")
         arguments = [str(one) for one in step.arguments(world / "shop")]
@@ -127,16 +147,24 @@ def live(folder: Path, chosen: Sequence[str] = (), *, say: Callable[[str], None]
         kept = folder / "before" / f"{number:02}"
         if wanted:
             shutil.copytree(world, kept)
-            before, failed = State.of(world), failed_checks(world, folder)
+            before = State.of(world)
+            if repr(before) not in checked:
+                checked[repr(before)] = failed_checks(world, folder)
         started = time.monotonic()
         code = run_here(arguments, cwd=world / "shop")
         seconds = time.monotonic() - started
         if code != 0:
-            raise SystemExit(f"without any fault, disco {' '.join(arguments)} ended with {code}")
+            wrong = f"without any fault, disco {' '.join(arguments)} ended with {code}"
+            if broken is None:
+                raise SystemExit(wrong)
+            broken.append(wrong)
+            continue
         say(f"lived: disco {' '.join(arguments)} ({seconds:.1f} s)")
         if wanted:
-            failed |= failed_checks(world, folder)
-            moments.append(Moment(step, arguments, kept, before, State.of(world), seconds, failed))
+            after = State.of(world)
+            checked[repr(after)] = failed_checks(world, folder)
+            failed = checked[repr(before)] | checked[repr(after)]
+            moments.append(Moment(step, arguments, kept, before, after, seconds, failed))
         if chosen and len(moments) == len(set(chosen)):
             break
     return moments
@@ -174,7 +202,7 @@ def failed_checks(world: Path, said: Path) -> set[str]:
 
 
 def verdict(
-    moment: Moment, world: Path, ended: Ended, said: Path, *, codes: Sequence[int] = (0, 1), tidy: bool = True
+    moment: Moment, world: Path, ended: Ended, said: Path, *, codes: Sequence[int] = ENDS, tidy: bool = True
 ) -> list[str]:
     """What is wrong after a fault that is over: with the message, the files, the health check, and the next run.
 
@@ -183,10 +211,14 @@ def verdict(
     found = _words(ended, codes)
     now = State.of(world)
     found += _halves(moment, now, tidy=tidy)
-    changed = any(now.databases.get(name) != was for name, was in moment.before.databases.items())
+    committed = now.databases == moment.after.databases != moment.before.databases
+    if ended.code == 4 and not committed:
+        found.append("exit 4, but nothing was committed")
+    if ended.code == 1 and committed and not _COMMITTED.search(ended.err):
+        found.append("exit 1 without a word that everything was committed")
     key = repr((now, ended.code == 0))
     if key not in moment.seen:
-        moment.seen[key] = _afterwards(moment, world, now, ended, said, changed=changed)
+        moment.seen[key] = _afterwards(moment, world, now, ended, said, committed=committed)
     return found + moment.seen[key]
 
 
@@ -198,8 +230,8 @@ def _words(ended: Ended, codes: Sequence[int]) -> list[str]:
         found.append(f"exit {ended.code}, expected one of {', '.join(map(str, codes))}")
     if ended.shows_traceback:
         found.append("a traceback")
-    if ended.code == 1 and not ended.shows_traceback and "error: " not in ended.err:
-        found.append("exit 1 without a sentence")
+    if ended.code in (1, 4) and not ended.shows_traceback and not re.search(r"^(error|warning): ", ended.err, re.M):
+        found.append(f"exit {ended.code} without a sentence")
     if "Exception ignored" in ended.err:
         found.append("an exception at the end of the process")
     return found
@@ -212,34 +244,33 @@ def _halves(moment: Moment, now: State, *, tidy: bool) -> list[str]:
     for name, has in now.files.items():
         if has in (before.files.get(name), after.files.get(name)):
             continue
-        if not LEFT_ASIDE.search(name):
+        if not LEFT_ASIDE.search(name) and moment.step.repeatable:
             found.append(f"{name} is neither the old nor the new file")
-        elif tidy:
+        elif tidy and LEFT_ASIDE.search(name):
             found.append(f"{name} was left behind")
     lost = (before.files.keys() & after.files.keys()) - now.files.keys()
     lost |= before.databases.keys() - now.databases.keys()
     return found + [f"{name} is lost" for name in sorted(lost)]
 
 
-def _afterwards(moment: Moment, world: Path, now: State, ended: Ended, said: Path, *, changed: bool) -> list[str]:
+def _afterwards(moment: Moment, world: Path, now: State, ended: Ended, said: Path, *, committed: bool) -> list[str]:
     found = []
     if ended.code == 0:
-        if now.without_left_aside() != moment.after.without_left_aside():
+        if moment.step.repeatable and now.without_left_aside() != moment.after.without_left_aside():
             found.append(f"exit 0, but not what a clean run leaves: {_difference(now, moment.after)}")
     elif now == moment.before:
         return []  # as if nothing had happened: the clean run has shown what comes next
     new = failed_checks(world, said) - moment.failed_checks
     found += [f"the health check finds: {one}" for one in sorted(new)]
     again = forked(moment, world, said).wait()
-    committed = changed and now.databases == moment.after.databases
     if committed or ended.code == 0:  # done is done: the second run may say so, or find everything done
-        found += [f"run again: {one}" for one in _words(again, (0, 1))]
+        found += [f"run again: {one}" for one in _words(again, ENDS)]
         new = failed_checks(world, said) - moment.failed_checks
         return found + [f"run again: the health check finds: {one}" for one in sorted(new)]
     found += [f"run again: {one}" for one in _words(again, (0,))]
     if again.code != 0:
         found.append(f"run again: {again.err.strip()[-300:]}")
-    else:
+    elif moment.step.repeatable:
         last = State.of(world).without_left_aside()
         if last != moment.after.without_left_aside():
             found.append(f"run again: not what a clean run leaves: {_difference(last, moment.after)}")
@@ -256,6 +287,30 @@ def _difference(one: State, other: State) -> str:
     return ", ".join(sorted(names)[:6]) or "nothing"
 
 
+def _content_of(path: Path) -> str:
+    """A digest of the bytes. Of a whole Parquet file the rows, because its metadata name the folder of the tables; of a
+    whole archive the names in it, because it holds the time it was made."""
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(path).replace_schema_metadata(None)
+        except (pa.ArrowException, OSError):
+            return sha256(path.read_bytes()).hexdigest()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table.combine_chunks())
+        return sha256(sink.getvalue()).hexdigest()
+    if path.name.endswith(".tar.gz"):
+        try:
+            with tarfile.open(path) as archive:
+                return repr(sorted(member.name for member in archive))  # a cut one cannot be read to its end
+        except (tarfile.TarError, EOFError, OSError, zlib.error):
+            return sha256(path.read_bytes()).hexdigest()
+    return sha256(path.read_bytes()).hexdigest()
+
+
 def _rows_of(path: Path) -> str:
     """A digest of all rows, without times of writing and secrets; of a copy, because reading may roll back."""
     with TemporaryDirectory(prefix="faults-rows-") as aside:
@@ -269,7 +324,7 @@ def _rows_of(path: Path) -> str:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
             for (table,) in tables:
                 columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
-                kept = [f'"{name}"' for name in columns if not name.endswith("_at")]
+                kept = [f'"{name}"' for name in columns if not _TOLD_TIME.search(name)]
                 if table == "secrets" or not kept:
                     continue
                 rows = sorted(map(repr, connection.execute(f'SELECT {", ".join(kept)} FROM "{table}"')))
@@ -352,7 +407,7 @@ def _a_customer(shop: Path) -> Sequence[str]:
     import pyarrow.parquet as pq
 
     customer = pq.read_table(shop / "codes.parquet")["customer_id"][0].as_py()
-    return ["forget", str(customer), "--yes"] if "--yes" in _options("forget") else ["forget", str(customer)]
+    return ["forget", str(customer)]
 
 
 _LIFE = (
@@ -378,16 +433,16 @@ _LIFE = (
     Step("export as CSV", _given("export", "second", "-o", "codes.csv")),
     Step("respond again", _given("respond", "data", "codes.csv", "-o", "outcomes2.parquet")),
     Step("ingest again", _given("ingest", "second", "outcomes2.parquet")),
+    Step("train basket", _given("train", "basket", "--campaign", "first", "--campaign", "second")),
     Step("learn again", _given("learn", "second", "--as-of", "2025-11-05")),
     Step("results --html", _given("results", "second", "--html", "results.html", "--as-of", "2025-11-05")),
-    Step("backup", _given("backup", "-o", "shop.backup")),
-    Step("restore", _given("restore", "shop.backup", "--shop", "restored")),
+    Step("backup", _given("backup", "-o", "shop.tar.gz")),
+    Step("restore", _given("restore", "shop.tar.gz", "--shop", "restored")),
     Step("doctor --repair", _given("doctor", "--repair"), prepare=_damage),
     Step("revert", _last_batch),
     Step("learn --rebuild", _given("learn", "--rebuild", "--as-of", "2025-11-05")),
     Step("learn --activate", _given("learn", "--activate", "1")),
-    Step("train basket", _given("train", "basket", "--campaign", "first")),
-    Step("forget", _a_customer),
+    Step("forget", _a_customer, repeatable=False),
     Step("prune", _given("prune", "--older-than", "30d")),
     Step("close", _given("close", "first")),
     Step(
@@ -398,7 +453,7 @@ _LIFE = (
     Step(
         "allocate", _given("allocate", "values.parquet", "--caps", "caps.yaml", "-o", "chosen.parquet"), prepare=_values
     ),
-    Step("db upgrade", _given("db", "upgrade", "--shop", "old"), prepare=_old_shop),
+    Step("db upgrade", _given("db", "upgrade", "--without-plans", "--shop", "old"), prepare=_old_shop),
 )
 
 

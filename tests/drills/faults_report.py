@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 Case = TypeVar("Case")
+_TOLD_EVERY_SECONDS = 60
 
 
 @dataclass(slots=True)
@@ -89,7 +91,11 @@ def _lane(
     try:
         if at_start is not None:
             at_start()
-        for case in cases:
+        told = time.monotonic()
+        for number, case in enumerate(cases):
+            if time.monotonic() > told + _TOLD_EVERY_SECONDS:
+                told = time.monotonic()
+                print(f"{place.name}: {number} of {len(cases)}", file=sys.stderr, flush=True)
             before = len(report.failures)
             strike(case, place, report)
             for failure in report.failures[before:]:

@@ -21,6 +21,7 @@ from warm_commands import warm
 from disco.records.errors import MissingPartError
 
 _STEPS = ("plan", "launch", "export", "ingest", "export as CSV")
+_SEED = 1  # the first lines of the whole drill
 
 
 def main() -> None:
@@ -33,6 +34,8 @@ def main() -> None:
         told: dict[str, Any] = {
             "io": _told(lambda: faults_drill.io(list(of.values()), folder, points=3, lanes=2)),
             "full": _told(lambda: faults_drill.full(files, folder, lanes=2)),
+            "interrupt": _told(lambda: faults_drill.interrupt(moments, folder, count=10, seed=_SEED, lanes=2)),
+            "commands": _told(lambda: faults_drill.command_lines(moments[-1], folder, count=100, seed=_SEED, lanes=2)),
         }
         for name, sabotage in (("writes in place", _in_place), ("hides errors", _hiding)):
             with _sabotaged(sabotage):

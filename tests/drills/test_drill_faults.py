@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults_commands import Line, Yard, _wrong, commands, lines
 from faults_life import State, Step, _halves, _words
 from faults_report import Report
 from warm_commands import Ended
@@ -24,7 +25,7 @@ def told() -> dict[str, Any]:
         env={**os.environ, "PYTHONPATH": places},
         capture_output=True,
         text=True,
-        timeout=900,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -46,6 +47,14 @@ def test_failing_writes_and_syncs_leave_nothing_half_written(told: dict[str, Any
 
 def test_a_full_disk_leaves_nothing_half_written(told: dict[str, Any]) -> None:
     _passed(told["full"], least=8)
+
+
+def test_an_interrupted_command_says_one_line_and_leaves_nothing_half_written(told: dict[str, Any]) -> None:
+    _passed(told["interrupt"], least=5)
+
+
+def test_wrong_command_lines_end_in_a_sentence(told: dict[str, Any]) -> None:
+    _passed(told["commands"], least=100)
 
 
 def test_the_drill_sees_a_file_that_is_written_in_place(told: dict[str, Any]) -> None:
@@ -101,3 +110,42 @@ def test_a_report_counts_and_keeps_reproductions() -> None:
     report.missed("a third")
     assert report.failures == ["another\n    a traceback\n    exit 1: …"]
     assert report.line(2.0) == "io: 2 cases, 1 failed, 1 missed (2 s)"
+
+
+def test_command_lines_are_seeded_and_come_from_the_real_tree() -> None:
+    some = lines(60, seed=3, devices=True)
+    assert some[:20] == lines(20, seed=3, devices=True)
+    assert some != lines(60, seed=4, devices=True)
+    names = {one.words[0] for one in commands()}
+    assert {"plan", "launch", "train", "db"} <= names
+    assert sum(bool(line.arguments) and line.arguments[0] in names for line in some) > 50
+    assert not any("/dev/" in word for line in lines(300, seed=3, devices=False) for word in line.arguments)
+
+
+def test_the_drill_sees_what_a_command_line_must_not_touch(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (kept / "shop" / "data").mkdir(parents=True)
+    (kept / "tmp").mkdir()
+    (kept / "shop" / "data" / "orders.parquet").write_text("orders")
+    (kept / "shop" / "disco.yaml").write_text("{}")
+
+    def judged(*arguments: str, writes: str) -> list[str]:
+        yard = Yard(kept, tmp_path / "lane")
+        yard.ready()
+        (yard.world / writes).write_text("something else")
+        return yard.judge(Line(1, arguments, ()), tmp_path)
+
+    assert judged("export", "first", "-o", "codes.csv", writes="shop/codes.csv") == []
+    assert judged("export", "first", "-o", "codes.csv", writes="shop/other.csv") == ["changed 'shop/other.csv'"]
+    for own in ("shop/data/orders.parquet", "shop/disco.yaml"):
+        assert judged("export", "first", "-o", own.removeprefix("shop/"), writes=own) == [f"changed {own!r}"]
+    assert judged("export", "first", "-o", "codes.csv", writes="tmp/x") == ["left 'tmp/x' behind"]
+
+
+def test_the_drill_sees_defects_hangs_and_memory() -> None:
+    assert _wrong(_ended(2, "Usage: …"), own_bytes=0) == []
+    assert _wrong(_ended(3, "error: a defect"), own_bytes=0) == ["exit 3"]
+    assert _wrong(_ended(1, ""), own_bytes=0) == ["no word about what is wrong"]
+    assert "no end" in _wrong(_ended(-9, "", timed_out=True), own_bytes=0)[0]
+    large = Ended(code=0, out="done", err="", seconds=1.0, peak_bytes=5 * 2**30)
+    assert _wrong(large, own_bytes=2**30) == ["4.0 GB of memory"]

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from disco.entrypoints import cli
+
 _POLL_SECONDS = 0.003
 
 
@@ -69,7 +71,7 @@ def run_here(arguments: Sequence[str], *, cwd: Path) -> int:
     with open(os.devnull, "w") as nowhere:
         streams, sys.stdout = sys.stdout, nowhere
         try:
-            return _main()
+            return _ended_as(cli.main)
         finally:
             sys.stdout = streams
             os.chdir(before[0])
@@ -163,18 +165,15 @@ class Forked:
             gc.freeze()
             sys.argv = ["disco", *arguments]
             os.read(ready, 1)
-            code = _main()
-            code = _last_words(code)
+            code = _last_words(_ended_as(cli.command))
         finally:
             os._exit(code)
 
 
-def _main() -> int:
-    """`disco.entrypoints.cli.main` as the interpreter runs it: the exit status, with tracebacks on stderr."""
-    from disco.entrypoints import cli
-
+def _ended_as(program: Callable[[], None]) -> int:
+    """A program as the interpreter runs it: the exit status, with tracebacks on stderr."""
     try:
-        cli.main()
+        program()
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):
             return (ended.code or 0) & 0xFF
