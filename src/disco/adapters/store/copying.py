@@ -123,7 +123,7 @@ def _read(database: Database, connection: sa.Connection, table: sa.Table) -> Ite
         if table in _MANY_ROWS:
             found = database.select(connection, _columns(table), kinds)
         else:
-            every_row = sa.text(f"SELECT {_names(table)} FROM {table.name}")  # noqa: S608 - names of our own schema
+            every_row = sa.text(f"SELECT {_names(table)} FROM {table.name}")
             rows = connection.execute(every_row).all()
             columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
             found = pa.table(
@@ -170,7 +170,7 @@ def _insert(database: Database, connection: sa.Connection, table: sa.Table, rows
         database.insert(connection, table, rows)
         return
     places = ", ".join(f":{name}" for name in rows.column_names)
-    statement = sa.text(f"INSERT INTO {table.name} ({_names(table)}) VALUES ({places})")  # noqa: S608 - names of our own schema
+    statement = sa.text(f"INSERT INTO {table.name} ({_names(table)}) VALUES ({places})")
     for part in rows.to_batches(_ROWS_PER_INSERT):
         connection.execute(statement, part.to_pylist())
 
