@@ -38,8 +38,8 @@ def store(tmp_path: Path) -> CampaignStore:
     [
         ("DELETE FROM outcomes WHERE row = 3 AND batch_number = 1", "by halves"),
         ("DELETE FROM outcomes; DELETE FROM batches", "is lost"),
-        ("UPDATE campaigns SET codes = 'never-written'", "is missing"),
-        ("DELETE FROM contexts", "no contexts"),
+        ("UPDATE campaigns SET codes = 'never-written'", "launch of campaign drill was changed"),
+        ("DELETE FROM contexts", "contexts of campaign drill was changed"),
         ("UPDATE outcomes SET full_price_minor = full_price_minor + 1 WHERE disposition = 'applied'", "evidence"),
     ],
 )

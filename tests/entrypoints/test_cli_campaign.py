@@ -161,9 +161,10 @@ def test_codes_from_a_pool(disco: Run, shop: Path) -> None:
     assert codes
     assert all(code.startswith("BOUGHT-") for code in codes)
     assert len(set(codes)) == len(codes)
+    third = changed_plan(shop, codes={"pool": "pool.txt"}, campaign="third")
+    assert "BOUGHT-" in refused(disco, "plan", third, "--shop", shop)  # they are in use
     (shop / "pool.txt").unlink()
-    other = done(disco, "plan", changed_plan(shop, codes={"pool": "pool.txt"}, campaign="third"), "--shop", shop)
-    assert "pool.txt" in refused(disco, "launch", other["plan_id"], "--shop", shop)
+    assert "pool.txt" in refused(disco, "plan", third, "--shop", shop)
 
 
 def test_the_key_of_the_codes_may_come_from_the_environment(

@@ -104,7 +104,7 @@ def test_rows_with_their_own_target_need_no_tables(app, tmp_path):
     pq.write_table(rows, tmp_path / "rows.parquet")
     out = tmp_path / "context"
     said = call(app, "train", "context", "--features", tmp_path / "rows.parquet", "--max-epochs", 1, "-o", out)
-    assert "Trained the context network (level, 6 numbers) for 1 epochs" in said.stdout
+    assert "Trained the context network (level, 6 numbers) for 1 epoch;" in said.stdout
     assert ContextNetwork.load(out).feature_names_in_.tolist() == ["a"]
 
 

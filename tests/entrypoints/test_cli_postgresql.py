@@ -57,6 +57,7 @@ def test_a_life_on_both_databases(
     disco: Run, shop: Path, new_postgres_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DISCO_DATABASE_URL", new_postgres_url())
+    shutil.rmtree(shop / "artefacts")  # they belong to another database
     there = life(disco, shop)
     code, out, _ = disco("doctor", "--shop", shop)
     failed = [line for line in out.splitlines() if line.startswith("failed")]
@@ -65,6 +66,7 @@ def test_a_life_on_both_databases(
     assert "fsync = off" in failed[0]
     monkeypatch.delenv("DISCO_DATABASE_URL")
     (shop / "disco.db").unlink()
+    shutil.rmtree(shop / "artefacts")
     assert life(disco, shop) == there
     assert disco("doctor", "--shop", shop)[0] == 0
 

@@ -68,5 +68,6 @@ def _write(shop: Path, names: list[str]) -> None:
             aside.rmdir()
             undo.pop_all()
     except OSError as error:
-        reason = error.strerror or str(error)
+        # copytree goes on after an error and lists them all: source, copy, reason
+        reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or str(error)
         raise InputError(str(shop), found=reason, expected="a folder that can be written") from error

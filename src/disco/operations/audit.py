@@ -27,6 +27,7 @@ from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.diagnosis import Diagnosis, Outcome, attempted
 from disco.records.life import CampaignRecord, Disposition
+from disco.records.plan_summary import Solution
 from disco.records.ports import Store, Transaction
 
 RESTORE = "Stop using this database and restore the last backup (`disco restore`), or report a defect."
@@ -214,17 +215,18 @@ def _over_caps(record: CampaignRecord, decisions: pa.Table, at_launch: pa.Table)
                 yield f"{arm} group, {depth_percent(depth)}: {given[depth]:,} codes at the launch for a cap of {cap:,}"
 
 
-def reserve_left(transaction: Transaction, record: CampaignRecord) -> dict[float, int | None]:
+def reserve_left(transaction: Transaction, campaign: str, solution: Solution) -> dict[float, int | None]:
     """What late arrivals may still take, per depth: what the plan held back less what they got."""
-    late = transaction.decisions.of(record.campaign, only_late=True)
+    late = transaction.decisions.of(campaign, only_late=True)
     given = Counter(pc.drop_null(late["depth"]).to_pylist())
-    held_back = zip(record.plan.offered, record.solution.reserve, strict=True)
+    held_back = zip(solution.depths, solution.reserve, strict=True)
     return {depth: None if codes is None else codes - given[depth] for depth, codes in held_back}
 
 
 def _reserve(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
     """Codes in reserve and given to late arrivals = cap − cap of the launch, for each depth."""
-    kept, expected = transaction.decisions.reserve(record.campaign), reserve_left(transaction, record)
+    kept = transaction.decisions.reserve(record.campaign)
+    expected = reserve_left(transaction, record.campaign, record.solution)
     differences = [
         f"{depth_percent(depth)}: {kept.get(depth, 'nothing')} in reserve instead of {expected.get(depth, 'nothing')}"
         for depth in sorted({*kept, *expected})

@@ -68,19 +68,20 @@ def _steps(transaction: Transaction, name: str, *, with_reserve: bool) -> Iterat
 def _reserve(transaction: Transaction, name: str) -> Iterator[Repair]:
     if _broken(transaction, name, lambda seal: not (_is_evidence(seal) or _is_state(seal) or _is_ledger(seal))):
         return  # plan or late arrivals are damaged, and the reserve follows from them
-    was_broken = bool(_broken(transaction, name, _is_state))
-    kept = None if was_broken else transaction.decisions.reserve(name)
-    if was_broken:
-        transaction.decisions.set_reserve(name, {})  # from here on the campaign can be read without its state's seal
-    expected = reserve_left(transaction, transaction.plans.campaign(name))
-    if kept == expected:
-        return
-    transaction.decisions.set_reserve(name, expected)
-    if was_broken and _broken(transaction, name, _is_state):
-        raise _NotProved
-    yield Repair(
+    done = Repair(
         where=f"campaign {name}", changed="The reserve was set to what the plan held back less the late codes."
     )
+    if not _broken(transaction, name, _is_state):
+        expected = reserve_left(transaction, name, transaction.plans.campaign(name).solution)
+        if transaction.decisions.reserve(name) != expected:
+            transaction.decisions.set_reserve(name, expected)
+            yield done
+        return
+    for plan in transaction.plans.of(name):  # the seal tells which of them was launched
+        if transaction.decisions.restore_reserve(name, reserve_left(transaction, name, plan.summary.solution)):
+            yield done
+            return
+    raise _NotProved
 
 
 def _evidence(transaction: Transaction, name: str) -> Iterator[Repair]:

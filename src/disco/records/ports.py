@@ -235,6 +235,12 @@ class DecisionRepository(Protocol):
 
     def reserve(self, campaign: str) -> "dict[float, int | None]": ...
 
+    def restore_reserve(self, campaign: str, codes: "Mapping[float, int | None]") -> bool:
+        """Replace a reserve that was changed by another program; whether the campaign's state fits its seal then.
+
+        For repairs: where it does not fit, the transaction must not be kept.
+        """
+
     def take_code(self, campaign: str, depth: float) -> bool:
         """One less at this depth, by a conditional update; False when none was left."""
 

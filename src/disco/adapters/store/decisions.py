@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from disco.adapters.store.artefacts import index_of, rows_of
 from disco.adapters.store.database import asked, in_order, storable
 from disco.adapters.store.schema import campaigns, late_decisions, pool_codes, reserves, secrets
-from disco.adapters.store.seals import extended, row_seal, touch
+from disco.adapters.store.seals import extended, row_seal, state_seal, touch
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers, Matrix
 from disco.records.errors import InputError, StateError
@@ -203,8 +203,16 @@ class SqlDecisions:
         return distinct.take(pc.sort_indices(distinct))
 
     def set_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
+        self._session.touched.add(self._session.number(campaign))  # without a comparison: a launch has no seal yet
+        self._replace_reserve(campaign, codes)
+
+    def restore_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> bool:
+        self._replace_reserve(campaign, codes)
+        row = self._session.campaign_row(campaign)
+        return bool(row.state_seal == state_seal(self._connection, {**row._mapping}))
+
+    def _replace_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
         number = self._session.number(campaign)
-        self._session.touched.add(number)  # without a comparison: a launch has no seal yet, and a repair a wrong one
         self._connection.execute(reserves.delete().where(reserves.c.campaign_number == number))
         rows = [{"campaign_number": number, "depth": depth, "codes": left} for depth, left in codes.items()]
         if rows:
