@@ -41,8 +41,8 @@ _SOURCE = Path(__file__).parents[2] / "src"
 # the state in which command lines are tried: two campaigns, the second one answered but not yet ingested
 _YARD_STEP = "ingest again"
 _DURATIONS = """
-How long each part takes on two free processors, after half a minute in which the shop is made:
-io 35 minutes, full 4 minutes, interrupt 5 minutes, commands 15 minutes, files and damage as their own help says.
+How long each part takes on two free processors, after half a minute in which the shop is made (estimated from shorter
+runs): io 40 minutes, full 5 minutes, interrupt 6 minutes, commands 20 minutes; files and damage as their own help says.
 Every number can be made smaller with the options above; --step names a single writing command.
 """
 
