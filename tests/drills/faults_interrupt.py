@@ -5,6 +5,7 @@ forks of a warm process, in which nearly every moment is one of the command's ow
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -112,8 +113,8 @@ def _started(moment: Moment, world: Path, folder: Path) -> "subprocess.Popen[byt
 
 
 def _before_the_program(ended: Ended) -> bool:
-    """Python prints a traceback of its own when it is interrupted before it runs the first line of the program."""
-    return ended.shows_traceback and 'File "<string>"' not in ended.err
+    """Python prints a traceback of its own when it is interrupted before the first line of the program is called."""
+    return ended.shows_traceback and not re.search(r"in (command|main)$", ended.err, re.M)
 
 
 def _too_many_words(ended: Ended) -> list[str]:

@@ -53,6 +53,8 @@ _COMMITTED = re.compile(
     r"committed|run (the command )?again|(is|are|was|were) (kept|launched|ingested|learned|forgotten)"
 )
 _DATABASE = re.compile(r"\.db$")
+UNFINISHED = "unfinished"
+"""A simulated retailer says so of itself before its tables are replaced, and until all of them are."""
 ENDS = (0, 1, 4)
 """Done; refused or failed; done, but what was to be told about it could not be written."""
 _BESIDES = ("disk",)  # about the machine, not about the shop
@@ -242,7 +244,7 @@ def _halves(moment: Moment, now: State, *, tidy: bool) -> list[str]:
     found = []
     before, after = moment.before, moment.after
     for name, has in now.files.items():
-        if has in (before.files.get(name), after.files.get(name)):
+        if has in (before.files.get(name), after.files.get(name), UNFINISHED):
             continue
         if not LEFT_ASIDE.search(name) and moment.step.repeatable:
             found.append(f"{name} is neither the old nor the new file")
@@ -302,6 +304,8 @@ def _content_of(path: Path) -> str:
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks())
         return sha256(sink.getvalue()).hexdigest()
+    if path.name == "retailer.json" and b'"unfinished"' in path.read_bytes():
+        return UNFINISHED
     if path.name.endswith(".tar.gz"):
         try:
             with tarfile.open(path) as archive:
