@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,8 +18,7 @@ from disco.campaign import Belief, learn
 from disco.operations import campaign_evidence
 from disco.operations.arms import offer_of, share_offers
 from disco.operations.learning import StoredLesson, lessons_of, under_network
-from disco.operations.ledger import outside_quarantine
-from disco.operations.net_purchases import judge
+from disco.operations.ledger import batch_name, misjudged
 from disco.operations.planned import plan_id
 from disco.operations.versions import belief_of, engagement_text, version_of
 from disco.records.decisions import Arm
@@ -33,7 +31,6 @@ from disco.records.ports import Store, Transaction
 RESTORE = "Stop using this database and restore the last backup (`disco restore`), or report a defect."
 REPAIR = "Run `disco doctor --repair`, which builds it again from the ledger."
 _AGAIN = "the same result when computed again from the stored rows"
-_ID_LENGTH = 16
 
 
 def audit(store: Store, *, campaign: str | None = None) -> tuple[Diagnosis, ...]:
@@ -242,8 +239,7 @@ def _batches(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagn
     wrong = [
         batch.batch_id
         for place, batch in enumerate(batches)
-        if batch.batch_id
-        != sha256(f"{record.campaign}\x1f{place}\x1f{batch.content_hash}".encode()).hexdigest()[:_ID_LENGTH]
+        if batch.batch_id != batch_name(record.campaign, place, batch.content_hash)
     ]
     words = f"{len(batches):,} batches" + (
         f"; other names than their content gives: {', '.join(wrong)}" if wrong else ""
@@ -273,27 +269,6 @@ def _ledger(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagno
     )
     counts = ", ".join(f"{disposition} {number:,}" for disposition, number in sorted(said.items())) or "nothing"
     yield _found("counts", record, agree, words if agree else f"the ledger has {words}; counted were {counts}")
-
-
-def misjudged(rows: pa.Table) -> pa.Table:
-    """batch_id, row, disposition, reason as the rules give them, of the rows that have others."""
-    judged = outside_quarantine(rows)
-    if not judged.num_rows:
-        return judged.select(["batch_id", "row", "disposition", "reason"])
-    expected = judge(judged)
-    same = pc.and_(
-        pc.equal(judged["disposition"], pa.chunked_array([expected.disposition])),
-        pc.equal(pc.fill_null(judged["reason"], ""), pc.fill_null(expected.reason, "")),
-    )
-    corrected = pa.table(
-        {
-            "batch_id": judged["batch_id"],
-            "row": judged["row"],
-            "disposition": expected.disposition,
-            "reason": expected.reason,
-        }
-    )
-    return corrected.filter(pc.invert(same))
 
 
 def networks_of(transaction: Transaction, record: CampaignRecord) -> tuple[str, ...]:

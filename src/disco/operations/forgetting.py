@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from disco.operations import campaign_evidence
 from disco.operations.audience import FeatureCache
-from disco.operations.ledger import outside_quarantine
-from disco.operations.net_purchases import judge
+from disco.operations.ledger import misjudged
 from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.forgotten import as_integer, as_text, is_forgotten, new_name
 from disco.records.life import CampaignRecord, Traces
@@ -149,28 +147,15 @@ def _forget_in(transaction: Transaction, campaign: str, names: dict[str, int]) -
     transaction.seals.reseal_plan(record.plan_id)
     transaction.seals.reseal_batches(campaign)
     transaction.seals.reseal_campaign(campaign)
-    if traces.outcomes:
-        _judge_again(transaction, campaign)
+    if traces.outcomes:  # of rows of one event that contradict each other the least is believed, by customer too
+        wrong = misjudged(transaction.ledger.outcomes(campaign))
+        if wrong.num_rows:
+            transaction.ledger.redispose(wrong)
     if traces.decisions:
         for network in transaction.beliefs.networks(campaign):
             again = campaign_evidence.rebuilt(transaction, record, network)
             transaction.beliefs.put_evidence(campaign, network, again.to_bytes())
     return traces
-
-
-def _judge_again(transaction: Transaction, campaign: str) -> None:
-    """Of rows of one event that contradict each other the least is believed, by customer too: a name may change it."""
-    rows = outside_quarantine(transaction.ledger.outcomes(campaign))
-    judged = judge(rows)
-    same = pc.and_(
-        pc.equal(rows["disposition"], pa.chunked_array([judged.disposition])),
-        pc.equal(pc.fill_null(rows["reason"], ""), pc.fill_null(judged.reason, "")),
-    )
-    for name, column in (("disposition", judged.disposition), ("reason", judged.reason)):
-        rows = rows.set_column(rows.column_names.index(name), name, column)
-    changes = rows.filter(pc.invert(same))
-    if changes.num_rows:
-        transaction.ledger.redispose(changes)
 
 
 def _is_named(record: CampaignRecord, customers: Sequence[str]) -> bool:

@@ -32,6 +32,7 @@ from disco.records.validation.checker import good_cells
 from disco.records.wording import counted
 
 _CLOCK_SLACK = timedelta(days=1)  # times without a zone are read as UTC
+_ID_LENGTH = 16
 _QUARANTINE = ("row", "event_id", "customer_id", "code", "disposition", "reason", "raw")
 
 
@@ -134,7 +135,7 @@ def ingest(
     with store.writing(campaign, dry_run=dry_run) as transaction:
         record, earlier = transaction.plans.campaign(campaign), transaction.ledger.batches(campaign)
         batch = BatchRecord(
-            batch_id=sha256(f"{campaign}\x1f{len(earlier)}\x1f{content}".encode()).hexdigest()[:16],
+            batch_id=batch_name(campaign, len(earlier), content),
             campaign=campaign,
             source=source,
             content_hash=content,
@@ -184,6 +185,11 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
         purchases_after=change.after.purchases,
         dry_run=dry_run,
     )
+
+
+def batch_name(campaign: str, place: int, content: str) -> str:
+    """The id of a batch: the hash of its campaign, its place among the campaign's batches, and its content."""
+    return sha256(f"{campaign}\x1f{place}\x1f{content}".encode()).hexdigest()[:_ID_LENGTH]
 
 
 def counts_of(rows: pa.Table) -> IngestCounts:
@@ -321,6 +327,16 @@ def _judge_departure(before: pa.Table, batch_id: str) -> _Change:
         before=_applied_purchases(before),
         after=net_purchases(left.filter(pa.array(judged.applied))),
     )
+
+
+def misjudged(rows: pa.Table) -> pa.Table:
+    """batch_id, row, disposition, reason as the rules give them, of the rows in force that have others.
+
+    rows: all of a campaign; those in quarantine are left out.
+    """
+    kept = outside_quarantine(rows)
+    judged = judge(kept)
+    return _redisposed(kept, _disposed(kept, judged.disposition, judged.reason))
 
 
 def _disposed(rows: pa.Table, disposition: pa.Array, reason: pa.Array) -> pa.Table:

@@ -7,7 +7,8 @@ was; what cannot be proved is left as it is, and the health check that follows s
 from collections.abc import Callable, Iterator
 
 from disco.operations import campaign_evidence
-from disco.operations.audit import misjudged, networks_of, reserve_left
+from disco.operations.audit import networks_of, reserve_left
+from disco.operations.ledger import misjudged
 from disco.records.diagnosis import Diagnosis, Repair, attempted
 from disco.records.life import BrokenSeal
 from disco.records.ports import Store, Transaction
