@@ -26,7 +26,7 @@ def cli_page() -> str:
         "| Exit | Meaning |",
         "|---|---|",
         "| 0 | Done. |",
-        "| 1 | Refused, or a check failed; nothing was changed. |",
+        "| 1 | Refused, or a check failed; nothing was changed unless the output says so. |",
         "| 2 | Wrong usage; nothing was changed. |",
         "| 3 | A defect of disco or a damaged file. With `DISCO_DEBUG=1` the traceback is shown. |",
         "| 4 | Done and kept, but a report of it could not be written; the message names what was done. |",

@@ -233,6 +233,9 @@ def test_what_was_done_is_said_when_standard_output_is_full(shop: Path, tmp_path
         (("resume", "second"), "second is launched. Only"),
         (("ingest", "first", shop / "outcomes.parquet"), "of first is ingested, 0 rows applied. Only"),
         (("learn", "--activate", "1"), "Version 1 of the model is active. Only"),
+        (("backup", "-o", tmp_path / "kept.tar.gz"), "kept.tar.gz is written. Only"),
+        (("forget", "nobody"), "0 customers forgotten. Only"),
+        (("prune", "--older-than", "9y"), "What is old was removed. Only"),
     ):
         done = full(*arguments, "--shop", shop)
         assert done.code == 4, done.err

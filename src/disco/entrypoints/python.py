@@ -344,7 +344,7 @@ class Shop:
             return resume(store, campaign)
 
     def close(self, campaign: str) -> "CampaignState":
-        """End a campaign for good: no codes, and every outcome that arrives from now on is late."""
+        """End a campaign for good: no codes, and outcomes that arrive from now on do not count (expired)."""
         from disco.operations.launching import close
 
         with self.store() as store:

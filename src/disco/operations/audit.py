@@ -27,6 +27,7 @@ from disco.records.diagnosis import Diagnosis, Outcome, attempted
 from disco.records.life import CampaignRecord, Disposition
 from disco.records.plan_summary import Solution
 from disco.records.ports import Store, Transaction
+from disco.records.wording import counted
 
 RESTORE = "Stop using this database and restore the last backup (`disco restore`), or report a defect."
 REPAIR = "Run `disco doctor --repair`, which builds it again from the ledger."
@@ -241,7 +242,7 @@ def _batches(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagn
         for place, batch in enumerate(batches)
         if batch.batch_id != batch_name(record.campaign, place, batch.content_hash)
     ]
-    words = f"{len(batches):,} batches" + (
+    words = f"{len(batches):,} batch{'es' if len(batches) != 1 else ''}" + (
         f"; other names than their content gives: {', '.join(wrong)}" if wrong else ""
     )
     yield _found("batches", record, not wrong, words)
@@ -258,10 +259,10 @@ def _ledger(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagno
     reasoned = pc.and_(pc.is_in(quarantine["disposition"], value_set=aside), quarantine["reason"].is_valid())
     if unclear := _count(pc.invert(reasoned)):
         yield _found("ledger", record, False, f"{unclear:,} rows in quarantine without a reason or disposition of one")
-    counted = transaction.ledger.counts(record.campaign)
+    totals = transaction.ledger.counts(record.campaign)
     found = Counter(rows["disposition"].to_pylist())
     said: Counter[str] = Counter()
-    for disposition, number in zip(counted["disposition"].to_pylist(), counted["rows"].to_pylist(), strict=True):
+    for disposition, number in zip(totals["disposition"].to_pylist(), totals["rows"].to_pylist(), strict=True):
         said[disposition] += number
     agree = found == said and set(found) <= {str(disposition) for disposition in Disposition}
     words = (
@@ -317,7 +318,9 @@ def _plans(transaction: Transaction) -> Iterator[Diagnosis]:
         problems += [one for one in found if one.failed]
     yield from problems
     if not problems:
-        yield Diagnosis.of("plans", "all plans", True, f"{len(ids):,} plans, each named by its content", expected="")
+        yield Diagnosis.of(
+            "plans", "all plans", True, f"{counted(len(ids), 'plan')}, each named by its content", expected=""
+        )
 
 
 def _plan(transaction: Transaction, name: str) -> Iterator[Diagnosis]:

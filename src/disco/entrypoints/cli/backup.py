@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, next_command, show
+from disco.records.wording import counted
 
 
 def register(app: typer.Typer) -> None:
@@ -28,10 +29,10 @@ def backup(
 
     done = Shop.open(shop).backup(out)
     text = (
-        f"{done.file}: {len(done.campaigns):,} campaigns, {sum(done.rows.values()):,} rows, "
-        f"{done.artefacts:,} artefacts, {done.bytes / 1e6:,.1f} MB."
+        f"{done.file}: {counted(len(done.campaigns), 'campaign')}, {counted(sum(done.rows.values()), 'row')}, "
+        f"{counted(done.artefacts, 'artefact')}, {done.bytes / 1e6:,.1f} MB."
     )
-    show(done, text, as_json=as_json, quiet=quiet)
+    show(done, text, as_json=as_json, quiet=quiet, done=f"The backup {done.file} is written")
 
 
 def restore(
@@ -52,8 +53,16 @@ def restore(
 
     done = Shop.restore(file, shop)
     text = (
-        f"{done.shop}: {len(done.campaigns):,} campaigns, {sum(done.rows.values()):,} rows and {done.artefacts:,} "
-        f"artefacts restored into {done.database}, as of {done.made_at:%Y-%m-%d %H:%M} UTC."
+        f"{done.shop}: {counted(len(done.campaigns), 'campaign')}, {counted(sum(done.rows.values()), 'row')} and "
+        f"{counted(done.artefacts, 'artefact')} restored into {done.database}, as of "
+        f"{done.made_at:%Y-%m-%d %H:%M} UTC."
     )
     text += "".join(f" {name} was there and stayed." for name in done.kept)
-    show(done, f"{text} {next_command('doctor', shop)}", as_json=as_json, quiet=quiet)
+    text += " The retailer's tables are not in a backup: put them where the setting `data` says."
+    show(
+        done,
+        f"{text} {next_command('doctor', shop)}",
+        as_json=as_json,
+        quiet=quiet,
+        done=f"The backup is restored into {done.shop}",
+    )

@@ -40,4 +40,5 @@ def upgrade(
     else:
         start = "an empty database" if done.before is None else f"revision {done.before}"
         text = f"{done.database}: from {start} to revision {done.after}."
-    show(done, text, as_json=as_json, quiet=quiet)
+    upgraded = None if done.before == done.after else f"The database is at revision {done.after}"
+    show(done, text, as_json=as_json, quiet=quiet, done=upgraded)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, checks_text, show
+from disco.records.wording import counted
 
 if TYPE_CHECKING:
     from disco.operations.doctor import HealthCheck
@@ -33,7 +34,8 @@ def doctor(
     from disco.entrypoints.python import doctor
 
     found = doctor(shop, repair=repair)
-    show(found, _text(found, repair=repair), as_json=as_json, quiet=quiet and found.ok)
+    changed = f"{counted(len(found.repaired), 'repair')} made" if found.repaired else None
+    show(found, _text(found, repair=repair), as_json=as_json, quiet=quiet and found.ok, done=changed)
     if not found.ok:
         raise typer.Exit(1)
 

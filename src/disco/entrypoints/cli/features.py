@@ -68,8 +68,8 @@ def features(
         memory_limit=memory_limit,
     )
     warn(done.warnings)
-    text = f"{done.customers:,} customers × {done.features} features as of {done.as_of} in {out}."
-    show(done, text, as_json=as_json, quiet=quiet)
+    text = f"{done.customers:,} customers × {done.features} features as of {done.as_of} in {out}"
+    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
 
 
 def _check_size(text: str) -> None:

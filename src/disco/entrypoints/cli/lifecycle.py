@@ -153,7 +153,7 @@ def resume(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = Fa
 
 
 def close(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
-    """End a campaign for good: no more codes, and outcomes that arrive from now on are late."""
+    """End a campaign for good: no more codes, and outcomes that arrive from now on do not count (expired)."""
     from disco.entrypoints.python import Shop
 
     _say(Shop.open(shop).close(campaign), as_json=as_json, quiet=quiet)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, next_command, show, warn
 from disco.records.errors import ReportError
 from disco.records.wording import counted
 
@@ -114,6 +114,6 @@ def revert(
     if done.redisposed:  # mostly the same events in another file, which count now
         text += f" {done.redisposed:,} rows of other batches changed, see `disco campaigns {done.campaign}`."
     if not dry_run:
-        text += f" Next: disco learn {done.campaign}"
+        text += f" {next_command(f'learn {done.campaign}', shop)}"
     kept = None if dry_run else f"Batch {done.batch_id} of {done.campaign} is reverted"
     show(done, text, as_json=as_json, quiet=quiet, done=kept)

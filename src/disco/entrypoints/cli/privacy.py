@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, next_command, show, warn
 from disco.entrypoints.files import read_customers
 from disco.records.errors import UsageError
+from disco.records.wording import counted
 
 if TYPE_CHECKING:
     from disco.operations.forgetting import Forgotten
@@ -49,28 +50,31 @@ def forget(
         raise UsageError("forget needs customers", fix="Name them as arguments, or use --file FILE.")
     done = Shop.open(shop).forget(wanted, dry_run=dry_run)
     warn(done.unfinished)
-    show(done, _forgotten_text(done), as_json=as_json, quiet=quiet)
+    kept = None if dry_run else f"{counted(done.found, 'customer')} forgotten"
+    show(done, _forgotten_text(done, shop), as_json=as_json, quiet=quiet, done=kept)
     if done.unfinished:
         raise typer.Exit(1)
 
 
-def _forgotten_text(done: "Forgotten") -> str:
+def _forgotten_text(done: "Forgotten", shop: Path) -> str:
     verb = "would be" if done.dry_run else "were" if done.found != 1 else "was"
-    lines = [f"{done.found:,} of {done.customers:,} customers {verb} forgotten; nothing is kept of the others."]
-    if done.found == done.customers:
-        lines = [f"{done.found:,} customer{'s' if done.found != 1 else ''} {verb} forgotten."]
+    lines = [
+        f"{counted(done.found, 'customer')} {verb} forgotten."
+        if done.found == done.customers
+        else f"{done.found:,} of {counted(done.customers, 'customer')} {verb} forgotten; nothing is kept of the others."
+    ]
     lines += [
-        f"{one.campaign}: {one.decisions:,} decisions, {one.outcomes:,} outcomes, "
-        f"{one.raw:,} more rows in quarantine that mentioned them"
+        f"{one.campaign}: {counted(one.decisions, 'decision')}, {counted(one.outcomes, 'outcome')}, "
+        f"{counted(one.raw, 'other row')} in quarantine that mentioned them"
         for one in done.campaigns
     ]
     if done.plans:
-        lines.append(f"Removed because they were in it, and to be planned again: plan {', '.join(done.plans)}")
+        lines.append(f"Plans removed because they include them; plan again: {', '.join(done.plans)}")
     if not done.dry_run:
-        lines.append(f"{done.files:,} files with their data were removed.")
+        lines.append(f"Old artefacts, cached features and leftovers removed: {counted(done.files, 'file')}.")
     learned = [one.campaign for one in done.campaigns if one.decisions]
     if learned and not done.dry_run:
-        lines.append(f"Next: disco learn {' '.join(learned)}, for a model without their baskets")
+        lines.append(f"The model still includes their baskets. {next_command(' '.join(['learn', *learned]), shop)}")
     return "\n".join([*lines, "Their data may still be in:", *(f"- {place}" for place in done.elsewhere)])
 
 
@@ -98,7 +102,7 @@ def prune(
     from disco.entrypoints.python import Shop
 
     done = Shop.open(shop).prune(days=_days(older_than), features=features, dry_run=dry_run)
-    show(done, _pruned_text(done), as_json=as_json, quiet=quiet)
+    show(done, _pruned_text(done), as_json=as_json, quiet=quiet, done=None if dry_run else "What is old was removed")
 
 
 def _days(age: str) -> int:
@@ -114,12 +118,15 @@ def _pruned_text(done: "Pruned") -> str:
     verb = "Would be removed" if done.dry_run else "Removed"
     lines = [
         f"{verb}, from before {done.before:%Y-%m-%d}:",
-        f"- raw text of {done.raw:,} rows in quarantine",
-        f"- {len(done.plans):,} plans that were never launched",
-        f"- {done.caches:,} files of cached features",
-        f"- {done.artefacts:,} artefacts that nothing names",
-        f"- {done.leftovers:,} leftovers of killed processes",
+        f"- text of {counted(done.raw, 'row')} in quarantine",
+        f"- {counted(len(done.plans), 'plan')} never launched",
+        f"- {counted(done.caches, 'file')} of cached features",
     ]
     if done.features:
         lines.append(f"- retained features of {', '.join(done.features)}")
+    lines += [
+        f"{verb}, of any age:",
+        f"- {counted(done.artefacts, 'artefact')} that nothing names",
+        f"- {counted(done.leftovers, 'leftover')} of killed processes",
+    ]
     return "\n".join([*lines, f"{done.freed_bytes / 1e6:,.1f} MB of files."])

@@ -33,7 +33,7 @@ def init(
     done = create_shop(shop)
     then = f"disco validate {quote(str(shop / 'data'))}"
     text = f"Wrote {', '.join(done.files)} in {shop}. Replace the example tables with your own, then run: {then}"
-    show(done, text, as_json=as_json, quiet=quiet)
+    show(done, text, as_json=as_json, quiet=quiet, done=f"The shop {shop} is created")
 
 
 def validate(

@@ -97,7 +97,7 @@ def context(
     if done.test is not None:
         figures = f"WAPE {done.test.wape:.3f}, Spearman {done.test.spearman:.3f}"
         text += f" On the {done.test.rows:,} orders of the month after: {figures}."
-    show(done, text, as_json=as_json, quiet=quiet)
+    show(done, text, as_json=as_json, quiet=quiet, done=f"The context network is in {out}")
 
 
 @train.command("basket", epilog="Example: disco train basket --campaign A --campaign B")
@@ -137,12 +137,13 @@ def basket(
     if log is None:
         learned = here.learn(*(campaign or ()), as_of=day_of(as_of))
         warn(learned.warnings)
-        show(learned, learned_text(learned), as_json=as_json, quiet=quiet)
+        kept = f"Version {learned.version} of the model is made and active" if learned.changed else None
+        show(learned, learned_text(learned), as_json=as_json, quiet=quiet, done=kept)
         return
     if context is None or out is None:
         raise UsageError("train basket --log also needs --context and --out")
     check_outputs(out, inputs=(log,), shop=shop)
     columns = [name.strip() for name in context.split(",") if name.strip()]
     done = train_basket_on_log(here.prior().basket, log, context=columns, out=out, engine=here.engine)
-    text = f"Learned from {done.purchases:,} purchases; the model is in {out}."
-    show(done, text, as_json=as_json, quiet=quiet)
+    text = f"Learned from {done.purchases:,} purchases; the model is in {out}"
+    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
