@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import file_digest
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from disco.entrypoints.config import FILE, load_settings
@@ -64,7 +63,7 @@ def restore(file: Path, folder: Path) -> "Restored":
         raise InputError(f"shop {folder}", found="a file", expected="a folder, or nothing yet")
     with _undone_when_it_fails() as new, ExitStack() as stack:
         new.make_folder(folder)
-        unpacked = Path(stack.enter_context(TemporaryDirectory(prefix=".disco-restore-", dir=folder)))
+        unpacked = stack.enter_context(temporary_folder("restore"))  # swept after a kill
         manifest = backup.unpack(file, unpacked)
         if manifest.revision != REVISION:
             newer = manifest.revision > REVISION

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 Replaces = Literal["network", "tables"]
 _SETTINGS = "disco.yaml"
-_SQLITE_URL = "sqlite:///"
 _SQLITE_HEADER = b"SQLite format 3\0"
 _BESIDE_SQLITE = ("-journal", "-wal", "-shm")
 _NETWORK_HEADER = b"disco context network"  # stands in the header of every version of the file
@@ -77,11 +76,9 @@ def _shops(output: Path, given: Path | None) -> "Iterator[Shop]":
 def _files_of(shop: "Shop", replaces: Replaces | None) -> Iterator[Protected]:
     settings, folder = shop.settings, shop.folder
     yield Protected(folder / _SETTINGS, "the shop's settings file")
-    url = settings.database_place(folder)
-    if url.startswith(_SQLITE_URL):
-        file = url.removeprefix(_SQLITE_URL)
-        yield Protected(Path(file), "the shop's database")
-        yield from (Protected(Path(file + ending), "part of the shop's database") for ending in _BESIDE_SQLITE)
+    if (file := shop.files.database) is not None:
+        yield Protected(file, "the shop's database")
+        yield from (Protected(Path(f"{file}{ending}"), "part of the shop's database") for ending in _BESIDE_SQLITE)
     network = folder / settings.context
     if replaces != "network":
         yield Protected(network, "the shop's context network")

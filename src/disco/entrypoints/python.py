@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from disco.operations.propensities import PropensitiesResult
     from disco.operations.pruning import Pruned
     from disco.operations.results import AllResults, CampaignResults
+    from disco.operations.shop_files import ShopFiles
     from disco.operations.validating import TablesVerdict
     from disco.operations.versions import Activated
     from disco.records.plan import Plan
@@ -365,7 +366,7 @@ class Shop:
                 list(map(str, customers)),
                 clock=self.clock,
                 cache=self.cache(),
-                folders=(self.folder, self.artefacts),
+                folders=self.files.folders,
                 tables=self.data.place,
                 old_plans=self.plans,
                 dry_run=dry_run,
@@ -386,7 +387,7 @@ class Shop:
                 days=days,
                 clock=self.clock,
                 cache=self.cache(),
-                folders=(self.folder, self.artefacts),
+                folders=self.files.folders,
                 features=features,
                 dry_run=dry_run,
             )
@@ -425,15 +426,10 @@ class Shop:
         """
         from disco.adapters.store.health import restore_schema, vitals
         from disco.operations.doctor import DatabaseHealth, health_check
-        from disco.operations.shop_files import ShopFiles
 
         url = self.database_url
         return health_check(
-            ShopFiles(
-                folder=self.folder,
-                artefacts=self.artefacts,
-                database=Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None,
-            ),
+            self.files,
             settings_file=self.folder / FILE,
             data=self.data,
             database=None
@@ -489,6 +485,15 @@ class Shop:
     def plans(self) -> Path:
         """The folder of plans that an older disco left; `upgrade` reads it."""
         return self.folder / self.settings.plans
+
+    @property
+    def files(self) -> "ShopFiles":
+        """Where its own files lie."""
+        from disco.operations.shop_files import ShopFiles
+
+        url = self.database_url
+        file = Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
+        return ShopFiles(folder=self.folder, artefacts=self.artefacts, database=file)
 
     @property
     def database_url(self) -> str:

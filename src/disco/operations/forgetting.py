@@ -22,7 +22,7 @@ from disco.records.errors import DiscoError, InputError, StateError
 from disco.records.forgotten import as_integer, as_text, is_forgotten, new_name
 from disco.records.life import CampaignRecord, Traces
 from disco.records.ports import Clock, Store, Transaction
-from disco.records.private import sweep_temporary, sweep_unfinished
+from disco.records.private import sweep
 from disco.records.result import Result
 
 
@@ -137,12 +137,7 @@ def _forget_in(transaction: Transaction, campaign: str, names: dict[str, int]) -
     of_campaign = {
         customer: str(as_integer(name)) if record.integer_ids else as_text(name) for customer, name in names.items()
     }
-    if broken := transaction.seals.broken_of(campaign):
-        first = broken[0]
-        raise StateError(
-            f"Nobody was forgotten, because {first.what} {first.name} is {first.found}",
-            fix="Run `disco doctor --repair`, then forget the customers.",
-        )
+    refuse_damaged(transaction, campaign, refused="Nobody was forgotten")
     traces = transaction.personal.replace(campaign, of_campaign)
     transaction.seals.reseal_plan(record.plan_id)
     transaction.seals.reseal_batches(campaign)
@@ -158,6 +153,15 @@ def _forget_in(transaction: Transaction, campaign: str, names: dict[str, int]) -
     return traces
 
 
+def refuse_damaged(transaction: Transaction, campaign: str, *, refused: str) -> None:
+    """Sealing a campaign again would hide what was damaged before. refused: what was not done, as a sentence."""
+    if broken := transaction.seals.broken_of(campaign):
+        first = broken[0]
+        raise StateError(
+            f"{refused}, because {first.what} {first.name} is {first.found}", fix="Run `disco doctor --repair` first."
+        )
+
+
 def _is_named(record: CampaignRecord, customers: Sequence[str]) -> bool:
     condition = record.plan.customers.eligible
     return any(f"'{customer}'" in condition for customer in customers)
@@ -169,7 +173,7 @@ def _clean(store: Store, cache: FeatureCache, folders: Sequence[Path]) -> tuple[
     steps: dict[str, Callable[[], Collection[object]]] = {
         "Old artefacts": store.remove_unnamed,
         "Cached features": cache.purge,
-        "Leftovers of killed processes": lambda: leftovers_removed((*folders, cache.folder)),
+        "Leftovers of killed processes": lambda: sweep((*folders, cache.folder)),
     }
     for what, step in steps.items():
         try:
@@ -181,11 +185,6 @@ def _clean(store: Store, cache: FeatureCache, folders: Sequence[Path]) -> tuple[
     except DiscoError as error:
         problems.append(f"Unused pages of the database could not be removed: {error}")
     return removed, tuple(problems)
-
-
-def leftovers_removed(folders: Sequence[Path]) -> tuple[Path, ...]:
-    """Remove temporary folders, and unfinished files in these folders, of processes that have ended."""
-    return (*sweep_temporary(), *(file for folder in folders for file in sweep_unfinished(folder)))
 
 
 def _elsewhere(tables: str, named: Sequence[str], old_plans: Path | None) -> tuple[str, ...]:

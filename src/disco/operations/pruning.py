@@ -6,9 +6,9 @@ from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 from disco.operations.audience import FeatureCache
-from disco.operations.forgetting import leftovers_removed
-from disco.records.errors import StateError
-from disco.records.ports import Clock, Store, Transaction
+from disco.operations.forgetting import refuse_damaged
+from disco.records.ports import Clock, Store
+from disco.records.private import leftovers, sweep
 from disco.records.result import Result
 
 
@@ -35,8 +35,8 @@ class Pruned(Result):
     freed_bytes: int
     """Bytes of the caches and artefacts; the database shrinks as well."""
     dry_run: bool
-    """Whether this was a rehearsal: nothing was written. Leftovers, and artefacts that only this run would leave
-    behind, are not counted then."""
+    """Whether this was a rehearsal: nothing was written. Artefacts that only this run would leave behind are not
+    counted then."""
 
 
 def prune(
@@ -64,7 +64,7 @@ def prune(
         for record in transaction.plans.campaigns():
             if datetime.combine(record.plan.valid.end, time(), UTC) > before:
                 continue
-            _refuse_broken(transaction, record.campaign)
+            refuse_damaged(transaction, record.campaign, refused="Nothing was removed")
             if rows := transaction.personal.drop_raw(record.campaign):
                 emptied[record.campaign] = rows
                 transaction.seals.reseal_batches(record.campaign)
@@ -74,9 +74,9 @@ def prune(
                 transaction.seals.reseal_campaign(record.campaign)
     caches = cache.purge(before=before, dry_run=dry_run)
     artefacts = store.remove_unnamed(dry_run=dry_run)
-    leftovers = 0
+    places = {*folders, cache.folder}
+    left = leftovers(places) if dry_run else sweep(places)
     if not dry_run:
-        leftovers = len(leftovers_removed((*folders, cache.folder)))
         store.compact()
     return Pruned(
         before=before,
@@ -86,17 +86,7 @@ def prune(
         plans=plans,
         caches=len(caches),
         artefacts=len(artefacts),
-        leftovers=leftovers,
+        leftovers=len(left),
         freed_bytes=sum(caches.values()) + sum(artefacts.values()),
         dry_run=dry_run,
     )
-
-
-def _refuse_broken(transaction: Transaction, campaign: str) -> None:
-    """Sealing anew would hide what was damaged before."""
-    if broken := transaction.seals.broken_of(campaign):
-        first = broken[0]
-        raise StateError(
-            f"Nothing was removed, because {first.what} {first.name} is {first.found}",
-            fix="Run `disco doctor --repair` first.",
-        )

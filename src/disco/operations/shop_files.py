@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disco.records.diagnosis import Diagnosis, Repair
-from disco.records.private import sweep_temporary, sweep_unfinished, temporary_leftovers, unfinished_leftovers
+from disco.records.private import leftovers, sweep
 
 _LEAST_FREE_BYTES = 16 * 2**20
 _LEAST_FREE_SHARE = 0.1  # of the shop's own size
@@ -23,6 +23,11 @@ class ShopFiles:
     artefacts: Path  # folder of the large tables
     database: Path | None  # the SQLite file; None: a database server
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where unfinished files may lie."""
+        return self.folder, self.artefacts, self.artefacts / "features"
+
     def checks(self) -> Iterator[Diagnosis]:
         """All checks of the files; changes nothing."""
         yield self._space()
@@ -34,18 +39,17 @@ class ShopFiles:
 
     def sweep(self) -> tuple[Repair, ...]:
         """Remove what killed processes left."""
-        swept = (*sweep_temporary(), *(file for folder in self._folders() for file in sweep_unfinished(folder)))
         words = "This leftover of a killed process was removed."
-        return tuple(Repair(where=str(place), changed=words) for place in swept)
+        return tuple(Repair(where=str(place), changed=words) for place in sweep(self.folders))
 
     def _space(self) -> Diagnosis:
         size = sum(path.stat().st_size for path in self._files())
         free = shutil.disk_usage(self.folder).free
         least = max(_LEAST_FREE_BYTES, int(_LEAST_FREE_SHARE * size))
-        found = f"{_megabytes(free)} free; the shop's own files take {_megabytes(size)}"
-        where, expected = str(self.folder.absolute()), f"at least {_megabytes(least)}"
+        found = f"{_size(free)} free; the shop's own files take {_size(size)}"
+        where, expected = str(self.folder.absolute()), f"at least {_size(least)}"
         if free >= least and free < size:
-            expected = f"{_megabytes(size)}, as much as the shop takes now"
+            expected = f"{_size(size)}, as much as the shop takes now"
             return Diagnosis.note("disk", where, found, expected=expected, fix="Free some space soon.")
         return Diagnosis.of("disk", where, free >= least, found, expected=expected, fix="Free some space.")
 
@@ -67,14 +71,10 @@ class ShopFiles:
         places = [*self._files(), *([self.artefacts] if self.artefacts.is_dir() else [])]
         # a folder that its owner shares with a group is shared on purpose
         open_places = [place for place in places if place.stat().st_mode & _OTHERS & ~_shared(place)]
-        found = (
-            f"{len(open_places):,} of {len(places):,} files and folders, such as {open_places[0]}"
-            if open_places
-            else ""
-        )
         if not open_places:
             words = "only their owner can read them"
             return Diagnosis.of("files", "permission to read", True, words, expected="")
+        found = f"{len(open_places):,} of {len(places):,} files and folders, such as {open_places[0]}"
         return Diagnosis.note(
             "files",
             "permission to read",
@@ -85,7 +85,7 @@ class ShopFiles:
         )
 
     def _left_behind(self) -> Diagnosis | None:
-        left = [*temporary_leftovers(), *(file for folder in self._folders() for file in unfinished_leftovers(folder))]
+        left = leftovers(self.folders)
         if not left:
             return None
         return Diagnosis.note(
@@ -103,10 +103,6 @@ class ShopFiles:
         if self.artefacts.is_dir():
             yield from (path for path in self.artefacts.rglob("*") if path.is_file())
 
-    def _folders(self) -> tuple[Path, ...]:
-        """Where unfinished files may lie."""
-        return self.folder, self.artefacts, self.artefacts / "features"
-
 
 def _shared(place: Path) -> int:
     """The bits for a group, where the folder is shared with one and with nobody else."""
@@ -114,5 +110,5 @@ def _shared(place: Path) -> int:
     return stat.S_IRWXG if stat.S_IMODE(folder.stat().st_mode) & _OTHERS == stat.S_IRWXG else 0
 
 
-def _megabytes(count: int) -> str:
-    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+def _size(length_bytes: int) -> str:
+    return f"{length_bytes / 1e9:,.1f} GB" if length_bytes >= 1e9 else f"{length_bytes / 1e6:,.1f} MB"

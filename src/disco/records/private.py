@@ -16,7 +16,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -85,6 +85,16 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
         Path(lock).unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def leftovers(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Temporary folders, and unfinished files in these folders, of processes that have ended."""
+    return (*temporary_leftovers(), *(file for folder in folders for file in unfinished_leftovers(folder)))
+
+
+def sweep(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Remove leftovers of processes that have ended; what was removed."""
+    return (*sweep_temporary(), *(file for folder in folders for file in sweep_unfinished(folder)))
 
 
 def unfinished_leftovers(folder: Path) -> tuple[Path, ...]:
