@@ -114,7 +114,7 @@ BELIEF = "main"
 
 
 class Transaction(Protocol):
-    """What lies in the store, within one transaction: five repositories, their seals, and who was forgotten.
+    """What lies in the store, within one transaction: five repositories, their seals, and what is kept about persons.
 
     Tables are Arrow, with the schemas of `records.kept`; text with NUL characters, NaN and infinity are an InputError;
     a missing thing, or one that is there already, a StateError.

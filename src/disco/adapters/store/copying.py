@@ -13,18 +13,12 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import Database
+from disco.adapters.store.database import UNREADABLE, Database
 from disco.adapters.store.opening import SCHEMA_SUBJECT, is_empty, plain_errors, revision_of, shown
 from disco.records.errors import FileFormatError, StateError
 
 _ROWS_PER_INSERT = 10_000
 _MANY_ROWS = (schema.outcomes, schema.pool_codes)  # these go through COPY and prepared statements
-_ARTEFACTS = {
-    "plans": ("decisions", "contexts", "features"),
-    "campaigns": ("codes", "customer_index", "code_index", "propensities"),
-    "contexts": ("artefact",),
-}
-_UNREADABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +39,13 @@ def copy_out(database: Database, folder: Path) -> Copied:
             raise StateError(f"The database {shown(database.engine.url)} is empty or of another revision")
         for table in schema.metadata.sorted_tables:
             kinds = _schema(table)
+            naming = [column.name for column in schema.ARTEFACT_COLUMNS if column.table is table]
             count = 0
             with pa.OSFile(str(folder / f"{table.name}.arrow"), "wb") as file, pa.ipc.new_file(file, kinds) as writer:
                 for part in _read(database, connection, table):
                     writer.write_table(part)
                     count += part.num_rows
-                    for name in _ARTEFACTS.get(table.name, ()):
+                    for name in naming:
                         artefacts.update(dict.fromkeys(part[name].drop_null().to_pylist()))
                     if table is schema.campaigns:
                         campaigns += part["campaign"].to_pylist()
@@ -67,7 +62,7 @@ def copy_in(database: Database, folder: Path) -> None:
 
     with plain_errors(database, "restoring"), database.writing(SCHEMA_SUBJECT) as connection:
         if revision_of(connection) is not None:
-            raise not_empty(database)
+            raise _not_empty(database)
         migrate(connection, database)
         for table in schema.metadata.sorted_tables:
             given = _from_file(folder / f"{table.name}.arrow", _schema(table))
@@ -79,7 +74,7 @@ def copy_in(database: Database, folder: Path) -> None:
             _set_sequences(connection)
 
 
-def not_empty(database: Database) -> StateError:
+def _not_empty(database: Database) -> StateError:
     return StateError(
         f"The database {shown(database.engine.url)} is in use, and a restore never replaces one",
         fix="Restore into another folder, or let `database_url` name an empty database.",
@@ -89,7 +84,7 @@ def not_empty(database: Database) -> StateError:
 def refuse_used(database: Database) -> None:
     """Refuse a database that has tables; nothing is created by looking."""
     if not is_empty(database):
-        raise not_empty(database)
+        raise _not_empty(database)
 
 
 def _schema(table: sa.Table) -> pa.Schema:
@@ -131,7 +126,7 @@ def _read(database: Database, connection: sa.Connection, table: sa.Table) -> Ite
             )
         # sorted here: databases sort text by their own collations
         yield found.sort_by([(name, "ascending") for name in _key(table)])
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise StateError(
             f"The table {table.name} has a cell that cannot be read ({str(error)[:100]})",
             fix="`disco doctor` names what is damaged.",

@@ -11,6 +11,9 @@ import sqlalchemy as sa
 
 from disco.records.errors import InputError
 
+UNREADABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
+"""What reading raises where a cell is not of its column's kind."""
+
 
 class Database(Protocol):
     """What differs between the databases: how a transaction begins, and how many rows go in and out at once."""

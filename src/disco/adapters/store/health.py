@@ -16,16 +16,16 @@ from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
-from disco.adapters.store.opening import open_database, plain_errors, shown
-from disco.adapters.store.schema_check import REPAIR, RESTORE, REVISIONS, compare_schema
+from disco.adapters.store.opening import SCHEMA_SUBJECT, open_database, plain_errors, shown
+from disco.adapters.store.schema_check import REBUILT, REPAIR, RESTORE, REVISIONS, compare_schema
 from disco.records.diagnosis import Diagnosis, Repair, attempted
 from disco.records.errors import StateError
+from disco.records.wording import counted
 
 # WAL with two or more writing connections can lose committed rows: fixed in 3.51.3
 _WAL_BUG = (3, 7, 0), (3, 51, 2)
 _SAFE_POSTGRESQL = {"fsync": ("on",), "full_page_writes": ("on",), "synchronous_commit": ("on", "remote_apply")}
 _MOST_SHOWN = 3
-_REBUILT = (schema.reserves, schema.evidence)  # a repair fills them from ledger and plans
 # what SQLite calls the cells of a column; it stores any kind of cell in any column
 _CELLS: tuple[tuple[type[Any], str], ...] = (
     (sa.Boolean, "integer"),
@@ -35,16 +35,11 @@ _CELLS: tuple[tuple[type[Any], str], ...] = (
     (sa.Text, "text"),
     (sa.LargeBinary, "blob"),
 )
-# columns of artefacts, by table, with what a reader calls their rows
-_ARTEFACTS = (
-    (schema.plans, ("decisions", "contexts", "features"), schema.plans.c.plan_id, "plan"),
-    (
-        schema.campaigns,
-        ("codes", "customer_index", "code_index", "propensities"),
-        schema.campaigns.c.campaign,
-        "campaign",
-    ),
-    (schema.contexts, ("artefact",), schema.contexts.c.network, "contexts of network"),
+# tables that name artefacts: the column that names a row, and what a reader calls it
+_NAMING = (
+    (schema.plans, schema.plans.c.plan_id, "plan"),
+    (schema.campaigns, schema.campaigns.c.campaign, "campaign"),
+    (schema.contexts, schema.contexts.c.network, "contexts of network"),
 )
 
 
@@ -72,7 +67,7 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
     database = open_database(url)
     try:
         _refuse_missing_file(database)
-        with plain_errors(database, "repairing indexes"), database.writing("disco: schema") as connection:
+        with plain_errors(database, "repairing indexes"), database.writing(SCHEMA_SUBJECT) as connection:
             inspector, made = sa.inspect(connection), list[Repair]()
             there = set(inspector.get_table_names())
             if REVISIONS not in there or _revisions(connection) != [schema.REVISION]:
@@ -80,7 +75,7 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
             for table in schema.metadata.sorted_tables:
                 where = f"table {table.name}"
                 if table.name not in there:
-                    if table in _REBUILT:
+                    if table in REBUILT:
                         table.create(connection)
                         made.append(Repair(where=where, changed="The table was missing and was created."))
                     continue
@@ -149,12 +144,13 @@ def _integrity(connection: sa.Connection) -> Iterator[Diagnosis]:
 
 def _references(connection: sa.Connection) -> Iterator[Diagnosis]:
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchall()
-    tables = sorted({f"{row[0]} to {row[2]}" for row in orphans})
+    tables = ", ".join(sorted({f"{row[0]} to {row[2]}" for row in orphans}))
+    words = f"{counted(len(orphans), 'row')} without the row referred to (from {tables})"
     yield Diagnosis.of(
         "references",
         "database",
         not orphans,
-        f"{_rows(len(orphans))} without the row referred to (from {', '.join(tables)})" if orphans else "all resolved",
+        words if orphans else "all resolved",
         expected="every reference resolved",
         fix=RESTORE,
     )
@@ -170,7 +166,8 @@ def _cells(connection: sa.Connection) -> Iterator[Diagnosis]:
         columns = [column for column in table.c if column.name in there]
         counts = [f"total({_is_wrong(column)})" for column in columns]
         row = connection.exec_driver_sql(f"SELECT {', '.join(counts)} FROM {table.name}").one()
-        wrong = [f"{column.name} ({_rows(int(count))})" for column, count in zip(columns, row, strict=True) if count]
+        cells = zip(columns, row, strict=True)
+        wrong = [f"{column.name} ({counted(int(count), 'row')})" for column, count in cells if count]
         if wrong:
             failed = True
             expected = "a value of the column's own kind"
@@ -180,14 +177,10 @@ def _cells(connection: sa.Connection) -> Iterator[Diagnosis]:
                 False,
                 f"wrong values in {', '.join(wrong)}",
                 expected=expected,
-                fix=REPAIR if table in _REBUILT else RESTORE,
+                fix=REPAIR if table in REBUILT else RESTORE,
             )
     if not failed:
         yield Diagnosis.of("cells", "all tables", True, "every value is of its column's kind", expected="")
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} row{'s'[: count != 1]}"
 
 
 def _is_wrong(column: sa.Column[Any]) -> str:
@@ -279,11 +272,13 @@ def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:
 def _artefact_folder(connection: sa.Connection, folder: Path) -> Iterator[Diagnosis]:
     """Files that no row names, and names of unlaunched plans without their whole file; campaigns look at their own."""
     place, named = FolderArtefacts(folder), dict[str, str]()
-    for table, columns, label, what in _ARTEFACTS:
-        for row in connection.execute(sa.select(label.label("label"), *(table.c[name] for name in columns))):
-            for name in columns:
-                if (artefact := getattr(row, name)) is not None:
-                    named.setdefault(str(artefact), f"{name} of {what} {row.label}".replace("artefact of ", ""))
+    for table, label, what in _NAMING:
+        columns = [column for column in schema.ARTEFACT_COLUMNS if column.table is table]
+        for row in connection.execute(sa.select(label.label("label"), *columns)):
+            for column in columns:
+                if (artefact := getattr(row, column.name)) is not None:
+                    words = f"{column.name} of {what} {row.label}".replace("artefact of ", "")
+                    named.setdefault(str(artefact), words)
     launched = set(connection.execute(sa.select(schema.campaigns.c.plan_id)).scalars())
     waiting = [
         str(name)
@@ -315,8 +310,7 @@ def _artefact_folder(connection: sa.Connection, folder: Path) -> Iterator[Diagno
         yield Diagnosis.note(
             "artefacts",
             str(folder),
-            f"{len(unnamed):,} file{'s'[: len(unnamed) != 1]} that no row names ({size / 1e6:,.1f} MB), "
-            f"such as {sorted(unnamed)[0]}",
+            f"{counted(len(unnamed), 'file')} that no row names ({size / 1e6:,.1f} MB), such as {sorted(unnamed)[0]}",
             expected="only files that the database names",
             fix="They are harmless. `disco prune` removes them.",
         )

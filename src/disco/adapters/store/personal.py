@@ -17,17 +17,12 @@ import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import index_of, rows_of
 from disco.adapters.store.plans import matrix_of, table_of
-from disco.adapters.store.schema import campaigns, contexts, late_decisions, outcomes, plans
+from disco.adapters.store.schema import ARTEFACT_COLUMNS, campaigns, contexts, late_decisions, outcomes, plans
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers
 from disco.records.forgotten import mentions
 from disco.records.life import Traces
 
-_ARTEFACTS = (
-    *(plans.c[name] for name in ("decisions", "contexts", "features")),
-    *(campaigns.c[name] for name in ("codes", "customer_index", "code_index", "propensities")),
-    contexts.c.artefact,
-)
 _RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.string())])
 _THEIRS = pa.schema(
     [*_RAW.remove(2), *((name, pa.string()) for name in ("customer_id", "event_id", "refers_to", "raw"))]
@@ -103,7 +98,7 @@ class SqlPersonal:
 
     def named_artefacts(self) -> frozenset[str]:
         found: set[str] = set()
-        for column in _ARTEFACTS:
+        for column in ARTEFACT_COLUMNS:
             found.update(self._connection.execute(sa.select(column).where(column.is_not(None))).scalars())
         return frozenset(found)
 

@@ -243,3 +243,10 @@ active_versions = sa.Table(
     _seal(),
     sa.ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"]),
 )
+
+# every column that names an artefact
+ARTEFACT_COLUMNS = (
+    *(plans.c[name] for name in ("decisions", "contexts", "features")),
+    *(campaigns.c[name] for name in ("codes", "customer_index", "code_index", "propensities")),
+    contexts.c.artefact,
+)

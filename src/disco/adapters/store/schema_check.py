@@ -10,6 +10,7 @@ from disco.records.diagnosis import Diagnosis
 REVISIONS = "alembic_version"
 RESTORE = "Stop using this database and restore the last backup (`disco restore`)."
 REPAIR = "Run `disco doctor --repair`."
+REBUILT = (schema.reserves, schema.evidence)  # a repair fills them from ledger and plans
 
 
 def compare_schema(connection: sa.Connection) -> Iterator[Diagnosis]:
@@ -17,7 +18,8 @@ def compare_schema(connection: sa.Connection) -> Iterator[Diagnosis]:
     inspector, failed = sa.inspect(connection), False
     there = set(inspector.get_table_names())
     for table in schema.metadata.sorted_tables:
-        problems = list(_differences(connection, inspector, table)) if table.name in there else ["the table is missing"]
+        missing = table.name not in there
+        problems = ["the table is missing"] if missing else list(_differences(connection, inspector, table))
         if problems:
             failed = True
             only_indexes = all(problem.startswith("no index") for problem in problems)
@@ -27,7 +29,7 @@ def compare_schema(connection: sa.Connection) -> Iterator[Diagnosis]:
                 False,
                 "; ".join(problems),
                 expected="the table as this program creates it",
-                fix=REPAIR if only_indexes else RESTORE,
+                fix=REPAIR if only_indexes or (missing and table in REBUILT) else RESTORE,
             )
     if not failed:
         words = f"{len(schema.metadata.tables)} tables with their columns, keys and indexes"

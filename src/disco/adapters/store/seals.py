@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import Database, in_order
+from disco.adapters.store.database import UNREADABLE, Database, in_order
 from disco.adapters.store.session import Session, no_such_campaign
 from disco.records.content import content_hash
 from disco.records.errors import DiscoError, StateError
@@ -69,7 +69,6 @@ _UNCHANGING = pa.schema(
 _IN_QUARANTINE = pa.schema([OUTCOMES.field(name).with_nullable(True) for name in ("disposition", "reason")])
 _ROWS_SEALED = pa.schema([*_UNCHANGING, *_IN_QUARANTINE])
 _CHANGED = "changed by something other than disco"
-_UNREADABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 def row_seal(kind: str, row: Mapping[Any, Any], *more: Any, before: tuple[Any, ...] = ()) -> str:
@@ -192,7 +191,7 @@ def seal_all(connection: sa.Connection, database: Database) -> None:
     for row in _raw(connection, schema.batches):
         try:
             _seal_batch(connection, database, row["number"])
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             found, fix = "cells that cannot be read", "Restore a copy of the database from before the damage."
             raise StateError(f"The outcomes of batch {row['batch_id']} have {found}", fix=fix) from error
     seal_active(connection)
@@ -288,7 +287,7 @@ class SqlSeals:
         try:
             same = batch["rows_seal"] == _rows_seal(self._connection, self._session.database, batch["number"])
             found = _CHANGED
-        except _UNREADABLE:
+        except UNREADABLE:
             same, found = False, "rows that cannot be read"
         rows = schema.outcomes.c
         elsewhere = [

@@ -1,4 +1,4 @@
-"""The store: a database with our tables, a place of artefacts, and five repositories one transaction at a time."""
+"""The store: a database with our tables, a place of artefacts, and repositories one transaction at a time."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
