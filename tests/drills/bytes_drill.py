@@ -65,7 +65,7 @@ _CALENDAR = [
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--write", type=lambda name: Path(name).absolute(), help="record a baseline here instead of comparing")
+    arguments.add_argument("--write", type=lambda name: Path(name).absolute(), help="record a baseline here instead")
     arguments.add_argument("--customers", type=int, default=3000)
     arguments.add_argument("--campaigns", type=int, default=len(_CALENDAR), help="decided campaigns of the year")
     given = arguments.parse_args()

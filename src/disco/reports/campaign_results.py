@@ -40,16 +40,16 @@ _UPLIFT = Percent(signed=True)
 _P = Column("p", PValue())
 
 
+def _group(results: CampaignResults, arm: Arm) -> str:
+    return "Random codes" if arm is Arm.DECIDED and results.plan.policy.assigns_at_random else _GROUPS[arm]
+
+
 # One campaign
 
 
 def arms_table(results: CampaignResults) -> Table:
     """Each group in sums, beside what was expected of it."""
-    random = results.plan.policy.assigns_at_random
-    groups: list[tuple[str, GroupResult]] = [
-        ("Random codes" if random and arm is Arm.DECIDED else _GROUPS[arm], found)
-        for arm, found in results.arms.items()
-    ]
+    groups: list[tuple[str, GroupResult]] = [(_group(results, arm), found) for arm, found in results.arms.items()]
     if results.late is not None:
         groups.append(("Late arrivals", results.late))
     rows: list[list[Cell]] = []
@@ -125,7 +125,7 @@ def incremental_table(results: CampaignResults) -> Table | None:
     if results.ab is None or not results.ab.incremental:
         return None
     rows: list[list[Cell]] = [
-        [_GROUPS[Arm(arm)], found.difference, found.relative, found.p_value]
+        [_group(results, Arm(arm)), found.difference, found.relative, found.p_value]
         for arm, found in results.ab.incremental.items()
     ]
     return Table(
