@@ -268,6 +268,36 @@ def test_a_forged_plan_is_refused_and_nothing_is_written(shop, tmp_path, forgery
         plan.launch()
     assert refused.value.fix
     assert plan.state() == before
+    keep(shop.store, plan.planned)  # as `disco plan` does, which the words above recommend
+    assert plan.launch().customers == CUSTOMERS
+
+
+@pytest.mark.parametrize("damage", ["row", "cut", "gone"])
+def test_a_damaged_plan_is_whole_again_when_it_is_planned_again(shop, tmp_path, damage):
+    plan = PlanInStore(shop, tmp_path)
+    kept = plan.row()
+    file = plan.artefacts.folder / f"{kept['decisions']}.arrow"
+    if damage == "row":
+        with sqlite3.connect(plan.file) as database:
+            database.execute("UPDATE plans SET planned_at = planned_at + 1")
+    elif damage == "cut":
+        file.write_bytes(file.read_bytes()[:-1])
+    else:
+        file.unlink()
+    with pytest.raises(DiscoError):
+        plan.launch()
+    keep(shop.store, plan.planned)
+    assert plan.row() == kept
+    assert plan.launch().customers == CUSTOMERS
+
+
+def test_planning_a_launched_plan_again_leaves_it_as_it_is(shop, tmp_path):
+    plan = PlanInStore(shop, tmp_path)
+    plan.launch()
+    (plan.artefacts.folder / f"{plan.row()['features']}.arrow").unlink()
+    before = plan.row(), set(plan.artefacts.sizes())
+    keep(shop.store, plan.planned)
+    assert (plan.row(), set(plan.artefacts.sizes())) == before
 
 
 @pytest.mark.parametrize(

@@ -78,9 +78,9 @@ def plan_id(plan: Plan, inputs: Mapping[str, str]) -> str:
 
 
 def keep(store: Store, planned: Planned) -> None:
-    """Keep a plan with its tables; the same plan again changes nothing."""
+    """Keep a plan with its tables. The same plan again changes nothing, unless what was kept of it is damaged."""
     with store.writing(planned.plan.campaign) as transaction:
-        transaction.plans.add(planned.record(), planned.tables())
+        transaction.plans.add(planned.record(), planned.tables(), renew=True)
 
 
 def load(store: Store, name: str) -> Planned:

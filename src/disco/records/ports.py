@@ -148,8 +148,11 @@ class Transaction(Protocol):
 class PlanRepository(Protocol):
     """Plans, and the campaigns that were launched from them. StateError where one is not what was kept (its seal)."""
 
-    def add(self, record: "PlanRecord", tables: "PlanTables") -> None:
-        """Keep a plan; the same plan again changes nothing."""
+    def add(self, record: "PlanRecord", tables: "PlanTables", *, renew: bool = False) -> None:
+        """Keep a plan; the same plan again changes nothing.
+
+        renew: replace one that was not launched and is not what was kept, or has other tables or damaged ones.
+        """
 
     def ids(self) -> tuple[str, ...]:
         """Of all plans, sorted; also where one of them cannot be read."""

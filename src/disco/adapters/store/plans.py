@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from disco.adapters.store.artefacts import in_one_piece
 from disco.adapters.store.database import storable
 from disco.adapters.store.schema import campaigns, contexts, plans
-from disco.adapters.store.seals import check_campaign, check_plan, sealed, touch
+from disco.adapters.store.seals import check_campaign, check_plan, is_plan_sealed, sealed, touch
 from disco.adapters.store.session import Session, beginning_with, no_such_campaign
 from disco.records.arrays import Matrix
 from disco.records.errors import FileFormatError, InputError, StateError
@@ -22,6 +22,7 @@ from disco.records.plan_summary import PlanSummary
 from disco.records.ports import Artefacts
 
 _ROWS = sa.select(campaigns, plans.c.plan, plans.c.summary).join(plans, plans.c.plan_id == campaigns.c.plan_id)
+_KEPT = sa.select(*(column for column in plans.c if column.name not in ("planned_at", "seal")))
 _ARMS = pa.dictionary(pa.int8(), pa.string())
 
 
@@ -32,25 +33,28 @@ class SqlPlans:
         self._session = session
         self._connection = session.connection
 
-    def add(self, record: PlanRecord, tables: PlanTables) -> None:
-        there = sa.select(plans.c.plan_id).where(plans.c.plan_id == record.plan_id)
-        if self._connection.execute(there).first():
+    def add(self, record: PlanRecord, tables: PlanTables, *, renew: bool = False) -> None:
+        there = self._connection.execute(_KEPT.where(plans.c.plan_id == record.plan_id)).first()
+        if there is not None and not (renew and self._is_open(record.plan_id)):
             return
-        self._connection.execute(
-            plans.insert(),
-            sealed(
-                "plan",
-                {
-                    "plan_id": record.plan_id,
-                    "campaign": record.plan.campaign,
-                    "plan": record.plan.model_dump_json(by_alias=True),
-                    "inputs": json.dumps(dict(record.inputs)),
-                    "summary": record.summary.to_json(),
-                    "planned_at": record.planned_at,
-                    **put_tables(self._session.artefacts, tables),
-                },
-            ),
-        )
+        row = {
+            "plan_id": record.plan_id,
+            "campaign": record.plan.campaign,
+            "plan": record.plan.model_dump_json(by_alias=True),
+            "inputs": json.dumps(dict(record.inputs)),
+            "summary": record.summary.to_json(),
+            **put_tables(self._session.artefacts, tables),  # writes a damaged or missing file again
+        }
+        if there is not None:
+            if there._asdict() == row and is_plan_sealed(self._connection, record.plan_id):
+                return
+            self._connection.execute(plans.delete().where(plans.c.plan_id == record.plan_id))
+        self._connection.execute(plans.insert(), sealed("plan", {**row, "planned_at": record.planned_at}))
+
+    def _is_open(self, plan_id: str) -> bool:
+        """Whether no campaign was launched from it."""
+        launched = sa.select(campaigns.c.number).where(campaigns.c.plan_id == plan_id)
+        return self._connection.execute(launched).first() is None
 
     def ids(self) -> tuple[str, ...]:
         return tuple(sorted(map(str, self._connection.execute(sa.select(plans.c.plan_id)).scalars())))

@@ -139,9 +139,13 @@ def state_seal(connection: sa.Connection, row: Mapping[str, Any]) -> str:
 
 def check_plan(connection: sa.Connection, plan_id: str) -> None:
     """Refuse a plan that is not what was kept."""
-    for row in _raw(connection, schema.plans, "plan_id", plan_id):
-        if row["seal"] != row_seal("plan", row):
-            raise changed(f"Plan {plan_id}")
+    if not is_plan_sealed(connection, plan_id):
+        raise changed(f"Plan {plan_id}")
+
+
+def is_plan_sealed(connection: sa.Connection, plan_id: str) -> bool:
+    """Whether a plan is what was kept; also where there is none of this id."""
+    return all(row["seal"] == row_seal("plan", row) for row in _raw(connection, schema.plans, "plan_id", plan_id))
 
 
 def check_campaign(session: Session, campaign: str) -> None:
