@@ -417,6 +417,39 @@ def test_prune_removes_what_is_old_and_learning_goes_on(life):
         life.relearn("fourth network")
 
 
+def test_features_of_late_arrivals_since_the_last_prune_go_with_the_next(database_url, make_shop, tmp_path):
+    shop = make_shop(open_store(database_url))
+    life = Life(shop, database_url, tmp_path)
+    ids = [f"c{number:04}" for number in range(50)]
+    planned = shop.planned(shop.plan(reserve={"share": "5%"}), life.audience(ids), features=life.features(ids))
+    launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
+    clock = type(shop.clock)(datetime(2028, 6, 1, tzinfo=UTC))
+
+    def pruned():
+        return prune(shop.store, days=400, clock=clock, cache=life.cache, folders=[tmp_path], features=True).features
+
+    assert pruned() == ("spring",)
+    assert pruned() == ()
+    life.decide(["n3"], features=life.features(["n3"]))
+    assert pruned() == ("spring",)
+    assert life.is_sound()
+    assert life.forget("n3").found == 1
+    shop.store.close()
+
+
+def test_a_plan_whose_condition_leaves_a_customer_out_is_removed_with_them(life):
+    ids = ["c0001", "c0002"]
+    for campaign, customer in (("without", CANARY), ("quoted", "O'Neil-Zoë")):
+        condition = "customer_id <> '{}'".format(customer.replace("'", "''"))
+        plan = life.shop.plan(campaign=campaign, customers={"as_of": "2027-03-01", "eligible": condition})
+        keep(life.store, life.shop.planned(plan, life.audience(ids), features=life.features(ids)))
+    assert len(life.forget(CANARY).plans) == 2, "that of summer includes them"
+    assert life.traces(CANARY.encode()) == []
+    done = life.forget("O'Neil-Zoë")
+    assert (done.found, len(done.plans)) == (1, 1)
+    assert life.is_sound()
+
+
 @pytest.mark.parametrize(
     ("raw", "customer", "there"),
     [

@@ -51,7 +51,7 @@ class Forgotten(Result):
     campaigns: tuple[ForgottenIn, ...]
     """Campaigns that held something of them."""
     plans: tuple[str, ...]
-    """Plans that were not launched and decided about them: removed."""
+    """Plans that were not launched and decided about them, or named them in their condition: removed."""
     files: int
     """Artefacts, cached features and leftovers of killed processes that were removed."""
     unfinished: tuple[str, ...]
@@ -164,7 +164,8 @@ def refuse_damaged(transaction: Transaction, campaign: str, *, refused: str) -> 
 
 def _is_named(record: CampaignRecord, customers: Sequence[str]) -> bool:
     condition = record.plan.customers.eligible
-    return any(f"'{customer}'" in condition for customer in customers)
+    quoted = (customer.replace("'", "''") for customer in customers)
+    return any(f"'{customer}'" in condition for customer in quoted)
 
 
 def _clean(store: Store, cache: FeatureCache, folders: Sequence[Path]) -> tuple[int, tuple[str, ...]]:

@@ -382,7 +382,7 @@ class PersonalRepository(Protocol):
         """Those of these ids that a customer or an outcome of any campaign has."""
 
     def plans_with(self, customers: "Collection[str]") -> "dict[str, frozenset[str]]":
-        """Plans that were not launched, by id, with those of these customers they decide about."""
+        """Plans that were not launched, by id, with those of these customers they decide about or name."""
 
     def plans_before(self, moment: datetime) -> tuple[str, ...]:
         """Ids of plans that were not launched, made before a moment."""

@@ -56,10 +56,12 @@ class SqlPersonal:
         asked = pa.array(sorted(customers), pa.string())
         found = {}
         for row in self._connection.execute(sa.select(plans).where(_not_launched())):
+            theirs = {customer for customer in customers if _names_in_condition(row.plan, customer)}
             if row.decisions is not None:
                 ids = self._session.artefacts.get(row.decisions)["customer_id"].cast(pa.string())
-                if theirs := ids.filter(pc.is_in(ids, value_set=asked)).to_pylist():
-                    found[row.plan_id] = frozenset(theirs)
+                theirs.update(ids.filter(pc.is_in(ids, value_set=asked)).to_pylist())
+            if theirs:
+                found[row.plan_id] = frozenset(theirs)
         return found
 
     def plans_before(self, moment: datetime) -> tuple[str, ...]:
@@ -76,11 +78,13 @@ class SqlPersonal:
 
     def drop_features(self, campaign: str) -> bool:
         row = self._session.campaign_row(campaign)
-        self._connection.execute(plans.update().where(plans.c.plan_id == row.plan_id).values(features=None))
-        late = late_decisions.update().where(late_decisions.c.campaign_number == row.number)
-        self._connection.execute(late.values(features=None))
         self._session.touched.add(row.number)
-        return row.features is not None
+        of_plan = plans.update().where(plans.c.plan_id == row.plan_id, plans.c.features.is_not(None))
+        late = late_decisions.c.campaign_number == row.number
+        of_late = late_decisions.update().where(late, late_decisions.c.features.is_not(None))
+        # late arrivals may have come since the features of the launch were dropped
+        dropped = [self._connection.execute(kept.values(features=None)).rowcount for kept in (of_plan, of_late)]
+        return any(dropped)
 
     def taken(self, ids: Collection[str]) -> frozenset[str]:
         asked = pa.array(sorted(ids), pa.string())
@@ -216,6 +220,12 @@ class SqlPersonal:
 
 def _not_launched() -> sa.ColumnElement[bool]:
     return plans.c.plan_id.not_in(sa.select(campaigns.c.plan_id))
+
+
+def _names_in_condition(plan: str, customer: str) -> bool:
+    """Whether a plan, kept as JSON, has the customer's id as a text of SQL, also where the plan leaves them out."""
+    quoted = "'{}'".format(customer.replace("'", "''"))
+    return any(json.dumps(quoted, ensure_ascii=ascii_only)[1:-1] in plan for ascii_only in (True, False))
 
 
 def _event_names(rows: list[dict[str, Any]], names: Mapping[str, str]) -> dict[tuple[str, str], str]:
