@@ -151,8 +151,26 @@ def test_the_doctor_says_what_it_repaired_and_what_it_cannot(disco: Run, answere
         connection.execute("UPDATE outcomes SET full_price_minor = full_price_minor + 1 WHERE row = 0")
     code, out, _ = disco("doctor", "--repair", "--shop", answered)
     assert code == 1
-    assert out.startswith("There was nothing to repair.")
+    assert out.startswith("Nothing could be repaired.")
     assert "restore the last backup" in out
+
+
+def test_a_damaged_artefact_comes_back_from_a_backup_as_the_doctor_says(
+    disco: Run, answered: Path, tmp_path: Path
+) -> None:
+    backup, elsewhere = tmp_path / "shop.tar.gz", tmp_path / "elsewhere"
+    assert disco("backup", "-o", backup, "--shop", answered)[0] == 0
+    with sqlite3.connect(answered / "disco.db") as connection:
+        (name,) = connection.execute("SELECT decisions FROM plans JOIN campaigns USING (plan_id)").fetchone()
+    artefact = answered / "artefacts" / f"{name}.arrow"
+    artefact.write_bytes(artefact.read_bytes()[:-1])
+    code, out, _ = disco("doctor", "--shop", answered)
+    assert code == 1
+    assert f"missing or damaged: {name}" in out
+    assert "restore the last backup into another folder" in out
+    assert disco("restore", backup, "--shop", elsewhere)[0] == 0
+    artefact.write_bytes((elsewhere / "artefacts" / artefact.name).read_bytes())
+    assert disco("doctor", "--shop", answered)[0] == 0
 
 
 def test_the_doctor_of_an_empty_folder(disco: Run, tmp_path: Path) -> None:

@@ -32,6 +32,10 @@ from disco.records.wording import counted
 RESTORE = "Stop using this database and restore the last backup (`disco restore`), or report a defect."
 REPAIR = "Run `disco doctor --repair`, which builds it again from the ledger."
 _TRY = "Run `disco doctor --repair`; if this check still fails, restore the last backup (`disco restore`)."
+_ARTEFACTS = (
+    "Run `disco doctor --repair`, which can build indexes again. For other tables, restore the last backup into "
+    "another folder (`disco restore FILE --shop FOLDER`) and copy the files of these names from its artefacts."
+)
 _AGAIN = "the same result when computed again from the stored rows"
 
 
@@ -141,7 +145,7 @@ def _artefacts(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
         not damaged,
         words,
         expected="tables as they were written",
-        fix="Run `disco doctor --repair`, which can build indexes again; restore other tables from a backup.",
+        fix=_ARTEFACTS,
     )
 
 

@@ -30,7 +30,10 @@ _ROWS_PER_COMPRESSED_BATCH = 2**17
 _MOST_MAPPED = 64
 _ENDING = ".arrow"
 _NAME = re.compile("[0-9a-f]{64}")
-_FIX = "Restore it from a copy, or let the setting `artefacts` name the place where it lies."
+_FIX = (
+    "Copy it from a backup restored into another folder (`disco restore FILE --shop FOLDER`), "
+    "or let the setting `artefacts` name the place where it lies."
+)
 
 
 class _Stamp(NamedTuple):

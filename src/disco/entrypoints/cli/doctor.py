@@ -43,7 +43,7 @@ def doctor(
 def _text(found: "HealthCheck", *, repair: bool) -> str:
     lines = [f"{'repaired':<8} {one.where}: {one.changed}" for one in found.repaired]
     if repair and not lines:
-        lines = ["There was nothing to repair."]
+        lines = ["There was nothing to repair." if found.ok else "Nothing could be repaired."]
     failed, notes, count = len(found.failed), len(found.notes), len(found.checks)
     verdict = f"{failed} of {count} checks failed." if failed else f"All {count} checks passed."
     if notes and not failed:
