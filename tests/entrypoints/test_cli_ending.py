@@ -25,7 +25,18 @@ from disco.entrypoints.cli import app as commands
 from disco.records.errors import CertificateError, DiscoError
 
 Run = Callable[..., tuple[int, str, str]]
-PROGRAM = "from disco.entrypoints.cli import command; print('ready', flush=True); command()"
+PROGRAM = """
+from disco.entrypoints import cli
+
+heard = cli._Interruption.__enter__
+
+def enter(interruption):
+    heard(interruption)
+    print("ready", flush=True)
+
+cli._Interruption.__enter__ = enter
+cli.command()
+"""
 POWER = ("power", "--baseline", "4.2", "--sd", "18")
 
 
