@@ -1,6 +1,5 @@
 """The short form of `./run drill damage`, and proof that it can fail."""
 
-import os
 import random
 import sqlite3
 from pathlib import Path
@@ -11,7 +10,7 @@ from whole_shop import make_shop
 
 
 def test_no_changed_byte_changes_an_output_unnoticed() -> None:
-    counts = drill(flips=40, seed=os.getpid())  # another drill every time; a failure names its seed
+    counts = drill(flips=40, seed=1)  # the same bytes every time; the drill itself takes others
     assert counts.total() == 40
     assert counts[f"artefacts: {FOUND}"] > 5
 

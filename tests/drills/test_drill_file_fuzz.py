@@ -1,6 +1,5 @@
 """The short form of the file fuzz of `./run drill faults`, and proof that its checks can fail."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,7 @@ from file_fuzz import MEMORY_BYTES, Ended, contents, drill, faults
 
 
 def test_damaged_and_odd_files_are_refused_in_words() -> None:
-    seed = os.getpid()  # other files every time; a failure names its seed and number
-    done = drill(range(60), seed=seed)
+    done = drill(range(60), seed=1)  # the same files every time; the drill itself takes others
     assert not done.failures, "\n".join(done.failures)
     assert done.ends.total() == 60
     assert done.ends[1] > 10, "some files are refused"

@@ -88,6 +88,15 @@ def test_a_file_of_features_and_a_network_need_no_shop(disco, shop, tmp_path):
     assert json.loads(out)["diagnoses"][0]["where"] == "spend_90d"
 
 
+def test_a_file_of_features_without_rows_fails_in_words(disco, shop, tmp_path):
+    built = tmp_path / "features.parquet"
+    disco("features", shop / "data", "--as-of", "2026-06-01", "-o", built, "--quiet")
+    pq.write_table(pq.read_table(built).slice(0, 0), built)
+    code, out, _ = disco("check", "--network", shop / "context.safetensors", "--features", built)
+    assert code == 1
+    assert "0 of 0 customers with a purchase" in " ".join(out.split())
+
+
 def test_what_cannot_be_checked_is_refused_by_name(disco, shop, tmp_path):
     network = ("--network", shop / "context.safetensors")
     for words, exit_code, message in (

@@ -50,7 +50,7 @@ def read_sample(path: Path, *, rows: int = SAMPLE_ROWS) -> pa.Table:
         with pq.ParquetFile(path) as file:
             stride = max(1, -(-file.metadata.num_rows // rows))
             groups = (file.read_row_group(number) for number in range(file.num_row_groups))
-            parts = [group.take(pa.array(range(0, group.num_rows, stride))) for group in groups]
+            parts = [group.take(pa.array(range(0, group.num_rows, stride), pa.int64())) for group in groups]
     except (pa.ArrowInvalid, OSError) as error:
         raise FileFormatError(
             str(path), found=str(error).splitlines()[0], expected="a complete Parquet file"
