@@ -2,6 +2,7 @@
 
 import shutil
 import sqlite3
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def copy(whole: Path, tmp_path: Path) -> Path:
+def copy(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "temporary").mkdir()  # of its own: a repair removes what killed processes left in the common one
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     return Path(shutil.copytree(whole, tmp_path / "shop"))
 
 
