@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tarfile
@@ -283,3 +284,15 @@ def test_what_cannot_be_backed_up_or_restored_is_named(disco: Disco, tmp_path: P
     with pytest.raises(DiscoError, match="found a file"):
         Shop.restore(tmp_path / "b.tar.gz", tmp_path / "file")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_a_damaged_shop_does_not_replace_a_good_backup(disco: Disco, shop: Path, backup: Path) -> None:
+    good = backup.read_bytes()
+    with sqlite3.connect(shop / "disco.db") as database:
+        database.execute("UPDATE outcomes SET full_price_minor = full_price_minor + 1 WHERE row = 0")
+    code, _, error = disco("backup", "-o", backup, "--shop", shop)
+    assert code == 1
+    assert "The shop is damaged, so no backup was written: " in error
+    assert backup.read_bytes() == good
+    assert disco("backup", "--damaged", "-o", backup, "--shop", shop)[0] == 0
+    assert backup.read_bytes() != good

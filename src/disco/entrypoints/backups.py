@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from disco.operations.backup import BackedUp, Restored
 
 
-def back_up(shop: "Shop", file: Path) -> "BackedUp":
-    """Write database, artefacts, settings and context network of a shop to one file; others may go on writing."""
+def back_up(shop: "Shop", file: Path, *, damaged: bool = False) -> "BackedUp":
+    """Write database, artefacts, settings and context network of a shop to one file; others may go on writing.
+
+    damaged: write it although rows were changed by another program; without it that is refused, so that a damaged
+    backup never takes the place of the last good one.
+    """
     from disco.adapters.store.copying import copy_out
     from disco.adapters.store.opening import open_database
     from disco.adapters.store.schema import REVISION
@@ -27,7 +31,9 @@ def back_up(shop: "Shop", file: Path) -> "BackedUp":
 
     check_outputs(file, shop=shop.folder)
     with ExitStack() as stack:
-        stack.enter_context(shop.store())  # refuses an empty database, or one of another revision
+        store = stack.enter_context(shop.store())  # refuses an empty database, or one of another revision
+        if not damaged:
+            backup.refuse_damaged_shop(store)
         tables = stack.enter_context(temporary_folder("backup"))
         database = open_database(shop.database_url)
         stack.callback(database.engine.dispose)

@@ -461,11 +461,14 @@ class Shop:
             database.engine.dispose()
         return DatabaseUpgrade(database=shown(database.engine.url), before=before, after=after)
 
-    def backup(self, file: str | Path) -> "BackedUp":
-        """Write database, artefacts, settings and context network to one file; `disco restore` makes the shop again."""
+    def backup(self, file: str | Path, *, damaged: bool = False) -> "BackedUp":
+        """Write database, artefacts, settings and context network to one file; `disco restore` makes the shop again.
+
+        damaged: also where rows were changed by another program, which is refused otherwise.
+        """
         from disco.entrypoints.backups import back_up
 
-        return back_up(self, Path(file))
+        return back_up(self, Path(file), damaged=damaged)
 
     @staticmethod
     def restore(file: str | Path, folder: str | Path) -> "Restored":

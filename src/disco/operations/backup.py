@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from disco.records.errors import FileFormatError, StateError
 from disco.records.files import written_whole
+from disco.records.ports import Store
 from disco.records.result import Result
 
 FORMAT = "disco backup 1"
@@ -39,6 +40,7 @@ _NAME = re.compile(rf"{SETTINGS}|{NETWORK}|{TABLES}/[a-z_]{{1,40}}\.arrow|{ARTEF
 _COMPRESSION = 1  # the largest parts are compressed already
 _BLOCK_BYTES = 1 << 20
 _MOST_MANIFEST_BYTES = 64 << 20
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -98,6 +100,21 @@ class Manifest:
     @property
     def artefacts(self) -> tuple[str, ...]:
         return tuple(name for name in self.files if name.startswith(f"{ARTEFACTS}/"))
+
+
+def refuse_damaged_shop(store: Store) -> None:
+    """StateError where a row is not as this program wrote it; reads all of them."""
+    with store.reading() as transaction:
+        broken = [*transaction.seals.broken()]
+        for campaign in transaction.plans.names():
+            broken += transaction.seals.broken_of(campaign)
+    if broken:
+        listed = "; ".join(f"{one.what} {one.name} is {one.found}" for one in broken[:_MOST_NAMED])
+        more = f"; and {len(broken) - _MOST_NAMED:,} more" if len(broken) > _MOST_NAMED else ""
+        raise StateError(
+            f"The shop is damaged, so no backup was written: {listed}{more}",
+            fix="Run `disco doctor`; with --damaged it is backed up as it is.",
+        )
 
 
 def pack(

@@ -16,6 +16,9 @@ def register(app: typer.Typer) -> None:
 
 def backup(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file to write: a tar.gz archive.")],
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="Also back up a shop whose rows were changed by another program.")
+    ] = False,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -27,7 +30,7 @@ def backup(
     """
     from disco.entrypoints.python import Shop
 
-    done = Shop.open(shop).backup(out)
+    done = Shop.open(shop).backup(out, damaged=damaged)
     text = (
         f"{done.file}: {counted(len(done.campaigns), 'campaign')}, {counted(sum(done.rows.values()), 'row')}, "
         f"{counted(done.artefacts, 'artefact')}, {done.bytes / 1e6:,.1f} MB."
