@@ -147,7 +147,7 @@ DAMAGES = [
     ("outcomes of batch", "UPDATE outcomes SET campaign_number = 7 WHERE event_id = 'e1'"),
     ("outcomes of batch", "UPDATE outcomes SET reverted = NOT reverted WHERE event_id = 'e1'"),
     ("outcomes of batch", "UPDATE outcomes SET batch_number = 77 WHERE event_id = 'e1'"),
-    ("outcomes", "UPDATE outcomes SET batch_number = 77 WHERE event_id = 'e4'"),
+    ("rows of outcomes", "UPDATE outcomes SET batch_number = 77 WHERE event_id = 'e4'"),
     ("outcomes of batch", "DELETE FROM outcomes WHERE event_id = 'e3'"),
     ("evidence of campaign", "UPDATE evidence SET network = 'network-c'"),
     ("version", "UPDATE versions SET engagement = '{}' WHERE number = 1"),

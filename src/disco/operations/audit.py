@@ -24,7 +24,7 @@ from disco.operations.versions import belief_of, engagement_text, version_of
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.diagnosis import Diagnosis, Outcome, attempted
-from disco.records.life import CampaignRecord, Disposition
+from disco.records.life import CampaignRecord, Disposition, Sealed
 from disco.records.plan_summary import Solution
 from disco.records.ports import Store, Transaction
 from disco.records.wording import counted
@@ -122,9 +122,9 @@ def _about(
 
 def _seals_of(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
     broken = transaction.seals.broken_of(name)
-    words = "; ".join(f"{one.what} {one.name} is {one.found}" for one in broken)
+    words = "; ".join(one.words for one in broken)
     # a repair can prove what became of the reserve and of reverted rows, but not of every row that these seals cover
-    repairable = all(one.what.startswith(("evidence", "state", "outcomes of batch")) for one in broken)
+    repairable = all(one.what in (Sealed.EVIDENCE, Sealed.STATE, Sealed.OUTCOMES) for one in broken)
     yield Diagnosis.of(
         "seals",
         f"campaign {name}",
@@ -308,10 +308,10 @@ def _seals(transaction: Transaction) -> Iterator[Diagnosis]:
     broken = transaction.seals.broken()
     for one in broken:
         fix = RESTORE
-        if one.what == "active version":
+        if one.what is Sealed.ACTIVE:
             fix = "`disco belief N` shows a version; `disco learn --activate N` makes it the active one."
         found, expected = one.found, "what disco wrote"
-        yield Diagnosis.of("seals", f"{one.what} {one.name}".strip(), False, found, expected=expected, fix=fix)
+        yield Diagnosis.of("seals", one.subject, False, found, expected=expected, fix=fix)
     if not broken:
         yield Diagnosis.of("seals", "database", True, "nothing was changed by another program", expected="")
 

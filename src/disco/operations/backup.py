@@ -109,7 +109,7 @@ def refuse_damaged_shop(store: Store) -> None:
         for campaign in transaction.plans.names():
             broken += transaction.seals.broken_of(campaign)
     if broken:
-        listed = "; ".join(f"{one.what} {one.name} is {one.found}" for one in broken[:_MOST_NAMED])
+        listed = "; ".join(one.words for one in broken[:_MOST_NAMED])
         more = f"; and {len(broken) - _MOST_NAMED:,} more" if len(broken) > _MOST_NAMED else ""
         raise StateError(
             f"The shop is damaged, so no backup was written: {listed}{more}",

@@ -157,9 +157,7 @@ def refuse_damaged(transaction: Transaction, campaign: str, *, refused: str) -> 
     """Sealing a campaign again would hide what was damaged before. refused: what was not done, as a sentence."""
     if broken := transaction.seals.broken_of(campaign):
         first = broken[0]
-        raise StateError(
-            f"{refused}, because {first.what} {first.name} is {first.found}", fix="Run `disco doctor --repair` first."
-        )
+        raise StateError(f"{refused}, because {first.words}", fix="Run `disco doctor --repair` first.")
 
 
 def _is_named(record: CampaignRecord, customers: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ from disco.operations import campaign_evidence
 from disco.operations.audit import networks_of, reserve_left
 from disco.operations.ledger import misjudged
 from disco.records.diagnosis import Diagnosis, Repair, attempted
-from disco.records.life import BrokenSeal
+from disco.records.life import BrokenSeal, Sealed
 from disco.records.ports import Store, Transaction
 
 
@@ -103,12 +103,12 @@ def _broken(transaction: Transaction, name: str, wanted: Callable[[BrokenSeal], 
 
 
 def _is_evidence(seal: BrokenSeal) -> bool:
-    return seal.what.startswith("evidence")
+    return seal.what is Sealed.EVIDENCE
 
 
 def _is_ledger(seal: BrokenSeal) -> bool:
-    return seal.what in ("batch", "outcomes of batch")
+    return seal.what in (Sealed.BATCH, Sealed.OUTCOMES)
 
 
 def _is_state(seal: BrokenSeal) -> bool:
-    return seal.what.startswith("state")
+    return seal.what is Sealed.STATE

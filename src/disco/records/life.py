@@ -91,13 +91,44 @@ class LedgerMove:
     changes: "pa.Table"  # batch_id, row, disposition, reason of earlier rows whose disposition changes
 
 
+class Sealed(StrEnum):
+    """What a seal is about, as a sentence names it."""
+
+    PLAN = "plan"
+    SECRET = "secret"  # nosec B105 - a name
+    VERSION = "version"
+    ACTIVE = "active version"
+    CAMPAIGN = "campaign"
+    STATE = "state, reserve or contexts of campaign"
+    LATE = "late arrivals of campaign"
+    EVIDENCE = "evidence of campaign"
+    BATCH = "batch"
+    OUTCOMES = "outcomes of batch"
+    POOL = "codes of the pool of campaign"
+    OUTCOME_ROWS = "rows of outcomes"
+    POOL_ROWS = "rows of pool_codes"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenSeal:
     """Something that is kept and is not what this program wrote."""
 
-    what: str  # its kind: "plan", "campaign", "evidence of campaign", …; completes "WHAT NAME is …"
+    what: Sealed
     name: str  # its id, where it has one
     found: str  # "changed by something other than disco", "missing", …
+
+    @property
+    def subject(self) -> str:
+        return f"{self.what} {self.name}".strip()
+
+    @property
+    def words(self) -> str:
+        """
+        >>> BrokenSeal(what=Sealed.OUTCOMES, name="5d20", found="missing").words
+        'outcomes of batch 5d20 are missing'
+        """
+        several = self.what in (Sealed.LATE, Sealed.OUTCOMES, Sealed.POOL, Sealed.OUTCOME_ROWS, Sealed.POOL_ROWS)
+        return f"{self.subject} {'are' if several else 'is'} {self.found}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from disco.adapters.store.session import Session, no_such_campaign
 from disco.records.content import content_hash
 from disco.records.errors import DiscoError, StateError
 from disco.records.kept import OUTCOMES
-from disco.records.life import BrokenSeal
+from disco.records.life import BrokenSeal, Sealed
 
 _COLUMNS = {
     "plan": ("plan_id", "campaign", "plan", "inputs", "summary", "planned_at", "decisions", "contexts", "features"),
@@ -253,41 +253,43 @@ class SqlSeals:
             if kind != "evidence":
                 for row in _raw(self._connection, table):
                     if row["seal"] != row_seal(kind, row):
-                        yield _broken_seal(kind, row[keys[-1]], _CHANGED)
+                        yield _broken_seal(Sealed(kind), row[keys[-1]], _CHANGED)
         numbers = [row["number"] for row in _raw(self._connection, schema.versions)]
         last = max((number for number in numbers if isinstance(number, int)), default=0)
         for number in sorted(set(range(1, last + 1)) - set(numbers)):
-            yield _broken_seal("version", number, "missing")
+            yield _broken_seal(Sealed.VERSION, number, "missing")
         active = _raw(self._connection, schema.active_versions)
         if numbers and not active:
-            yield _broken_seal("active version", "", "missing")
+            yield _broken_seal(Sealed.ACTIVE, "", "missing")
         for row in active:
             if row["seal"] != row_seal("active", row, _last_version(self._connection)):
-                yield _broken_seal("active version", row["number"], _CHANGED)
-        for table, owner in ((schema.outcomes, schema.batches), (schema.pool_codes, schema.campaigns)):
-            column = table.c.batch_number if table is schema.outcomes else table.c.campaign_number
+                yield _broken_seal(Sealed.ACTIVE, row["number"], _CHANGED)
+        for what, column, owner in (
+            (Sealed.OUTCOME_ROWS, schema.outcomes.c.batch_number, schema.batches),
+            (Sealed.POOL_ROWS, schema.pool_codes.c.campaign_number, schema.campaigns),
+        ):
             orphans = sa.select(sa.func.count()).where(column.not_in(sa.select(owner.c.number)))
             if count := self._connection.execute(orphans).scalar_one():
-                yield _broken_seal(table.name, "", f"{count:,} rows that belong to nothing")
+                yield _broken_seal(what, "", f"without an owner in {count:,} cases")
 
     def _broken_of(self, row: Mapping[str, Any]) -> Iterator[BrokenSeal]:
         number, name = row["number"], row["campaign"]
         if row["seal"] != row_seal("campaign", row):
-            yield _broken_seal("campaign", name, _CHANGED)
+            yield _broken_seal(Sealed.CAMPAIGN, name, _CHANGED)
         if row["state_seal"] != state_seal(self._connection, row):
-            yield _broken_seal("state, reserve or contexts of campaign", name, _CHANGED)
+            yield _broken_seal(Sealed.STATE, name, _CHANGED)
         if row["late_seal"] != _late_seal(self._connection, number):
-            yield _broken_seal("late arrivals of campaign", name, _CHANGED)
+            yield _broken_seal(Sealed.LATE, name, _CHANGED)
         for one in _raw(self._connection, schema.evidence, "campaign_number", number):
             if one["seal"] != row_seal("evidence", one):
-                yield _broken_seal("evidence of campaign", name, _CHANGED)
+                yield _broken_seal(Sealed.EVIDENCE, name, _CHANGED)
         for batch in _raw(self._connection, schema.batches, "campaign_number", number):
             yield from self._broken_batch(batch)
         yield from self._broken_pool(row)
 
     def _broken_batch(self, batch: Mapping[str, Any]) -> Iterator[BrokenSeal]:
         if batch["seal"] != row_seal("batch", batch):
-            yield _broken_seal("batch", batch["batch_id"], _CHANGED)
+            yield _broken_seal(Sealed.BATCH, batch["batch_id"], _CHANGED)
         try:
             same = batch["rows_seal"] == _rows_seal(self._connection, self._session.database, batch["number"])
             found = _CHANGED
@@ -302,7 +304,7 @@ class SqlSeals:
             elsewhere += [sa.func.typeof(rows[name]) == "blob" for name in _UNCHANGING.names]
         count = sa.select(sa.func.count()).where(rows.batch_number == batch["number"], sa.or_(*elsewhere))
         if not same or self._connection.execute(count).scalar_one():
-            yield _broken_seal("outcomes of batch", batch["batch_id"], found)
+            yield _broken_seal(Sealed.OUTCOMES, batch["batch_id"], found)
 
     def _broken_pool(self, row: Mapping[str, Any]) -> Iterator[BrokenSeal]:
         """Codes of a pool are taken by exactly the campaign that gave them out."""
@@ -318,10 +320,10 @@ class SqlSeals:
         given += [one["code"] for one in late if pooled and one["code"] is not None]
         taken = [one["code"] for one in _raw(self._connection, schema.pool_codes, "campaign_number", row["number"])]
         if set(given) != set(taken):
-            yield _broken_seal("codes of the pool of campaign", row["campaign"], _CHANGED)
+            yield _broken_seal(Sealed.POOL, row["campaign"], _CHANGED)
 
 
-def _broken_seal(what: str, name: object, found: str) -> BrokenSeal:
+def _broken_seal(what: Sealed, name: object, found: str) -> BrokenSeal:
     shown = name if isinstance(name, str) else str(name)
     return BrokenSeal(what=what, name=shown.encode("utf-8", "backslashreplace").decode(), found=found)
 
