@@ -110,3 +110,12 @@ def test_keys_are_spread_over_all_bits() -> None:
 def test_names_with_equal_text_and_other_cuts_or_types_differ() -> None:
     assert len({name_key("ab", "c"), name_key("a", "bc"), name_key("abc"), name_key(1), name_key("1")}) == 5
     assert 0 <= name_key("seed", 7) < 2**64
+
+
+@pytest.mark.parametrize("ids", [[0, -1, 17, 2**63 - 1, -(2**63)], ["007", "", "Zoë", "a" * 100, "-3"]])
+def test_a_few_ids_get_the_keys_that_the_kernels_give(ids: list[int] | list[str]) -> None:
+    """A short column is hashed without Numba: its keys must be those of the same ids within a long column."""
+    long = customer_keys([*ids] * 50)
+    assert long.size > 64
+    np.testing.assert_array_equal(customer_keys(ids), long[: len(ids)])
+    assert customer_keys(ids).dtype == np.uint64

@@ -15,7 +15,7 @@ import numba as nb
 import numpy as np
 
 from disco.records.arrays import Array
-from disco.records.identity import mix
+from disco.records.identity_kernels import mix
 
 NEVER = -(2**61)  # the grid value of an ineligible cell
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)

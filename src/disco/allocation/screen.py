@@ -15,7 +15,7 @@ import numpy as np
 from disco.allocation.problem import AllocationProblem
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks, spread
-from disco.records.identity import mix
+from disco.records.identity_kernels import mix
 from disco.records.ports import Engine
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from disco.records.arrays import Integers, Keys, Matrix, Vector
 from disco.records.grid import CONTEXT_LIMIT, GRID
-from disco.records.identity import mix
+from disco.records.identity_kernels import mix
 
 LANES = 32
 INPUT_LIMIT = 6.0  # scaled inputs beyond this many robust sds count as this many

@@ -6,64 +6,20 @@ the table came as Parquet or CSV, and no key depends on the row, the chunk or wh
 
 from typing import TypeAlias
 
-import numba as nb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike
 
-from disco.records.arrays import Ids, Integers, Keys, Vector
+from disco.records.arrays import Ids, Keys, Vector
 from disco.records.chunks import stack_rows
 from disco.records.errors import InputError
 from disco.records.ports import Engine
 
 IdColumn: TypeAlias = pa.Array | pa.ChunkedArray | ArrayLike  # all integers, or all text
 
-_FNV_OFFSET = np.uint64(0xCBF29CE484222325)
-_FNV_PRIME = np.uint64(0x100000001B3)
-# Arrow hands out read-only memory; a kernel declared for it takes writable arrays too
-_READ_INTEGERS = nb.types.Array(nb.int64, 1, "C", readonly=True)
-_READ_BYTES = nb.types.Array(nb.uint8, 1, "C", readonly=True)
-_KEYS = nb.types.Array(nb.uint64, 1, "C")
-
-
-@nb.njit("uint64(uint64)", inline="always", cache=True)
-def mix(word: np.uint64) -> np.uint64:
-    """A bijection of 64-bit words in which every input bit reaches every output bit (splitmix64's finaliser)."""
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
-
-
-@nb.njit(nb.void(_READ_INTEGERS, _KEYS), nogil=True, cache=True)
-def _keys_of_integers(ids: Integers, out: Keys) -> None:
-    digits = np.empty(20, np.uint8)
-    for row in range(ids.size):
-        left = ids[row]
-        key = _FNV_OFFSET
-        magnitude = np.uint64(left)
-        if left < 0:
-            key = (key ^ np.uint64(45)) * _FNV_PRIME  # '-'
-            magnitude = ~magnitude + np.uint64(1)
-        count = 0
-        while True:
-            digits[count] = np.uint8(magnitude % np.uint64(10) + np.uint64(48))
-            magnitude //= np.uint64(10)
-            count += 1
-            if magnitude == 0:
-                break
-        for place in range(count - 1, -1, -1):
-            key = (key ^ np.uint64(digits[place])) * _FNV_PRIME
-        out[row] = mix(key)
-
-
-@nb.njit(nb.void(_READ_INTEGERS, _READ_BYTES, _KEYS), nogil=True, cache=True)
-def _keys_of_texts(offsets: Integers, text: "np.ndarray[tuple[int], np.dtype[np.uint8]]", out: Keys) -> None:
-    for row in range(out.size):
-        key = _FNV_OFFSET
-        for place in range(offsets[row], offsets[row + 1]):
-            key = (key ^ np.uint64(text[place])) * _FNV_PRIME
-        out[row] = mix(key)
+_WORD = 2**64 - 1
+_FEW = 64  # ids that are hashed sooner in Python than Numba is imported
 
 
 def read_ids(ids: IdColumn, *, where: str = "customer_id") -> Ids:
@@ -87,12 +43,16 @@ def customer_keys(ids: IdColumn, *, where: str = "customer_id", engine: Engine |
     column = _column(ids, where=where)
     if not len(column):
         return np.empty(0, np.uint64)
+    if len(column) <= _FEW:
+        return np.array([_key_of(str(value).encode()) for value in column.to_pylist()], np.uint64)
     if pa.types.is_int64(column.type):
         integers = np.ascontiguousarray(column.to_numpy(zero_copy_only=False))
 
+        from disco.records.identity_kernels import keys_of_integers
+
         def hashed(rows: slice) -> Keys:
             keys = np.empty(rows.stop - rows.start, np.uint64)
-            _keys_of_integers(integers[rows], keys)
+            keys_of_integers(integers[rows], keys)
             return keys
 
         return stack_rows(hashed, len(column), engine=engine)
@@ -100,12 +60,24 @@ def customer_keys(ids: IdColumn, *, where: str = "customer_id", engine: Engine |
     start = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
     text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
 
+    from disco.records.identity_kernels import keys_of_texts
+
     def hashed_text(rows: slice) -> Keys:
         keys = np.empty(rows.stop - rows.start, np.uint64)
-        _keys_of_texts(start[rows.start : rows.stop + 1], text, keys)
+        keys_of_texts(start[rows.start : rows.stop + 1], text, keys)
         return keys
 
     return stack_rows(hashed_text, len(column), engine=engine)
+
+
+def _key_of(text: bytes) -> int:
+    """What the kernels compute: FNV-1a over the bytes, then splitmix64's finaliser."""
+    key = 0xCBF29CE484222325
+    for byte in text:
+        key = (key ^ byte) * 0x100000001B3 & _WORD
+    key = (key ^ key >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+    key = (key ^ key >> 27) * 0x94D049BB133111EB & _WORD
+    return key ^ key >> 31
 
 
 def _column(ids: IdColumn, *, where: str) -> pa.Array:
@@ -162,12 +134,6 @@ def name_key(*names: object) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-@nb.njit(nb.void(nb.types.Array(nb.uint64, 1, "C", readonly=True), nb.uint64, nb.float64[::1]), nogil=True, cache=True)
-def _uniforms(keys: Keys, stream: np.uint64, out: Vector) -> None:
-    for row in range(keys.size):
-        out[row] = (mix(mix(keys[row] ^ stream)) >> np.uint64(11)) * 2.0**-53
-
-
 def uniforms(keys: Keys, *names: object) -> Vector:
     """(n,) numbers in [0, 1), one per key: a function of the key and the names (seed, campaign, purpose) alone.
 
@@ -175,6 +141,8 @@ def uniforms(keys: Keys, *names: object) -> Vector:
     >>> bool((uniforms(keys, 1, "spring", "arm")[:1] == uniforms(keys[:1], 1, "spring", "arm")).all())
     True
     """
+    from disco.records.identity_kernels import uniforms_of
+
     out = np.empty(keys.size)
-    _uniforms(np.ascontiguousarray(keys), np.uint64(name_key(*names)), out)
+    uniforms_of(np.ascontiguousarray(keys), np.uint64(name_key(*names)), out)
     return out
