@@ -170,12 +170,41 @@ def test_check_ups_add_and_the_worst_come_first(network):
     assert sum(both.counts.values()) == len(fine.diagnoses) + len(poor.diagnoses)
 
 
-def test_what_campaigns_move_by_themselves_is_watched_and_does_not_fail():
+def trained_with(**further: np.ndarray) -> ContextNetwork:
+    training = table(seed=0, **further)
+    target = np.log(training["spend_365d"].to_numpy())
+    return ContextNetwork(hidden=(8,), dimensions=3, max_epochs=3).fit(training, target)
+
+
+def test_what_campaigns_move_by_themselves_is_no_drift():
     """The first campaign gives everybody a code: days since the last one leave the law of training at once."""
     rng = np.random.default_rng(3)
-    training = table(seed=0, days_since_last_code=rng.integers(30, 366, ROWS).astype(float))
-    target = np.log(training["spend_365d"].to_numpy())
-    trained = ContextNetwork(hidden=(8,), dimensions=3, max_epochs=3).fit(training, target)
+    trained = trained_with(days_since_last_code=rng.integers(30, 366, ROWS).astype(float))
     found = check_context(trained, table(seed=1, days_since_last_code=rng.integers(20, 40, ROWS).astype(float)))
-    assert bad(found)["drift", "days_since_last_code"] is Outcome.WATCH
-    assert not [one for one in found if one.failed and one.check in ("drift", "range", "unseen")]
+    assert bad(found) == {}
+    assert [one.where for one in found if one.check == "drift" and one.figure is None] == ["1 features"]
+
+
+@pytest.mark.parametrize("days", [0, 365])
+def test_a_clock_that_ran_on_since_training_is_no_drift(days):
+    """Customers of a year ago are a year older; one whose clock was lost is another matter."""
+    rng = np.random.default_rng(4)
+    trained = trained_with(tenure_days=rng.uniform(30, 2000, ROWS))
+    later = check_context(trained, table(seed=1, tenure_days=rng.uniform(30, 2000, ROWS) + days))
+    assert bad(later) == {}
+    wrong = check_context(trained, table(seed=1, tenure_days=rng.uniform(30, 60, ROWS)))
+    assert bad(wrong)["drift", "tenure_days"] is Outcome.FAILED
+
+
+def test_a_code_to_everybody_is_no_empty_table_and_an_empty_table_is_found():
+    rng = np.random.default_rng(5)
+    month, year = rng.poisson(1, ROWS).astype(float), rng.poisson(6, ROWS).astype(float)
+    trained = trained_with(codes_received_30d=month, codes_received_365d=year)
+    everybody = check_context(trained, table(seed=1, codes_received_30d=np.ones(ROWS), codes_received_365d=year))
+    assert bad(everybody) == {}
+    empty, missing = np.zeros(ROWS), pa.nulls(ROWS)
+    for values in (empty, missing):
+        nobody = check_context(trained, table(seed=1, codes_received_30d=values, codes_received_365d=values))
+        failed = {one.where: one.fix for one in nobody if one.failed and one.check == "constant"}
+        assert failed["codes_received_365d"] == "Is the table codes missing or empty?"
+        assert ("codes_received_30d" in failed) == (values is missing)
