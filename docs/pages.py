@@ -88,15 +88,40 @@ problem with its row.
   customer. Ids from CSV and SQL are text, so leading zeros are kept.
 - **Money** is decimal or float in currency units (12.34; a whole number is whole units, not pennies), at most 10¹³. A
   checked table has it in integer minor units, in a column with a name of its own (`full_price_minor`).
+- **Names** of columns match whatever their case. `columns` in `disco.yaml` says what yours are called, per table, our
+  name first: `columns: {orders: {full_price: Warenwert, ordered_at: Zeit}}`. It holds for CSV, Parquet and SQL, and for
+  every command that reads the tables (`validate`, `features`, `train`, `plan`, `check`, `ingest`, `results`).
 - **Times** without a zone are UTC. All times of a shop have a zone, or none has. A time at midnight may stand for a
   date. Dates lie between 1900 and `--as-of` (default: today).
 - **Text** in a column of numbers or dates is read as from CSV, whatever file it comes in.
-- **CSV** is UTF-8 (with or without a byte-order mark), commas, one header line; an empty cell is null; numbers have a
-  point, dates are `2026-03-01`, times `2026-03-01T14:05:00`.
+- **CSV** has one header line; an empty cell is null. Commas, semicolons, tabs or vertical bars between the columns and
+  UTF-8 or UTF-16 (with its byte-order mark) are found in the file, and `disco validate` says what was found. Numbers
+  are `12.50`, dates `2026-03-01` or `2026-03-01T14:05:00`; other forms are never guessed, see below. Rows are numbered
+  as in a spreadsheet: the header is row 1.
 - **Sizes** are read before rows: at most 2,000,000,000 rows in a table, 5,000,000 outcomes in a file, 256 MB of text in
   one column of one row group of a Parquet file, 8 MB in a row of a CSV file.
 - Further columns are allowed everywhere. Those of `customers` can be used in `eligible:` of a plan (from CSV they
   are text).
+
+## How your CSV files are written
+
+`csv` in `disco.yaml` says how numbers, dates and text are written:
+
+    csv: {delimiter: ";", decimal: ",", dates: "%d.%m.%Y", encoding: cp1252}
+
+| Files from | Setting |
+|---|---|
+| Excel in Germany, Austria | `csv: {decimal: ",", dates: "%d.%m.%Y", encoding: cp1252}` |
+| Excel in France | `csv: {decimal: ",", dates: "%d/%m/%Y", encoding: cp1252}` |
+| Excel in the United Kingdom | `csv: {decimal: ".", dates: "%d/%m/%Y", encoding: cp1252}` |
+| Excel in the United States | `csv: {decimal: ".", dates: "%m/%d/%Y", encoding: cp1252}` |
+
+- `decimal` is the decimal mark. The other mark, a space or an apostrophe may then group thousands (`1.234,50`).
+  Without it a comma in a number is refused, and so is a column such as `1.234` in a file with semicolons, where the
+  point may mean either: the message says which setting to write. A number that contradicts the setting is refused, too.
+- `dates` is a strftime format of day, month and year (`%d`, `%m`, `%b`, `%Y`, `%y`). A time of day such as `14:05` or
+  `14:05:09` may follow. Dates such as `2026-03-01` are always read.
+- `encoding` is a name such as `cp1252` ("CSV" of Excel in Western Europe), for text that is not UTF-8.
 """
 
 

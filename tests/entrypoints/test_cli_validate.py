@@ -82,29 +82,29 @@ def test_every_one_of_many_faults_is_named_at_once_with_its_row(disco: Run, data
     found = {(entry["file"], entry["column"], entry["kind"], entry["row"]) for entry in result["problems"]}
     assert code == 1
     assert found == {
-        ("customers.csv", "customer_id", "duplicate_key", 3),
-        ("customers.csv", "customer_id", "mixed_ids", 4),
-        ("customers.csv", "joined_on", "future_date", 4),
-        ("customers.csv", "joined_on", "null", 5),
-        ("orders.csv", "order_id", "duplicate_key", 7),
-        ("orders.csv", "customer_id", "unknown_customer", 4),
-        ("orders.csv", "ordered_at", "mixed_time_zones", 9),
-        ("orders.csv", "ordered_at", "wrong_type", 10),
-        ("orders.csv", "full_price", "negative_money", 2),
-        ("orders.csv", "full_price", "not_finite", 5),
-        ("orders.csv", "paid", "paid_above_full_price", 3),
-        ("orders.csv", "items", "negative_count", 6),
-        ("orders.csv", "code", "unknown_code", 8),
-        ("returns.csv", "order_id", "unknown_order", 4),
-        ("returns.csv", "returned_at", "returned_before_ordered", 3),
-        ("returns.csv", "value", "refund_above_order", 2),
-        ("codes.csv", "depth", "depth_range", 1),
-        ("codes.csv", "redeemed_at", "redeemed_before_sent", 2),
+        ("customers.csv", "customer_id", "duplicate_key", 4),
+        ("customers.csv", "customer_id", "mixed_ids", 5),
+        ("customers.csv", "joined_on", "future_date", 5),
+        ("customers.csv", "joined_on", "null", 6),
+        ("orders.csv", "order_id", "duplicate_key", 8),
+        ("orders.csv", "customer_id", "unknown_customer", 5),
+        ("orders.csv", "ordered_at", "mixed_time_zones", 10),
+        ("orders.csv", "ordered_at", "wrong_type", 11),
+        ("orders.csv", "full_price", "negative_money", 3),
+        ("orders.csv", "full_price", "not_finite", 6),
+        ("orders.csv", "paid", "paid_above_full_price", 4),
+        ("orders.csv", "items", "negative_count", 7),
+        ("orders.csv", "code", "unknown_code", 9),
+        ("returns.csv", "order_id", "unknown_order", 5),
+        ("returns.csv", "returned_at", "returned_before_ordered", 4),
+        ("returns.csv", "value", "refund_above_order", 3),
+        ("codes.csv", "depth", "depth_range", 2),
+        ("codes.csv", "redeemed_at", "redeemed_before_sent", 3),
         ("site.parquet", "day", "wrong_type", None),
         ("site.parquet", "checkouts", "missing_column", None),
-        ("outcomes.csv", "kind", "unknown_choice", 4),
-        ("outcomes.csv", "refers_to", "missing_refers_to", 2),
-        ("outcomes.csv", "refers_to", "unknown_event", 3),
+        ("outcomes.csv", "kind", "unknown_choice", 5),
+        ("outcomes.csv", "refers_to", "missing_refers_to", 3),
+        ("outcomes.csv", "refers_to", "unknown_event", 4),
     }
     assert result["count"] == len(found)
 
@@ -218,3 +218,27 @@ def test_problems_of_a_plan_are_listed_for_machines(disco: Run, tmp_path: Path) 
     problems = json.loads(err)["problems"]
     assert {"missing", "value"} == {problem["kind"] for problem in problems}
     assert any(problem["fix"] == "Did you mean 0.20?" for problem in problems)
+
+
+def test_the_settings_of_the_shop_that_the_tables_lie_in_say_how_they_are_written(disco: Run, tmp_path: Path) -> None:
+    data = tmp_path / "shop" / "data"
+    data.mkdir(parents=True)
+    (data / "customers.csv").write_bytes("Kunde;Seit;Ort\n1;31.01.2025;Köln\n".encode("cp1252"))
+    settings = tmp_path / "shop" / "disco.yaml"
+    code, out, _ = disco("validate", data)
+    assert code == 1
+    assert "the file has Kunde, Seit, Ort" in out
+    settings.write_text("columns: {customers: {customer_id: Kunde, joined_on: Seit}}\n")
+    code, out, _ = disco("validate", data)
+    assert code == 1
+    assert 'Write `csv: {dates: "%d.%m.%Y"}` in disco.yaml.' in out
+    assert "csv: {encoding: cp1252}" in out
+    settings.write_text(settings.read_text() + 'csv: {dates: "%d.%m.%Y", encoding: cp1252}\n')
+    for where in ([data], ["--shop", tmp_path / "shop"]):
+        code, out, _ = disco("validate", *where)
+        assert code == 0, out
+        assert "customers.csv: columns are separated by semicolons" in out
+    settings.write_text("columns: {customer: {customer_id: Kunde}}\n")
+    code, _, err = disco("validate", "--shop", tmp_path / "shop")
+    assert code == 1
+    assert "Did you mean customers?" in err

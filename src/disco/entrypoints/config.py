@@ -9,12 +9,21 @@ from math import log2
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from disco.adapters.engines import read_engine
 from disco.entrypoints.files import read_yaml
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, PlanError, Problem
+from disco.records.table_format import (
+    CsvFormat,
+    TableFormat,
+    read_columns,
+    read_dates,
+    read_decimal,
+    read_delimiter,
+    read_encoding,
+)
 
 FILE = "disco.yaml"
 _PREFIX = "DISCO_"
@@ -57,11 +66,39 @@ class EngagementSettings(_Section):
     override: dict[float, float] = {}
 
 
+class CsvSettings(_Section):
+    """How CSV files are written; delimiter and encoding are found in the file where they are not given."""
+
+    delimiter: str | None = Field(default=None, description='between the columns: "," ";" "|" or "\\t"')
+    decimal: str | None = Field(default=None, description='the decimal mark, "." or ","')
+    dates: str | None = Field(default=None, description="strftime of dates, such as %d.%m.%Y")
+    encoding: str | None = Field(default=None, description="such as cp1252")
+
+    @field_validator("delimiter", "decimal", "dates", "encoding")
+    @classmethod
+    def _usable(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return None if value is None else _CSV_READERS[str(info.field_name)](value)
+
+
+_CSV_READERS = {
+    "delimiter": read_delimiter,
+    "decimal": read_decimal,
+    "dates": read_dates,
+    "encoding": read_encoding,
+}
+
+
 class ShopSettings(_Section):
     """What every command may need to know about a shop. Unknown keys are refused."""
 
     data: str = Field("data", description="folder of the tables, from here, or a database URL")
     queries: dict[str, str] | None = Field(None, description="with a database URL: one SELECT per table")
+    columns: dict[str, dict[str, str]] = Field(
+        {}, description="per table, our name of a column and yours: {orders: {full_price: Warenwert}}"
+    )
+    csv: CsvSettings = Field(
+        CsvSettings(), description="how CSV files are written: delimiter, decimal, dates, encoding"
+    )
     database_url: str = Field("sqlite:///disco.db", description="where campaigns, decisions and outcomes are kept")
     context: str = Field("context.safetensors", description="file of the context network, from here")
     artefacts: str = Field(
@@ -78,6 +115,12 @@ class ShopSettings(_Section):
         None, description="threads of the engine and of DuckDB; empty: one per processor, at most four per processor"
     )
 
+    @field_validator("columns")
+    @classmethod
+    def _known_columns(cls, columns: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        read_columns(columns)
+        return columns
+
     @field_validator("engine")
     @classmethod
     def _known_engine(cls, name: str) -> str:
@@ -87,6 +130,11 @@ class ShopSettings(_Section):
     @classmethod
     def _usable_threads(cls, threads: int | None) -> int | None:
         return None if threads is None else read_threads(threads)
+
+    @property
+    def written(self) -> TableFormat:
+        """How the tables are written."""
+        return TableFormat(columns=self.columns, csv=CsvFormat(**self.csv.model_dump()))
 
     def data_place(self, shop: Path) -> str:
         """The folder or URL of the tables, seen from the current folder."""
@@ -123,6 +171,16 @@ def load_settings(
     except ValidationError as error:
         problems = [_problem(detail, origin) for detail in error.errors(include_url=False)]
     raise PlanError("The settings cannot be used:", problems)
+
+
+def settings_of_tables(place: str, *, shop: Path) -> ShopSettings:
+    """The settings by which the tables at this place are read: of the shop that they lie in, else of `shop`."""
+    around = Path(place).parent
+    if shop == Path() and "://" not in place and (around / FILE).is_file():
+        settings = load_settings(around)
+        if Path(settings.data_place(around)).resolve() == Path(place).resolve():
+            return settings
+    return load_settings(shop)
 
 
 def check_code_secret(secret: str) -> None:
@@ -183,7 +241,8 @@ def _problem(detail: Any, origin: Mapping[str, str]) -> Problem:
         return Problem("unknown_setting", origin[name], "", f"the setting {key}", f"one of {', '.join(known)}", fix)
     refused = detail.get("ctx", {}).get("error")
     if isinstance(refused, InputError):
-        place, found, expected = f"{origin[name]}, {key}", repr(detail["input"]), str(refused.expected)
+        found = repr(detail["input"]) if isinstance(detail["input"], str | int) else str(refused.found)
+        place, expected = f"{origin[name]}, {key}", str(refused.expected)
         return Problem("setting", place, "", found, expected, refused.fix or "")
     expected = detail["msg"].removeprefix("Input should be ")
     return Problem("setting", f"{origin[name]}, {key}", "", repr(detail["input"]), expected, "Correct the value.")

@@ -4,14 +4,21 @@ Each method calls one use case of `disco.operations` and returns its result; the
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from disco.entrypoints.config import FILE, EncodingSettings, ShopSettings, check_code_secret, load_settings
+from disco.entrypoints.config import (
+    FILE,
+    EncodingSettings,
+    ShopSettings,
+    check_code_secret,
+    load_settings,
+    settings_of_tables,
+)
 from disco.entrypoints.files import read_yaml
 from disco.records.arguments import kind_of
 from disco.records.errors import DiscoError, InputError, ReportError, StateError
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
 
     from disco.adapters.engines import LocalEngine
     from disco.adapters.store import CampaignStore
+    from disco.adapters.tables import FolderTables, SqlTables
     from disco.adapters.tables.shop_data import FolderShopData
     from disco.belief import Encoding
     from disco.campaign import Belief
@@ -174,7 +182,7 @@ class Shop:
 
         aside = None if quarantine is None else Path(quarantine)
         check_outputs(aside, inputs=(outcomes,) if isinstance(outcomes, str | Path) else (), shop=self.folder)
-        rows, source = _outcomes(outcomes)
+        rows, source = _outcomes(outcomes, self.settings)
         with self.store() as store:
             done = ingest(store, campaign, rows, source=source, clock=self.clock, dry_run=dry_run)
             if aside is not None and not dry_run:
@@ -417,7 +425,7 @@ class Shop:
 
     def validate(self, *, as_of: date | None = None) -> "TablesVerdict":
         """Every problem of the shop's tables; as_of: the last day that dates may name (default: today)."""
-        return validate_tables_at(self.data.place, queries=self.settings.queries, as_of=as_of or self.clock.today())
+        return validate_tables_at(self.data.place, settings=self.settings, as_of=as_of or self.clock.today())
 
     def doctor(self, *, repair: bool = False) -> "HealthCheck":
         """Check installation, settings, files, tables, network, database, and all that is kept of campaigns.
@@ -512,6 +520,7 @@ class Shop:
             folder=self.folder,
             place=self.settings.data_place(self.folder),
             queries=self.settings.queries,
+            written=self.settings.written,
             network_file=self.folder / self.settings.context,
         )
 
@@ -631,14 +640,27 @@ def doctor(folder: str | Path = ".", *, repair: bool = False) -> "HealthCheck":
     return shop.doctor(repair=repair)
 
 
-def validate_tables_at(place: str, *, queries: Mapping[str, str] | None, as_of: date) -> "TablesVerdict":
-    """Every problem of the tables in a folder or behind a database URL."""
+def validate_tables_at(place: str, *, settings: ShopSettings, as_of: date) -> "TablesVerdict":
+    """Every problem of the tables in a folder or behind a database URL; settings: how they are written."""
     from disco.adapters.tables import open_tables, validate_tables
     from disco.operations.validating import TablesVerdict
 
-    with open_tables(place, queries=queries) as opened:
+    queries = settings.queries if "://" in place else None
+    with open_tables(place, queries=queries, written=settings.written) as opened:
         report = validate_tables(opened, as_of=as_of)
-    return TablesVerdict.of(as_of=as_of, rows=report.rows, problems=tuple(report.problems))
+        notes = opened.notes()
+    return TablesVerdict.of(as_of=as_of, rows=report.rows, problems=tuple(report.problems), notes=notes)
+
+
+def tables_opener(shop: Path) -> "Callable[[str], FolderTables | SqlTables]":
+    """Opens tables at a place, written as the settings of the shop that they lie in say, or else of `shop`."""
+    from disco.adapters.tables import open_tables
+
+    def opened(place: str) -> "FolderTables | SqlTables":
+        settings = settings_of_tables(place, shop=shop)
+        return open_tables(place, queries=settings.queries if "://" in place else None, written=settings.written)
+
+    return opened
 
 
 def code_secret() -> bytes | None:
@@ -661,14 +683,14 @@ def _names(campaigns: Sequence[str | Sequence[str]]) -> list[str]:
     return names
 
 
-def _outcomes(outcomes: "str | Path | pa.Table | pd.DataFrame") -> "tuple[pa.Table, str]":
+def _outcomes(outcomes: "str | Path | pa.Table | pd.DataFrame", settings: ShopSettings) -> "tuple[pa.Table, str]":
     """The rows, and where they came from."""
     import pyarrow as pa
 
     from disco.adapters.tables.outcomes_file import read_outcomes_file
 
     if isinstance(outcomes, str | Path):
-        return read_outcomes_file(Path(outcomes)), str(outcomes)
+        return read_outcomes_file(Path(outcomes), written=settings.written), str(outcomes)
     if isinstance(outcomes, pa.Table):
         return outcomes, "a table"
     if hasattr(outcomes, "columns") and hasattr(outcomes, "dtypes"):

@@ -23,10 +23,14 @@ class TablesVerdict(Result):
     """Problems found."""
     problems: tuple[Problem, ...]
     """Every problem; a problem of several rows is named once, with its first row and their number."""
+    notes: tuple[str, ...]
+    """What was found in the files without being told: delimiters, encodings, names of columns."""
 
     @classmethod
-    def of(cls, *, as_of: date, rows: Mapping[str, int], problems: tuple[Problem, ...]) -> "TablesVerdict":
-        return cls(clean=not problems, as_of=as_of, rows=rows, count=len(problems), problems=problems)
+    def of(
+        cls, *, as_of: date, rows: Mapping[str, int], problems: tuple[Problem, ...], notes: tuple[str, ...] = ()
+    ) -> "TablesVerdict":
+        return cls(clean=not problems, as_of=as_of, rows=rows, count=len(problems), problems=problems, notes=notes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

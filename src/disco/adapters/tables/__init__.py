@@ -6,16 +6,25 @@ from pathlib import Path
 
 from disco.adapters.tables.folder import FolderTables
 from disco.adapters.tables.sql import SqlTables
+from disco.records.table_format import PLAIN, TableFormat
 from disco.records.validation import TablesReport, validate
 
 __all__ = ["FolderTables", "SqlTables", "open_tables", "validate_tables"]
 
 
-def open_tables(place: str | Path, *, queries: Mapping[str, str] | None = None) -> FolderTables | SqlTables:
-    """A folder, or a database URL such as `postgresql+psycopg://user@host/shop`; `queries`: SELECTs by table name."""
+def open_tables(
+    place: str | Path,
+    *,
+    queries: Mapping[str, str] | None = None,
+    written: TableFormat = PLAIN,
+) -> FolderTables | SqlTables:
+    """A folder, or a database URL such as `postgresql+psycopg://user@host/shop`.
+
+    queries: SELECTs by table name. written: what columns are called, and how CSV files are written.
+    """
     if "://" in str(place):
-        return SqlTables(str(place), queries=queries)
-    return FolderTables(Path(place))
+        return SqlTables(str(place), queries=queries, written=written)
+    return FolderTables(Path(place), written=written)
 
 
 def validate_tables(tables: FolderTables | SqlTables, *, as_of: date) -> TablesReport:

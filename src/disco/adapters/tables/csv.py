@@ -1,23 +1,43 @@
-"""A table in a CSV file: UTF-8 with or without a byte-order mark, commas, a header line; every cell stays text.
+"""A table in a CSV file: a header line, then rows; every cell stays text.
 
-Ids keep their leading zeros because nothing guesses types; an empty cell is null.
+The delimiter and a byte-order mark are found in the file. How numbers and dates are written is never guessed: the plain
+form (12.50, 2026-12-31) is read, any other needs the setting `csv`. Ids keep their leading zeros because nothing
+guesses types; an empty cell is null. A row's number is that of a spreadsheet: the header is row 1.
 """
 
+import csv
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from disco.adapters.tables.columns import matched_columns
 from disco.adapters.tables.file_errors import readable, refuse_doubled
+from disco.adapters.tables.notation import (
+    NUMBERS,
+    TIMES,
+    date_advice,
+    number_advice,
+    plain_cells,
+    point_groups,
+)
+from disco.records.arrays import Integers
 from disco.records.errors import FileFormatError, Problem
+from disco.records.table_format import DELIMITERS, PLAIN, TableFormat
+from disco.records.tables import SCHEMAS, Kind
 from disco.records.validation import typed_table
+from disco.records.validation.cells import plain_text
 
-_EXPECTED = "a CSV file in UTF-8 with a header line and commas"
-_FIX = "Export it again as CSV UTF-8 (comma delimited)."
+_EXPECTED = "a CSV file with a header line"
+_FIX = "Export it again as CSV (UTF-8)."
 _BLOCK_BYTES = 1 << 23  # also the longest row that can be read
+_EMPTY_LINES = (b"\n\n", b"\n\r\n", b"\r\r", b"\n\0\n", b"\n\0\r\0\n")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class CsvSource:
@@ -25,56 +45,119 @@ class CsvSource:
 
     has_bytes = True
 
-    def __init__(self, name: str, *, file: str, path: Path) -> None:
+    def __init__(self, name: str, *, file: str, path: Path, written: TableFormat = PLAIN) -> None:
         self.name, self.file = name, file
-        self._path = path
+        self._path, self._written = path, written
         self._ragged: list[pa.csv.InvalidRow] = []
+        self._point_groups: dict[str, _PointGroups] = {}
+        self._kinds = {column.name: column.kind for column in SCHEMAS[name].columns}
 
     @cached_property
-    def _header(self) -> tuple[str, ...]:
+    def _opening(self) -> bytes:
         with readable(self.file, expected=_EXPECTED, fix=_FIX), self._path.open("rb") as stream:
             opening = stream.read(1 << 16)
         found = None
         if not opening.strip():
             found = "an empty file"
-        elif opening[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            found = "text in UTF-16"
-        elif b"\0" in opening:
+        elif b"\0" in opening and opening[:2] not in _UTF_16 and self._written.csv.encoding is None:
             found = "bytes that are not text"
-        elif b"," not in (line := opening.removeprefix(b"\xef\xbb\xbf").splitlines()[0]):
-            other = next((mark for mark in (";", "\t", "|") if mark.encode() in line), None)
-            found = f"a header with {other!r} between the columns" if other else "a header with a single column"
         if found:
             raise FileFormatError(self.file, found=found, expected=_EXPECTED, fix=_FIX)
-        with readable(self.file, expected=_EXPECTED, fix=_FIX):
+        return opening
+
+    @cached_property
+    def encoding(self) -> str:
+        """As the settings say; without them UTF-8, or UTF-16 where the file begins with its byte-order mark."""
+        if self._written.csv.encoding is not None:
+            return self._written.csv.encoding
+        return "utf-16" if self._opening[:2] in _UTF_16 else "utf-8"
+
+    @cached_property
+    def delimiter(self) -> str:
+        """As the settings say; else the only one that the header has. A header without any is a single column."""
+        if self._written.csv.delimiter is not None:
+            return self._written.csv.delimiter
+        text = self._opening.decode(self.encoding, errors="replace").removeprefix("\ufeff")
+        line = next(line for line in text.splitlines() if line.strip())
+        split = {mark: next(csv.reader([line], delimiter=mark)) for mark in DELIMITERS}
+        there = [mark for mark, names in split.items() if len(names) > 1]
+        if len(there) > 1:  # a mark inside a name: the delimiter is the one that gives names we know
+            known = {name.casefold() for name in (*self._kinds, *self._written.own_names(self.name).values())}
+            there = [m for m in there if known & {name.strip().casefold() for name in split[m]}] or there
+        if len(there) > 1:
+            found = f"a header with {' and '.join(DELIMITERS[mark] for mark in there)}"
+            fix = f'Say which one it is in disco.yaml, such as `csv: {{delimiter: "{there[-1]}"}}`.'
+            raise FileFormatError(self.file, found=found, expected="one delimiter between columns", fix=fix)
+        return there[0] if there else ","
+
+    @cached_property
+    def _columns(self) -> dict[str, str]:
+        """Our name → the file's."""
+        expected = f"a CSV file in {self.encoding.upper()} with a header line"
+        with readable(self.file, expected=expected, fix=_FIX):
             names = self._open(lambda _: "skip").schema.names
         refuse_doubled(self.file, names)
-        return tuple(names)
+        return matched_columns(self.name, names, own_names=self._written.own_names(self.name), file=self.file)
 
     def schema(self) -> pa.Schema:
-        return pa.schema([(name, pa.string()) for name in self._header])
+        return pa.schema([(name, pa.string()) for name in self._columns])
+
+    def notes(self) -> tuple[str, ...]:
+        """What was found in the file without being told."""
+        notes = []
+        if self._written.csv.delimiter is None and self.delimiter != ",":
+            notes.append(f"{self.file}: columns are separated by {DELIMITERS[self.delimiter]}")
+        if self._written.csv.encoding is None and self.encoding != "utf-8":
+            notes.append(f"{self.file}: text is in {self.encoding.upper()}")
+        own = self._written.own_names(self.name)
+        other = [f"{theirs} is {ours}" for ours, theirs in self._columns.items() if ours != theirs and ours not in own]
+        if other:
+            notes.append(f"{self.file}: {', '.join(other)}")
+        return tuple(notes)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        names = self._header
+        theirs = [self._columns[name] for name in columns]
+        if not theirs:  # Arrow would give all of them
+            return
         ragged: list[pa.csv.InvalidRow] = []
 
         def set_aside(row: pa.csv.InvalidRow) -> str:
             ragged.append(row)
             return "skip"
 
+        rows, groups = 0, {name: _PointGroups() for name in columns if self._kinds.get(name) in NUMBERS}
         with readable(self.file, expected=_EXPECTED, fix="Look for a quotation mark that is never closed."):
-            yield from self._open(set_aside, names=names, columns=columns)
+            for batch in self._open(set_aside, columns=theirs):
+                cells = [self._plain(name, column) for name, column in zip(columns, batch.columns, strict=True)]
+                if self.delimiter != "," and self._written.csv.decimal is None:
+                    for name, group in groups.items():
+                        group.add(cells[columns.index(name)], offset=rows)
+                rows += batch.num_rows
+                yield pa.record_batch(cells, names=list(columns))
         self._ragged = ragged
+        self._point_groups |= groups
+
+    def _plain(self, name: str, column: pa.Array) -> pa.Array:
+        kind, written = self._kinds.get(name), self._written.csv
+        is_plain = (kind not in NUMBERS or written.decimal is None) and (kind not in TIMES or written.dates is None)
+        if kind is None or is_plain:
+            return column
+        text = plain_text(column.view(pa.string()))
+        if pa.types.is_string(text.type):
+            return plain_cells(text, kind, written).cast(pa.binary())
+        return column  # bytes that are no text, which the rules name by row
 
     def _open(
-        self, set_aside: Callable[[pa.csv.InvalidRow], str], *, names: Sequence[str] = (), columns: Sequence[str] = ()
+        self, set_aside: Callable[[pa.csv.InvalidRow], str], *, columns: Sequence[str] = ()
     ) -> pa.csv.CSVStreamingReader:
         return pa.csv.open_csv(
             self._path,
-            read_options=pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
-            parse_options=pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=set_aside),
+            read_options=pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, encoding=self.encoding),
+            parse_options=pa.csv.ParseOptions(
+                delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=set_aside
+            ),
             convert_options=pa.csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.binary()),  # bytes: what is no UTF-8 is reported by row
+                column_types=dict.fromkeys(columns, pa.binary()),  # bytes: what is no UTF-8 is reported by row
                 include_columns=list(columns),
                 strings_can_be_null=True,
                 null_values=[""],
@@ -84,24 +167,101 @@ class CsvSource:
     def place(self, row: int) -> tuple[str, int]:
         before = np.array([ragged.number - 1 for ragged in self._ragged], np.int64)
         skipped = int(np.searchsorted(before - np.arange(before.size), row + 1, side="right"))
-        return self.file, row + 1 + skipped
+        return self.file, self._sheet_row(row + 2 + skipped)
+
+    def _sheet_row(self, number: int) -> int:
+        """The spreadsheet's row of a line that has this number when empty lines are not counted; the header is 1."""
+        blank = self._blank_rows
+        return number + int(np.searchsorted(blank - np.arange(blank.size), number, side="right"))
+
+    @cached_property
+    def _blank_rows(self) -> Integers:
+        """The spreadsheet's rows that are empty lines."""
+        with self._path.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as content:
+            if content[0] not in b"\r\n" and all(content.find(pair) < 0 for pair in _EMPTY_LINES):
+                return np.empty(0, np.int64)
+        blank: list[int] = []
+        with self._path.open(encoding=self.encoding, errors="replace", newline="") as text, suppress(csv.Error):
+            # an Error: a cell too long for this reader; rows below it are numbered as if nothing empty followed
+            for at, cells in enumerate(csv.reader(text, delimiter=self.delimiter), start=1):
+                if not cells:
+                    blank.append(at)
+        return np.array(blank, np.int64)
 
     def problems(self) -> tuple[Problem, ...]:
-        if not self._ragged:
-            return ()
-        first = self._ragged[0]
-        return (
-            Problem(
+        return (*self._ragged_problem(), *self._group_problems())
+
+    def _ragged_problem(self) -> Iterator[Problem]:
+        if self._ragged:
+            first = self._ragged[0]
+            yield Problem(
                 "ragged_row",
                 self.file,
                 "",
                 found=f"{first.actual_columns} cells: {first.text[:60]!r}",
                 expected=f"{first.expected_columns} cells, as in the header",
-                fix="Put quotation marks around cells that hold a comma; give every cell.",
-                row=first.number - 1,
+                fix=f"Put quotation marks around cells that hold {_a_mark(self.delimiter)}; give every cell.",
+                row=self._sheet_row(first.number),
                 rows=len(self._ragged),
-            ),
-        )
+            )
+
+    def _group_problems(self) -> Iterator[Problem]:
+        """Beside semicolons a point may well group thousands: asked about where no cell shows what it means."""
+        for name, group in self._point_groups.items():
+            if group.rows and not group.is_decimal:
+                fix = (
+                    'Say what the point means: write `csv: {decimal: ","}` (1.234 is one thousand) or '
+                    '`csv: {decimal: "."}` (1.234 is a little more than one) in disco.yaml.'
+                )
+                found = f"{group.shown!r}, which may be {group.shown.replace('.', '')} or {group.shown}"
+                _, row = self.place(group.row)
+                expected = "numbers with one meaning"
+                yield Problem("ambiguous_number", self.file, name, found, expected, fix, row=row, rows=group.rows)
+
+    def advice(self, column: str, kind: str) -> str | None:
+        """What to do about a problem, where a setting may solve it."""
+        if kind == "encoding" and self._written.csv.encoding is None:
+            return "Save the file as UTF-8, or write `csv: {encoding: cp1252}` (Excel in Western Europe) in disco.yaml."
+        declared, written = self._kinds.get(column, Kind.CHOICE), self._written.csv
+        if kind != "wrong_type":
+            return None
+        if declared in NUMBERS:
+            if written.decimal is None:
+                return number_advice(self._texts(column))
+            return f"Write numbers as {'12,50' if written.decimal == ',' else '12.50'}, as `csv.decimal` says."
+        if declared in TIMES:
+            if written.dates is None:
+                return date_advice(self._texts(column))
+            return f"Write dates as {written.dates}, as `csv.dates` says, or as YYYY-MM-DD."
+        return None
+
+    def _texts(self, column: str) -> Iterator[pa.Array]:
+        for batch in self.batches([column]):
+            text = plain_text(batch.column(0).view(pa.string()))
+            if pa.types.is_string(text.type):
+                yield text
 
     def scan(self) -> pa.Table:
         return typed_table(self)
+
+
+class _PointGroups:
+    """How many cells of a column are written as 1.234, the first of them, and whether others show what it means."""
+
+    def __init__(self) -> None:
+        self.rows, self.row, self.shown, self.is_decimal = 0, 0, "", False
+
+    def add(self, cells: pa.Array, *, offset: int) -> None:
+        text = plain_text(cells.view(pa.string()))
+        if not pa.types.is_string(text.type):
+            return
+        grouped, shows = point_groups(text)
+        if not self.rows and grouped.any():
+            place = int(np.argmax(grouped))
+            self.row, self.shown = offset + place, text[place].as_py().strip()
+        self.rows += int(np.count_nonzero(grouped))
+        self.is_decimal = self.is_decimal or shows
+
+
+def _a_mark(delimiter: str) -> str:
+    return f"a {DELIMITERS[delimiter].removesuffix('s')}"

@@ -1,5 +1,6 @@
 """A folder with TABLE.parquet, TABLE.csv, or TABLE/ (parts of Parquet) for each table."""
 
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -10,14 +11,15 @@ from disco.adapters.tables.csv import CsvSource
 from disco.adapters.tables.file_errors import readable
 from disco.adapters.tables.parquet import ParquetSource
 from disco.records.errors import InputError, Problem
+from disco.records.table_format import PLAIN, TableFormat
 from disco.records.tables import SCHEMAS
 
 
 class FolderTables:
     """The `Tables` port over files. Nothing is read before it is asked for."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, written: TableFormat = PLAIN) -> None:
+        self._folder, self._written = folder, written
         if not folder.exists():
             raise InputError(str(folder), found="no such folder", expected="a folder with tables", fix=_example())
         if not folder.is_dir():
@@ -41,15 +43,15 @@ class FolderTables:
         for label in (f"{name}.parquet", name):
             path = self._folder / label
             if path.is_file() and label != name:
-                found.append(ParquetSource(name, file=label, parts=[(label, path)]))
+                found.append(ParquetSource(name, file=label, parts=[(label, path)], written=self._written))
             elif path.is_dir():
                 parts = [(str(part.relative_to(self._folder)), part) for part in sorted(path.rglob("*.parquet"))]
                 visible = [(part, file) for part, file in parts if not file.name.startswith(("_", "."))]
                 if visible:
-                    found.append(ParquetSource(name, file=f"{label}/", parts=visible))
+                    found.append(ParquetSource(name, file=f"{label}/", parts=visible, written=self._written))
         path = self._folder / f"{name}.csv"
         if path.is_file():
-            found.append(CsvSource(name, file=path.name, path=path))
+            found.append(CsvSource(name, file=path.name, path=path, written=self._written))
         if found:
             self._sources[name] = found[0]
         if len(found) > 1:
@@ -94,6 +96,14 @@ class FolderTables:
     def problems(self) -> tuple[Problem, ...]:
         """What is wrong with the files' names; what is wrong inside them is for `validate` to say."""
         return tuple(self._problems)
+
+    def notes(self) -> tuple[str, ...]:
+        """What was found in the files without being told; a file that cannot be read has none."""
+        notes: list[str] = []
+        for source in self._sources.values():
+            with suppress(InputError):  # validation reports it
+                notes += source.notes()
+        return tuple(notes)
 
 
 def _example() -> str:

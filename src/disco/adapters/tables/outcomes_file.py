@@ -8,10 +8,11 @@ import pyarrow as pa
 from disco.adapters.tables.csv import CsvSource
 from disco.adapters.tables.parquet import ParquetSource
 from disco.records.errors import InputError, TableError
+from disco.records.table_format import PLAIN, TableFormat
 from disco.records.tables import MOST_OUTCOMES, SCHEMAS
 
 
-def read_outcomes_file(path: Path) -> pa.Table:
+def read_outcomes_file(path: Path, *, written: TableFormat = PLAIN) -> pa.Table:
     """The rows of a file: Parquet with its types, CSV as text, cell by cell; a damaged file is refused whole.
 
     Of a Parquet file only the columns of the declaration are read.
@@ -19,8 +20,8 @@ def read_outcomes_file(path: Path) -> pa.Table:
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of outcomes")
     if path.suffix.lower() == ".csv":
-        return _text_rows(CsvSource("outcomes", file=str(path), path=path))
-    parquet = ParquetSource("outcomes", file=str(path), parts=[(str(path), path)])
+        return _text_rows(CsvSource("outcomes", file=str(path), path=path, written=written))
+    parquet = ParquetSource("outcomes", file=str(path), parts=[(str(path), path)], written=written)
     if parquet.rows > MOST_OUTCOMES:
         raise _too_many(path, f"{parquet.rows:,} rows")
     schema = parquet.schema()

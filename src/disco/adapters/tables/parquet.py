@@ -9,8 +9,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
+from disco.adapters.tables.columns import matched_columns
 from disco.adapters.tables.file_errors import readable, refuse_doubled
 from disco.records.errors import FileFormatError, Problem
+from disco.records.table_format import PLAIN, TableFormat
 from disco.records.tables import LARGEST_COLUMN_BYTES, MOST_ROWS, SCHEMAS
 
 _EXPECTED = "a complete Parquet file"
@@ -22,9 +24,16 @@ class ParquetSource:
 
     has_bytes = False
 
-    def __init__(self, name: str, *, file: str, parts: Sequence[tuple[str, Path]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        file: str,
+        parts: Sequence[tuple[str, Path]],
+        written: TableFormat = PLAIN,
+    ) -> None:
         self.name, self.file = name, file
-        self._parts = tuple(parts)
+        self._parts, self._written = tuple(parts), written
 
     @cached_property
     def dataset(self) -> pads.Dataset:
@@ -43,12 +52,16 @@ class ParquetSource:
 
     def _same_columns(self, label: str, first: pa.Schema, schema: pa.Schema) -> None:
         """Arrow would fill a column that one part lacks with nulls, and say nothing."""
-        for column in SCHEMAS[self.name].columns:
-            ours, theirs = _types(first, column.name), _types(schema, column.name)
+        own = self._written.own_names(self.name)
+        names = [own.get(column.name, column.name) for column in SCHEMAS[self.name].columns]
+        alike = {name.strip().casefold() for name in names}
+        names += [name for name in (*first.names, *schema.names) if name.strip().casefold() in alike]
+        for name in dict.fromkeys(names):
+            ours, theirs = _types(first, name), _types(schema, name)
             if ours != theirs:
                 raise FileFormatError(
                     label,
-                    found=f"column {column.name}: {theirs}",
+                    found=f"column {name}: {theirs}",
                     expected=f"{ours}, as in {self._parts[0][0]}",
                     fix="Write all parts with one schema.",
                 )
@@ -62,12 +75,30 @@ class ParquetSource:
     def _rows(self) -> tuple[int, ...]:
         return tuple(fragment.count_rows() for fragment in self.dataset.get_fragments())
 
+    @cached_property
+    def _columns(self) -> dict[str, str]:
+        """Our name → the file's."""
+        own = self._written.own_names(self.name)
+        return matched_columns(self.name, self.dataset.schema.names, own_names=own, file=self.file)
+
+    @property
+    def _is_renamed(self) -> bool:
+        return any(ours != theirs for ours, theirs in self._columns.items())
+
     def schema(self) -> pa.Schema:
-        return self.dataset.schema
+        given = self.dataset.schema
+        return pa.schema([given.field(theirs).with_name(ours) for ours, theirs in self._columns.items()])
+
+    def notes(self) -> tuple[str, ...]:
+        """What was found in the file without being told."""
+        own = self._written.own_names(self.name)
+        other = [f"{theirs} is {ours}" for ours, theirs in self._columns.items() if ours != theirs and ours not in own]
+        return (f"{self.file}: {', '.join(other)}",) if other else ()
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        theirs = {ours: pc.field(self._columns[ours]) for ours in columns}
         with readable(self.file, expected=_EXPECTED, fix=_FIX):
-            yield from self.dataset.to_batches(columns=list(columns), batch_size=1 << 17)
+            yield from self.dataset.to_batches(columns=theirs, batch_size=1 << 17)
 
     def place(self, row: int) -> tuple[str, int]:
         if len(self._parts) == 1:
@@ -81,8 +112,15 @@ class ParquetSource:
     def problems(self) -> tuple[Problem, ...]:
         return ()
 
-    def scan(self) -> pads.Dataset:
-        return self.dataset
+    def advice(self, column: str, kind: str) -> str | None:
+        return None
+
+    def scan(self) -> pads.Dataset | pa.Table:
+        """A dataset that streams; a table in memory where columns have names of their own, which a dataset keeps."""
+        if not self._is_renamed:
+            return self.dataset
+        with readable(self.file, expected=_EXPECTED, fix=_FIX):
+            return self.dataset.to_table(columns={ours: pc.field(name) for ours, name in self._columns.items()})
 
 
 def check_sizes(label: str, path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from disco.records.errors import InputError
+from disco.records.table_format import PLAIN, TableFormat
 
 if TYPE_CHECKING:
     from disco.adapters.tables import FolderTables, SqlTables
@@ -25,6 +26,8 @@ class FolderShopData:
     """The folder of the tables, or a database URL."""
     queries: Mapping[str, str] | None
     """With a database URL: one SELECT per table."""
+    written: TableFormat = PLAIN
+    """What the columns of the tables are called, and how CSV files are written."""
     network_file: Path
     """The file of the context network."""
 
@@ -32,7 +35,7 @@ class FolderShopData:
         """The retailer's tables; a context manager."""
         from disco.adapters.tables import open_tables
 
-        return open_tables(self.place, queries=self.queries)
+        return open_tables(self.place, queries=self.queries, written=self.written)
 
     def tables_hash(self) -> str | None:
         """Of the names and contents of the tables' files; None for a database, whose content is not known unread."""
@@ -47,12 +50,15 @@ class FolderShopData:
                 with path.open("rb") as file:
                     content = file_digest(file, "sha256").hexdigest()
                 digest.update(f"{path.relative_to(folder)}\x1f{content}\x1f".encode())
+        digest.update(self.written.fingerprint().encode())
         return digest.hexdigest()
 
     def customers_hash(self, table: str) -> str:
         """Of the file that a plan names as its table of customers; empty for one of the shop's tables."""
         path = self._inside(table, setting="customers.table")
-        return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        if not path.is_file():
+            return ""
+        return sha256(path.read_bytes() + self.written.fingerprint().encode()).hexdigest()
 
     @contextmanager
     def customers(self, table: str) -> Iterator[tuple[str, Any]]:
@@ -69,9 +75,9 @@ class FolderShopData:
             expected = "a Parquet or CSV file, seen from the shop's folder, or the name of a table, such as customers"
             raise InputError("customers.table", found=f"no file {path}", expected=expected)
         elif path.suffix.lower() == ".csv":
-            yield table, CsvSource("customers", file=table, path=path).scan()
+            yield table, CsvSource("customers", file=table, path=path, written=self.written).scan()
         else:
-            yield table, ParquetSource("customers", file=table, parts=[(table, path)]).scan()
+            yield table, ParquetSource("customers", file=table, parts=[(table, path)], written=self.written).scan()
 
     def lines(self, name: str, *, setting: str, holds: str) -> list[str]:
         """The lines of a text file that are not empty. setting: who named the file; holds: what a line is."""

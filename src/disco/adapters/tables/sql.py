@@ -4,13 +4,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import date, datetime
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 import sqlalchemy as sa
 
+from disco.adapters.tables.columns import matched_columns
+from disco.adapters.tables.file_errors import refuse_doubled
 from disco.records.errors import InputError, MissingPartError, Problem
 from disco.records.private import temporary_folder
+from disco.records.table_format import PLAIN, TableFormat
 from disco.records.tables import SCHEMAS
 from disco.records.validation import typed_table
 
@@ -22,24 +26,35 @@ class SqlSource:
 
     has_bytes = False
 
-    def __init__(self, name: str, *, file: str, spool: Path) -> None:
+    def __init__(self, name: str, *, file: str, spool: Path, written: TableFormat = PLAIN) -> None:
         self.name, self.file = name, file
-        self._spool = spool
+        self._spool, self._written = spool, written
+
+    @cached_property
+    def _columns(self) -> dict[str, str]:
+        """Our name → the query's."""
+        with pa.memory_map(str(self._spool)) as stream, pa.ipc.open_stream(stream) as reader:
+            names = reader.schema.names
+        refuse_doubled(self.file, names)
+        return matched_columns(self.name, names, own_names=self._written.own_names(self.name), file=self.file)
 
     def schema(self) -> pa.Schema:
-        with pa.memory_map(str(self._spool)) as stream, pa.ipc.open_stream(stream) as reader:
-            return reader.schema
+        return pa.schema([(name, pa.string()) for name in self._columns])
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        theirs = [self._columns[name] for name in columns]
         with pa.memory_map(str(self._spool)) as stream, pa.ipc.open_stream(stream) as reader:
             for batch in reader:
-                yield batch.select(list(columns))
+                yield batch.select(theirs).rename_columns(list(columns))
 
     def place(self, row: int) -> tuple[str, int]:
         return self.file, row + 1
 
     def problems(self) -> tuple[Problem, ...]:
         return ()
+
+    def advice(self, column: str, kind: str) -> str | None:
+        return None
 
     def scan(self) -> pa.Table:
         return typed_table(self)
@@ -51,7 +66,14 @@ class SqlTables:
     A context manager: its temporary files go when it closes.
     """
 
-    def __init__(self, url: str, *, queries: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        queries: Mapping[str, str] | None = None,
+        written: TableFormat = PLAIN,
+    ) -> None:
+        self._written = written
         for name in queries or ():
             if name not in SCHEMAS:
                 near = get_close_matches(name, SCHEMAS, n=1)
@@ -109,7 +131,7 @@ class SqlTables:
                 self._fetch(self._queries[name], spool)
             except sa.exc.SQLAlchemyError as error:
                 raise self._refusal(f"query of {name}", error) from error
-            self._sources[name] = SqlSource(name, file=f"{name} (SQL)", spool=spool)
+            self._sources[name] = SqlSource(name, file=f"{name} (SQL)", spool=spool, written=self._written)
         return self._sources[name]
 
     def _fetch(self, query: str, spool: Path) -> None:
@@ -122,6 +144,10 @@ class SqlTables:
                     writer.write_batch(pa.record_batch(columns, schema=schema))
 
     def problems(self) -> tuple[Problem, ...]:
+        return ()
+
+    def notes(self) -> tuple[str, ...]:
+        """Nothing has to be found out about a query."""
         return ()
 
     def close(self) -> None:

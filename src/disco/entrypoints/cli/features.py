@@ -40,6 +40,7 @@ def features(
         int | None, typer.Option(help="Threads to use (default: the setting `threads`, or one per processor).")
     ] = None,
     memory_limit: Annotated[str | None, typer.Option(help="Such as 4GB; beyond it, DuckDB spills to disk.")] = None,
+    shop: Annotated[Path, typer.Option(help="Folder with disco.yaml, which says how the tables are written.")] = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -47,9 +48,8 @@ def features(
 
     docs/features.md describes each of them. A missing table gives a warning, and its features are null.
     """
-    from disco.adapters.tables import open_tables
     from disco.entrypoints.files import read_yaml
-    from disco.entrypoints.python import Shop
+    from disco.entrypoints.python import Shop, tables_opener
     from disco.features.selection import read_selection
     from disco.operations.training import write_features
 
@@ -57,9 +57,9 @@ def features(
     if memory_limit is not None:
         _check_size(memory_limit)
     check_outputs(out, inputs=(tables, catalogue))
-    here = Shop.open(engine=engine, threads=threads)
+    here = Shop.open(shop, engine=engine, threads=threads)
     done = write_features(
-        open_tables,
+        tables_opener(shop),
         tables,
         as_of=day,
         out=out,

@@ -59,18 +59,17 @@ def validate(
     if tables is not None and Path(tables).suffix.lower() in (".yaml", ".yml"):
         _validate_plan(Path(tables), as_json=as_json, quiet=quiet)
         return
-    from disco.entrypoints.config import load_settings
+    from disco.entrypoints.config import load_settings, settings_of_tables
     from disco.entrypoints.python import validate_tables_at
     from disco.records.wording import counted
 
-    place, queries = tables, None
-    if place is None:
-        settings = load_settings(shop)
-        place, queries = settings.data_place(shop), settings.queries
-    found = validate_tables_at(place, queries=queries, as_of=day_of(as_of) or date.today())
+    settings = load_settings(shop) if tables is None else settings_of_tables(tables, shop=shop)
+    place = settings.data_place(shop) if tables is None else tables
+    found = validate_tables_at(place, settings=settings, as_of=day_of(as_of) or date.today())
     read = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in found.rows.items())
     text = f"No problems found in {place}: {read}." if found.clean else _problems_text(found.problems, place)
-    show(found, text, as_json=as_json, quiet=quiet and found.clean)
+    notes = "".join(f"Note: {note}.\n" for note in found.notes)
+    show(found, notes + text, as_json=as_json, quiet=quiet and found.clean)
     if not found.clean:
         raise typer.Exit(1)
 
@@ -98,4 +97,6 @@ def _problems_text(problems: "Sequence[Problem]", place: str) -> str:
         lines += ["", file]
         lines += [f"  {problem.within_file()}" for problem in problems if problem.file == file]
     summary = f"{counted(len(problems), 'problem')} in {counted(len(files), 'file')} of {place}."
-    return "\n".join([*lines[1:], "", f"{summary} Row 1 is the first row below the header."])
+    return "\n".join(
+        [*lines[1:], "", f"{summary} Rows of CSV files are numbered as in a spreadsheet: the header is row 1."]
+    )

@@ -50,6 +50,7 @@ def context(
     out: Annotated[Path, typer.Option("-o", "--out", help="File to write the network to.")] = Path(
         "context.safetensors"
     ),
+    shop: Annotated[Path, typer.Option(help="Folder with disco.yaml, which says how the tables are written.")] = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -58,9 +59,8 @@ def context(
     It learns ln(full price) from the orders of a window, with each buyer's features from before the window. If the
     tables include the month after the window, the network is tested on it.
     """
-    from disco.adapters.tables import open_tables
     from disco.entrypoints.files import read_yaml
-    from disco.entrypoints.python import Shop
+    from disco.entrypoints.python import Shop, tables_opener
     from disco.features import ContextNetwork
     from disco.features.network import DEVICES, HEADS
     from disco.features.selection import read_selection
@@ -73,13 +73,13 @@ def context(
         raise UsageError("--catalogue cannot be combined with --features: the file has its own features")
     start = day_of(window_start, option="--window-start")
     check_outputs(out, inputs=(features, tables, catalogue), replaces="network")
-    here = Shop.open(engine=engine)
+    here = Shop.open(shop, engine=engine)
     network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("training, epochs", total=max_epochs)
         done = train_context(
             network,
-            open_tables,
+            tables_opener(shop),
             out=out,
             features=features,
             tables=tables,

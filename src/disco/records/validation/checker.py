@@ -46,6 +46,9 @@ class Source(Protocol):
     def problems(self) -> tuple[Problem, ...]:
         """What the reader itself found on the way, such as ragged rows; complete once `batches` has been read."""
 
+    def advice(self, column: str, kind: str) -> str | None:
+        """What to do about a problem of this kind, where the reader knows better than the rule; None: it does not."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
@@ -72,6 +75,9 @@ class TableSource:
 
     def problems(self) -> tuple[Problem, ...]:
         return ()
+
+    def advice(self, column: str, kind: str) -> str | None:
+        return None
 
 
 @dataclass(slots=True)
@@ -116,7 +122,8 @@ class Findings(dict[tuple[str, str], Fault]):
         problems = []
         for (column, kind), finding in self.items():
             file, row = (source.file, None) if finding.row is None else source.place(finding.row)
-            problem = Problem(kind, file, column, finding.found, finding.expected, finding.fix, row, finding.rows)
+            fix = source.advice(column, kind) or finding.fix
+            problem = Problem(kind, file, column, finding.found, finding.expected, fix, row, finding.rows)
             order = names.index(column) if column in names else -1
             problems.append((order, -1 if finding.row is None else finding.row, problem))
         return tuple(problem for *_, problem in sorted(problems, key=lambda entry: entry[:2]))

@@ -1,0 +1,60 @@
+"""Which column of a shop's own table is which of ours: by the setting `columns`, or by its name, whatever its case."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+
+from disco.records.errors import FileFormatError
+from disco.records.tables import SCHEMAS
+
+
+def matched_columns(table: str, given: Sequence[str], *, own_names: Mapping[str, str], file: str) -> dict[str, str]:
+    """Our name → the file's, for every column of the file, in its order; further columns keep their own names.
+
+    given: the names in the file, each once.
+    own_names: our name → the shop's (the setting `columns`).
+
+    A column that has one of our names, while the setting gives that name to another one, is left out.
+
+    >>> matched_columns("returns", ["Order_ID", "Datum", "note"], own_names={"returned_at": "datum"}, file="x.csv")
+    {'order_id': 'Order_ID', 'returned_at': 'Datum', 'note': 'note'}
+    """
+    theirs: dict[str, str] = {}  # the file's name → ours
+    for ours, name in own_names.items():
+        theirs[_found(ours, name, given, table=table, file=file)] = ours
+    for column in SCHEMAS[table].columns:
+        if column.name in own_names:
+            continue
+        named = _alike(column.name, [name for name in given if name not in theirs])
+        if len(named) > 1:
+            raise FileFormatError(
+                file,
+                found=f"{' and '.join(named)}, which differ in their case only",
+                expected=f"one column {column.name}",
+                fix=f"Say which one it is in disco.yaml: `columns: {{{table}: {{{column.name}: {named[0]}}}}}`.",
+            )
+        if named:
+            theirs[named[0]] = column.name
+    taken = set(own_names)
+    return {theirs.get(name, name): name for name in given if name in theirs or name not in taken}
+
+
+def _alike(name: str, given: Sequence[str]) -> list[str]:
+    """The names that are this one: exactly, or else whatever their case and the spaces around them."""
+    if name in given:
+        return [name]
+    return [other for other in given if other.strip().casefold() == name.strip().casefold()]
+
+
+def _found(ours: str, name: str, given: Sequence[str], *, table: str, file: str) -> str:
+    named = _alike(name, given)
+    if len(named) == 1:
+        return named[0]
+    present = ", ".join(given[:12]) + ("…" if len(given) > 12 else "")
+    found = f"no column {name} (the file has {present})"
+    if named:
+        found = f"{' and '.join(named)}, which differ in their case only"
+    plain = {other.strip().casefold(): other for other in given}
+    near = [] if named else get_close_matches(name.casefold(), plain, n=1)
+    fix = f"Did you mean {plain[near[0]]}?" if near else "Correct the setting, or remove that line."
+    expected = f"the column that `columns.{table}.{ours}` in disco.yaml names"
+    raise FileFormatError(file, found=found, expected=expected, fix=fix)
