@@ -1,5 +1,6 @@
 """From a retailer's tables to features, as of a date: one DuckDB program, streaming, spilling to disk when it must."""
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_hash
-from disco.features.measures import MEASURES
+from disco.features.measures import MEASURES, Measure
 from disco.features.selection import FEATURES_KEY, to_text
 from disco.features.sources import REFUSED, Sources
 from disco.records.chunks import read_threads
@@ -183,14 +184,14 @@ def reading(tables: Tables) -> Iterator[None]:
 
 def missing_tables(features: Sequence[Feature], present: Sequence[str]) -> tuple[str, ...]:
     """What to know of tables that are absent, in sentences: the features that need them are unknown for everybody."""
-    notes = []
-    for table in TABLES:
-        lost = [f.name for f in features if any(table in MEASURES[name].tables for name in f.measures)]
-        if table not in present and lost:
-            notes.append(
-                f"table {table} is missing: {len(lost)} of {len(features)} features are unknown (null) for everybody"
-            )
-    return tuple(notes)
+    absent = [table for table in TABLES if table not in present]
+    lost = [f for f in features if any(table in absent for name in f.measures for table in MEASURES[name].tables)]
+    absent = [table for table in absent if any(table in MEASURES[name].tables for f in lost for name in f.measures)]
+    if not lost:
+        return ()
+    tables = f"tables {', '.join(absent[:-1])} and {absent[-1]}" if len(absent) > 1 else f"table {absent[0]}"
+    verb = "are" if len(absent) > 1 else "is"
+    return (f"{tables} {verb} missing: {len(lost)} of {len(features)} features are unknown (null) for everybody",)
 
 
 def feature_sql(features: Sequence[Feature], sources: Sources) -> str:
@@ -200,7 +201,7 @@ def feature_sql(features: Sequence[Feature], sources: Sources) -> str:
     values = []
     for name in needed:
         measure = MEASURES[name]
-        if any(table not in sources.types for table in measure.tables):
+        if any(table not in sources.types for table in measure.tables) or _is_unknown(measure, sources):
             values.append(f"CAST(NULL AS DOUBLE) AS {name}")
         elif measure.source == "customers":
             values.append(f"CAST({sources.age('joined_on', 'c')} AS DOUBLE) AS {name}")
@@ -223,6 +224,12 @@ def feature_sql(features: Sequence[Feature], sources: Sources) -> str:
          WHERE {sources.within("joined_on", days=None, alias="c")})"""
     )
     return f"WITH {', '.join(parts)}\nSELECT customer_id, {formulas} FROM measured ORDER BY customer_id"
+
+
+def _is_unknown(measure: Measure, sources: Sources) -> bool:
+    """Whether a column that the measure is made of is absent from its table."""
+    unknown = sources.unknown(measure.source) if measure.source == "orders" else ()
+    return any(re.search(rf"\b{name}\b", measure.aggregate) for name in unknown)
 
 
 def _value(feature: Feature) -> str:

@@ -29,6 +29,9 @@ _KEYS = {
 }
 
 
+_ABSENT_TYPES = {Kind.MONEY: "DOUBLE", Kind.COUNT: "BIGINT", Kind.ID: "VARCHAR"}
+_MADE_FROM = {"paid": ("paid_minor",), "items": ("items",), "code": ("coded", "depth_bp")}
+"""Columns of orders that may be absent, and what `Sources.rows` makes of them."""
 _COUNTS = tuple(column.name for column in SCHEMAS["site"].columns if column.kind is Kind.COUNT)
 
 
@@ -78,7 +81,7 @@ class Sources:
     def _broken(self, table: str, column: str, alias: str, *, with_row: bool = True) -> str:
         """A condition that holds where a cell, or its row, breaks a rule of the column."""
         words: dict[str, str] = {}  # what stands for {name}, {name_text}, … in the SQL of a rule
-        for name, of in self.types[table].items():
+        for name, of in (dict.fromkeys(self._absent(table), _UNTYPED) | self.types[table]).items():
             x = self._raw(table, name, alias)
             words |= {name: x, f"{name}_minor": self._minor(table, name, alias)}
             # rules that a type keeps by itself get a constant in place of the column
@@ -86,13 +89,27 @@ class Sources:
             words[f"{name}_real"] = x if of in ("FLOAT", "DOUBLE") or of.startswith("DECIMAL") else "0"
             words[f"{name}_integer"] = x if of in ("UBIGINT", "HUGEINT") else "0"
         rules = [rule for rule in _RULES[table] if rule.column == column and (with_row or not rule.needs)]
+        if column in self._absent(table):
+            rules = []
         return " OR ".join(f"({rule.sql.format_map(words)})" for rule in rules if rule.sql) or "FALSE"
 
+    def _absent(self, table: str) -> list[str]:
+        """The declared columns that the table does not have; each of them may be absent."""
+        return [column.name for column in SCHEMAS[table].columns if column.name not in self.types[table]]
+
+    def unknown(self, source: str) -> tuple[str, ...]:
+        """What `rows` of the source cannot know, because the column it comes from is absent."""
+        return tuple(name for column in self._absent(source) for name in _MADE_FROM[column])
+
     def _raw(self, table: str, column: str, alias: str) -> str:
+        if column not in self.types[table]:
+            return f"CAST(NULL AS {_ABSENT_TYPES[SCHEMAS[table].column(column).kind]})"
         is_text = self.types[table].get(column) == "VARCHAR"
         return f"nullif({alias}.{column}, '')" if is_text else f"{alias}.{column}"
 
     def _minor(self, table: str, column: str, alias: str) -> str:
+        if column not in self.types[table]:
+            return "CAST(NULL AS DOUBLE)"
         is_decimal = self.types[table].get(column, "").startswith("DECIMAL")
         return minor_units_sql(f"{alias}.{column}", is_decimal=is_decimal)
 
@@ -103,7 +120,7 @@ class Sources:
     def key(self, kind: str, table: str, alias: str = "t") -> str:
         """The id column of a table as a join key: integers when they are so everywhere, else text (17 equals "17")."""
         column = next(column for name, column in _KEYS[kind] if name == table)
-        kinds = [self.types[name][column] for name, column in _KEYS[kind] if name in self.types]
+        kinds = [self.types[name].get(column, _UNTYPED) for name, column in _KEYS[kind] if name in self.types]
         whole = all(kind in _INTEGERS or kind == _UNTYPED for kind in kinds)
         return f"CAST({self.cell(table, column, alias)} AS {'BIGINT' if whole else 'VARCHAR'})"
 

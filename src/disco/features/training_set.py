@@ -167,7 +167,8 @@ def _check_built(schema: pa.Schema, chosen: Sequence[Feature], window_start: dat
 
 def _training_sql(feature_rows: str, chosen: Sequence[Feature], before: Sources, within: Sources) -> str:
     customer = before.key("customer", "customers", "f")
-    share = "least(greatest(1 - o.paid_minor / o.full_minor, 0), 0.99)"
+    # without `paid` the share is unknown, and DuckDB's greatest would make it 0
+    share = "CASE WHEN o.paid_minor IS NOT NULL THEN least(greatest(1 - o.paid_minor / o.full_minor, 0), 0.99) END"
     if "codes" in within.types:
         depth = f"CASE WHEN o.code_key IS NULL THEN 0 ELSE coalesce(used.depth_bp / 10000, {share}) END"
         derived = "o.code_key IS NOT NULL AND used.depth_bp IS NULL"
@@ -186,7 +187,7 @@ def _training_sql(feature_rows: str, chosen: Sequence[Feature], before: Sources,
             FROM raw_orders t WHERE {in_window}) o
       JOIN ({feature_rows}) f ON {customer} = o.customer
       {join}
-      WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0
+      WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0 AND ({depth}) IS NOT NULL
       ORDER BY o.ordered_at, o.order_key"""
 
 

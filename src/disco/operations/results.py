@@ -233,7 +233,12 @@ def load_orders(data: ShopData) -> pa.Table | None:
         if "orders" not in tables.names():
             return None
         orders = tables.scan("orders")
-        return orders.select(_ORDERS) if isinstance(orders, pa.Table) else orders.to_table(columns=_ORDERS)
+        if "code" not in orders.schema.names:
+            return None  # what was bought with the campaign's codes could not be told from what was bought beside them
+        paid = "paid" if "paid" in orders.schema.names else "full_price"
+        names = [paid if name == "paid" else name for name in _ORDERS]
+        found = orders.select(names) if isinstance(orders, pa.Table) else orders.to_table(columns=names)
+        return found.rename_columns(_ORDERS)
 
 
 def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | None = None) -> CampaignResults:

@@ -66,7 +66,7 @@ class ColumnSchema:
     kind: Kind
     meaning: str
     nullable: bool = False  # a cell may be empty
-    optional: bool = False  # the whole column may be absent; its cells are then empty
+    optional: bool = False  # the whole column may be absent; its cells are then unknown
     positive: bool = False  # money of at least one minor unit
     refers_to: Reference | None = None
     choices: tuple[str, ...] = ()
@@ -166,9 +166,11 @@ _TABLES = (
             ColumnSchema("customer_id", Kind.ID, "who ordered", refers_to=_CUSTOMER),
             ColumnSchema("ordered_at", Kind.MOMENT, "when the order was placed"),
             ColumnSchema("full_price", Kind.MONEY, "value of the basket before the code's discount"),
-            ColumnSchema("paid", Kind.MONEY, "what the customer paid, at most full_price"),
-            ColumnSchema("items", Kind.COUNT, "articles in the basket"),
-            ColumnSchema("code", Kind.ID, "the code used; empty without one", nullable=True, refers_to=_CODE),
+            ColumnSchema("paid", Kind.MONEY, "what the customer paid, at most full_price", optional=True),
+            ColumnSchema("items", Kind.COUNT, "articles in the basket", optional=True),
+            ColumnSchema(
+                "code", Kind.ID, "the code used; empty without one", nullable=True, optional=True, refers_to=_CODE
+            ),
         ),
         key=("order_id",),
         rows=(AtMost("paid", "full_price"),),

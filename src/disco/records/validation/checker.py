@@ -150,6 +150,8 @@ def check_batch(batch: pa.RecordBatch, columns: Sequence[ColumnSchema], rules: S
     for rule in rules:
         if rule.column not in cells or any(name not in cells for name in rule.needs):
             continue  # the whole column is missing or of a wrong type, and reported as such
+        if rule.kind == "null" and rule.column not in batch.schema.names:
+            continue  # an optional column that is absent
         broken = rule.broken(cells)
         for name in rule.needs:
             broken = broken & good[name]
