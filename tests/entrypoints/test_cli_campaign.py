@@ -1,7 +1,9 @@
 """A campaign's life on the command line: what a person does in a week, and what they get wrong."""
 
+import io
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from secrets import token_hex
@@ -354,3 +356,61 @@ def test_the_frontier_as_table_json_and_page(disco: Run, shop: Path) -> None:
 def test_a_shop_without_campaigns_says_what_comes_first(disco: Run, tmp_path: Path) -> None:
     assert "`disco plan` creates it" in refused(disco, "export", "x", "-o", tmp_path / "x.csv", "--shop", tmp_path)
     assert "no such folder" in refused(disco, "learn", "x", "--shop", tmp_path / "nowhere")
+
+
+# ---- questions before something final --------------------------------------------------------------------------------
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Gives the next command a terminal on which this answer is typed."""
+
+    def type_in(answer: str) -> None:
+        monkeypatch.setattr(sys, "stdin", _Terminal(answer))
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    return type_in
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("launch", "PLAN"),
+        ("close", "first"),
+        ("forget", "c0000001"),
+        ("prune", "--older-than", "400d"),
+    ],
+)
+def test_before_anything_final_a_terminal_is_asked_and_no_changes_nothing(
+    disco: Run, shop: Path, on_a_terminal: Callable[[str], None], words: tuple[str, ...]
+) -> None:
+    plan_id = done(disco, "plan", shop / "second.yaml", "--shop", shop)["plan_id"]
+    arguments = [plan_id if word == "PLAN" else word for word in words]
+    before = contents(shop)
+    for answer in ("n\n", "\n", ""):
+        on_a_terminal(answer)
+        code, out, err = disco(*arguments, "--shop", shop)
+        assert (code, out) == (1, "")
+        assert "[y/N]" in err
+        assert "Nothing was changed." in err
+        assert contents(shop) == before
+    on_a_terminal("")
+    code, _, err = disco(*arguments, "--shop", shop, "--yes")
+    assert (code, "[y/N]" in err) == (0, False), "scripts are not asked"
+
+
+def test_yes_on_a_terminal_closes_and_without_a_terminal_nothing_is_asked(
+    disco: Run, shop: Path, on_a_terminal: Callable[[str], None]
+) -> None:
+    on_a_terminal("yes\n")
+    code, out, err = disco("close", "first", "--shop", shop)
+    assert (code, out, "[y/N]" in err) == (0, "first is closed.\n", True)
+    plan_id = done(disco, "plan", shop / "second.yaml", "--shop", shop)["plan_id"]
+    sys.stdin = io.StringIO()  # undone by the fixture
+    code, _, err = disco("launch", plan_id, "--shop", shop)
+    assert (code, "[y/N]" in err) == (0, False)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, next_command, show
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, YesFlag, confirm, next_command, show
 from disco.records.wording import counted
 
 
@@ -43,6 +43,7 @@ def restore(
     shop: Annotated[
         Path, typer.Option("--shop", help="The folder of the restored shop; created if it does not exist.")
     ] = Path(),
+    yes: YesFlag = False,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -54,6 +55,8 @@ def restore(
     """
     from disco.entrypoints.python import Shop
 
+    if shop.is_dir() and any(shop.iterdir()):
+        confirm(f"Restore into {shop}, which is not empty? Its settings and network stay.", yes=yes)
     done = Shop.restore(file, shop)
     text = (
         f"{done.shop}: {counted(len(done.campaigns), 'campaign')}, {counted(sum(done.rows.values()), 'row')} and "

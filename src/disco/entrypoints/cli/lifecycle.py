@@ -11,6 +11,8 @@ from disco.entrypoints.cli.output import (
     JsonFlag,
     QuietFlag,
     ShopFolder,
+    YesFlag,
+    confirm,
     day_of,
     figures_text,
     next_command,
@@ -48,6 +50,7 @@ def launch(
         ),
     ],
     dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -60,7 +63,10 @@ def launch(
     """
     from disco.entrypoints.python import Shop
 
-    launched = Shop.open(shop).launch(plan_id, dry_run=dry_run)
+    here = Shop.open(shop)
+    if not dry_run:
+        confirm(f"Launch plan {plan_id}? A launched campaign cannot be planned again.", yes=yes)
+    launched = here.launch(plan_id, dry_run=dry_run)
     warn(launched.warnings)
     done = None if launched.dry_run else f"{launched.campaign} is launched"
     show(launched, _launched_text(launched, shop), as_json=as_json, quiet=quiet, done=done)
@@ -152,11 +158,19 @@ def resume(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = Fa
     _say(Shop.open(shop).resume(campaign), as_json=as_json, quiet=quiet)
 
 
-def close(campaign: Campaign, shop: ShopFolder = Path(), as_json: JsonFlag = False, quiet: QuietFlag = False) -> None:
+def close(
+    campaign: Campaign,
+    yes: YesFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
     """End a campaign for good: no more codes, and outcomes that arrive from now on do not count (expired)."""
     from disco.entrypoints.python import Shop
 
-    _say(Shop.open(shop).close(campaign), as_json=as_json, quiet=quiet)
+    here = Shop.open(shop)
+    confirm(f"Close {campaign} for good? Outcomes that arrive later will not count.", yes=yes)
+    _say(here.close(campaign), as_json=as_json, quiet=quiet)
 
 
 def _say(now: "CampaignState", *, as_json: bool, quiet: bool) -> None:

@@ -35,6 +35,7 @@ EngineFlag = Annotated[
     str | None, typer.Option("--engine", help="The engine that runs the work: local (default: the setting `engine`).")
 ]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; write nothing.")]
+YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask before it is done; asked only on a terminal.")]
 
 INTERRUPTED = 128 + signal.SIGINT  # the exit code after Ctrl-C, as shells count
 _PLAIN = "disco-plain"
@@ -134,6 +135,19 @@ def show(
             expected = "a place that can be written"
             raise InputError("standard output", found=reason, expected=expected) from None
         raise ReportError(f"{done}. Only the report could not be written to standard output: {reason}") from None
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Before something that cannot be undone: ask on a terminal, and end with exit 1 unless the answer is yes.
+
+    Scripts say --yes. Where nobody can answer (input or stderr is no terminal), nothing is asked.
+    """
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    say(f"{question} [y/N]", err=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        say("Nothing was changed.", err=True)
+        raise typer.Exit(1)
 
 
 def _print_json(value: object, *, err: bool = False) -> None:

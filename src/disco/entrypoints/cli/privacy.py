@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import DryRunFlag, JsonFlag, QuietFlag, ShopFolder, next_command, show, warn
+from disco.entrypoints.cli.output import (
+    DryRunFlag,
+    JsonFlag,
+    QuietFlag,
+    ShopFolder,
+    YesFlag,
+    confirm,
+    next_command,
+    show,
+    warn,
+)
 from disco.entrypoints.files import read_customers
 from disco.records.errors import UsageError
 from disco.records.wording import counted
@@ -30,6 +40,7 @@ def forget(
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", help="Text file with one customer per line.")] = None,
     dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -48,7 +59,10 @@ def forget(
     wanted = [*(customers or ()), *([] if file is None else read_customers(file))]
     if not wanted:
         raise UsageError("forget needs customers", fix="Name them as arguments, or use --file FILE.")
-    done = Shop.open(shop).forget(wanted, dry_run=dry_run)
+    here = Shop.open(shop)
+    if not dry_run:
+        confirm(f"Forget {counted(len(wanted), 'customer')}? This cannot be undone.", yes=yes)
+    done = here.forget(wanted, dry_run=dry_run)
     warn(done.unfinished)
     kept = None if dry_run else f"{counted(done.found, 'customer')} forgotten"
     show(done, _forgotten_text(done, shop), as_json=as_json, quiet=quiet, done=kept)
@@ -89,6 +103,7 @@ def prune(
         ),
     ] = False,
     dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -101,7 +116,10 @@ def prune(
     """
     from disco.entrypoints.python import Shop
 
-    done = Shop.open(shop).prune(days=_days(older_than), features=features, dry_run=dry_run)
+    here, days = Shop.open(shop), _days(older_than)
+    if not dry_run:
+        confirm(f"Remove what is older than {counted(days, 'day')}? This cannot be undone.", yes=yes)
+    done = here.prune(days=days, features=features, dry_run=dry_run)
     show(done, _pruned_text(done), as_json=as_json, quiet=quiet, done=None if dry_run else "What is old was removed")
 
 
