@@ -257,7 +257,7 @@ def test_what_was_done_is_said_when_standard_output_is_full(shop: Path, tmp_path
     )  # fmt: skip
     assert full("--help").code == 1
     listed = json.loads(ended("campaigns", "--shop", shop, "--json").out)["campaigns"]
-    assert {one["campaign"]: one["state"] for one in listed} == {"first": "launched", "second": "launched"}
+    assert {one["campaign"]: one["state"] for one in listed} == {"first": "ended", "second": "ended"}
 
 
 def test_outcomes_go_to_a_csv_file_and_a_full_disk_leaves_the_retailer_as_it_was(shop: Path, tmp_path: Path) -> None:

@@ -84,15 +84,35 @@ def test_campaigns_lists_states_and_batches(disco: Run, answered: Path) -> None:
     disco("pause", "second", "--shop", answered)
     listed = done(disco, "campaigns", "--shop", answered)
     assert [(one["campaign"], one["state"]) for one in listed["campaigns"]] == [
-        ("first", "launched"),
-        ("second", "paused"),
-    ]
+        ("first", "ended"),
+        ("second", "ended"),
+    ], "all codes have expired since, paused or not"
     (batch,) = done(disco, "campaigns", "second", "--shop", answered)["campaigns"][0]["batches"]
     assert batch["applied"] == pq.read_table(answered / "second.parquet").num_rows
     disco("revert", batch["batch_id"], "--shop", answered)
     code, out, _ = disco("campaigns", "second", "--shop", answered)
     assert code == 0
     assert "reverted" in out
+
+
+@pytest.mark.parametrize(
+    ("day", "state", "says"),
+    [
+        ("2025-09-30", "scheduled", "starts on 1 Oct 2025"),
+        ("2025-10-01", "running", "still running"),
+        ("2025-10-31", "running", "still running"),
+        ("2025-11-01", "ended", "has ended: all codes have expired, outcomes may still arrive"),
+        ("2025-11-05", "ended", "has ended: all codes have expired."),
+    ],
+)
+def test_results_state_a_campaign_by_its_dates(disco: Run, answered: Path, day: str, state: str, says: str) -> None:
+    assert done(disco, "results", "second", "--as-of", day, "--shop", answered)["state"] == state
+    assert says in disco("results", "second", "--as-of", day, "--shop", answered)[1]
+    if state == "running":
+        disco("pause", "second", "--shop", answered)
+        assert done(disco, "results", "second", "--as-of", day, "--shop", answered)["state"] == "paused"
+    disco("close", "second", "--shop", answered)
+    assert done(disco, "results", "second", "--as-of", day, "--shop", answered)["state"] == "closed"
 
 
 def test_explain_gives_the_chosen_depth_the_largest_surplus_and_a_chance(disco: Run, answered: Path) -> None:

@@ -2,9 +2,7 @@
 
 import re
 from dataclasses import replace
-from datetime import date
-from types import SimpleNamespace
-from typing import Any
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pytest
@@ -14,18 +12,46 @@ from disco.evaluation.arms import ArmOutcomes, ArmSummary
 from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.estimate import Estimate
-from disco.records.life import State
-from disco.records.plan_summary import MoneyForecast
+from disco.records.life import CampaignRecord, State
+from disco.records.plan import read_plan
+from disco.records.plan_summary import MoneyForecast, Solution
 from disco.reports.campaign_results import arms_table, campaign_report, campaigns_report, campaigns_table
 
 
-def record(name: str, *, state: State = State.LAUNCHED, policy: str = "thompson") -> Any:
-    plan = SimpleNamespace(
-        campaign=name,
-        policy=SimpleNamespace(name=policy, assigns_at_random=policy == "random"),
-        valid=SimpleNamespace(start=date(2027, 3, 8), end=date(2027, 3, 22)),
+def record(name: str, *, state: State = State.LAUNCHED, policy: str = "thompson") -> CampaignRecord:
+    content = {
+        "campaign": name,
+        "customers": {"as_of": "2027-03-01"},
+        "depths": {0.2: {}},
+        "objective": {"revenue_weight": 3},
+        "policy": {"name": policy},
+        "valid": {"from": "2027-03-08", "days": 14},
+    }
+    solution = Solution(
+        depths=(0.2,),
+        prices=None,
+        budget_price=0.0,
+        engagement=(0.1,),
+        status="",
+        value=0.0,
+        bound=0.0,
+        gap=0.0,
+        policy=policy,
+        reserve=(None,),
+        reserve_budget=None,
     )
-    return SimpleNamespace(campaign=name, plan=plan, state=state)
+    return CampaignRecord(
+        campaign=name,
+        plan_id="0123",
+        plan=read_plan(content),
+        state=state,
+        integer_ids=True,
+        context_size=2,
+        network="network",
+        version=None,
+        solution=solution,
+        launched_at=datetime(2027, 3, 8, tzinfo=UTC),
+    )
 
 
 def arm_result(full_price: np.ndarray, depth: float) -> GroupResult:
@@ -119,9 +145,10 @@ def test_without_a_control_group_the_lead_is_money() -> None:
             State.LAUNCHED,
             False,
             date(2027, 3, 22),
-            "Campaign spring: all codes have expired; outcomes may still arrive. Figures as of 22 Mar 2027.",
+            "Campaign spring has ended: all codes have expired, outcomes may still arrive. Figures as of 22 Mar 2027.",
         ),
         (State.PAUSED, False, date(2027, 3, 21), "Campaign spring is paused; figures as of 21 Mar 2027."),
+        (State.LAUNCHED, False, date(2027, 3, 7), "Campaign spring starts on 8 Mar 2027."),
         (State.CLOSED, False, date(2027, 4, 1), "Campaign spring is closed."),
     ],
 )

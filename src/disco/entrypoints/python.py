@@ -275,7 +275,7 @@ class Shop:
         from disco.operations.campaign_list import list_campaigns
 
         with self.store() as store:
-            return list_campaigns(store, campaign)
+            return list_campaigns(store, campaign, today=self.clock.today())
 
     def belief(self, version: int | None = None) -> "LearnedBelief":
         """What a version of the model has learned, per depth; None: the active one."""

@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 import pyarrow as pa
 
-from disco.records.life import CampaignRecord, Disposition, State
+from disco.records.life import CampaignRecord, Disposition, Phase
 from disco.records.ports import Store, Transaction
 from disco.records.result import DepthKey, TableResult
 
@@ -41,8 +41,8 @@ class CampaignEntry:
 
     campaign: str
     """The name of the campaign."""
-    state: State
-    """launched, paused or closed."""
+    state: Phase
+    """scheduled (its codes are not valid yet), running, paused, ended (all codes have expired) or closed."""
     plan_id: str
     """The id of its plan."""
     policy: str
@@ -81,18 +81,18 @@ class CampaignList(TableResult):
         return pa.table({**columns, "state": [str(one.state) for one in self.campaigns], **outcomes})
 
 
-def list_campaigns(store: Store, campaign: str | None = None) -> CampaignList:
-    """All launched campaigns, or one of them."""
+def list_campaigns(store: Store, campaign: str | None = None, *, today: date) -> CampaignList:
+    """All launched campaigns, or one of them, as they stand today."""
     with store.reading() as transaction:
         records = transaction.plans.campaigns() if campaign is None else (transaction.plans.campaign(campaign),)
         active = transaction.beliefs.version()
         return CampaignList(
-            campaigns=tuple(_entry(transaction, record) for record in records),
+            campaigns=tuple(_entry(transaction, record, today=today) for record in records),
             active_version=None if active is None else active.number,
         )
 
 
-def _entry(transaction: Transaction, record: CampaignRecord) -> CampaignEntry:
+def _entry(transaction: Transaction, record: CampaignRecord, *, today: date) -> CampaignEntry:
     summary = transaction.plans.get(record.plan_id).summary
     counted: dict[str, dict[str, int]] = {}
     for row in transaction.ledger.counts(record.campaign).to_pylist():
@@ -109,7 +109,7 @@ def _entry(transaction: Transaction, record: CampaignRecord) -> CampaignEntry:
     )
     return CampaignEntry(
         campaign=record.campaign,
-        state=record.state,
+        state=record.phase(today),
         plan_id=record.plan_id,
         policy=record.plan.policy.name,
         valid_from=record.plan.valid.start,

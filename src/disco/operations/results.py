@@ -17,7 +17,7 @@ from disco.operations.purchases import bought, revenue_beside
 from disco.records.arrays import Flags, Vector
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.errors import InputError, StateError
-from disco.records.life import CampaignRecord, State
+from disco.records.life import CampaignRecord, Phase
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
 from disco.records.ports import Store
@@ -55,8 +55,8 @@ class CampaignResults(TableResult):
 
     campaign: str
     """The name of the campaign."""
-    state: State
-    """launched, paused or closed."""
+    state: Phase
+    """On the day of the read-out: scheduled, running, paused, ended (all codes have expired) or closed."""
     as_of: date
     """The day of the read-out."""
     final: bool
@@ -105,7 +105,7 @@ class CampaignResults(TableResult):
     ) -> "CampaignResults":
         return cls(
             campaign=record.campaign,
-            state=record.state,
+            state=record.phase(as_of),
             as_of=as_of,
             final=final,
             counts=counts,
@@ -306,14 +306,16 @@ def _words(
 
 
 def _state(record: CampaignRecord, *, as_of: date, final: bool) -> str:
-    name = f"Campaign {record.campaign}"
-    if record.state is State.CLOSED:
+    name, phase = f"Campaign {record.campaign}", record.phase(as_of)
+    if phase is Phase.CLOSED:
         return f"{name} is closed."
     if final:
         return f"{name} has ended: all codes have expired."
-    if as_of >= record.plan.valid.end:
-        return f"{name}: all codes have expired; outcomes may still arrive. Figures as of {day_text(as_of)}."
-    running = "paused" if record.state is State.PAUSED else "still running"
+    if phase is Phase.ENDED:
+        return f"{name} has ended: all codes have expired, outcomes may still arrive. Figures as of {day_text(as_of)}."
+    if phase is Phase.SCHEDULED:
+        return f"{name} starts on {day_text(record.plan.valid.start)}."
+    running = "still running" if phase is Phase.RUNNING else str(phase)
     return f"{name} is {running}; figures as of {day_text(as_of)}."
 
 

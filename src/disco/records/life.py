@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,16 @@ class State(StrEnum):
     LAUNCHED = "launched"
     PAUSED = "paused"  # no code for anybody who arrives now; outcomes of the codes that are out still count
     CLOSED = "closed"  # no codes and no outcomes any more
+
+
+class Phase(StrEnum):
+    """Where a launched campaign stands on a day, as people say it: its state and the dates of its codes."""
+
+    SCHEDULED = "scheduled"  # launched, and its codes are not valid yet
+    RUNNING = "running"
+    PAUSED = "paused"  # its codes are valid, and customers who arrive now get none
+    ENDED = "ended"  # all codes have expired; outcomes may still arrive
+    CLOSED = "closed"
 
 
 class Disposition(StrEnum):
@@ -68,6 +78,16 @@ class CampaignRecord:
     version: int | None  # the belief that decided it; None: no belief was needed
     solution: "Solution"
     launched_at: datetime
+
+    def phase(self, today: date) -> Phase:
+        """Where it stands on this day; paused and over is over."""
+        if self.state is State.CLOSED:
+            return Phase.CLOSED
+        if today >= self.plan.valid.end:
+            return Phase.ENDED
+        if self.state is State.PAUSED:
+            return Phase.PAUSED
+        return Phase.RUNNING if today >= self.plan.valid.start else Phase.SCHEDULED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
