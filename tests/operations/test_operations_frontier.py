@@ -1,5 +1,7 @@
 """The frontier rises: a higher weight or a larger budget never brings less revenue, and budgets are kept."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,8 @@ from disco.campaign import Belief
 from disco.operations.frontier import frontier
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import StateError
+from disco.reports.charts import CurveChart
+from disco.reports.frontier import frontier_report, frontier_tables
 
 rng = np.random.default_rng(5)
 CONTEXT = rng.normal(size=(400, 2)).clip(-4, 4)
@@ -55,3 +59,34 @@ def test_the_plans_own_budget_is_on_the_path() -> None:
 def test_without_evidence_there_is_none() -> None:
     with pytest.raises(StateError, match="random campaign"):
         frontier(AUDIENCE, campaign="spring", belief=Belief(basket=BasketModel(), engagement=Engagement()), offer=OFFER)
+
+
+def test_the_present_plan_is_marked_on_the_path_it_lies_on() -> None:
+    free = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=OFFER)
+    (marked,) = [point for point in free.by_weight if point.present]
+    assert marked == free.present
+    assert not any(point.present for point in free.by_budget), "the plan has no budget"
+    limited = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=replace(OFFER, budget=12.5))
+    (marked,) = [point for point in limited.by_budget if point.present]
+    assert (marked, marked.budget) == (limited.present, 12.5)
+    for found in (free, limited):
+        for table in frontier_tables(found):
+            assert [row[-1] for row in table.text()].count("this plan") == 1
+        (chart,) = frontier_report(found).sections[0].items
+        assert isinstance(chart, CurveChart)
+        assert "this plan" in [points.label for points in chart.points]
+
+
+def test_another_cap_is_the_allocation_under_that_cap() -> None:
+    caps: dict[int | None, int | None] = {0: 0, 40: 40, 80: 80, 160: 160}
+    found = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=OFFER, cap_depth=0.2, caps=caps)
+    assert [point.cap for point in found.by_cap] == list(caps)
+    assert [point.present for point in found.by_cap] == [False, False, True, False]
+    for point in found.by_cap:
+        alone = frontier(
+            AUDIENCE, campaign="spring", belief=BELIEF, offer=replace(OFFER, caps=(100, point.cap, None))
+        ).present
+        assert (point.codes, point.revenue, point.markdown) == (alone.codes, alone.revenue, alone.markdown)
+    values = [OFFER.revenue_weight * point.revenue - point.markdown for point in found.by_cap]
+    assert all(np.diff(values) >= -1e-9), "a wider limit never costs value"
+    assert "Over the cap of 20% off, all else as in the plan:" in [table.caption for table in frontier_tables(found)]

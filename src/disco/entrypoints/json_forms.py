@@ -11,7 +11,12 @@ FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class
     "train context": ("operations.training:ContextTrained",),
     "train basket": ("operations.learning:Learned", "operations.training:BasketTrained"),
     "check": ("operations.campaign_check:CheckResult",),
-    "plan": ("operations.planning:PlanResult",),
+    "plan": (
+        "operations.planning:PlanResult",
+        "operations.plan_review:PlanReview",
+        "operations.plan_review:PlanDifference",
+        "operations.plan_review:PlanCopy",
+    ),
     "frontier": ("operations.frontier:Frontier",),
     "launch": ("operations.launching:Launched",),
     "export": ("operations.exporting:Exported",),

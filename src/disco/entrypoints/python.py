@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from disco.operations.learned_curve import LearnedBelief
     from disco.operations.learning import Learned
     from disco.operations.ledger import Ingested, Quarantine, Reverted
+    from disco.operations.plan_review import PlanCopy, PlanDifference, PlanReview
     from disco.operations.planning import PlanResult
     from disco.operations.propensities import PropensitiesResult
     from disco.operations.pruning import Pruned
@@ -130,6 +131,36 @@ class Shop:
                 engine=self.engine,
                 dry_run=dry_run,
             )
+
+    def plan_show(self, plan_id: str, *, by: Sequence[str] = ()) -> "PlanReview":
+        """A kept plan by depth, group, history and spend, with 90% intervals.
+
+        plan_id: its id, the beginning of it, or a campaign. by: also by these columns of the plan's customers table.
+        """
+        from disco.operations.plan_review import review_plan
+
+        with self.store() as store:
+            return review_plan(store, self.data, plan_id, prior=self.prior(), by=tuple(by))
+
+    def plan_diff(self, first: str | Path, second: str | Path) -> "PlanDifference":
+        """What changes from one plan to another: settings, and who gets what. Each is an id, a campaign, or a file."""
+        from disco.operations.plan_review import compare_plans, find_plan
+
+        found = []
+        for given in (first, second):
+            if is_plan_file(given):
+                found.append(self.plan(given, dry_run=True).planned)
+            else:
+                with self.store() as store:
+                    found.append(find_plan(store, str(given)))
+        return compare_plans(*found)
+
+    def plan_copy(self, campaign: str) -> "PlanCopy":
+        """The plan of an earlier campaign as YAML, to be changed into the next one."""
+        from disco.operations.plan_review import copy_plan
+
+        with self.store() as store:
+            return copy_plan(store, campaign)
 
     def launch(self, plan_id: str, *, dry_run: bool = False) -> "Launched":
         """Make a plan real: decisions and one single-use code per decision are kept, all of them or none.
@@ -290,8 +321,12 @@ class Shop:
         *,
         revenue_weights: Sequence[float] | None = None,
         budgets: Sequence[float] | None = None,
+        cap: float | None = None,
     ) -> "Frontier":
-        """What a plan could reach: revenue against markdown over revenue weights and budgets."""
+        """What a plan could reach: revenue against markdown over revenue weights and budgets.
+
+        cap: a depth of the plan; its cap is varied, too.
+        """
         from disco.operations.frontier import plan_frontier
 
         wanted = self.read_plan(plan)
@@ -305,6 +340,7 @@ class Shop:
                 engine=self.engine,
                 revenue_weights=revenue_weights,
                 budgets=budgets,
+                cap=cap,
             )
 
     def late(
@@ -627,6 +663,11 @@ class Shop:
         if isinstance(plan, Mapping):
             return read_plan(plan)
         return read_plan(read_yaml(Path(plan)), file=str(plan))
+
+
+def is_plan_file(given: str | Path) -> bool:
+    """Whether an argument names a plan file and not a kept plan."""
+    return Path(given).suffix.lower() in (".yaml", ".yml", ".json")
 
 
 def doctor(folder: str | Path = ".", *, repair: bool = False) -> "HealthCheck":

@@ -1,7 +1,8 @@
-"""What a plan could reach: revenue against markdown over revenue weights and over budgets, at the posterior mean."""
+"""What a plan could reach: revenue against markdown over weights, budgets or one cap, at the posterior mean."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +15,16 @@ from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.versions import belief_for
 from disco.records.arrays import Floats
 from disco.records.decisions import Audience, Offer
-from disco.records.errors import StateError
+from disco.records.depths import depth_label
+from disco.records.errors import InputError, StateError
 from disco.records.plan import Plan
 from disco.records.ports import Engine, Store
 from disco.records.result import TableResult
 
 _WEIGHT_STEPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)  # of the plan's revenue weight
 _BUDGET_STEPS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of what is spent without a budget
+_CAP_STEPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)  # of the plan's cap
+_CAP_SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)  # of the customers, where the plan has no cap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,11 @@ class FrontierEntry:
     markdown: float
     """What the discounts are expected to cost."""
     feasible: bool
-    """False where the limits contradict the budget."""
+    """False where the limits contradict each other or the budget."""
+    present: bool = False
+    """Whether these are the weight, the budget and the caps of the plan."""
+    cap: int | None = None
+    """In `by_cap`: the most codes of that depth, the reserve included; null: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -51,11 +59,17 @@ class Frontier(TableResult):
     """Without a budget, markdown rising with the weight of revenue."""
     by_budget: tuple[FrontierEntry, ...]
     """At the plan's own weight, budget rising."""
+    present: FrontierEntry
+    """The plan as it is: its weight, budget and caps."""
+    cap_depth: float | None = None
+    """The depth whose cap was varied; null: none."""
+    by_cap: tuple[FrontierEntry, ...] = ()
+    """At the plan's own weight and budget, the cap of that depth rising."""
     warnings: tuple[str, ...]
     """What to know, in sentences; the command has done its work all the same."""
 
     def to_arrow(self) -> pa.Table:
-        paths = {"weight": self.by_weight, "budget": self.by_budget}
+        paths = {"weight": self.by_weight, "budget": self.by_budget, "cap": self.by_cap}
         return pa.Table.from_pylist([{"over": over, **asdict(point)} for over, path in paths.items() for point in path])
 
 
@@ -69,8 +83,15 @@ def plan_frontier(
     engine: Engine | None = None,
     revenue_weights: Sequence[float] | None = None,
     budgets: Sequence[float] | None = None,
+    cap: float | None = None,
 ) -> Frontier:
-    """The frontier of a plan's customers under its limits, with the active model. Nothing is kept."""
+    """The frontier of a plan's customers under its limits, with the active model. Nothing is kept.
+
+    cap: a depth of the plan, whose cap is varied as well.
+    """
+    if cap is not None and cap not in plan.offered:
+        offered = ", ".join(map(depth_label, plan.offered))
+        raise InputError("--cap", found=f"the depth {depth_label(cap)}", expected=f"a depth of the plan: {offered}")
     loaded = load_audience(data, plan, cache=cache, engine=engine)
     belief, _ = belief_for(store, prior=prior, network=loaded.network)
     offer = offer_of(plan, eligible=len(loaded.audience))
@@ -81,6 +102,8 @@ def plan_frontier(
         offer=offer,
         revenue_weights=revenue_weights,
         budgets=budgets,
+        cap_depth=cap,
+        caps=None if cap is None else _caps(plan, cap, eligible=len(loaded.audience)),
         warnings=loaded.notes,
         engine=engine,
     )
@@ -94,6 +117,8 @@ def frontier(
     offer: Offer,
     revenue_weights: Sequence[float] | None = None,
     budgets: Sequence[float] | None = None,
+    cap_depth: float | None = None,
+    caps: Mapping[int | None, int | None] | None = None,
     warnings: tuple[str, ...] = (),
     engine: Engine | None = None,
 ) -> Frontier:
@@ -101,6 +126,8 @@ def frontier(
 
     Without grids: from a quarter to four times the offer's weight, and from a tenth to all of what the offer's weight
     would spend without a budget (and the offer's own budget, where it has one).
+
+    caps: for `cap_depth`, what an operator would write (the reserve included) and what that leaves for the offer.
     """
     if not belief.basket.campaigns:
         raise StateError(
@@ -114,27 +141,56 @@ def frontier(
     full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine) * rates
     revenue, markdown = objective.revenue(full_price, depths), objective.markdown(full_price, depths)
     weights = revenue_weights or tuple(offer.revenue_weight * step for step in _WEIGHT_STEPS)
-    by_weight = _path(audience, offer, revenue, markdown, weights=weights, budgets=None, engine=engine)
+    path = partial(_path, audience, revenue=revenue, markdown=markdown, engine=engine)
+    (present,) = path(offer, weights=(offer.revenue_weight,), budgets=(offer.budget,))
+    present = replace(present, present=True)
+    by_weight = path(offer, weights=weights, budgets=None)
     if budgets is None:
-        (free,) = _path(
-            audience, offer, revenue, markdown, weights=(offer.revenue_weight,), budgets=None, engine=engine
-        )
+        (free,) = path(offer, weights=(offer.revenue_weight,), budgets=None)
         own = () if offer.budget is None else (offer.budget,)
         budgets = sorted({*(free.markdown * step for step in _BUDGET_STEPS), *own})
-    by_budget = _path(
-        audience, offer, revenue, markdown, weights=(offer.revenue_weight,), budgets=budgets, engine=engine
+    by_budget = path(offer, weights=(offer.revenue_weight,), budgets=budgets)
+    by_cap: list[FrontierEntry] = []
+    for shown, left in (caps or {}).items():
+        column = offer.depths.index(cap_depth) if cap_depth is not None else 0
+        other = replace(offer, caps=(*offer.caps[:column], left, *offer.caps[column + 1 :]))
+        (point,) = path(other, weights=(offer.revenue_weight,), budgets=(offer.budget,))
+        by_cap.append(replace(point, cap=shown, present=other.caps == offer.caps))
+    return Frontier(
+        campaign=campaign,
+        by_weight=tuple(_marked(by_weight, offer)),
+        by_budget=tuple(_marked(by_budget, offer)),
+        present=present,
+        cap_depth=cap_depth,
+        by_cap=tuple(by_cap),
+        warnings=warnings,
     )
-    return Frontier(campaign=campaign, by_weight=by_weight, by_budget=by_budget, warnings=warnings)
+
+
+def _caps(plan: Plan, depth: float, *, eligible: int) -> dict[int | None, int | None]:
+    """Caps to try, as an operator writes them, each with what the reserve leaves of it; the plan's own among them."""
+    own, now = plan.caps(eligible)[plan.offered.index(depth)], 1 - plan.reserve.share
+    tried = {round(step * own) for step in _CAP_STEPS} if own else {round(share * eligible) for share in _CAP_SHARES}
+    floor = plan.floors(eligible)[plan.offered.index(depth)]
+    shown = sorted(cap for cap in tried | ({own} if own is not None else set()) if cap >= floor)
+    found: dict[int | None, int | None] = {cap: int(cap * now + 1e-9) for cap in shown}
+    return found | ({None: None} if own is None else {})
+
+
+def _marked(path: Sequence[FrontierEntry], offer: Offer) -> Iterator[FrontierEntry]:
+    for point in path:
+        own = point.revenue_weight == offer.revenue_weight and point.budget == offer.budget
+        yield replace(point, present=own)
 
 
 def _path(
     audience: Audience,
     offer: Offer,
+    *,
     revenue: Floats,
     markdown: Floats,
-    *,
     weights: Sequence[float],
-    budgets: Sequence[float] | None,
+    budgets: Sequence[float | None] | None,
     engine: Engine | None,
 ) -> tuple[FrontierEntry, ...]:
     points = allocation.frontier(

@@ -72,7 +72,7 @@ def launch_plan(
     the same bytes as when the plan was made are not read again.
     """
     with store.reading() as transaction:
-        record = transaction.plans.get(_plan_id_of(transaction, name))
+        record = transaction.plans.get(plan_id_of(transaction, name))
         is_new = transaction.plans.find_campaign(record.plan.campaign) is None
     now: Mapping[str, str] = {}
     warnings: list[str] = []
@@ -98,7 +98,7 @@ def launch_plan(
     return replace(launched, warnings=tuple(warnings))
 
 
-def _plan_id_of(transaction: Transaction, name: str) -> str:
+def plan_id_of(transaction: Transaction, name: str) -> str:
     """The id itself, its beginning, or the plan of a campaign: the one it was launched with, or its only one."""
     launched, plans = transaction.plans.find_campaign(name), transaction.plans.of(name)
     if launched is not None:

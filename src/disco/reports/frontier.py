@@ -3,51 +3,63 @@
 from collections.abc import Sequence
 
 from disco.operations.frontier import Frontier, FrontierEntry
+from disco.records.depths import depth_percent
 from disco.reports.charts import Axis, CurveChart, Line, Points
 from disco.reports.formats import Count, Money, Number
 from disco.reports.page import Report, Section
-from disco.reports.table import Column, Table
+from disco.reports.table import Cell, Column, Table
 
 
 def frontier_tables(found: Frontier) -> list[Table]:
-    """Over the revenue weight, and over the budget."""
-    return [_table(found.by_weight, by_budget=False), _table(found.by_budget, by_budget=True)]
+    """Over the revenue weight, over the budget, and over the cap of a depth where one was asked for.
+
+    Every table ends with the plan as it is now, unless it is one of the rows.
+    """
+    weight, budget = Column("Revenue weight", Number()), Column("Budget", Money(full=True))
+    tables = [
+        _table(found, found.by_weight, "Over the revenue weight, no budget:", weight, "revenue_weight"),
+        _table(found, found.by_budget, "Over the budget, at the plan's revenue weight:", budget, "budget"),
+    ]
+    if found.cap_depth is not None:
+        caption = f"Over the cap of {depth_percent(found.cap_depth)}, all else as in the plan:"
+        tables.append(_table(found, found.by_cap, caption, Column("At most", Count()), "cap"))
+    return tables
 
 
-def _table(path: Sequence[FrontierEntry], *, by_budget: bool) -> Table:
-    first = Column("Budget", Money(full=True)) if by_budget else Column("Revenue weight", Number())
-    return Table(
-        caption="Over the budget, at the plan's revenue weight:"
-        if by_budget
-        else "Over the revenue weight, no budget:",
-        columns=[
-            first,
-            Column("Codes", Count()),
-            *(Column(name, Money(full=True)) for name in ("Revenue", "Markdown")),
-        ],
-        rows=[
-            [
-                point.budget if by_budget else point.revenue_weight,
-                *((point.codes, point.revenue, point.markdown) if point.feasible else ("no allocation", None, None)),
-            ]
-            for point in path
-        ],
-    )
+def _table(found: Frontier, path: Sequence[FrontierEntry], caption: str, first: Column, name: str) -> Table:
+    rows: list[list[Cell]] = [[getattr(point, name), *_cells(point)] for point in path]
+    if not any(point.present for point in path):
+        rows.append([getattr(found.present, name), *_cells(found.present)])
+    money = [Column(heading, Money(full=True)) for heading in ("Revenue", "Markdown")]
+    return Table(caption=caption, columns=[first, Column("Codes", Count()), *money, ""], rows=rows)
+
+
+def _cells(point: FrontierEntry) -> list[Cell]:
+    mark = "this plan" if point.present else ""
+    if not point.feasible:
+        return ["no allocation", None, None, mark]
+    return [point.codes, point.revenue, point.markdown, mark]
 
 
 def frontier_report(found: Frontier) -> Report:
     """The frontier of a plan on one page."""
+    paths = [("revenue weights", found.by_weight), ("budgets", found.by_budget)]
+    if found.cap_depth is not None:
+        paths.append((f"caps of {depth_percent(found.cap_depth)}", found.by_cap))
     traces: dict[str, dict[float, float]] = {  # two weights may give one allocation, and that is one point
-        name: {point.markdown: point.revenue for point in path if point.feasible}
-        for name, path in (("revenue weights", found.by_weight), ("budgets", found.by_budget))
+        name: dict(sorted((point.markdown, point.revenue) for point in path if point.feasible)) for name, path in paths
     }
+    now = found.present
     chart = CurveChart(
         title="What another pound of markdown would bring",
         subtitle=f"Expected over the campaign {found.campaign}, everybody eligible, under the plan's limits",
         x=Axis("Markdown", Money()),
         y=Axis("Revenue", Money()),
         lines=[Line(name, list(path), list(path.values())) for name, path in traces.items() if len(path) > 1],
-        points=[Points(name, list(path), list(path.values())) for name, path in traces.items() if len(path) == 1],
+        points=[
+            *(Points(name, list(path), list(path.values())) for name, path in traces.items() if len(path) == 1),
+            *([Points("this plan", [now.markdown], [now.revenue])] if now.feasible else []),
+        ],
     )
     last = found.by_budget[-1]
     return Report(

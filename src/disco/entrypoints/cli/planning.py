@@ -21,6 +21,8 @@ from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
+    from disco.entrypoints.python import Shop
+    from disco.operations.plan_review import PlanDifference, PlanReview
     from disco.operations.planning import PlanResult
     from disco.records.plan_summary import ArmForecast
     from disco.reports import Table
@@ -28,12 +30,21 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("plan", epilog="Example: disco plan plan.yaml --dry-run")(plan)
+    app.command("plan", epilog="Example: disco plan plan.yaml --dry-run; disco plan show 3f9a1c --by country")(plan)
     app.command("frontier", epilog="Example: disco frontier plan.yaml --html frontier.html")(frontier)
 
 
 def plan(
-    plan_file: Annotated[Path, typer.Argument(metavar="PLAN.yaml", help="A campaign plan; `disco init` writes one.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PLAN.yaml | show ID | diff A B | copy CAMPAIGN",
+            help="A campaign plan (`disco init` writes one) to decide; or what to do with plans that were decided.",
+        ),
+    ],
+    by: Annotated[
+        list[str] | None, typer.Option(help="With show: also break down by this column of the customers table.")
+    ] = None,
     dry_run: DryRunFlag = False,
     engine: EngineFlag = None,
     shop: ShopFolder = Path(),
@@ -44,13 +55,104 @@ def plan(
 
     The decided plan is kept under the hash of everything it depends on and never changes; `disco launch` puts it into
     effect. Forecasts have 90% intervals. The price of a limit is the revenue that one more code would bring.
-    """
-    from disco.entrypoints.python import Shop
 
-    planned = Shop.open(shop, engine=engine).plan(plan_file, dry_run=dry_run)
+    `plan show ID` breaks a kept plan down by depth, group, history and spend. `plan diff A B` compares two plans, each
+    an id, a campaign or a plan file (.yaml, .yml or .json): settings, and who would get another code. `plan copy
+    CAMPAIGN` prints the plan file of an earlier campaign, with the lines to change marked.
+    """
+    from disco.entrypoints.python import Shop, is_plan_file
+
+    here = Shop.open(shop, engine=engine)
+    verb, *names = words
+    if by and verb != "show":
+        raise UsageError("--by", found=f"disco plan {verb}", expected="disco plan show ID")
+    if not is_plan_file(verb) and verb in _REVIEWS:
+        if len(names) != _REVIEWS[verb][0]:
+            raise UsageError(f"disco plan {verb}", found=f"{len(names)} names", expected=_REVIEWS[verb][1])
+        _review(here, verb, names, by=by or [], as_json=as_json, quiet=quiet)
+        return
+    if names:
+        fix = "Give one plan file, or show ID, diff A B, copy CAMPAIGN."
+        raise UsageError("disco plan", found=" ".join(words), expected="one plan file", fix=fix)
+    planned = here.plan(verb, dry_run=dry_run)
     warn(planned.warnings)
     done = None if dry_run else f"Plan {planned.plan_id} of {planned.planned.plan.campaign} is kept"
     show(planned, _plan_text(planned, shop), as_json=as_json, quiet=quiet, done=done)
+
+
+_REVIEWS = {
+    "show": (1, "the id of a plan, or a campaign"),
+    "diff": (2, "two plans: ids, campaigns or plan files"),
+    "copy": (1, "a campaign, or the id of a plan"),
+}
+
+
+def _review(here: "Shop", verb: str, names: list[str], *, by: list[str], as_json: bool, quiet: bool) -> None:
+    if verb == "show":
+        review = here.plan_show(names[0], by=by)
+        warn(review.notes)
+        show(review, _review_text(review), as_json=as_json, quiet=quiet)
+    elif verb == "diff":
+        difference = here.plan_diff(names[0], names[1])
+        show(difference, _difference_text(difference), as_json=as_json, quiet=quiet)
+    else:
+        copied = here.plan_copy(names[0])
+        show(copied, copied.yaml.rstrip("\n"), as_json=as_json, quiet=quiet)
+
+
+def _review_text(review: "PlanReview") -> str:
+    from disco.records.depths import depth_percent
+    from disco.reports import Column, Count, Money, Table
+
+    depths = review.planned.plan.offered
+    figures = [Column(name, Count()) for name in ("Customers", *map(depth_percent, depths))]
+    parts = [
+        f"Plan {review.plan_id} of {review.campaign}: {review.customers:,} customers, "
+        f"{'launched' if review.launched else 'not launched'}."
+    ]
+    for kind in dict.fromkeys(one.by for one in review.groups):
+        rows: list[list[Cell]] = [
+            [one.value, one.customers, *(one.codes[depth] for depth in depths), one.revenue, one.markdown]
+            for one in review.groups
+            if one.by == kind
+        ]
+        columns: list[Column | str] = [
+            kind.capitalize(),
+            *figures,
+            Column("Revenue", Money()),
+            Column("Markdown", Money()),
+        ]
+        parts.append(figures_text(Table(caption=kind, columns=columns, rows=rows)))
+    return "\n\n".join([*parts, "Columns with % are codes. Revenue and markdown have 90% intervals."])
+
+
+def _difference_text(found: "PlanDifference") -> str:
+    from disco.records.depths import depth_percent
+    from disco.reports import Column, Count, Money, Table
+
+    parts = [f"From plan {found.first} to plan {found.second}."]
+    if found.settings:
+        settings: list[list[Cell]] = [[one.key, one.before or "–", one.after or "–"] for one in found.settings]
+        parts.append(figures_text(Table(caption="Settings", columns=["Setting", "First", "Second"], rows=settings)))
+    else:
+        parts.append("The settings are equal.")
+    parts.append(
+        f"{found.both:,} customers are in both plans, {found.only_first:,} only in the first and "
+        f"{found.only_second:,} only in the second. {found.same:,} of both get the same, {found.both - found.same:,} "
+        "something else."
+    )
+    if found.changes:
+        rows: list[list[Cell]] = [
+            [*("no code" if end is None else depth_percent(end) for end in (one.before, one.after)), one.customers]
+            for one in found.changes
+        ]
+        ends: list[Column | str] = ["First", "Second", Column("Customers", Count())]
+        parts.append(figures_text(Table(caption="Changes", columns=ends, rows=rows)))
+    if found.revenue != (None, None):
+        money: list[list[Cell]] = [["Revenue", *found.revenue], ["Markdown", *found.markdown]]
+        plans: list[Column | str] = ["All codes", Column("First", Money()), Column("Second", Money())]
+        parts.append(figures_text(Table(caption="Money", columns=plans, rows=money)))
+    return "\n\n".join(parts)
 
 
 def _plan_text(planned: "PlanResult", shop: Path) -> str:
@@ -143,24 +245,33 @@ def frontier(
             help="Markdown budgets to try, such as 1000,2000 (default: tenths of what is spent without a budget)."
         ),
     ] = None,
+    cap: Annotated[
+        str | None, typer.Option(metavar="DEPTH", help="Also vary the cap of this depth, such as 0.4.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a self-contained page with the chart.")] = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Show what a plan could achieve: expected revenue against markdown, over the revenue weight and over a budget.
+    """Show what a plan could achieve: expected revenue against markdown, over the weight, a budget and one cap.
 
     Every line is an exact allocation of all eligible customers under the plan's limits, at expected baskets, without
-    exploration, control or holdout. Nothing is kept.
+    exploration, control or holdout. The plan as it is now is marked. Nothing is kept.
     """
     from disco.entrypoints.python import Shop
+    from disco.records.depths import read_depth
     from disco.reports.frontier import frontier_report, frontier_tables
 
     check_outputs(html, inputs=(plan_file,), shop=shop)
     here = Shop.open(shop)
     plan = here.read_plan(plan_file)
     check_outputs(html, inputs=(here.folder / plan.customers.table,))  # known only now
-    found = here.frontier(plan, revenue_weights=_numbers(weights, "--weights"), budgets=_numbers(budgets, "--budgets"))
+    found = here.frontier(
+        plan,
+        revenue_weights=_numbers(weights, "--weights"),
+        budgets=_numbers(budgets, "--budgets"),
+        cap=None if cap is None else read_depth(cap),
+    )
     warn(found.warnings)
     if html is not None:
         frontier_report(found).save(html)
