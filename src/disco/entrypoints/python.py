@@ -183,7 +183,7 @@ class Shop:
             )
 
     def export(self, campaign: str, file: str | Path | None = None) -> "Exported":
-        """The codes to send; with `file` (.parquet or .csv) also written there."""
+        """The codes to send; with `file` (.parquet or .csv) also written there, with a manifest beside it."""
         from disco.entrypoints.outputs import check_outputs
         from disco.operations.exporting import check_kind, export
 
@@ -192,7 +192,7 @@ class Shop:
             check_kind(place)
         check_outputs(place, shop=self.folder)
         with self.store() as store:
-            return export(store, campaign, file=place)
+            return export(store, campaign, file=place, data=self.data)
 
     def ingest(
         self,

@@ -1,22 +1,70 @@
-"""Codes for whoever sends them: as Arrow with their own types, or made safe for a spreadsheet."""
+"""Codes for whoever sends them: as Arrow with their own types, as an e-mail tool reads them, or for a spreadsheet."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from hashlib import file_digest
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from disco.records.errors import UsageError
+from disco.operations.audience import ShopData
+from disco.records.depths import depth_percent
+from disco.records.errors import InputError, UsageError
 from disco.records.files import written_whole
 from disco.records.forgotten import is_forgotten
+from disco.records.plan import Plan
 from disco.records.ports import Store
-from disco.records.result import NotInJson, TableResult
+from disco.records.result import DepthKey, NotInJson, TableResult
 
 _KINDS = (".parquet", ".csv")
 _MOMENT = pa.timestamp("us")
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"  # the full-width ones are read as the plain ones by some spreadsheets
+_EMAIL = ("email", "e-mail", "e_mail", "mail", "email_address", "email address")
+# their column → ours; further columns of the customers table follow. docs/export.md names the pages they come from
+_TEMPLATES: dict[str, dict[str, str]] = {
+    "klaviyo": {
+        "Email Address": "email",
+        "Coupon Code": "code_id",
+        "Discount": "offer",
+        "Valid From": "valid_from",
+        "Valid Until": "valid_until",
+        "Campaign": "campaign_id",
+    },
+    "braze": {
+        "external_id": "customer_id",
+        "discount_code": "code_id",
+        "discount_text": "offer",
+        "discount_valid_from": "valid_from",
+        "discount_valid_until": "valid_until",
+        "discount_campaign": "campaign_id",
+    },
+    "mailchimp": {
+        "Email Address": "email",
+        "CODE": "code_id",
+        "OFFER": "offer",
+        "VALIDFROM": "valid_from",
+        "VALIDUNTIL": "valid_until",
+        "CAMPAIGN": "campaign_id",
+    },
+    "shopify": {
+        "Title": "title",
+        "Command": "command",
+        "Method": "method",
+        "Code": "code_id",
+        "Type": "type",
+        "Value": "percent",
+        "Value Type": "percent_type",
+        "Limit Total Times": "uses",
+        "Starts At": "valid_from",
+        "Ends At": "valid_until",
+    },
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -29,24 +77,57 @@ class Exported(TableResult):
     """Where they were written."""
     codes: int
     """Number of codes."""
+    template: str | None
+    """The tool whose columns the file has; null: the columns of `disco`."""
+    columns: tuple[str, ...]
+    """The columns, in their order."""
+    codes_by_depth: Mapping[DepthKey, int]
+    """Number of codes per depth."""
+    without_email: int | None
+    """Codes of customers without an e-mail address; null: no column of addresses was asked for."""
+    manifest: str | None
+    """The file beside it with these counts, the size and the SHA-256 of the file."""
     rows: NotInJson[pa.Table]
 
     def to_arrow(self) -> pa.Table:
         return self.rows
 
 
-def export(store: Store, campaign: str, *, file: Path | None = None) -> Exported:
-    """The codes of a campaign; written to FILE.parquet, or to FILE.csv with cells made safe for a spreadsheet."""
+def export(
+    store: Store, campaign: str, *, file: Path | None = None, data: ShopData | None = None, time_zone: str = "UTC"
+) -> Exported:
+    """The codes of a campaign; written to FILE.parquet, or to FILE.csv with cells made safe for a spreadsheet.
+
+    data: the shop's tables, for a plan that exports columns of its customers. time_zone: in which its days begin.
+    """
     if file is not None:
         check_kind(file)
+    with store.reading() as transaction:
+        plan = transaction.plans.campaign(campaign).plan
     codes = export_codes(store, campaign)
+    rows, without_email = codes, None
+    if plan.export is not None:
+        rows, without_email = _for_tool(codes, plan, data, zone=ZoneInfo(time_zone))
+    depths = codes["depth"].to_numpy()
+    found = Exported(
+        campaign=campaign,
+        file=None if file is None else str(file),
+        codes=rows.num_rows,
+        template=None if plan.export is None else plan.export.template,
+        columns=tuple(rows.column_names),
+        codes_by_depth={depth: int((depths == depth).sum()) for depth in plan.offered},
+        without_email=without_email,
+        manifest=None if file is None else str(_manifest_of(file)),
+        rows=rows,
+    )
     if file is not None:
         with written_whole(file) as unfinished:
             if file.suffix.lower() == ".csv":
-                pacsv.write_csv(csv_safe(codes), unfinished)
+                pacsv.write_csv(csv_safe(rows), unfinished)
             else:
-                pq.write_table(codes, unfinished)
-    return Exported(campaign=campaign, file=None if file is None else str(file), codes=codes.num_rows, rows=codes)
+                pq.write_table(rows, unfinished)
+        _write_manifest(found, file)
+    return found
 
 
 def check_kind(file: Path) -> None:
@@ -55,9 +136,23 @@ def check_kind(file: Path) -> None:
         raise UsageError("--out", found=file, expected="a name that ends in .parquet or .csv")
 
 
+def _manifest_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.manifest.json")
+
+
+def _write_manifest(found: Exported, file: Path) -> None:
+    """Counts and hash, so that whoever loads the file can tell that it is whole."""
+    with file.open("rb") as content:
+        digest = file_digest(content, "sha256").hexdigest()
+    said = found.as_dict() | {"file": file.name, "bytes": file.stat().st_size, "sha256": digest}
+    del said["manifest"]
+    with written_whole(_manifest_of(file)) as unfinished:
+        unfinished.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+
+
 def export_codes(store: Store, campaign: str) -> pa.Table:
     """One row per code, as `disco respond` reads them: code_id, customer_id, campaign_id, depth, sent_at, expires_at,
-    channel."""
+    channel. `sent_at` is the first moment the code is valid, at which features count it as received."""
     with store.reading() as transaction:
         plan, decisions = transaction.plans.campaign(campaign).plan, transaction.decisions.of(campaign)
     sent = decisions.filter(decisions["code"].is_valid())
@@ -74,6 +169,94 @@ def export_codes(store: Store, campaign: str) -> pa.Table:
             "channel": pa.array([plan.channel], pa.string()).take(same),
         }
     )
+
+
+# ---- for an e-mail tool or a shop
+
+
+def _for_tool(codes: pa.Table, plan: Plan, data: ShopData | None, *, zone: ZoneInfo) -> tuple[pa.Table, int | None]:
+    """The codes with the customers' columns, under the names of the template; and how many lack an address."""
+    assert plan.export is not None
+    chosen, template = plan.export.columns, plan.export.template
+    theirs = _customer_columns(codes, plan, data, chosen) if chosen else {}
+    address = next((name for name in chosen if name.lower() in _EMAIL), None)
+    without = None if address is None else int(theirs[address].null_count + _empty(theirs[address]))
+    more = _words(codes, plan, zone=zone)
+    if template is None:
+        table = pa.table({**{name: codes[name] for name in codes.column_names}, **more, **theirs})
+        return table, without
+    mapping = _TEMPLATES[template]
+    if "email" in mapping.values() and address is None:
+        raise InputError(
+            f"The template {template} needs a column of e-mail addresses",
+            fix="Name it in the plan, such as `export: {columns: [email], template: " + template + "}`.",
+        )
+    ours = {**{name: codes[name] for name in codes.column_names}, **more}
+    if address is not None:
+        ours["email"] = theirs[address]
+    columns = {name: ours[part] for name, part in mapping.items()}
+    if template != "shopify":  # a discount has no customer
+        further = [name for name in chosen if name != address or "email" not in mapping.values()]
+        columns |= {("email" if name == address else name): theirs[name] for name in further}
+    return pa.table(columns), without
+
+
+def _empty(column: pa.Array) -> int:
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        return 0
+    return int(pc.sum(pc.equal(pc.utf8_trim_whitespace(column), "")).as_py() or 0)
+
+
+def _customer_columns(
+    codes: pa.Table, plan: Plan, data: ShopData | None, chosen: tuple[str, ...]
+) -> dict[str, pa.Array]:
+    """These columns of the plan's customers table as it is now, one cell per code; null for a customer who is gone."""
+    if data is None:
+        raise InputError("export.columns", found="no tables of the shop", expected="the customers table of the plan")
+    with data.customers(plan.customers.table) as (name, source):
+        for column in chosen:
+            if column not in source.schema.names:
+                others = ", ".join(source.schema.names)
+                raise InputError("export.columns", found=f"no column {column} in {name}", expected=f"one of {others}")
+        wanted = list(dict.fromkeys(["customer_id", *chosen]))
+        table = source.select(wanted) if isinstance(source, pa.Table) else source.to_table(columns=wanted)
+    ids = table["customer_id"].cast(pa.string()).combine_chunks()
+    place = pc.index_in(codes["customer_id"].cast(pa.string()).combine_chunks(), value_set=ids)
+    return {column: table[column].combine_chunks().take(place) for column in chosen}
+
+
+def _words(codes: pa.Table, plan: Plan, *, zone: ZoneInfo) -> dict[str, pa.Array]:
+    """What people and shops read: the offer in words, and the validity in local time with its zone."""
+    same = pa.array([0] * codes.num_rows, pa.int64())
+    depths = codes["depth"].to_pylist()
+    constant = {
+        "valid_from": _local(plan.valid.start, zone),
+        "valid_until": _local(plan.valid.end, zone),
+        "command": "NEW",
+        "method": "Code",
+        "type": "Amount off Order",
+        "percent_type": "Percentage",
+        "uses": "1",
+    }
+    found = {name: pa.array([text], pa.string()).take(same) for name, text in constant.items()}
+    return {
+        "offer": pa.array([depth_percent(depth) for depth in depths], pa.string()),
+        "valid_from": found["valid_from"],
+        "valid_until": found["valid_until"],
+    } | (
+        {}
+        if plan.export is None or plan.export.template != "shopify"
+        else {
+            **{name: found[name] for name in ("command", "method", "type", "percent_type", "uses")},
+            "title": pa.array([f"{plan.campaign} {depth_percent(depth)}" for depth in depths], pa.string()),
+            "percent": pa.array([f"{100 * depth:g}" for depth in depths], pa.string()),
+        }
+    )
+
+
+def _local(day: date, zone: ZoneInfo) -> str:
+    """The first moment of a day there, such as 2027-03-08 00:00:00+01:00."""
+    return datetime.combine(day, time(), zone).isoformat(sep=" ")
 
 
 def csv_safe(table: pa.Table) -> pa.Table:

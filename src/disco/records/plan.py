@@ -142,6 +142,17 @@ class CodesSection(_Section):
         return self
 
 
+class ExportSection(_Section):
+    """What `disco export` writes beside the codes: columns of the customers table, and for which tool."""
+
+    columns: tuple[str, ...] = ()
+    template: Literal["klaviyo", "braze", "mailchimp", "shopify"] | None = None
+
+
+def _is_absent(value: object) -> bool:
+    return value is None
+
+
 def _read_depth_keys(value: object) -> object:
     if not isinstance(value, Mapping):
         raise ValueError("a depth for each line, such as `0.20: {at_most: 10000}`")
@@ -178,6 +189,8 @@ class Plan(_Section):
     valid: ValiditySection
     codes: CodesSection = CodesSection()
     channel: Literal["on-site", "e-mail"] = "on-site"
+    # absent from the JSON of a plan without it, so that plan ids from before there was such a key stay what they are
+    export: ExportSection | None = Field(default=None, exclude_if=_is_absent)
     seed: WholeNumber = 0
 
     @model_validator(mode="after")
@@ -269,6 +282,8 @@ def _keys_beside(place: tuple[str | int, ...]) -> list[str]:
     section: Any = Plan
     if place[0] == "depths":  # by depth
         section = DepthSection
+    elif place[0] == "export" and len(place) > 1:
+        section = ExportSection
     elif len(place) > 1:
         section = Plan.model_fields[str(place[0])].annotation
     return [field.alias or name for name, field in section.model_fields.items()]

@@ -91,6 +91,10 @@ def export(
 ) -> None:
     """Write the codes to send: code_id, customer_id, campaign_id, depth, sent_at, expires_at, channel.
 
+    `sent_at` is the first moment a code is valid. The key `export` of a plan adds columns of its customers table and
+    the offer in words, under the names that Klaviyo, Braze, Mailchimp or a Shopify importer reads (docs/export.md). A
+    manifest with counts and the SHA-256 of the file is written beside it: FILE.manifest.json.
+
     Customers without a code are left out. In a CSV file, cells that a spreadsheet would run as a formula begin with an
     apostrophe; Parquet keeps every id unchanged.
     """
@@ -98,6 +102,8 @@ def export(
 
     done = Shop.open(shop).export(campaign, out)
     text = f"{counted(done.codes, 'code')} of {campaign} written to {out}"
+    if done.without_email:
+        warn([f"{counted(done.without_email, 'code')} of customers without an e-mail address"])
     show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
 
 
