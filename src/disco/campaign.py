@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from disco import objective
-from disco.allocation import allocate
+from disco.allocation import Segments, allocate
 from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence
 from disco.policy import Policy, require_policy
 from disco.records.arguments import kind_of
@@ -97,6 +97,8 @@ def decide(
     belief.basket.require_columns(audience.context_names)
     if not len(audience):
         raise InputError("audience", found="no customers", expected="at least one to decide about")
+    if offer.segments is not None and audience.segment is None:
+        raise InputError("audience, segment", found="no labels", expected="one per customer: the offer has segments")
     depths = np.asarray(offer.depths, np.float64)
     rates = belief.engagement.rates(depths)
 
@@ -120,6 +122,7 @@ def decide(
         floors=offer.floors,
         costs=costs,
         budget=offer.budget,
+        segments=Segments.of(audience, offer),
         ids=audience.ids,
         engine=engine,
     )
@@ -146,6 +149,13 @@ def decide(
         policy=repr(policy),
         model_hash=belief.basket.hash,
         seed=seed,
+        segment_prices=None
+        if allocation.segment_prices is None
+        else {
+            str(label): tuple(prices)
+            for label, prices in zip(allocation.segment_labels, allocation.segment_prices.tolist(), strict=True)
+            if label in (offer.segments or {})
+        },
     )
 
 

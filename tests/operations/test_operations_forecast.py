@@ -1,15 +1,9 @@
 """Forecasts learn from earlier ones: a steady error is found, its interval is honest, and ignorance stays wide."""
 
-from datetime import date
-
 import numpy as np
 import pytest
 
-from disco.operations.forecast import Backtest, calibrate, money_of
-from disco.operations.planning import _budget_warnings
-from disco.records.decisions import Arm
-from disco.records.plan import read_plan
-from disco.records.plan_summary import ArmForecast, Calibration
+from disco.operations.forecast import Backtest, calibrate
 
 rng = np.random.default_rng(11)
 
@@ -67,28 +61,3 @@ def test_its_interval_covers_what_comes_when_the_world_is_as_it_assumes() -> Non
         width = 1.645 * np.hypot(found.log_sd, 0.04)  # the fifth has purchases of its own, too
         inside += abs(np.log(ratios[4]) - found.log_factor) < width
     assert 0.87 < inside / 2000 < 0.93
-
-
-def test_a_budget_that_hindsight_would_break_is_named_with_one_that_holds() -> None:
-    plan = read_plan(
-        {
-            "campaign": "spring",
-            "customers": {"as_of": date(2026, 3, 1)},
-            "depths": {0.2: {}},
-            "objective": {"revenue_weight": 3},
-            "budget": 1000,
-            "valid": {"from": date(2026, 3, 1), "days": 7},
-        }
-    )
-
-    def warnings(markdown: float, *, campaigns: int) -> list[str]:
-        money = money_of(np.full((2, 1), markdown / 0.2), np.array([0.2]))
-        correction = Calibration(log_factor=0.1, log_sd=0.1, campaigns=campaigns)
-        arm = ArmForecast(customers=9, codes={0.2: 9}, money=money, correction=correction)
-        return list(_budget_warnings(plan, {Arm.DECIDED: arm}, money))
-
-    assert warnings(1000.0, campaigns=3) == []
-    assert warnings(1250.0, campaigns=0) == [], "without hindsight only the draws say so"
-    (words,) = warnings(1250.0, campaigns=3)
-    assert "£1,250" in words
-    assert "Plan with £800" in words

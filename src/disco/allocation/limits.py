@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from disco.records.arguments import read_number
 from disco.records.arrays import Array, Integers
+from disco.records.decisions import Audience, Offer
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, LimitError
 
@@ -30,6 +31,15 @@ class Segments:
 
     of_customer: ArrayLike  # (customers,) label of each customer
     limits: SegmentLimits  # {label: {"caps": …, "floors": …}}, each as in `allocate`; other labels have none
+
+    @classmethod
+    def of(cls, audience: Audience, offer: Offer) -> "Segments | None":
+        """Those of an offer; labels that no customer of the audience has are left out."""
+        if offer.segments is None or audience.segment is None:
+            return None
+        there = set(audience.segment.tolist())
+        limits = {label: {"caps": one.caps, "floors": one.floors} for label, one in offer.segments.items()}
+        return cls(audience.segment, {label: one for label, one in limits.items() if label in there})
 
 
 @dataclass(frozen=True, slots=True)

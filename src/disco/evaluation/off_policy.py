@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from disco import objective
-from disco.allocation import Allocation, allocate
+from disco.allocation import Allocation, Segments, allocate
 from disco.campaign import Belief
 from disco.evaluation.estimates import mean_estimate, ratio_estimate
 from disco.policy import Policy
@@ -189,6 +189,7 @@ def decision_propensities(
             floors=offer.floors,
             costs=costs,
             budget=offer.budget,
+            segments=Segments.of(audience, offer),
             ids=audience.ids,
             engine=engine,
         )
@@ -207,5 +208,7 @@ def decision_propensities(
         solve=solve,
         costs=costs,
         draws=draws,
+        # prices alone do not tell the segments apart
+        method="auto" if offer.segments is None else "resolve",
         engine=engine,
     )

@@ -4,8 +4,9 @@ The condition comes from a plan file, so its work is bounded: no files, one thre
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,17 @@ def eligible_ids(customers: Any, condition: str, *, name: str) -> "pa.Array":
 
     customers: an Arrow table or dataset with a column customer_id. condition: SQL. name: of the table, for messages.
     """
+    return eligible_customers(customers, condition, name=name)["customer_id"].combine_chunks()
+
+
+def eligible_customers(
+    customers: Any, condition: str, *, name: str, columns: Mapping[str, str] | None = None
+) -> "pa.Table":
+    """customer_id, as text, of the rows that meet the condition, and these columns of the table as text.
+
+    columns: what a plan calls the setting → the name of a column, such as {"segments.column": "region"}. They follow
+    customer_id under the names of the settings.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -35,7 +47,8 @@ def eligible_ids(customers: Any, condition: str, *, name: str) -> "pa.Array":
     from disco.records.validation import check_column
 
     check_column(customers.schema.empty_table(), "customers", "customer_id", file=name)
-    given = _ids_where(customers, condition, name=name)
+    found = _rows_where(customers, condition, name=name, columns=_known_columns(customers, columns or {}, name=name))
+    given = found["customer_id"].combine_chunks()
     try:
         check_column(pa.table({"customer_id": given}), "customers", "customer_id", file=name)
     except TableError:
@@ -46,11 +59,30 @@ def eligible_ids(customers: Any, condition: str, *, name: str) -> "pa.Array":
         counts = pc.value_counts(ids)
         twice = counts.filter(pc.greater(counts.field("counts"), 1))[0]["values"]
         raise InputError(f"{name}, column customer_id", found=f"{twice} twice", expected="each customer once")
-    return ids
+    return found.set_column(0, "customer_id", ids)
 
 
-def _ids_where(customers: Any, condition: str, *, name: str) -> "pa.Array":
-    """The ids, in the table's own type, of the rows that meet the condition; InputError where DuckDB refuses it."""
+def _known_columns(customers: Any, columns: Mapping[str, str], *, name: str) -> dict[str, str]:
+    """The columns as the table spells them: letters may be of another case."""
+    names, found = {known.lower(): known for known in customers.schema.names}, {}
+    for setting, column in columns.items():
+        if column.lower() not in names:
+            near = get_close_matches(column.lower(), names, n=1)
+            raise InputError(
+                setting,
+                found=f"no column {column} in {name}",
+                expected=f"one of {', '.join(customers.schema.names)}",
+                fix=f"Did you mean {names[near[0]]}?" if near else None,
+            )
+        found[setting] = names[column.lower()]
+    return found
+
+
+def _rows_where(customers: Any, condition: str, *, name: str, columns: Mapping[str, str]) -> "pa.Table":
+    """The ids, in the table's own type, of the rows that meet the condition, and columns as text (setting → column).
+
+    InputError where DuckDB refuses the condition.
+    """
     import duckdb
 
     from disco.features.builder import opened_duckdb
@@ -58,8 +90,9 @@ def _ids_where(customers: Any, condition: str, *, name: str) -> "pa.Array":
     from disco.records.validation.checker import is_rare
 
     rare = [field.name for field in customers.schema if is_rare(field.type)]
-    columns = [column for column in dict.fromkeys(customers.schema.names) if column not in rare]
-    listed = ", ".join(columns) + (f" (not {', '.join(rare)}, whose type DuckDB does not have)" if rare else "")
+    known = [column for column in dict.fromkeys(customers.schema.names) if column not in rare]
+    as_text = [f"CAST({_quoted(column)} AS VARCHAR) AS {_quoted(setting)}" for setting, column in columns.items()]
+    listed = ", ".join(known) + (f" (not {', '.join(rare)}, whose type DuckDB does not have)" if rare else "")
 
     def refused(reason: str) -> InputError:
         return InputError(
@@ -69,17 +102,21 @@ def _ids_where(customers: Any, condition: str, *, name: str) -> "pa.Array":
         )
 
     with opened_duckdb(threads=1, memory_limit=f"{CONDITION_BYTES >> 20}MiB") as connection:
-        connection.register("customers", with_columns(customers, columns))
+        connection.register("customers", with_columns(customers, known))
         try:
             with _bounded(connection):
-                rows = connection.table("customers").filter(condition).project("customer_id")
-                return rows.to_arrow_table()["customer_id"].combine_chunks()
+                rows = connection.table("customers").filter(condition).project(", ".join(["customer_id", *as_text]))
+                return rows.to_arrow_table()
         except duckdb.InterruptException:
             raise refused(f"it was not done after {CONDITION_SECONDS:g} s") from None
         except (MemoryError, duckdb.OutOfMemoryException):
             raise refused(f"it needs more than {CONDITION_BYTES >> 20:,} MB of memory") from None
         except duckdb.Error as error:
             raise refused(_first_words(error)) from None
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 @contextmanager

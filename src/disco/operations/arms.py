@@ -3,13 +3,13 @@
 Arms own their parts of the limits, so that one arm never takes another's codes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from disco.records.arrays import Flags, Floats, Ids, Integers
-from disco.records.decisions import Arm, Offer
+from disco.records.arrays import Flags, Floats, Ids, Integers, Labels
+from disco.records.decisions import Arm, Offer, SegmentLimits
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError, InputError
 from disco.records.identity import IdColumn, customer_keys, uniforms
@@ -31,17 +31,28 @@ def split(ids: IdColumn, *, control: float, holdout: float, seed: int, campaign:
     }
 
 
-def offer_of(plan: Plan, *, eligible: int) -> Offer:
-    """The plan's limits in customers and money; what is reserved of caps and budget stays back for late arrivals."""
+def offer_of(plan: Plan, *, eligible: int, segment_sizes: Mapping[str, int] | None = None) -> Offer:
+    """The plan's limits in customers and money; what is reserved of caps and budget stays back for late arrivals.
+
+    segment_sizes: eligible customers by label, where the plan has segments.
+    """
     floors = plan.floors(eligible)
     now = 1 - plan.reserve.share
+    segments = plan.segment_limits(segment_sizes or {})
     return Offer(
         depths=plan.offered,
-        caps=tuple(None if cap is None else int(cap * now + 1e-9) for cap in plan.caps(eligible)),
+        caps=_at_launch(plan.caps(eligible), now),
         revenue_weight=plan.objective.revenue_weight,
         floors=floors if any(floors) else None,
         budget=None if plan.budget is None else plan.budget * now,
+        segments=None
+        if segments is None
+        else {label: replace(limits, caps=_at_launch(limits.caps, now)) for label, limits in segments.items()},
     )
+
+
+def _at_launch(caps: tuple[int | None, ...], share: float) -> tuple[int | None, ...]:
+    return tuple(None if cap is None else int(cap * share + 1e-9) for cap in caps)
 
 
 def reserve_of(plan: Plan, offer: Offer, *, eligible: int) -> tuple[tuple[int | None, ...], float | None]:
@@ -53,18 +64,57 @@ def reserve_of(plan: Plan, offer: Offer, *, eligible: int) -> tuple[tuple[int | 
     return codes, None if plan.budget is None or offer.budget is None else plan.budget - offer.budget
 
 
-def refuse_contradictions(plan: Plan, offer: Offer, *, eligible: int, customers: int) -> None:
-    """Floors that no allocation can keep, said in the plan's own numbers: each arm will see only its part of them."""
+def segment_reserve(
+    plan: Plan, offer: Offer, *, segment_sizes: Mapping[str, int]
+) -> dict[str, tuple[int | None, ...]] | None:
+    """Codes per depth (None: no limit) that late arrivals of each segment may get."""
+    limits = plan.segment_limits(segment_sizes)
+    if limits is None or offer.segments is None:
+        return None
+    return {
+        label: tuple(
+            None if cap is None or now is None else cap - now
+            for cap, now in zip(limits[label].caps, offer.segments[label].caps, strict=True)
+        )
+        for label in limits
+    }
+
+
+def refuse_contradictions(
+    plan: Plan,
+    offer: Offer,
+    *,
+    eligible: int,
+    customers: int,
+    segment_sizes: Mapping[str, int] | None = None,
+    reachable: Mapping[str, int] | None = None,
+) -> None:
+    """Floors that no allocation can keep, said in the plan's own numbers: each arm will see only its part of them.
+
+    customers, reachable: those outside the holdout, in all and by label; segment_sizes: all of them by label.
+    """
     floors, caps = plan.floors(eligible), plan.caps(eligible)
-    conflicts = [
-        f"{depth_percent(depth)}: at least {floor:,} codes, and at most {cap:,}"
-        + (f", of which {cap - now:,} stay in reserve" if cap - now else "")
-        for depth, floor, cap, now in zip(plan.offered, floors, caps, offer.caps, strict=True)
-        if cap is not None and now is not None and floor > now
-    ]
+    conflicts = list(_above_caps(plan, floors, caps, offer.caps, ""))
     if sum(floors) > customers:
         total = f"at least {sum(floors):,} codes in total"
         conflicts.append(f"all depths: {total}, but only {customers:,} customers outside the holdout")
+    parts = plan.segment_limits(segment_sizes or {}) or {}
+    for label, part in parts.items():
+        there = (reachable or {}).get(label, 0)
+        assert offer.segments is not None
+        conflicts += _above_caps(plan, part.floors, part.caps, offer.segments[label].caps, f" in {label}")
+        if sum(part.floors) > there:
+            total = f"at least {sum(part.floors):,} codes in {label}"
+            conflicts.append(f"all depths: {total}, but only {there:,} customers of it outside the holdout")
+    if parts:
+        for column, (depth, cap, now) in enumerate(zip(plan.offered, caps, offer.caps, strict=True)):
+            total_floor = sum(part.floors[column] for part in parts.values())
+            if cap is not None and now is not None and total_floor > now:
+                stays = f", of which {cap - now:,} stay in reserve" if cap - now else ""
+                conflicts.append(
+                    f"{depth_percent(depth)}: at least {total_floor:,} codes in all segments together, "
+                    f"and at most {cap:,}{stays}"
+                )
     if conflicts:
         raise InfeasibleError(
             f"campaign {plan.campaign}: the limits contradict each other",
@@ -73,11 +123,28 @@ def refuse_contradictions(plan: Plan, offer: Offer, *, eligible: int, customers:
         )
 
 
-def share_offers(offer: Offer, sizes: Sequence[int]) -> list[Offer]:
+def _above_caps(
+    plan: Plan,
+    floors: tuple[int, ...],
+    caps: tuple[int | None, ...],
+    at_launch: tuple[int | None, ...],
+    where: str,
+) -> Iterator[str]:
+    for depth, floor, cap, now in zip(plan.offered, floors, caps, at_launch, strict=True):
+        if cap is not None and now is not None and floor > now:
+            stays = f", of which {cap - now:,} stay in reserve" if cap - now else ""
+            yield f"{depth_percent(depth)}{where}: at least {floor:,} codes, and at most {cap:,}{stays}"
+
+
+def share_offers(
+    offer: Offer, sizes: Sequence[int], *, segment_sizes: Sequence[Mapping[str, int]] | None = None
+) -> list[Offer]:
     """The parts of caps, floors and budget that belong to arms of these sizes; they add up to the whole.
 
     Codes are whole, so what is left after rounding down goes to the arms with the largest remainders. A floor's part
-    never exceeds the cap's (for two arms; more are not made here).
+    never exceeds the cap's (for two arms; more are not made here). A segment's limits are shared by the sizes of the
+    segment in each arm (`segment_sizes`, by label); an arm whose segments must get more codes of a depth than its part
+    of the cap gets them from the other arm's part.
 
     >>> whole = Offer(depths=(0.1,), caps=(11,), revenue_weight=3.0, budget=50.0)
     >>> [(part.caps, part.budget) for part in share_offers(whole, [1, 3])]
@@ -88,15 +155,52 @@ def share_offers(offer: Offer, sizes: Sequence[int]) -> list[Offer]:
         return [offer for _ in sizes]
     caps = [None if cap is None else _apportioned(cap, sizes) for cap in offer.caps]
     floors = None if offer.floors is None else [_apportioned(floor, sizes) for floor in offer.floors]
+    segments = _share_segments(offer, segment_sizes)
+    if segments is not None:
+        caps = [
+            None if parts is None else _at_least(parts, [_floor(arm, column) for arm in segments])
+            for column, parts in enumerate(caps)
+        ]
     return [
         replace(
             offer,
             caps=tuple(None if parts is None else parts[arm] for parts in caps),
             floors=None if floors is None else tuple(parts[arm] for parts in floors),
             budget=None if offer.budget is None else offer.budget * size / everybody,
+            segments=None if segments is None else segments[arm],
         )
         for arm, size in enumerate(sizes)
     ]
+
+
+def _share_segments(offer: Offer, sizes: Sequence[Mapping[str, int]] | None) -> list[dict[str, SegmentLimits]] | None:
+    if offer.segments is None or sizes is None:
+        return None
+    parts: list[dict[str, SegmentLimits]] = [{} for _ in sizes]
+    for label, limits in offer.segments.items():
+        members = [size.get(label, 0) for size in sizes]
+        if not sum(members):
+            continue
+        caps = [None if cap is None else _apportioned(cap, members) for cap in limits.caps]
+        floors = [_apportioned(floor, members) for floor in limits.floors]
+        for arm, part in enumerate(parts):
+            part[label] = SegmentLimits(
+                caps=tuple(None if codes is None else codes[arm] for codes in caps),
+                floors=tuple(codes[arm] for codes in floors),
+            )
+    return parts
+
+
+def _floor(segments: Mapping[str, SegmentLimits], column: int) -> int:
+    return sum(limits.floors[column] for limits in segments.values())
+
+
+def _at_least(parts: list[int], least: list[int]) -> list[int]:
+    """The parts, moved between two arms so that each has at least so many; as they are where that cannot be."""
+    short = [max(low - part, 0) for part, low in zip(parts, least, strict=True)]
+    if sum(least) > sum(parts) or not any(short) or len(parts) != 2:
+        return parts
+    return [part + gets - gives for part, gets, gives in zip(parts, short, reversed(short), strict=True)]
 
 
 def _apportioned(codes: int, sizes: Sequence[int]) -> list[int]:
@@ -108,11 +212,20 @@ def _apportioned(codes: int, sizes: Sequence[int]) -> list[int]:
     return parts
 
 
-def assign_at_random(ids: Ids, offer: Offer, *, costs: Floats | None = None, seed: int, campaign: str) -> Integers:
+def assign_at_random(
+    ids: Ids,
+    offer: Offer,
+    *,
+    segment: Labels | None = None,
+    costs: Floats | None = None,
+    seed: int,
+    campaign: str,
+) -> Integers:
     """(n,) position of a depth per customer, -1 = none: random, in proportion to the caps, never beyond them.
 
     Floors come first. The customers are put in an order of their own random numbers and given the codes in blocks, so
-    everybody has the same probability n_k/n of depth k, whoever they are.
+    everybody has the same probability n_k/n of depth k, whoever they are. Where the offer limits segments (`segment`:
+    (n,) labels), that holds within each of them, with n_k as near to the share of all customers as its limits allow.
 
     costs (n, K): expected markdown c_ik of customer i at depth k; only a budget B needs it. Then a second random
     order σ, with those who keep the floors first, decides who keeps a code. It is cut twice:
@@ -132,35 +245,105 @@ def assign_at_random(ids: Ids, offer: Offer, *, costs: Floats | None = None, see
     customers = len(ids)
     keys = customer_keys(ids)
     order = np.argsort(uniforms(keys, seed, campaign, "random"), kind="stable")
-    floors = np.array(offer.floors or [0] * len(offer.depths), np.int64)
-    counts = codes_in_proportion(offer.caps, customers=customers, floors=offer.floors)
-    positions = np.arange(counts.size)
-    given = np.concatenate([np.repeat(positions, floors), np.repeat(positions, counts - floors)])
+    if offer.segments is None or segment is None:
+        floors = np.array(offer.floors or [0] * len(offer.depths), np.int64)
+        counts = codes_in_proportion(offer.caps, customers=customers, floors=offer.floors)
+        groups = [(order, counts, floors)]
+    else:
+        groups = _by_segment(order, segment, offer)
     choice = np.full(customers, -1, np.int64)
-    choice[order[: given.size]] = given
+    promised = np.zeros(customers, np.bool_)
+    for members, counts, floors in groups:
+        positions = np.arange(counts.size)
+        given = np.concatenate([np.repeat(positions, floors), np.repeat(positions, counts - floors)])
+        choice[members[: given.size]] = given
+        promised[members[: floors.sum()]] = True
     if offer.budget is None:
         return choice
     if costs is None:
         raise InputError("costs", found="none", expected="the expected markdown per customer and depth: a budget")
     again = np.argsort(uniforms(keys, seed, campaign, "budget"), kind="stable")
-    promised = np.zeros(customers, np.bool_)
-    promised[order[: floors.sum()]] = True
     again = np.concatenate([again[promised[again]], again[~promised[again]]])
     coded = choice[again] >= 0
     own = np.where(coded, costs[again, choice[again]], 0.0)
     typical = np.append(costs.mean(axis=0), 0.0)[choice[again]]
     spent = np.maximum(np.cumsum(own), np.cumsum(typical))
-    if floors.sum() and spent[floors.sum() - 1] > offer.budget:
+    held = int(promised.sum())
+    if held and spent[held - 1] > offer.budget:
         raise InfeasibleError(
             f"campaign {campaign}: the limits contradict each other",
             conflicts=[
-                f"the floors cost {spent[floors.sum() - 1]:,.2f}, "
-                f"but this group's share of the budget is {offer.budget:,.2f}"
+                f"the floors cost {spent[held - 1]:,.2f}, but this group's share of the budget is {offer.budget:,.2f}"
             ],
             fix="Lower the floors or raise the budget.",
         )
     choice[again[spent > offer.budget]] = -1
     return choice
+
+
+def _by_segment(order: Integers, segment: Labels, offer: Offer) -> list[tuple[Integers, Integers, Integers]]:
+    """By segment: its members in their random order, its codes per depth, and how many of them keep a floor."""
+    labels = sorted(offer.segments or {})
+    place = {label: row for row, label in enumerate(labels)}
+    row_of = np.fromiter((place.get(label, len(labels)) for label in segment), np.int64, len(segment))
+    sizes = np.bincount(row_of, minlength=len(labels) + 1)
+    limits = [(offer.segments or {})[label] for label in labels]
+    columns, unlimited = len(offer.depths), int(sizes.sum())
+    caps = np.full((sizes.size, columns), unlimited)
+    floors = np.zeros((sizes.size, columns), np.int64)
+    for row, one in enumerate(limits):
+        caps[row] = [unlimited if cap is None else min(cap, unlimited) for cap in one.caps]
+        floors[row] = one.floors
+    counts = _segment_counts(offer, sizes, caps, floors)
+    promised = floors.copy()
+    for column, floor in enumerate(offer.floors or (0,) * columns):
+        # the rest of a floor of all customers, shared by the codes that segments have beyond their own floors
+        spare = counts[:, column] - promised[:, column]
+        rest = floor - int(promised[:, column].sum())
+        if rest > 0:
+            promised[:, column] += _apportioned(rest, spare.tolist())
+    members = [order[row_of[order] == row] for row in range(sizes.size)]
+    return list(zip(members, counts, promised, strict=True))
+
+
+def _segment_counts(offer: Offer, sizes: Integers, caps: Integers, floors: Integers) -> Integers:
+    """(segments, depths) codes within all limits, as near as possible to each segment's share of what everybody gets.
+
+    n minimises  2·Σ_k |Σ_s n_sk − c_k| + Σ_sk |n_sk − t_sk|,  where c are the codes without segments and t_sk the share
+    of c_k by the size of segment s. It is a flow with whole bounds, so the solution of the linear program is whole.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array, hstack, identity, kron, vstack
+
+    groups, columns = caps.shape
+    wanted = codes_in_proportion(offer.caps, customers=int(sizes.sum()), floors=offer.floors)
+    target = np.stack([_apportioned(count, sizes.tolist()) for count in wanted.tolist()], axis=1)
+    cells = groups * columns
+    of_group = kron(identity(groups), np.ones((1, columns)))  # Σ_k n_sk
+    of_depth = kron(np.ones((1, groups)), identity(columns))  # Σ_s n_sk
+    # n − over + under = target, for cells and for depths; then the bounds of segments and of all
+    cell_parts = hstack([identity(cells), -identity(cells), identity(cells), coo_array((cells, 2 * columns))])
+    depth_parts = hstack([of_depth, coo_array((columns, 2 * cells)), -identity(columns), identity(columns)])
+    equal = np.concatenate([target.ravel(), wanted])
+    nothing = coo_array((groups, 2 * cells + 2 * columns))
+    none = coo_array((columns, 2 * cells + 2 * columns))
+    everybody = int(sizes.sum())
+    most = np.array([everybody if cap is None else cap for cap in offer.caps])
+    least = np.array(offer.floors or [0] * columns)
+    above = vstack([hstack([of_group, nothing]), hstack([of_depth, none]), hstack([-of_depth, none])])
+    within = list(zip(floors.ravel().tolist(), caps.ravel().tolist(), strict=True))
+    found = linprog(
+        np.concatenate([np.zeros(cells), np.ones(2 * cells), np.full(2 * columns, 2.0)]),
+        A_eq=vstack([cell_parts, depth_parts]).tocsr(),
+        b_eq=equal,
+        A_ub=above.tocsr(),
+        b_ub=np.concatenate([sizes, most, -least]),
+        bounds=[*within, *[(0, None)] * (2 * (cells + columns))],
+        method="highs-ds",
+    )
+    if found.status != 0:
+        raise InfeasibleError("the limits of the segments contradict each other", conflicts=(), fix="Lower the floors.")
+    return np.asarray(np.rint(found.x[:cells]), np.int64).reshape(groups, columns)
 
 
 def codes_in_proportion(

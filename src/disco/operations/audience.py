@@ -1,22 +1,25 @@
 """Who a plan is about: the eligible customers of its table, their features as of its date, their contexts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime
+from difflib import get_close_matches
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from disco.features import FEATURES, ContextNetwork, Feature, has_history, schema_hash
 from disco.features.builder import feature_table, missing_tables
-from disco.features.eligibility import eligible_ids
+from disco.features.eligibility import eligible_customers
+from disco.records.arrays import Labels
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
 from disco.records.errors import InputError
@@ -26,6 +29,8 @@ from disco.records.ports import Engine, Tables
 from disco.records.private import private_folder
 
 _NAME_LENGTH = 32  # hexadecimal digits: 128 bits
+_SEGMENT = "segments.column"
+_MOST_SHOWN = 12  # values of a column in a message
 _CACHED = re.compile("[0-9a-f]{32}")  # how the name of a cached file begins
 
 
@@ -148,8 +153,10 @@ def load_audience(
     For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text.
     """
     network, day = data.network(), as_of or plan.customers.as_of
+    wanted_columns = {} if plan.segments is None else {_SEGMENT: plan.segments.column}
     with data.customers(plan.customers.table) as (name, table):
-        eligible = eligible_ids(table, plan.customers.eligible, name=name)
+        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=wanted_columns)
+    eligible = rows["customer_id"].combine_chunks()
     if only is not None:
         asked = pa.array(only, pa.large_string())
         _refuse_ineligible(asked, eligible, plan)
@@ -167,18 +174,66 @@ def load_audience(
             found=f"no customer who joined before {day} and meets {plan.customers.eligible!r}",
             expected="at least one customer to decide about",
         )
+    segment = None if plan.segments is None else _labels(rows, features, _SEGMENT)
+    if only is None:
+        _refuse_unknown_segments(plan, segment)
     audience = Audience(
         ids=features["customer_id"].to_numpy(),
         context=network.transform(features, engine=engine),
         known=has_history(features),
+        segment=segment,
     )
     name = data.network_hash()
     inputs = {
         "customers": content_hash(features.select(["customer_id"])),
         "features": content_hash(features),
         "network": name,
+        **label_inputs(audience),
     }
     return LoadedAudience(audience=audience, features=features, network=name, inputs=inputs, notes=notes)
+
+
+def _labels(rows: pa.Table, features: pa.Table, setting: str) -> Labels:
+    """(n,) the value of a column for each customer of the features; empty text where they have none."""
+    places = pc.index_in(
+        features["customer_id"].cast(pa.large_string()), value_set=rows["customer_id"].combine_chunks()
+    )
+    values = pc.fill_null(rows[setting].combine_chunks().take(places.combine_chunks()), "")
+    return np.asarray(values.to_pylist(), object)
+
+
+def _refuse_unknown_segments(plan: Plan, segment: Labels | None) -> None:
+    """Limits of a value that no eligible customer has are a typing error more often than an empty segment."""
+    there = set() if segment is None else set(segment.tolist()) - {""}
+    for label in () if plan.segments is None else plan.segments.limits:
+        if label not in there:
+            assert plan.segments is not None
+            near = get_close_matches(label, there, n=1)
+            some = ", ".join(sorted(there)[:_MOST_SHOWN]) + (", …" if len(there) > _MOST_SHOWN else "")
+            raise InputError(
+                "segments.limits",
+                found=f"limits for {label}, which no eligible customer has in column {plan.segments.column}",
+                expected=f"one of {some}" if there else "a column with values",
+                fix=f"Did you mean {near[0]}?" if near else "Correct the value, or leave it out.",
+            )
+
+
+def label_inputs(audience: Audience) -> dict[str, str]:
+    """Hashes of the labels that a plan's limits rest on."""
+    return label_hashes(pa.array(audience.ids), label_columns(audience))
+
+
+def label_columns(audience: Audience) -> dict[str, pa.Array]:
+    """Labels as they are kept with the decisions: null where a customer has none."""
+    found = {}
+    if audience.segment is not None:
+        found["segment"] = pa.array([label or None for label in audience.segment], pa.string())
+    return found
+
+
+def label_hashes(ids: pa.Array, columns: Mapping[str, pa.Array]) -> dict[str, str]:
+    """By name of the column: the hash of who has which label."""
+    return {name: content_hash(pa.table({"customer_id": ids, name: column})) for name, column in columns.items()}
 
 
 def sources_of(data: ShopData, plan: Plan) -> dict[str, str] | None:

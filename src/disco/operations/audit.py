@@ -19,7 +19,7 @@ from disco.operations import campaign_evidence
 from disco.operations.arms import offer_of, share_offers
 from disco.operations.learning import StoredLesson, lessons_of, under_network
 from disco.operations.ledger import batch_name, misjudged
-from disco.operations.planned import plan_id
+from disco.operations.planned import plan_id, segment_sizes
 from disco.operations.versions import belief_of, engagement_text, version_of
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
@@ -211,7 +211,18 @@ def _over_caps(record: CampaignRecord, decisions: pa.Table, at_launch: pa.Table)
             yield f"{depth_percent(depth)}: {given[depth]:,} codes for a cap of {cap:,}"
     arms = (Arm.DECIDED, Arm.CONTROL)
     members = [at_launch.filter(pc.equal(at_launch["arm"], str(arm))) for arm in arms]
-    parts = share_offers(offer_of(plan, eligible=eligible), [rows.num_rows for rows in members])
+    sizes = segment_sizes(at_launch)
+    parts = share_offers(
+        offer_of(plan, eligible=eligible, segment_sizes=sizes),
+        [rows.num_rows for rows in members],
+        segment_sizes=[segment_sizes(rows) for rows in members],
+    )
+    labels = [None] * decisions.num_rows if plan.segments is None else decisions["segment"].to_pylist()
+    by_segment = Counter(zip(labels, decisions["depth"].to_pylist(), strict=True))
+    for label, limits in (plan.segment_limits(sizes) or {}).items():
+        for depth, cap in zip(plan.offered, limits.caps, strict=True):
+            if cap is not None and by_segment[label, depth] > cap:
+                yield f"{label}, {depth_percent(depth)}: {by_segment[label, depth]:,} codes for a cap of {cap:,}"
     for arm, rows, part in zip(arms, members, parts, strict=True):
         given = Counter(pc.drop_null(rows["depth"]).to_pylist())
         for depth, cap in zip(part.depths, part.caps, strict=True):

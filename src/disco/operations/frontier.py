@@ -94,7 +94,7 @@ def plan_frontier(
         raise InputError("--cap", found=f"the depth {depth_label(cap)}", expected=f"a depth of the plan: {offered}")
     loaded = load_audience(data, plan, cache=cache, engine=engine)
     belief, _ = belief_for(store, prior=prior, network=loaded.network)
-    offer = offer_of(plan, eligible=len(loaded.audience))
+    offer = offer_of(plan, eligible=len(loaded.audience), segment_sizes=loaded.audience.segment_sizes())
     return frontier(
         loaded.audience,
         campaign=plan.campaign,
@@ -201,6 +201,7 @@ def _path(
         budgets=budgets,
         depths=offer.depths,
         floors=offer.floors,
+        segments=allocation.Segments.of(audience, offer),
         ids=audience.ids,
         engine=engine,
     )

@@ -1,5 +1,6 @@
 """Customers who arrive after the launch: decided one by one at the solve's prices, from what was kept back for them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -186,13 +187,21 @@ def _decisions(transaction: Transaction, record: CampaignRecord, audience: Audie
     worth = _Worth.of(record, solution, audience, belief)
     arms = split(audience.ids, control=0.0, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign)
     budget = _budget_left(transaction, record, solution)
+    by_segment = _segments_left(transaction, record, solution)
     choice = np.full(len(audience), -1, np.int64)
     for row in np.flatnonzero(~arms[Arm.HOLDOUT]).tolist():
         left = transaction.decisions.reserve(plan.campaign)
+        remaining = [_UNLIMITED if (codes := left[depth]) is None else codes for depth in solution.depths]
+        label = "" if audience.segment is None else str(audience.segment[row])
+        prices = worth.prices
+        if label in by_segment:
+            remaining = [min(pair) for pair in zip(remaining, by_segment[label], strict=True)]
+            own = (solution.segments or {})[label].prices
+            prices = prices if own is None else prices + np.asarray(own)
         column = decide_late(
             worth.values[row],
-            worth.prices,
-            [_UNLIMITED if (codes := left[depth]) is None else codes for depth in solution.depths],
+            prices,
+            remaining,
             costs=worth.costs[row],
             budget_price=solution.budget_price,
             remaining_budget=budget,
@@ -200,6 +209,8 @@ def _decisions(transaction: Transaction, record: CampaignRecord, audience: Audie
         )
         if column >= 0 and transaction.decisions.take_code(plan.campaign, solution.depths[column]):
             choice[row] = column
+            if label in by_segment:
+                by_segment[label][column] -= 1
             budget = None if budget is None else budget - float(worth.costs[row, column])
     return decision_table(
         audience,
@@ -242,15 +253,30 @@ class _Worth:
         return np.where((choice < 0) | self.at_random, 0.0, chosen).astype(np.float64)
 
 
+def _segments_left(transaction: Transaction, record: CampaignRecord, solution: Solution) -> dict[str, list[int]]:
+    """By label: codes per depth that late arrivals of the segment may still get."""
+    if solution.segments is None:
+        return {}
+    late = transaction.decisions.of(record.campaign, only_late=True)
+    given = Counter(zip(late["segment"].to_pylist(), late["depth"].to_pylist(), strict=True))
+    return {
+        label: [
+            _UNLIMITED if codes is None else codes - given[label, depth]
+            for depth, codes in zip(solution.depths, segment.reserve, strict=True)
+        ]
+        for label, segment in solution.segments.items()
+    }
+
+
 def _budget_left(transaction: Transaction, record: CampaignRecord, solution: Solution) -> float | None:
-    """Expected markdown that late arrivals may still cost."""
+    """Expected markdown that late arrivals may still cost, in the model's own units."""
     if solution.reserve_budget is None:
         return None
     late = transaction.decisions.of(record.campaign, only_late=True)
     late = late.filter(late["code"].is_valid())
     rates = dict(zip(solution.depths, solution.engagement, strict=True))
     expected = zip(late["expected_full_price"].to_pylist(), late["depth"].to_pylist(), strict=True)
-    return solution.reserve_budget - sum(
+    return solution.reserve_budget / solution.budget_factor - sum(
         [float(price or 0.0) * float(depth) * rates[depth] for price, depth in expected]
     )
 

@@ -15,6 +15,7 @@ from disco.operations.planned import (
     inputs_of_belief,
     inputs_of_program,
     read_planned,
+    segment_sizes,
     with_codes,
 )
 from disco.operations.proof import refuse_unproved
@@ -201,7 +202,9 @@ def inputs_now(
 
 def _inputs_within(transaction: Transaction, planned: Planned, prior: Belief | None) -> dict[str, str]:
     """The other inputs. The model is read here, so that none is learned between the comparison and the launch."""
-    now = inputs_of_program(planned.plan, customers=planned.decisions.num_rows)
+    now = inputs_of_program(
+        planned.plan, customers=planned.decisions.num_rows, segment_sizes=segment_sizes(planned.decisions)
+    )
     if planned.network != planned.inputs.get("network", planned.network):
         now["network"] = planned.network
     if prior is not None:

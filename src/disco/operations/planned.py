@@ -1,6 +1,7 @@
 """A decided plan: who gets what, at which prices, with which expectation; named by the hash of its inputs, and kept."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,11 +10,13 @@ from importlib import metadata
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from disco.campaign import Belief
 from disco.operations.arms import offer_of
+from disco.operations.audience import label_columns
 from disco.operations.versions import belief_hash
-from disco.records.arrays import Flags, Integers, Matrix, Vector
+from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
 from disco.records.life import PlanRecord, PlanTables
@@ -43,6 +46,7 @@ class Planned:
     features: pa.Table | None  # retained so that another network can embed the customers again
     planned_at: datetime
     sources: Mapping[str, str] = field(default_factory=dict)  # file or table → hash when the plan was made
+    overspend_chance: float | None = None  # that the codes cost more than the budget
 
     @property
     def plan_id(self) -> str:
@@ -63,6 +67,7 @@ class Planned:
                 binding=self.binding,
                 warnings=self.warnings,
                 sources=self.sources,
+                overspend_chance=self.overspend_chance,
             ),
             planned_at=self.planned_at,
         )
@@ -114,6 +119,7 @@ def read_planned(transaction: Transaction, record: PlanRecord) -> Planned:
         features=tables.features,
         planned_at=record.planned_at,
         sources=summary.sources,
+        overspend_chance=summary.overspend_chance,
     )
 
 
@@ -124,9 +130,10 @@ def inputs_of_belief(belief: Belief) -> dict[str, str]:
     return {"belief": belief_hash(belief), "evidence": belief.basket.evidence.hash}
 
 
-def inputs_of_program(plan: Plan, *, customers: int) -> dict[str, str]:
+def inputs_of_program(plan: Plan, *, customers: int, segment_sizes: Mapping[str, int] | None = None) -> dict[str, str]:
     """The limits in customers and money as this version reads them from the plan, and the version itself."""
-    limits = repr(offer_of(plan, eligible=customers))
+    offer = offer_of(plan, eligible=customers, segment_sizes=segment_sizes)
+    limits = repr(offer) + ("" if offer.segments is None else repr(sorted(offer.segments.items())))
     return {"limits": sha256(limits.encode()).hexdigest(), "program_version": metadata.version("disco")}
 
 
@@ -163,8 +170,22 @@ def decision_table(
             "known": pa.array(audience.known),
             "expected_full_price": pa.array(expected, mask=unknown),
             "expected_engagement": pa.array(rates, mask=unknown),
+            **label_columns(audience),
         }
     )
+
+
+def segments_of(decisions: pa.Table) -> Labels | None:
+    """(n,) the labels that were kept, empty text for none; None: the plan has no segments."""
+    if "segment" not in decisions.column_names or decisions["segment"].null_count == decisions.num_rows:
+        return None
+    return np.asarray(pc.fill_null(decisions["segment"], "").to_pylist(), object)
+
+
+def segment_sizes(decisions: pa.Table, rows: Flags | None = None) -> dict[str, int]:
+    """Customers by label, of all decisions or of these rows."""
+    segment = segments_of(decisions)
+    return {} if segment is None else dict(Counter((segment if rows is None else segment[rows]).tolist()))
 
 
 def coded_rows(decisions: pa.Table) -> Integers:

@@ -1,6 +1,6 @@
 """From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -9,10 +9,19 @@ import pyarrow as pa
 
 from disco import objective
 from disco.campaign import Belief, decide
-from disco.operations.arms import assign_at_random, offer_of, refuse_contradictions, reserve_of, share_offers, split
-from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
+from disco.operations.arms import (
+    assign_at_random,
+    offer_of,
+    refuse_contradictions,
+    reserve_of,
+    segment_reserve,
+    share_offers,
+    split,
+)
+from disco.operations.audience import FeatureCache, ShopData, label_inputs, load_audience, sources_of
 from disco.operations.codes import pool_codes, read_pool
 from disco.operations.forecast import calibrations, draw_totals, money_of
+from disco.operations.plan_conflicts import explain_conflict
 from disco.operations.plan_warnings import plan_warnings
 from disco.operations.planned import (
     ARMS,
@@ -26,18 +35,16 @@ from disco.operations.planned import (
 )
 from disco.operations.versions import belief_for
 from disco.policy import Policy, policy_named
-from disco.records.arrays import Flags, Floats, Integers, Matrix
+from disco.records.arrays import Flags, Floats, Integers, Matrix, Vector
 from disco.records.content import content_hash
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError
 from disco.records.plan import Plan
-from disco.records.plan_summary import ArmForecast, Calibration, MoneyForecast, Solution
+from disco.records.plan_summary import ArmForecast, Calibration, MoneyForecast, SegmentSolution, Solution
 from disco.records.ports import Clock, Engine, Store
 from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.records.wording import money
-
-_WITHIN_DRAWS = 1.03  # the mean of a forecast's draws is no more exact than this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -61,6 +68,8 @@ class PlanResult(TableResult):
     """By group: decided, control, holdout."""
     total: MoneyForecast | None
     """What all codes together are expected to bring; null before any purchase was learned."""
+    overspend_chance: float | None
+    """The chance that the codes cost more than the budget (without the reserve); null without a budget or forecast."""
     prices: Mapping[DepthKey, float] | None
     """What one more code of a depth is worth, in revenue; null where depths were assigned at random."""
     budget_price: float
@@ -102,8 +111,9 @@ class PlanResult(TableResult):
             network=planned.network,
             arms=planned.arms,
             total=planned.total,
+            overspend_chance=planned.overspend_chance,
             prices=prices,
-            budget_price=solution.budget_price / weight,
+            budget_price=solution.budget_price / solution.budget_factor / weight,
             status=solution.status,
             value=solution.value,
             bound=solution.bound,
@@ -181,60 +191,48 @@ def plan_campaign(
     inputs: hashes of what the audience was made of, by name; those of belief, limits and program are added. notes:
     shown among the warnings. sources: hashes of the files the inputs come from; equal ones spare a rebuild at launch.
     """
-    offer = offer_of(plan, eligible=len(audience))
+    sizes_by_label = audience.segment_sizes()
+    offer = offer_of(plan, eligible=len(audience), segment_sizes=sizes_by_label)
     arms = split(
         audience.ids, control=plan.control.share, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign
     )
-    choice, value = np.full(len(audience), -1, np.int64), np.zeros(len(audience))
-    expected = np.full(len(audience), np.nan)
-    decided = None
-    sizes = [int(arms[arm].sum()) for arm in (Arm.DECIDED, Arm.CONTROL)]
-    refuse_contradictions(plan, offer, eligible=len(audience), customers=sum(sizes))
-    parts = share_offers(offer, sizes)
-    for arm, part in zip((Arm.DECIDED, Arm.CONTROL), parts, strict=True):
-        rows = np.flatnonzero(arms[arm])
-        if not rows.size:
-            continue
-        members = audience.take(rows)
-        if arm is Arm.DECIDED and not plan.policy.assigns_at_random:
-            try:
-                decided = decide(
-                    members,
-                    belief=belief,
-                    offer=part,
-                    policy=policy_of(plan),
-                    campaign=plan.campaign,
-                    seed=plan.seed,
-                    engine=engine,
-                )
-            except InfeasibleError as error:  # its figures are not those of the plan
-                whose = "decided group (its share of the limits, without the reserve)"
-                raise InfeasibleError(
-                    f"campaign {plan.campaign}, {whose}: the limits contradict each other",
-                    conflicts=error.conflicts,
-                    fix=error.fix,
-                ) from None
-            choice[rows], value[rows], expected[rows] = decided.choice, decided.value, decided.expected_full_price
-        else:
-            choice[rows] = assign_at_random(
-                members.ids,
-                part,
-                costs=own_costs(belief, members, part, engine=engine),
-                seed=plan.seed,
-                campaign=plan.campaign,
-            )
-            if belief.basket.campaigns:
-                expected[rows] = belief.basket.expected_at_choice(
-                    members.context, np.asarray(plan.offered), choice[rows], engine=engine
-                )
+    members = [audience.take(arms[arm]) for arm in (Arm.DECIDED, Arm.CONTROL)]
+    sizes = [len(one) for one in members]
+    by_label = [one.segment_sizes() for one in members]
+    refuse_contradictions(
+        plan,
+        offer,
+        eligible=len(audience),
+        customers=sum(sizes),
+        segment_sizes=sizes_by_label,
+        reachable=audience.take(~arms[Arm.HOLDOUT]).segment_sizes(),
+    )
     past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
-    forecasts, total = _forecasts(belief, audience, arms, choice, plan, past)
+    factors = [past[not plan.policy.assigns_at_random].factor, past[False].factor]
+    parts = [
+        replace(part, budget=None if part.budget is None else part.budget / factor)
+        for part, factor in zip(share_offers(offer, sizes, segment_sizes=by_label), factors, strict=True)
+    ]
+    try:
+        made = _decided(plan, audience, arms, parts, belief=belief, engine=engine)
+    except InfeasibleError:  # its figures are those of one group
+        costs = [own_costs(belief, one, part, engine=engine) for one, part in zip(members, parts, strict=True)]
+        explain_conflict(plan, offer, audience.take(~arms[Arm.HOLDOUT]), members, parts, costs, factors)
+        raise
+    forecasts, drawn = _forecasts(belief, audience, arms, made.choice, plan, past)
+    depths = np.asarray(plan.offered)
+    total = None if drawn is None else money_of(drawn, depths)
+    chance = None
+    if drawn is not None and offer.budget is not None:
+        chance = float(np.mean(drawn @ depths > offer.budget))
     inputs = {
         "customers": content_hash(pa.table({"customer_id": audience.ids})),
+        **label_inputs(audience),
         **inputs,
         **inputs_of_belief(belief),
-        **inputs_of_program(plan, customers=len(audience)),
+        **inputs_of_program(plan, customers=len(audience), segment_sizes=sizes_by_label),
     }
+    decided = made.decided
     return Planned(
         plan=plan,
         inputs=inputs,
@@ -242,18 +240,26 @@ def plan_campaign(
             audience,
             arms=arms,
             depths=plan.offered,
-            choice=choice,
-            value=value,
-            expected_full_price=expected,
+            choice=made.choice,
+            value=made.value,
+            expected_full_price=made.expected_full_price,
             belief=belief,
         ),
         contexts=audience.context,
         network=network,
         version=version,
-        solution=_solution(plan, offer, belief, decided, eligible=len(audience)),
+        solution=_solution(
+            plan,
+            offer,
+            belief,
+            decided,
+            eligible=len(audience),
+            segment_sizes=sizes_by_label,
+            factor=factors[0] if offer.budget is not None else 1.0,
+        ),
         arms=forecasts,
         total=total,
-        binding=_binding(decided, parts[0]),
+        binding=_binding(decided, parts[0], factor=factors[0]),
         warnings=(
             *notes,
             *_launched_before(store, plan, inputs),
@@ -265,12 +271,67 @@ def plan_campaign(
                 has_budget=plan.budget is not None,
                 last_contexts=_last_contexts(store, plan.campaign, network),
             ),
-            *_budget_warnings(plan, forecasts, total),
         ),
         features=features,
         planned_at=clock.now(),
         sources=sources or {},
+        overspend_chance=chance,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Made:
+    """What was decided about every customer of a plan, in the audience's order."""
+
+    choice: Integers
+    value: Vector
+    expected_full_price: Vector
+    decided: Decisions | None  # of the decided arm; None: assigned at random
+
+
+def _decided(
+    plan: Plan,
+    audience: Audience,
+    arms: Mapping[Arm, Flags],
+    parts: Sequence[Offer],
+    *,
+    belief: Belief,
+    engine: Engine | None,
+) -> _Made:
+    """Each arm by its rule, within its own part of the limits."""
+    choice, value = np.full(len(audience), -1, np.int64), np.zeros(len(audience))
+    expected = np.full(len(audience), np.nan)
+    decided = None
+    for arm, part in zip((Arm.DECIDED, Arm.CONTROL), parts, strict=True):
+        rows = np.flatnonzero(arms[arm])
+        if not rows.size:
+            continue
+        members = audience.take(rows)
+        if arm is Arm.DECIDED and not plan.policy.assigns_at_random:
+            decided = decide(
+                members,
+                belief=belief,
+                offer=part,
+                policy=policy_of(plan),
+                campaign=plan.campaign,
+                seed=plan.seed,
+                engine=engine,
+            )
+            choice[rows], value[rows], expected[rows] = decided.choice, decided.value, decided.expected_full_price
+        else:
+            choice[rows] = assign_at_random(
+                members.ids,
+                part,
+                segment=members.segment,
+                costs=own_costs(belief, members, part, engine=engine),
+                seed=plan.seed,
+                campaign=plan.campaign,
+            )
+            if belief.basket.campaigns:
+                expected[rows] = belief.basket.expected_at_choice(
+                    members.context, np.asarray(plan.offered), choice[rows], engine=engine
+                )
+    return _Made(choice=choice, value=value, expected_full_price=expected, decided=decided)
 
 
 def _pool_warnings(store: Store, planned: Planned, pool: Sequence[str]) -> tuple[str, ...]:
@@ -323,7 +384,8 @@ def _forecasts(
     choice: Integers,
     plan: Plan,
     past: Mapping[bool, Calibration],
-) -> tuple[dict[Arm, ArmForecast], MoneyForecast | None]:
+) -> tuple[dict[Arm, ArmForecast], Matrix | None]:
+    """By arm; and draws of the full price bought per depth with all codes, (draws, depths)."""
     depths = np.asarray(plan.offered)
     found: dict[Arm, ArmForecast] = {}
     total: Matrix | None = None
@@ -342,11 +404,23 @@ def _forecasts(
             total, money = drawn if total is None else total + drawn, money_of(drawn, depths)
         codes = dict(zip(plan.offered, counts.tolist(), strict=True))
         found[arm] = ArmForecast(customers=int(rows.sum()), codes=codes, money=money, correction=correction)
-    return found, None if total is None else money_of(total, depths)
+    return found, total
 
 
-def _solution(plan: Plan, offer: Offer, belief: Belief, decided: Decisions | None, *, eligible: int) -> Solution:
+def _solution(
+    plan: Plan,
+    offer: Offer,
+    belief: Belief,
+    decided: Decisions | None,
+    *,
+    eligible: int,
+    segment_sizes: Mapping[str, int],
+    factor: float,
+) -> Solution:
     reserve, reserve_budget = reserve_of(plan, offer, eligible=eligible)
+    of_segments = segment_reserve(plan, offer, segment_sizes=segment_sizes)
+    free = (0.0,) * len(offer.depths)
+    prices = {} if decided is None else decided.segment_prices or {}
     return Solution(
         depths=offer.depths,
         prices=None if decided is None else tuple(decided.prices.tolist()),
@@ -359,10 +433,17 @@ def _solution(plan: Plan, offer: Offer, belief: Belief, decided: Decisions | Non
         policy=plan.policy.name if decided is None else decided.policy,
         reserve=reserve,
         reserve_budget=reserve_budget,
+        segments=None
+        if of_segments is None
+        else {
+            label: SegmentSolution(prices=None if decided is None else prices.get(label, free), reserve=codes)
+            for label, codes in of_segments.items()
+        },
+        budget_factor=factor,
     )
 
 
-def _binding(decided: Decisions | None, offer: Offer) -> tuple[str, ...]:
+def _binding(decided: Decisions | None, offer: Offer, *, factor: float) -> tuple[str, ...]:
     """Limits of the decided group whose price is not 0, with what one more is worth in revenue."""
     if decided is None:
         return ()
@@ -372,23 +453,17 @@ def _binding(decided: Decisions | None, offer: Offer) -> tuple[str, ...]:
             words.append(f"one more code of {depth_percent(depth)} would bring about {money(price)} of revenue")
         elif price < 0:
             words.append(f"the floor of {depth_percent(depth)} costs about {money(-price)} of revenue per code")
+    for label, prices in (decided.segment_prices or {}).items():
+        for depth, price in zip(offer.depths, prices, strict=True):
+            worth = money(abs(price) / offer.revenue_weight)
+            if price > 0:
+                words.append(f"one more code of {depth_percent(depth)} in {label} would bring about {worth} of revenue")
+            elif price < 0:
+                words.append(f"the floor of {depth_percent(depth)} in {label} costs about {worth} of revenue per code")
     if decided.budget_price > 0:
-        worth = decided.budget_price / offer.revenue_weight
-        words.append(f"one more unit of budget would bring about {money(worth)} of revenue")
+        unit = decided.budget_price / factor / offer.revenue_weight
+        words.append(f"one more unit of budget would bring about {money(unit)} of revenue")
     return tuple(words)
-
-
-def _budget_warnings(plan: Plan, arms: Mapping[Arm, ArmForecast], total: MoneyForecast | None) -> Iterator[str]:
-    """The solve keeps to the budget by the model alone; earlier campaigns may say that the codes will cost more."""
-    learned = any(arm.correction is not None and arm.correction.campaigns for arm in arms.values())
-    if plan.budget is None or total is None or not learned:
-        return
-    cost = total.markdown.value
-    if cost > _WITHIN_DRAWS * plan.budget:
-        yield (
-            f"Judging by earlier campaigns these codes will cost {money(cost, full=True)}, more than the budget of "
-            f"{money(plan.budget, full=True)}. Plan with {money(plan.budget**2 / cost, full=True)} to keep to it."
-        )
 
 
 def _last_contexts(store: Store, campaign: str, network: str) -> Matrix | None:

@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.operations.arms import offer_of, reserve_of, share_offers, split
-from disco.operations.planned import ARMS, Planned, coded_rows
-from disco.records.arrays import Integers
+from disco.operations.arms import offer_of, reserve_of, segment_reserve, share_offers, split
+from disco.operations.audience import label_hashes
+from disco.operations.planned import ARMS, Planned, coded_rows, segment_sizes, segments_of
+from disco.records.arrays import Flags, Integers
 from disco.records.content import content_hash
 from disco.records.decisions import Arm, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import StateError
+from disco.records.kept import LABELS
 from disco.records.plan import Plan
 from disco.records.wording import counted, money
 
@@ -62,6 +64,10 @@ def _customers(planned: Planned, _: int) -> Iterator[str]:
         yield f"{counted(ids.num_rows - distinct, 'decision')} about a customer who has another one"
     if content_hash(ids) != planned.inputs["customers"]:
         yield "the customers are others than those planned"
+    labels = {name: planned.decisions[name] for name in LABELS.names if name in planned.decisions.column_names}
+    for name, found in label_hashes(ids["customer_id"], labels).items():
+        if found != planned.inputs.get(name):
+            yield f"the customers have another {name} than planned"
     hashed = planned.inputs.get("features")
     if planned.features is not None and hashed is not None and content_hash(planned.features) != hashed:
         yield "the features are others than those planned"
@@ -103,11 +109,22 @@ def _depths(planned: Planned, _: int) -> Iterator[str]:
 
 def _limits(planned: Planned, _: int) -> Iterator[str]:
     """Caps and floors, of all codes and of each group's own part; codes as the summary counts them; the reserve."""
-    plan, offer = planned.plan, offer_of(planned.plan, eligible=planned.decisions.num_rows)
+    plan, offer = planned.plan, _offer(planned)
     counts = _codes(planned)
-    yield from _outside(plan, counts.sum(axis=0), offer, "")
-    for arm, part in zip((Arm.DECIDED, Arm.CONTROL), _parts(planned, offer), strict=True):
-        yield from _outside(plan, counts[ARMS.index(arm)], part, f" in group {arm}")
+    parts = dict(zip((Arm.DECIDED, Arm.CONTROL), _parts(planned, offer), strict=True))
+    yield from _outside(plan, counts.sum(axis=0), offer.caps, offer.floors, "")
+    for arm, part in parts.items():
+        yield from _outside(plan, counts[ARMS.index(arm)], part.caps, part.floors, f" in group {arm}")
+    segment = segments_of(planned.decisions)
+    for label, limits in (offer.segments or {}).items():
+        counts_here = _codes(
+            planned, np.zeros(0, np.bool_) if segment is None else np.asarray(segment == label, np.bool_)
+        )
+        yield from _outside(plan, counts_here.sum(axis=0), limits.caps, limits.floors, f" in segment {label}")
+        for arm, part in parts.items():
+            if (own := (part.segments or {}).get(label)) is not None:
+                where = f" in segment {label} of group {arm}"
+                yield from _outside(plan, counts_here[ARMS.index(arm)], own.caps, own.floors, where)
     for arm, given in zip(ARMS, counts.tolist(), strict=True):
         stated = planned.arms[arm].codes if arm in planned.arms else {}
         if given != [stated.get(depth, 0) for depth in plan.offered]:
@@ -116,11 +133,17 @@ def _limits(planned: Planned, _: int) -> Iterator[str]:
     reserve = reserve_of(plan, offer, eligible=planned.decisions.num_rows)
     if solution.depths != plan.offered or (solution.reserve, solution.reserve_budget) != reserve:
         yield "the reserve is another than the plan's"
+    held_back = segment_reserve(plan, offer, segment_sizes=segment_sizes(planned.decisions))
+    kept = None if solution.segments is None else {name: one.reserve for name, one in solution.segments.items()}
+    if kept != held_back:
+        yield "the reserve of a segment is another than the plan's"
 
 
-def _outside(plan: Plan, given: Integers, offer: Offer, where: str) -> Iterator[str]:
-    floors = offer.floors or (0,) * len(plan.offered)
-    for depth, count, cap, floor in zip(plan.offered, given.tolist(), offer.caps, floors, strict=True):
+def _outside(
+    plan: Plan, given: Integers, caps: tuple[int | None, ...], floors: tuple[int, ...] | None, where: str
+) -> Iterator[str]:
+    least = floors or (0,) * len(plan.offered)
+    for depth, count, cap, floor in zip(plan.offered, given.tolist(), caps, least, strict=True):
         if cap is not None and count > cap:
             yield f"{counted(count, 'code')} of {depth_percent(depth)}{where}, for a limit of {cap:,}"
         elif count < floor:
@@ -151,9 +174,10 @@ def _figures(planned: Planned, _: int) -> Iterator[str]:
         yield "expected full prices that are not amounts of money"
         return
     markdown = full_price * depth * engagement
-    offer = offer_of(plan, eligible=decisions.num_rows)
-    for name, part in zip((Arm.DECIDED, Arm.CONTROL), _parts(planned, offer), strict=True):
-        cost = float(markdown[arm[rows] == ARMS.index(name)].sum())
+    for name, part in zip((Arm.DECIDED, Arm.CONTROL), _parts(planned, _offer(planned)), strict=True):
+        correction = planned.arms[name].correction if name in planned.arms else None
+        factor = 1.0 if correction is None else correction.factor
+        cost = factor * float(markdown[arm[rows] == ARMS.index(name)].sum())
         if part.budget is not None and cost > part.budget * (1 + _ROUNDING):
             yield (
                 f"an expected markdown of {money(cost, full=True)} in group {name}, "
@@ -167,9 +191,11 @@ def _arm_numbers(decisions: pa.Table) -> Integers:
     return np.asarray(pc.fill_null(place, -1).to_numpy(), np.int64)
 
 
-def _codes(planned: Planned) -> Integers:
-    """(arms, depths) codes."""
+def _codes(planned: Planned, of: Flags | None = None) -> Integers:
+    """(arms, depths) codes, of all customers or of these."""
     rows, offered = coded_rows(planned.decisions), planned.plan.offered
+    if of is not None:
+        rows = rows[of[rows]] if of.size else rows[:0]
     column = np.searchsorted(offered, planned.decisions["depth"].take(pa.array(rows)).to_numpy())
     place = _arm_numbers(planned.decisions)[rows] * len(offered) + column
     return np.bincount(place, minlength=len(ARMS) * len(offered)).reshape(len(ARMS), len(offered))
@@ -178,4 +204,14 @@ def _codes(planned: Planned) -> Integers:
 def _parts(planned: Planned, offer: Offer) -> list[Offer]:
     """The parts of the limits that belong to the decided group and to control."""
     arm = _arm_numbers(planned.decisions)
-    return share_offers(offer, [int((arm == ARMS.index(name)).sum()) for name in (Arm.DECIDED, Arm.CONTROL)])
+    members = [arm == ARMS.index(name) for name in (Arm.DECIDED, Arm.CONTROL)]
+    return share_offers(
+        offer,
+        [int(here.sum()) for here in members],
+        segment_sizes=[segment_sizes(planned.decisions, here) for here in members],
+    )
+
+
+def _offer(planned: Planned) -> Offer:
+    sizes = segment_sizes(planned.decisions)
+    return offer_of(planned.plan, eligible=planned.decisions.num_rows, segment_sizes=sizes)

@@ -1,6 +1,6 @@
 """How likely each decision was, so that the campaign's own log can be evaluated later. Off the critical path."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +8,7 @@ import pyarrow as pa
 from disco.campaign import Belief
 from disco.evaluation import decision_propensities
 from disco.operations.arms import offer_of, share_offers
+from disco.operations.planned import segment_sizes, segments_of
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
 from disco.records.arrays import Integers, Vector
@@ -52,23 +53,32 @@ def add_propensities(
     choice = chosen_columns(decisions, plan)
     probability, used = np.ones(rows.size), np.zeros(rows.size, np.int64)
     sizes = [int((arm == name).sum()) for name in (Arm.DECIDED, Arm.CONTROL)]
-    parts = share_offers(offer_of(plan, eligible=rows.size), sizes)
+    segment = segments_of(decisions) if plan.segments is not None else None
+    parts = share_offers(
+        offer_of(plan, eligible=rows.size, segment_sizes=segment_sizes(decisions)),
+        sizes,
+        segment_sizes=[segment_sizes(decisions, arm == name) for name in (Arm.DECIDED, Arm.CONTROL)],
+    )
     for name, part in zip((Arm.DECIDED, Arm.CONTROL), parts, strict=True):
         here = np.flatnonzero(arm == name)
         if not here.size:
             continue
         if name is Arm.CONTROL or plan.policy.assigns_at_random:
-            probability[here] = _shares(choice[here], depths=len(plan.offered))
+            # limits of segments differ, so the law is the same for all customers of a segment
+            for label in {""} if segment is None else set(segment[here]):
+                ours = here if segment is None else here[segment[here] == label]
+                probability[ours] = _shares(choice[ours], depths=len(plan.offered))
             continue
         audience = Audience(
             ids=decisions["customer_id"].take(pa.array(here)).to_numpy(),
             context=contexts[here],
             known=decisions["known"].take(pa.array(here)).to_numpy(),
+            segment=None if segment is None else segment[here],
         )
         found = decision_propensities(
             audience,
             belief=belief_at(store, record.version, prior=prior),
-            offer=part,
+            offer=part if part.budget is None else replace(part, budget=part.budget / record.solution.budget_factor),
             policy=policy_of(plan),
             campaign=campaign,
             seed=plan.seed,

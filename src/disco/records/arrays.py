@@ -12,4 +12,5 @@ Integers: TypeAlias = NDArray[np.int64]
 Keys: TypeAlias = NDArray[np.uint64]  # 64-bit hashes of customer ids
 Flags: TypeAlias = NDArray[np.bool_]
 Ids: TypeAlias = NDArray[Any]  # customer ids as the user gave them: int64 or text
+Labels: TypeAlias = NDArray[np.object_]  # text
 Array: TypeAlias = NDArray[Any]  # of compiled kernels, whose element types are decided where they are called

@@ -1,14 +1,15 @@
 """What passes along the pipe of a campaign: who may get a code, what is on offer, what was decided, what was bought."""
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from disco.records.arguments import column_names, read_count, read_non_negative, read_positive
-from disco.records.arrays import Flags, Ids, Integers, Matrix, Vector
+from disco.records.arrays import Flags, Ids, Integers, Labels, Matrix, Vector
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
 from disco.records.frames import data_frame
@@ -43,6 +44,8 @@ class Audience:
     year have the population's context and are not `known`."""
     context_names: tuple[str, ...] | None = None
     """(d1,) of the context's columns. Left out, they are those of a table; an array has none."""
+    segment: Labels | None = None
+    """(n,) the part of the customers that each belongs to, as text; empty text: none. Needed by `Offer.segments`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", read_ids(self.ids))
@@ -57,6 +60,11 @@ class Audience:
         if not self.ids.size == len(self.context) == self.known.size or self.known.ndim != 1:
             found = f"{self.ids.size:,} ids, {len(self.context):,} contexts and {self.known.size:,} known flags"
             raise InputError("audience", found=found, expected="one of each per customer")
+        if self.segment is not None:
+            object.__setattr__(self, "segment", np.asarray(self.segment, object))
+            if self.segment.shape != self.ids.shape:
+                found = f"labels of shape {self.segment.shape}"
+                raise InputError("audience, segment", found=found, expected="one label per customer")
 
     def __len__(self) -> int:
         return int(self.ids.size)
@@ -66,7 +74,20 @@ class Audience:
 
     def take(self, rows: Integers | Flags | slice) -> "Audience":
         """The customers at these rows."""
-        return replace(self, ids=self.ids[rows], context=self.context[rows], known=self.known[rows])
+        segment = None if self.segment is None else self.segment[rows]
+        return replace(self, ids=self.ids[rows], context=self.context[rows], known=self.known[rows], segment=segment)
+
+    def segment_sizes(self) -> dict[str, int]:
+        """Customers by label."""
+        return {} if self.segment is None else dict(Counter(self.segment.tolist()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentLimits:
+    """What the operator allows for one part of the customers, on top of what is allowed for all."""
+
+    caps: tuple[int | None, ...]  # (K,) most customers per depth; None = no limit
+    floors: tuple[int, ...]  # (K,) fewest customers per depth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +99,9 @@ class Offer:
     revenue_weight: float  # the weight w of w·R − C
     floors: tuple[int, ...] | None = None  # (K,) fewest customers per depth
     budget: float | None = None  # ceiling of the expected markdown, money
+    segments: Mapping[str, SegmentLimits] | None = field(default=None, repr=False)
+    """By label of `Audience.segment`; other labels have no limits of their own. Not in the repr, which names limits in
+    what is stored."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "depths", read_depths(self.depths))
@@ -127,6 +151,7 @@ class Decisions:
     policy: str
     model_hash: str
     seed: int
+    segment_prices: Mapping[str, tuple[float, ...]] | None = None  # by label, (K,) on top of `prices`
 
     def __repr__(self) -> str:
         given = ", ".join(f"{depth:g}: {count:,}" for depth, count in zip(self.depths, self.counts, strict=True))

@@ -15,6 +15,10 @@ PLANNED = pa.schema(
     ]
 )
 
+# Of plans that need them, after the other columns of both tables: the part of the customers with limits of its own, and
+# how a code is sent.
+LABELS = pa.schema([pa.field("segment", pa.string()), pa.field("channel", pa.string())])
+
 # `row` numbers the decisions of a campaign from 0; `code` and `depth` are null together: no code.
 # `customer_id` comes back with the type the campaign was launched with, int64 or text.
 # `propensity` is the probability of the depth played, estimated from `propensity_draws` draws; added after the launch.

@@ -6,8 +6,19 @@ from datetime import date, timedelta
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
+from disco.records.decisions import SegmentLimits
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, PlanError, Problem
 
@@ -15,6 +26,8 @@ _MOST_CUSTOMERS = 10**12  # more than there are people, and no sum of limits ove
 _MOST_DAYS = 3660
 _LEAST_DEPTH = 0.001
 _MOST_DEPTHS = 64  # each costs time and memory per customer
+_MOST_SEGMENTS = 1000
+_ADDED = ("segments",)  # keys that came later: where they are absent, a plan keeps its bytes and so its id
 
 
 class _Section(BaseModel):
@@ -77,6 +90,28 @@ class CustomersSection(_Section):
 class DepthSection(_Section):
     at_most: Limit = None
     at_least: Limit = 0
+
+
+def segment_label(value: object) -> str:
+    """A value of a column of the customers table as text, as DuckDB writes it.
+
+    >>> segment_label("North"), segment_label(3), segment_label(True)
+    ('North', '3', 'true')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _read_segment_keys(value: object) -> object:
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError("limits for each value of the column, such as `North: {0.30: {at_most: 500}}`")
+    if len(value) > _MOST_SEGMENTS:
+        raise ValueError(f"at most {_MOST_SEGMENTS:,} values with limits of their own")
+    if any(key is None or not segment_label(key).strip() for key in value):
+        raise ValueError("values of the column: customers without a value have no limits of their own")
+    labels = {segment_label(key): limits for key, limits in value.items()}
+    if len(labels) < len(value):
+        raise ValueError("each value once")
+    return dict(sorted(labels.items()))
 
 
 class ObjectiveSection(_Section):
@@ -174,6 +209,16 @@ def _read_depth_keys(value: object) -> object:
     return dict(sorted(depths.items()))
 
 
+class SegmentsSection(_Section):
+    """Limits for parts of the customers, by the values of one column of the customers table."""
+
+    column: Annotated[str, Field(min_length=1, strict=True)]
+    limits: Annotated[
+        dict[str, Annotated[dict[float, DepthSection], BeforeValidator(_read_depth_keys)]],
+        BeforeValidator(_read_segment_keys),
+    ]
+
+
 class Plan(_Section):
     """One campaign, immutable. Depths ascend; shares are of the eligible customers (reserve: of each cap)."""
 
@@ -182,6 +227,7 @@ class Plan(_Section):
     depths: Annotated[dict[float, DepthSection], BeforeValidator(_read_depth_keys)]
     objective: ObjectiveSection
     budget: Annotated[Number, Field(ge=0)] | None = None  # expected markdown, currency units
+    segments: SegmentsSection | None = None
     policy: PolicySection = PolicySection()
     control: ArmSection = ArmSection()
     holdout: ArmSection = ArmSection()
@@ -201,6 +247,19 @@ class Plan(_Section):
             raise ValueError("customers.as_of on or before valid.from: a decision cannot look into the future")
         return self
 
+    @model_validator(mode="after")
+    def _segments_limit_what_is_offered(self) -> "Plan":
+        for label, limits in {} if self.segments is None else self.segments.limits.items():
+            others = [depth_label(depth) for depth in limits if depth not in self.depths]
+            if others:
+                known = ", ".join(depth_label(depth) for depth in self.depths)
+                raise ValueError(f"limits of {label} for depths on offer ({known}), not for {', '.join(others)}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_absent_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value is not None or key not in _ADDED}
+
     @property
     def offered(self) -> tuple[float, ...]:
         return tuple(self.depths)
@@ -210,6 +269,20 @@ class Plan(_Section):
 
     def floors(self, eligible: int) -> tuple[int, ...]:
         return tuple(limit_count(section.at_least, eligible=eligible) or 0 for section in self.depths.values())
+
+    def segment_limits(self, sizes: Mapping[str, int]) -> dict[str, SegmentLimits] | None:
+        """Limits by label, in customers; shares are of the segment's own eligible customers (`sizes`, by label)."""
+        if self.segments is None:
+            return None
+        found = {}
+        for label, limits in self.segments.limits.items():
+            sections = [limits.get(depth, DepthSection()) for depth in self.depths]
+            eligible = sizes.get(label, 0)
+            found[label] = SegmentLimits(
+                caps=tuple(limit_count(section.at_most, eligible=eligible) for section in sections),
+                floors=tuple(limit_count(section.at_least, eligible=eligible) or 0 for section in sections),
+            )
+        return found
 
 
 def read_plan(content: object, *, file: str = "plan") -> Plan:
@@ -277,13 +350,16 @@ def _problem(detail: Any, file: str) -> Problem:
     return Problem("value", place, "", found, expected, "Correct the plan.")
 
 
+_OPTIONAL_SECTIONS: dict[str | int, type[_Section]] = {"segments": SegmentsSection, "export": ExportSection}
+
+
 def _keys_beside(place: tuple[str | int, ...]) -> list[str]:
     """The keys that are known where an unknown one was found, as an operator writes them."""
     section: Any = Plan
-    if place[0] == "depths":  # by depth
+    if place[0] == "depths" or place[:2] == ("segments", "limits"):  # by depth
         section = DepthSection
-    elif place[0] == "export" and len(place) > 1:
-        section = ExportSection
+    elif place[0] in _OPTIONAL_SECTIONS and len(place) > 1:
+        section = _OPTIONAL_SECTIONS[place[0]]
     elif len(place) > 1:
         section = Plan.model_fields[str(place[0])].annotation
     return [field.alias or name for name, field in section.model_fields.items()]

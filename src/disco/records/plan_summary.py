@@ -65,6 +65,14 @@ class ArmForecast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSolution:
+    """Limits for a part of the customers, after the solve."""
+
+    prices: tuple[float, ...] | None  # per depth, on top of those of all; None: assigned at random
+    reserve: tuple[int | None, ...]  # codes per depth held back for late arrivals of the segment; None: no limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
     """How the decided arm was solved. Late arrivals are decided at these prices."""
 
@@ -79,6 +87,8 @@ class Solution:
     policy: str
     reserve: tuple[int | None, ...]  # codes per depth held back for late arrivals; None: no limit
     reserve_budget: float | None  # expected markdown held back for them; None: no budget
+    segments: Mapping[str, SegmentSolution] | None = None  # by value of the plan's column
+    budget_factor: float = 1.0  # expected markdown of the decided arm by earlier campaigns, per unit of the model's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +104,14 @@ class PlanSummary:
     binding: tuple[str, ...]  # limits that cost something, in words
     warnings: tuple[str, ...]
     sources: Mapping[str, str]  # file or table → hash when the plan was made; equal hashes spare a second reading
+    overspend_chance: float | None = None  # that the codes cost more than the budget; None: no budget, or no forecast
 
     def to_json(self) -> str:
-        text: bytes = _summary_adapter().dump_json(self)
+        # what is absent leaves the bytes as they were before it was known
+        absent: dict[str, Any] = {} if self.overspend_chance is not None else {"overspend_chance": True}
+        solution = {"segments": self.solution.segments is None, "budget_factor": self.solution.budget_factor == 1.0}
+        absent["solution"] = {name for name, is_absent in solution.items() if is_absent}
+        text: bytes = _summary_adapter().dump_json(self, exclude=absent)
         return text.decode()
 
     @classmethod

@@ -24,10 +24,10 @@ from disco.adapters.store.seals import extended, row_seal, state_seal, touch
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers, Matrix
 from disco.records.errors import InputError, StateError
-from disco.records.kept import DECISIONS
+from disco.records.kept import DECISIONS, LABELS
 
 CODE_SECRET_NAME = "codes"  # nosec B105
-_LATE = pa.schema([field for field in DECISIONS if field.name in late_decisions.c])
+_LATE = pa.schema([field for field in (*DECISIONS, *LABELS) if field.name in late_decisions.c])
 _NO_ROWS = np.zeros(0, np.int64)
 _INDEXES = {"customer_index": "index of customers", "code_index": "index of codes"}
 
@@ -124,7 +124,8 @@ class SqlDecisions:
         }
         launched = self._launched(row, _NO_ROWS if only_late else self._rows(row, wanted))
         kind = launched["customer_id"].type
-        late = self._late(row, wanted)
+        labels = [field for field in LABELS if field.name in launched.column_names]
+        late = self._late(row, wanted, labels)
         place = late.schema.get_field_index("customer_id")
         late = late.set_column(place, launched.schema.field("customer_id"), late["customer_id"].cast(kind))
         return pa.concat_tables([launched, late]) if late.num_rows else launched
@@ -278,6 +279,7 @@ class SqlDecisions:
         fields = [
             field.with_type(pa.int64()) if field.name == "customer_id" and integer else field for field in DECISIONS
         ]
+        fields += [field for field in LABELS if field.name in columns]
         return pa.table(
             [
                 columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
@@ -286,7 +288,9 @@ class SqlDecisions:
             schema=pa.schema(fields),
         )
 
-    def _late(self, row: sa.Row[Any], wanted: Mapping[str, pa.Array]) -> pa.Table:
+    def _late(self, row: sa.Row[Any], wanted: Mapping[str, pa.Array], labels: list[pa.Field]) -> pa.Table:
+        """Late arrivals, as kept.DECISIONS and these labels."""
+        schema = pa.schema([*DECISIONS, *labels])
         columns = [late_decisions.c[name] for name in _LATE.names]
         statement = sa.select(*columns).where(late_decisions.c.campaign_number == row.number)
         for name, texts in wanted.items():
@@ -300,7 +304,7 @@ class SqlDecisions:
                 else found[field.name]
                 if field.name in _LATE.names
                 else pa.nulls(found.num_rows, field.type)
-                for field in DECISIONS
+                for field in schema
             ],
-            schema=DECISIONS,
+            schema=schema,
         )

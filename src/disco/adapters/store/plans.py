@@ -15,7 +15,7 @@ from disco.adapters.store.seals import check_campaign, check_plan, is_plan_seale
 from disco.adapters.store.session import Session, beginning_with, no_such_campaign
 from disco.records.arrays import Matrix
 from disco.records.errors import FileFormatError, InputError, StateError
-from disco.records.kept import PLANNED
+from disco.records.kept import LABELS, PLANNED
 from disco.records.life import CampaignRecord, PlanRecord, PlanTables, State
 from disco.records.plan import Plan
 from disco.records.plan_summary import PlanSummary
@@ -180,6 +180,9 @@ def _planned(decisions: pa.Table) -> pa.Table:
             columns[field.name] = pa.nulls(decisions.num_rows, kind)
         else:
             raise InputError("decisions", found=f"no column {field.name}", expected=", ".join(PLANNED.names))
+    for field in LABELS:
+        if field.name in decisions.column_names:
+            columns[field.name] = decisions[field.name].cast(field.type)
     table = storable(pa.table(columns))
     return table.set_column(1, "arm", table["arm"].dictionary_encode().cast(_ARMS))
 
@@ -187,8 +190,10 @@ def _planned(decisions: pa.Table) -> pa.Table:
 def _is_planned(decisions: pa.Table) -> bool:
     """Whether the columns are those that `_planned` makes."""
     kinds = {"customer_id": (pa.int64(), pa.string()), "arm": (_ARMS,)}
-    return decisions.column_names == PLANNED.names and all(
-        field.type in kinds.get(field.name, (PLANNED.field(field.name).type,)) for field in decisions.schema
+    kept = pa.schema([*PLANNED, *LABELS])
+    labels = [name for name in LABELS.names if name in decisions.column_names]
+    return decisions.column_names == [*PLANNED.names, *labels] and all(
+        field.type in kinds.get(field.name, (kept.field(field.name).type,)) for field in decisions.schema
     )
 
 

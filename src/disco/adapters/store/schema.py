@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
-REVISION = "0003"  # the last of migrations/versions
+REVISION = "0004"  # the last of migrations/versions
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -130,6 +130,8 @@ late_decisions = sa.Table(
     sa.Column("expected_engagement", sa.Double),
     sa.Column("context", sa.LargeBinary, nullable=False),  # float64, little-endian, under the network of the launch
     sa.Column("features", sa.Text),  # JSON: name → number or null
+    sa.Column("segment", sa.Text),
+    sa.Column("channel", sa.Text),
     sa.UniqueConstraint("campaign_number", "customer_id"),
 )
 

@@ -9,6 +9,7 @@ after the other. Each part is
 The first part is the text that names the kind of seal, the others are columns in the order of `_COLUMNS`. Moments are
 integers, as they are stored. Where more than columns of one row goes in:
 - late: first the seal before (null for the first late arrival), so that the last one seals all of them in their order;
+  after the columns, segment and channel where one of them is not null;
 - state: after the columns, depth and codes of every reserve by depth, then network and artefact of every row of
   `contexts` by network;
 - batch: `rows_seal` is `records.content.content_hash` of the columns of its outcomes that never change, by row, and
@@ -346,7 +347,8 @@ def _seal_batch(connection: sa.Connection, database: Database, number: int) -> N
 def extended(before: str | None, late: Iterable[Mapping[str, Any]]) -> str | None:
     """The seal of late arrivals, with these after those that it seals already."""
     for row in late:
-        before = row_seal("late", row, before=(before,))
+        labels = (row.get("segment"), row.get("channel"))
+        before = row_seal("late", row, *(labels if any(one is not None for one in labels) else ()), before=(before,))
     return before
 
 
