@@ -24,6 +24,7 @@ from disco.records.content import content_hash
 from disco.records.decisions import Audience
 from disco.records.errors import InputError
 from disco.records.files import written_whole
+from disco.records.id_list import IdList
 from disco.records.plan import Plan
 from disco.records.ports import Engine, Tables
 from disco.records.private import private_folder
@@ -48,6 +49,9 @@ class ShopData(Protocol):
 
     def customers(self, table: str) -> AbstractContextManager[tuple[str, Any]]:
         """A table of customers that a plan names, as Arrow, and what to call it."""
+
+    def id_list(self, name: str, *, setting: str) -> IdList:
+        """A list of customer ids that a plan names."""
 
     def lines(self, name: str, *, setting: str, holds: str) -> list[str]:
         """The lines of a text file that a plan names."""

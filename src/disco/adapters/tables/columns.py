@@ -24,7 +24,7 @@ def matched_columns(table: str, given: Sequence[str], *, own_names: Mapping[str,
     for column in SCHEMAS[table].columns:
         if column.name in own_names:
             continue
-        named = _alike(column.name, [name for name in given if name not in theirs])
+        named = alike(column.name, [name for name in given if name not in theirs])
         if len(named) > 1:
             raise FileFormatError(
                 file,
@@ -38,7 +38,7 @@ def matched_columns(table: str, given: Sequence[str], *, own_names: Mapping[str,
     return {theirs.get(name, name): name for name in given if name in theirs or name not in taken}
 
 
-def _alike(name: str, given: Sequence[str]) -> list[str]:
+def alike(name: str, given: Sequence[str]) -> list[str]:
     """The names that are this one: exactly, or else whatever their case and the spaces around them."""
     if name in given:
         return [name]
@@ -46,7 +46,7 @@ def _alike(name: str, given: Sequence[str]) -> list[str]:
 
 
 def _found(ours: str, name: str, given: Sequence[str], *, table: str, file: str) -> str:
-    named = _alike(name, given)
+    named = alike(name, given)
     if len(named) == 1:
         return named[0]
     present = ", ".join(given[:12]) + ("…" if len(given) > 12 else "")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from disco.records.errors import InputError
+from disco.records.id_list import IdList
 from disco.records.table_format import PLAIN, TableFormat
 
 if TYPE_CHECKING:
@@ -78,6 +79,16 @@ class FolderShopData:
             yield table, CsvSource("customers", file=table, path=path, written=self.written).scan()
         else:
             yield table, ParquetSource("customers", file=table, parts=[(table, path)], written=self.written).scan()
+
+    def id_list(self, name: str, *, setting: str) -> IdList:
+        """A list of customer ids that a plan names. setting: who named the file."""
+        from disco.adapters.tables.id_list import read_id_list
+
+        path = self._inside(name, setting=setting)
+        if not path.is_file():
+            expected = "a text, CSV or Parquet file with one customer id per line, seen from the shop's folder"
+            raise InputError(setting, found=f"no file {path}", expected=expected)
+        return read_id_list(path, file=name, written=self.written)
 
     def lines(self, name: str, *, setting: str, holds: str) -> list[str]:
         """The lines of a text file that are not empty. setting: who named the file; holds: what a line is."""

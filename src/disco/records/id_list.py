@@ -1,0 +1,79 @@
+"""A list of customer ids, such as those who unsubscribed: who of it is a customer, and what to say about the others."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.records.errors import InputError
+from disco.records.suggestions import near_ids
+from disco.records.validation.cells import flags
+from disco.records.wording import counted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IdList:
+    """The ids of a file in its order, as they are written there."""
+
+    file: str
+    """What to call the file in messages."""
+    ids: pa.Array
+    """Text (large_string), without null."""
+    rows: pa.Array
+    """int64, for each id its row: in CSV and text files as a spreadsheet numbers it (a header is row 1)."""
+    may_have_header: bool
+    """Whether the first of the ids may be a header instead: a file of one column whose first line is no known name."""
+
+    def among(self, customers: pa.Array) -> "ListedCustomers":
+        """Who of the list is among the customers (ids as text).
+
+        The first line is a header where it is no customer's id and another line is. InputError where nobody on the
+        list is a customer, or where ids are those of customers but for what a spreadsheet does to them (`1.0` for 1):
+        leaving them out would be wrong, and so might be taking them.
+        """
+        customers, rows, header = customers.cast(pa.large_string()), self.rows, None
+        # spaces around an id are those of the file, unless the table of customers has them, too
+        ids = pc.if_else(pc.is_in(self.ids, value_set=customers), self.ids, pc.utf8_trim_whitespace(self.ids))
+        known = flags(pc.is_in(ids, value_set=customers))
+        if self.may_have_header and len(ids) > 1 and not known[0] and known.any():
+            header, ids, rows, known = ids[0].as_py(), ids[1:], rows[1:], known[1:]
+        unknown, places = ids.filter(pa.array(~known)), rows.filter(pa.array(~known))
+        near = near_ids(unknown, customers) if len(unknown) else unknown
+        changed = flags(near.is_valid())
+        if changed.any():
+            at = int(np.argmax(changed))
+            raise InputError(
+                f"{self.file}, row {places[at]}" + _and_more(int(changed.sum())),
+                found=repr(unknown[at].as_py()),
+                expected="the id of a customer",
+                fix=f"Did you mean {near[at].as_py()!r}? Save the ids as text, as the table of customers has them.",
+            )
+        if len(ids) and not known.any():
+            raise InputError(
+                self.file,
+                found=f"{counted(len(ids), 'id')}, such as {ids[-1].as_py()!r}, none of them a customer's",
+                expected=f"ids such as {customers[0].as_py()!r}" if len(customers) else "ids of customers",
+                fix="Give one customer id per line, as the table of customers has them.",
+            )
+        notes = [] if header is None else [f"{self.file}: the first line, {header!r}, is read as a header"]
+        if len(unknown):
+            number = f"{len(unknown):,} of {counted(len(ids), 'id')}"
+            notes.append(f"{self.file}: {number} name no customer, the first {unknown[0].as_py()!r} in row {places[0]}")
+        return ListedCustomers(pc.unique(ids.filter(pa.array(known))), len(unknown), tuple(notes))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedCustomers:
+    """The customers on a list."""
+
+    ids: pa.Array
+    """Text (large_string), each once, in the order of the list."""
+    unknown: int
+    """How many other ids the list has."""
+    notes: tuple[str, ...]
+    """What to know about the list: a first line read as a header, ids that name no customer."""
+
+
+def _and_more(number: int) -> str:
+    return f" (and {number - 1} more)" if number > 1 else ""
