@@ -50,6 +50,9 @@ class ShopData(Protocol):
     def customers(self, table: str) -> AbstractContextManager[tuple[str, Any]]:
         """A table of customers that a plan names, as Arrow, and what to call it."""
 
+    def file_hash(self, name: str, *, setting: str) -> str:
+        """Of the content of a file that a plan names."""
+
     def id_list(self, name: str, *, setting: str) -> IdList:
         """A list of customer ids that a plan names."""
 

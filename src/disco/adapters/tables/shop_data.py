@@ -56,10 +56,7 @@ class FolderShopData:
 
     def customers_hash(self, table: str) -> str:
         """Of the file that a plan names as its table of customers; empty for one of the shop's tables."""
-        path = self._inside(table, setting="customers.table")
-        if not path.is_file():
-            return ""
-        return sha256(path.read_bytes() + self.written.fingerprint().encode()).hexdigest()
+        return self.file_hash(table, setting="customers.table")
 
     @contextmanager
     def customers(self, table: str) -> Iterator[tuple[str, Any]]:
@@ -79,6 +76,13 @@ class FolderShopData:
             yield table, CsvSource("customers", file=table, path=path, written=self.written).scan()
         else:
             yield table, ParquetSource("customers", file=table, parts=[(table, path)], written=self.written).scan()
+
+    def file_hash(self, name: str, *, setting: str) -> str:
+        """Of the content of a file that a plan names, and of how the shop writes files; empty without the file."""
+        path = self._inside(name, setting=setting)
+        if not path.is_file():
+            return ""
+        return sha256(path.read_bytes() + self.written.fingerprint().encode()).hexdigest()
 
     def id_list(self, name: str, *, setting: str) -> IdList:
         """A list of customer ids that a plan names. setting: who named the file."""
