@@ -96,8 +96,9 @@ problem with its row.
 - **Text** in a column of numbers or dates is read as from CSV, whatever file it comes in.
 - **CSV** has one header line; an empty cell is null. Commas, semicolons, tabs or vertical bars between the columns and
   UTF-8 or UTF-16 (with its byte-order mark) are found in the file, and `disco validate` says what was found. Numbers
-  are `12.50`, dates `2026-03-01` or `2026-03-01T14:05:00`; other forms are never guessed, see below. Rows are numbered
-  as in a spreadsheet: the header is row 1.
+  are `12.50`, dates `2026-03-01` or `2026-03-01T14:05:00`; other forms are never guessed, see below.
+- **Rows** of CSV and text files are numbered as in a spreadsheet, in every message and in quarantine: the header is row
+  1. Rows of Parquet files, queries and data frames have no header: the first is row 1.
 - **Sizes** are read before rows: at most 2,000,000,000 rows in a table, 5,000,000 outcomes in a file, 256 MB of text in
   one column of one row group of a Parquet file, 8 MB in a row of a CSV file.
 - Further columns are allowed everywhere. Those of `customers` can be used in `eligible:` of a plan (from CSV they
@@ -122,6 +123,28 @@ problem with its row.
 - `dates` is a strftime format of day, month and year (`%d`, `%m`, `%b`, `%Y`, `%y`). A time of day such as `14:05` or
   `14:05:09` may follow. Dates such as `2026-03-01` are always read.
 - `encoding` is a name such as `cp1252` ("CSV" of Excel in Western Europe), for text that is not UTF-8.
+
+## Purchases: an export of your orders is enough
+
+`disco ingest CAMPAIGN FILE` needs the code, the customer, the time and the amount of each order; what else the file has
+is left alone. Columns may have the names that `columns.orders` gives them. In such a file
+
+- every row is a purchase of the campaign that the command names. Orders without a code, or with the code of another
+  campaign, are set aside as unmatched, so the export need not be cut to the campaign;
+- the event is `order_id`, where the file has it. Without it the event is made of the campaign, the customer, the code
+  and the time (the first 32 hexadecimal digits of SHA-256, with the time in UTC microseconds and U+001F between the
+  parts). The same order therefore counts once, however many exports contain it, and two rows that agree in customer,
+  code and time are one purchase. Two rows of one order with different amounts are reported: give one row per order;
+- refunds and corrections need `event_id`, `kind` and `refers_to`, as the table `outcomes` below has them.
+
+Kinds, codes and campaigns match whatever their case, as long as only one can be meant.
+
+## Lists of customers
+
+A list of customers (of people who unsubscribed, say) is a text, CSV or Parquet file with one customer id per line, or a
+table with a column `customer_id` (or what `columns.customers` calls it). A first line that is no customer's id, while
+other lines are, is read as a header. Ids that name no customer are counted. Ids that a spreadsheet has changed, such as
+`1.0` for 1 or 7 for 007, are refused with the id that was probably meant.
 """
 
 
@@ -149,5 +172,7 @@ def _row(column: ColumnSchema) -> str:
     reference = f"`{column.refers_to.table}.{column.refers_to.column}`" if column.refers_to else ""
     meaning = column.meaning + (f": {', '.join(column.choices)}" if column.choices else "")
     canonical = f"`{column.canonical_name}` {column.kind.canonical}"
-    empty = "yes, or absent" if column.optional else "yes" if column.nullable else "no"
+    empty = "yes" if column.nullable else "no"
+    if column.optional:
+        empty += ", or absent" if column.nullable else ", but may be absent"
     return f"| `{column.name}` | {column.kind} | {empty} | {reference} | {meaning} | {canonical} |"

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from disco.adapters.tables import FolderTables, SqlTables, open_tables, validate_tables
+from disco.adapters.tables.outcomes_file import read_outcomes_file
 from disco.records.errors import FileFormatError, InputError, Problem, TableError
 from disco.records.table_format import CsvFormat, TableFormat, read_columns, read_dates, read_decimal, read_encoding
 
@@ -240,3 +241,61 @@ def test_settings_of_csv_that_cannot_be_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=r"csv\."):
             read(value)
+
+
+@pytest.mark.parametrize(("written", "meant"), [("1.0", "1"), (" 1", "1"), ("7", "007"), ("C9", "c9")])
+def test_ids_that_a_spreadsheet_has_changed_are_asked_about(tmp_path: Path, written: str, meant: str) -> None:
+    tables = folder(
+        tmp_path,
+        customers="customer_id,joined_on\n1,2025-01-01\n007,2025-01-01\nc9,2025-01-01\n",
+        orders=f"order_id,customer_id,ordered_at,full_price\nA1,{written},2025-02-01,5\n",
+    )
+    (problem,) = [one for one in problems(tables) if one.file == "orders.csv"]
+    assert (problem.kind, problem.row) == ("unknown_customer", 2)
+    assert f"Did you mean '{meant}'?" in problem.fix
+
+
+def test_a_stranger_is_no_typing_error(tmp_path: Path) -> None:
+    tables = folder(
+        tmp_path,
+        customers="customer_id,joined_on\n1,2025-01-01\n",
+        orders="order_id,customer_id,ordered_at,full_price\nA1,2,2025-02-01,5\n",
+    )
+    assert [problem.fix for problem in problems(tables)] == ["Add it to customers, or leave the row out."]
+
+
+@pytest.mark.parametrize(("kind", "fix"), [("Purchse", "Did you mean purchase?"), ("gift", "Use one of these words.")])
+def test_a_kind_that_is_none_is_asked_about(tmp_path: Path, kind: str, fix: str) -> None:
+    line = f"e1,spring,1,X,2025-02-01,5,{kind}"
+    header = "event_id,campaign_id,customer_id,code,ordered_at,full_price,kind"
+    tables = folder(tmp_path, outcomes=f"{header}\n{line.replace(kind, ' Purchase')}\n{line.replace('e1', 'e2')}\n")
+    (problem,) = problems(tables)
+    assert (problem.kind, problem.row, problem.fix) == ("unknown_choice", 3, fix)
+
+
+def test_purchases_have_the_names_of_the_orders_they_are_exported_from(tmp_path: Path) -> None:
+    names = {"order_id": "Bestellung", "customer_id": "Kunde", "ordered_at": "Zeit", "full_price": "Wert"}
+    german = TableFormat(columns={"orders": names}, csv=GERMAN.csv)
+    path = tmp_path / "export.csv"
+    path.write_bytes("Bestellung;Kunde;Zeit;Wert;Code;Größe\nB7;007;1.2.2026 9:05;1.234,50;AB-1;XL\n".encode("cp1252"))
+    rows = read_outcomes_file(path, written=german).drop_columns("Größe").to_pylist()
+    assert rows == [
+        {
+            "event_id": "B7",
+            "customer_id": "007",
+            "ordered_at": "2026-02-01T09:05",
+            "full_price": "1234.50",
+            "code": "AB-1",
+        }
+    ]
+    own = TableFormat(columns={"orders": names, "outcomes": {"event_id": "Größe"}}, csv=GERMAN.csv)
+    assert read_outcomes_file(path, written=own)["event_id"].to_pylist() == ["XL"]
+
+
+def test_a_missing_column_is_asked_about_with_the_setting_that_names_it(tmp_path: Path) -> None:
+    tables = folder(tmp_path, customers="customerid,since\n1,2025-01-01\n")
+    assert [problem.fix for problem in problems(tables)] == [
+        "Did you mean 'customerid'? Rename it, or write `columns: {customers: {customer_id: customerid}}` "
+        "in disco.yaml.",
+        "Add it, or say what yours is called: write `columns: {customers: {joined_on: …}}` in disco.yaml.",
+    ]

@@ -240,7 +240,7 @@ def test_each_row_of_a_bad_file_has_its_fate_and_its_reason(disco: Run, shop: Pa
     fates = {name: result[name] for name in ("received", "applied", "duplicate", "expired", "unmatched", "rejected")}
     assert fates == {"received": 9, "applied": 0, "duplicate": 1, "expired": 1, "unmatched": 2, "rejected": 5}
     aside = pacsv.read_csv(quarantine).to_pylist()
-    assert [row["row"] for row in aside] == list(range(1, 10))
+    assert [row["row"] for row in aside] == list(range(2, 11)), "as a spreadsheet shows them"
     assert all(row["reason"] for row in aside)
     assert aside[5]["code"] == "'=cmd()", "a spreadsheet does not run it"
 

@@ -3,12 +3,14 @@
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from hashlib import sha256
 
 import pyarrow as pa
 import pytest
 
 from disco.operations import campaign_evidence
 from disco.operations import launching as states
+from disco.operations.door import known_codes
 from disco.operations.ledger import counts_of, ingest, quarantined_rows, revert
 from disco.records.decisions import IngestCounts
 from disco.records.errors import InputError, StateError
@@ -334,5 +336,112 @@ def test_purchases_dated_after_they_were_received_are_applied_with_a_warning(sho
     found = ingest(shop.store, "spring", outcomes, source="a.csv", clock=shop.clock)  # on 8 March
     assert found.applied == 1
     assert found.warnings == (
-        "1 purchase dated after the day of receipt, 2027-03-08 (the first in row 1); check the clock and the dates",
+        "1 purchase dated after the day of receipt, 2027-03-08 (the first in row 2); check the clock and the dates",
     )
+
+
+# ---- an export of orders is enough ----
+
+
+def export(shop, launched, rows=3, **columns):
+    """Orders as a shop exports them: code, customer, time and amount."""
+    table = shop.outcomes(shop.sent(launched)[:rows]).select(["code", "customer_id", "ordered_at", "full_price"])
+    for name, values in columns.items():
+        at = table.schema.get_field_index(name)
+        table = table.append_column(name, pa.array(values)) if at < 0 else table.set_column(at, name, pa.array(values))
+    return table
+
+
+def test_code_customer_time_and_amount_are_enough(shop, launched, receive):
+    assert receive(export(shop, launched)).counts == IngestCounts(3, applied=3)
+    stored = evidence(shop)
+    with shop.store.reading() as transaction:
+        rows = transaction.ledger.outcomes("spring").to_pylist()
+    assert [row["kind"] for row in rows] == ["purchase"] * 3
+    assert (
+        rows[0]["event_id"]
+        == sha256(
+            f"spring\x1f{rows[0]['customer_id']}\x1f{rows[0]['code']}\x1f{1_804_593_600_000_000}".encode()
+        ).hexdigest()[:32]
+    )
+    assert receive(export(shop, launched)).counts == IngestCounts(3, duplicate=3)
+    assert evidence(shop) == stored
+
+
+def test_overlapping_exports_count_every_purchase_once(shop, launched, receive):
+    every = export(shop, launched, rows=10)
+    assert receive(every.slice(0, 6)).counts == IngestCounts(6, applied=6)
+    later = every.slice(3).set_column(1, "customer_id", every.slice(3)["customer_id"].cast(pa.string()))
+    assert receive(later).counts == IngestCounts(7, applied=4, duplicate=3)
+    assert receive(pa.concat_tables([every, every])).counts == IngestCounts(20, duplicate=20)
+
+
+def test_two_equal_rows_of_an_export_are_one_purchase(shop, launched, receive):
+    order = export(shop, launched, rows=1)
+    assert receive(pa.concat_tables([order, order])).counts == IngestCounts(2, applied=1, duplicate=1)
+
+
+def test_the_order_is_the_event_where_the_export_names_it(shop, launched, receive):
+    receive(export(shop, launched, order_id=["A-1", "A-2", "A-3"]))
+    with shop.store.reading() as transaction:
+        assert transaction.ledger.outcomes("spring")["event_id"].to_pylist() == ["A-1", "A-2", "A-3"]
+    full = shop.outcomes(shop.sent(launched)[:3], event_id=["A-1", "A-2", "A-3"])
+    assert receive(full).counts == IngestCounts(3, duplicate=3)
+
+
+def test_an_export_with_a_row_per_article_is_noticed(shop, launched, receive):
+    order = export(shop, launched, rows=1)
+    found = receive(pa.concat_tables([order, order.set_column(3, "full_price", pa.array([10.0]))]), source="o.csv")
+    assert found.counts == IngestCounts(2, applied=1, rejected=1)
+    assert "1 row (the first is row 2)" in found.warnings[0]
+    assert "row per article" in found.warnings[0]
+
+
+def test_orders_of_an_export_without_a_code_are_set_aside_in_any_number(shop, launched, receive):
+    orders = export(shop, launched, code=["", None, "OTHER"])
+    assert receive(orders).counts == IngestCounts(3, unmatched=3)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"kind": ["Purchase"]},
+        {"kind": [" PURCHASE "]},
+        {"campaign_id": ["Spring"]},
+        {"campaign_id": ["SPRING"]},
+    ],
+)
+def test_kinds_and_campaigns_match_whatever_their_case(shop, launched, receive, columns):
+    assert receive(one(shop, launched, **columns)).counts == IngestCounts(1, applied=1)
+
+
+def test_codes_match_whatever_their_case(shop, launched, receive):
+    table = one(shop, launched)
+    code = table["code"][0].as_py()
+    assert receive(one(shop, launched, code=[f" {code.lower()} "])).counts == IngestCounts(1, applied=1)
+    assert receive(table).counts == IngestCounts(1, duplicate=1)
+    with shop.store.reading() as transaction:
+        assert transaction.ledger.outcomes("spring")["code"].to_pylist() == [code, code]
+
+
+def test_codes_that_differ_in_their_case_only_are_never_mistaken():
+    codes, known = pa.array(["ab12", "AB12", "Ab12", " CD34", "cd34"]), pa.array(["ab12", "AB12", "cd34"])
+    assert known_codes(codes, known).to_pylist() == ["ab12", "AB12", "Ab12", "cd34", "cd34"]
+
+
+def test_a_campaign_of_almost_this_name_stays_another_one(shop, launched, receive):
+    shop.launch(shop.plan(campaign="SPRING"))
+    assert receive(one(shop, launched, campaign_id=["Spring"])).counts == IngestCounts(1, unmatched=1)
+
+
+def test_a_campaign_that_is_not_there_is_asked_about(shop, launched):
+    with pytest.raises(StateError, match=r"No campaign Sprnig was launched. Did you mean spring\?"):
+        ingest(shop.store, "Sprnig", export(shop, launched), source="test", clock=shop.clock)
+
+
+def test_rows_of_a_csv_file_are_numbered_as_in_a_spreadsheet(shop, launched, receive):
+    table = shop.outcomes(shop.sent(launched)[:2], kind=["purchase", "gift"])
+    found = receive(table, source="Monday.CSV")
+    assert found.reasons[0].first_row == 3
+    assert quarantined_rows(shop.store, found)["row"].to_pylist() == [3]
+    assert receive(table, source="monday.parquet").reasons[0].first_row == 1

@@ -1,12 +1,18 @@
 """Outcomes as the ledger receives them: each row is read once, or goes into quarantine with the reason.
 
+An export of orders is enough: code, customer, time and amount. Such rows are purchases of the campaign that is named in
+the command. Their event is the order, where the file has `order_id`, else it is made of the customer, the code and the
+time: the same purchase has the same event in every file, and two rows that agree in all three are one purchase.
+
 A row is set aside here when it breaks a rule of the outcomes table (`records.validation`), belongs to another campaign
 or customer, or lies outside its code's validity. All other rows are judged together with everything else
 received, in `net_purchases.py`.
 """
 
 import json
+from collections.abc import Collection
 from datetime import UTC, date, datetime
+from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +20,7 @@ import pyarrow.compute as pc
 
 from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
+from disco.records.tables import SCHEMAS
 from disco.records.validation import check_columns, check_rows
 from disco.records.validation.cells import cell_texts, flags, is_text, plain_text
 from disco.records.validation.checker import good_cells
@@ -24,16 +31,28 @@ LONGEST_RAW_BYTES = 4096
 
 
 def read_outcomes(
-    outcomes: pa.Table, *, campaign: str, decisions: pa.Table, start: date, end: date, closed: bool
+    outcomes: pa.Table,
+    *,
+    campaign: str,
+    decisions: pa.Table,
+    start: date,
+    end: date,
+    closed: bool,
+    other_campaigns: Collection[str] = (),
 ) -> pa.Table:
     """The received rows as the ledger keeps them (without batch_id); `disposition` is null outside quarantine.
 
     outcomes: as `known_columns` gives them.
-    decisions: code and customer_id of the campaign's codes, at least of those in the outcomes.
+    decisions: code and customer_id of the campaign's codes, at least of those in the outcomes (`codes_in`).
     start, end: first day of the codes' validity, and the first day after it.
+    other_campaigns: names that mean another campaign, even where they differ from this one's in their case only.
     """
     checked = check_rows("outcomes", outcomes)
-    table = checked.table
+    table = _completed(checked.table, outcomes.column_names, campaign=campaign)
+    table = _set(table, "code", known_codes(table["code"].combine_chunks(), decisions["code"].combine_chunks()))
+    if not _is_alike_another(campaign, other_campaigns):
+        named = pc.equal(pc.utf8_lower(table["campaign_id"]), campaign.lower())
+        table = _set(table, "campaign_id", pc.if_else(named, campaign, table["campaign_id"]))
     broken = checked.fault >= 0
     quarantined = np.zeros(table.num_rows, np.bool_)
     disposition = np.full(table.num_rows, None, object)
@@ -64,13 +83,60 @@ def read_outcomes(
     )
 
 
+def _completed(table: pa.Table, given: Collection[str], *, campaign: str) -> pa.Table:
+    """The checked rows with what an export of orders leaves out."""
+    if "kind" not in given:
+        table = _set(table, "kind", pa.repeat(pa.scalar("purchase"), table.num_rows))
+    if "campaign_id" not in given:
+        table = _set(table, "campaign_id", pa.repeat(pa.scalar(campaign), table.num_rows))
+    if "event_id" not in given:
+        table = _set(table, "event_id", _event_ids(table, campaign))
+    return table
+
+
+def _event_ids(table: pa.Table, campaign: str) -> pa.Array:
+    """32 hexadecimal digits of SHA-256(campaign, customer, code, time in UTC microseconds), U+001F between them."""
+    parts = [table["customer_id"], table["code"], table["ordered_at"].cast(pa.int64()).cast(pa.string())]
+    texts = pc.binary_join_element_wise(campaign, *parts, "\x1f", null_handling="replace", null_replacement="")
+    return pa.array([sha256(text.encode()).hexdigest()[:32] for text in texts.to_pylist()], pa.string())
+
+
+def _set(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, column)
+
+
+def _is_alike_another(name: str, others: Collection[str]) -> bool:
+    return any(other != name and other.lower() == name.lower() for other in others)
+
+
+def known_codes(codes: pa.Array, known: pa.Array) -> pa.Array:
+    """The codes as the campaign writes them, whatever their case and spaces around them; not where two are alike."""
+    known = pc.unique(known.cast(pa.string()))
+    alike = pc.utf8_upper(known)
+    counts = pc.value_counts(alike)
+    once = counts.field("values").filter(pc.equal(counts.field("counts"), 1))
+    meant = known.filter(pc.is_in(alike, value_set=once))
+    found = meant.take(pc.index_in(_plain_codes(codes), value_set=pc.utf8_upper(meant)))
+    return pc.if_else(pc.is_in(codes, value_set=known), codes, pc.coalesce(found, codes))
+
+
+def _plain_codes(codes: pa.Array) -> pa.Array:
+    return pc.utf8_upper(pc.utf8_trim_whitespace(codes))
+
+
 def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
     """The columns of the outcomes table, plainly typed; what else a file brings is left alone.
+
+    Where there is no event_id, order_id is it.
 
     A column of text of which a cell is not UTF-8 comes as bytes, so that its row alone is set aside.
 
     TableError where a column is missing, there twice, or of a type that can never hold what it should.
     """
+    for column in SCHEMAS["outcomes"].columns:
+        if column.instead and column.name not in outcomes.column_names and column.instead in outcomes.column_names:
+            names = [column.name if name == column.instead else name for name in outcomes.column_names]
+            outcomes = outcomes.rename_columns(names)
     declared = check_columns(outcomes.schema, "outcomes", file=file)
     columns = {}
     for column in declared:
@@ -82,8 +148,12 @@ def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
 
 
 def codes_in(outcomes: pa.Table) -> pa.Array:
-    """The distinct codes of the rows, of those cells that can be a code; outcomes: as `known_columns` gives them."""
-    return pc.drop_null(pc.unique(good_cells("outcomes", "code", outcomes["code"].combine_chunks())))
+    """The distinct codes of the rows, of those cells that can be a code, as written and in capitals, as codes are made.
+
+    outcomes: as `known_columns` gives them.
+    """
+    codes = pc.drop_null(pc.unique(good_cells("outcomes", "code", outcomes["code"].combine_chunks())))
+    return pc.unique(pa.concat_arrays([codes, _plain_codes(codes)]))
 
 
 def _tests(

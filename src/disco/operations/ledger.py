@@ -6,6 +6,7 @@ however long the ledger is.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -19,7 +20,7 @@ import pyarrow.csv as pacsv
 from disco.operations import campaign_evidence
 from disco.operations.door import codes_in, known_columns, read_outcomes
 from disco.operations.exporting import csv_safe
-from disco.operations.net_purchases import NetPurchases, judge, net_purchases
+from disco.operations.net_purchases import CONFLICT, NetPurchases, judge, net_purchases
 from disco.records.content import content_hash
 from disco.records.decisions import IngestCounts
 from disco.records.errors import StateError
@@ -47,7 +48,7 @@ class Reason:
     rows: int
     """Rows with this reason."""
     first_row: int
-    """The first of them, counted from 1 below the header."""
+    """The first of them: in a CSV file as a spreadsheet numbers it (the header is row 1), elsewhere counted from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -110,8 +111,8 @@ class Reverted(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Quarantine(Result):
-    """The rows of a batch that are not applied, written to a file: row (from 1 below the header), event_id,
-    customer_id, code, disposition, reason, raw."""
+    """The rows of a batch that are not applied, written to a file: row (in a CSV file as a spreadsheet numbers it),
+    event_id, customer_id, code, disposition, reason, raw."""
 
     batch_id: str
     """The id of the batch."""
@@ -151,11 +152,14 @@ def ingest(
         batch_id=batch.batch_id,
         campaign=campaign,
         **asdict(counts_of(received)),
-        reasons=_reasons(received),
+        reasons=_reasons(received, first_row=first_row(source)),
         redisposed=change.redisposed.num_rows,
         purchases_before=change.before.purchases,
         purchases_after=change.after.purchases,
-        warnings=_warnings(received, change.after, again, received_at=batch.received_at),
+        warnings=(
+            *_warnings(received, change.after, again, received_at=batch.received_at, first_row=first_row(source)),
+            *_contradictions(received, outcomes.column_names, first_row=first_row(source)),
+        ),
         dry_run=dry_run,
     )
 
@@ -192,6 +196,11 @@ def batch_name(campaign: str, place: int, content: str) -> str:
     return sha256(f"{campaign}\x1f{place}\x1f{content}".encode()).hexdigest()[:_ID_LENGTH]
 
 
+def first_row(source: str) -> int:
+    """The number of the first row of outcomes: a spreadsheet counts the header of a CSV file, nothing else has one."""
+    return 2 if source.lower().endswith(".csv") else 1
+
+
 def counts_of(rows: pa.Table) -> IngestCounts:
     """How many rows have each disposition; `rows` has one each, or is a table of counts (`kept.COUNTS`)."""
     each = rows if "rows" in rows.column_names else rows.append_column("rows", pa.array(np.ones(len(rows), int)))
@@ -208,13 +217,18 @@ def counts_of(rows: pa.Table) -> IngestCounts:
 
 def _read(transaction: Transaction, record: CampaignRecord, outcomes: pa.Table, batch_id: str) -> pa.Table:
     """The received rows, as kept.OUTCOMES; those in quarantine have their disposition, the others have none yet."""
+    codes = codes_in(outcomes)
+    decisions = transaction.decisions.of(record.campaign, codes=codes)
+    if record.plan.codes.pool is not None and len(_new(codes, decisions["code"].combine_chunks())):
+        decisions = transaction.decisions.of(record.campaign)  # codes bought elsewhere need not be in capitals
     rows = read_outcomes(
         outcomes,
         campaign=record.campaign,
-        decisions=transaction.decisions.of(record.campaign, codes=codes_in(outcomes)),
+        decisions=decisions,
         start=record.plan.valid.start,
         end=record.plan.valid.end,
         closed=record.state is State.CLOSED,
+        other_campaigns=transaction.plans.names(),
     )
     rows = _without_forgotten(transaction, record, rows, outcomes["customer_id"])
     return rows.add_column(0, "batch_id", pa.repeat(batch_id, rows.num_rows))
@@ -366,18 +380,18 @@ def _apply(transaction: Transaction, record: CampaignRecord, batch: BatchRecord,
     campaign_evidence.update(transaction, record, before=change.before, after=change.after)
 
 
-def _reasons(received: pa.Table) -> tuple[Reason, ...]:
+def _reasons(received: pa.Table, *, first_row: int) -> tuple[Reason, ...]:
     missed = received.filter(pc.not_equal(received["disposition"], str(Disposition.APPLIED)))
     grouped = missed.group_by(["disposition", "reason"]).aggregate([("row", "count"), ("row", "min")]).to_pylist()
     reasons = (
-        Reason(Disposition(group["disposition"]), group["reason"], group["row_count"], group["row_min"] + 1)
+        Reason(Disposition(group["disposition"]), group["reason"], group["row_count"], group["row_min"] + first_row)
         for group in grouped
     )
     return tuple(sorted(reasons, key=lambda reason: (list(Disposition).index(reason.disposition), reason.first_row)))
 
 
 def _warnings(
-    received: pa.Table, after: NetPurchases, again: BatchRecord | None, *, received_at: datetime
+    received: pa.Table, after: NetPurchases, again: BatchRecord | None, *, received_at: datetime, first_row: int
 ) -> tuple[str, ...]:
     warnings = []
     latest = pa.scalar(received_at + _CLOCK_SLACK, received.schema.field("ordered_at").type)
@@ -389,13 +403,26 @@ def _warnings(
         first = int(pc.index(pc.fill_null(early, False), True).as_py())
         warnings.append(
             f"{counted(count, 'purchase')} dated after the day of receipt, {received_at:%Y-%m-%d} "
-            f"(the first in row {first + 1:,}); check the clock and the dates"
+            f"(the first in row {first + first_row:,}); check the clock and the dates"
         )
     if again is not None:
         warnings.append(f"the same rows were received before, as batch {again.batch_id} from {again.source}")
     if after.over_refunded:
         warnings.append(f"{after.over_refunded:,} purchases have refunds above their amount and count as nothing")
     return tuple(warnings)
+
+
+def _contradictions(received: pa.Table, given: Sequence[str], *, first_row: int) -> tuple[str, ...]:
+    """Amounts of one purchase that differ: in an export of orders, mostly because it has a row per article."""
+    differ = received.filter(pc.equal(received["reason"], CONFLICT))
+    if "kind" in given or not differ.num_rows:
+        return ()
+    row = differ["row"][0].as_py() + first_row
+    return (
+        f"{counted(differ.num_rows, 'row')} (the first is row {row:,}) with the order, or customer, code and time, of "
+        "another row, but another amount: the smallest amount counts. Does the file have a row per article? Give one "
+        "row per order, with the value of the whole basket",
+    )
 
 
 def write_quarantine(store: Store, batch_id: str, *, file: Path) -> Quarantine:
@@ -409,8 +436,9 @@ def write_quarantine(store: Store, batch_id: str, *, file: Path) -> Quarantine:
 
 
 def quarantined_rows(store: Store, batch: BatchRecord | Ingested) -> pa.Table:
-    """The rows of a batch that are not applied, with their reasons; `row` counts from 1 below the header."""
+    """The rows of a batch that are not applied, with their reasons; `row` as a spreadsheet numbers a CSV file."""
     with store.reading() as transaction:
+        source = transaction.ledger.batch(batch.batch_id).source
         rows = transaction.ledger.outcomes(batch.campaign, batch_id=batch.batch_id)
     aside = rows.filter(pc.not_equal(rows["disposition"], str(Disposition.APPLIED))).select(list(_QUARANTINE))
-    return aside.set_column(0, "row", pc.add(aside["row"], 1))
+    return aside.set_column(0, "row", pc.add(aside["row"], first_row(source)))

@@ -21,10 +21,11 @@ from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
 
 _APPLIED, _DUPLICATE, _CONFLICT, _USED, _WAITING, _NOT_COUNTED, _ELSEWHERE, _WRONG_KIND = range(8)
+CONFLICT = "the same event was received with other content; send a correction"
 _DISPOSITIONS: tuple[tuple[Disposition, str | None], ...] = (
     (Disposition.APPLIED, None),
     (Disposition.DUPLICATE, "the same event was received before"),
-    (Disposition.REJECTED, "the same event was received with other content; send a correction"),
+    (Disposition.REJECTED, CONFLICT),
     (Disposition.REJECTED, "the code was used before"),
     (Disposition.UNMATCHED, "the event it refers to was not received yet"),
     (Disposition.UNMATCHED, "the event it refers to does not count"),

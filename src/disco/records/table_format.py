@@ -45,6 +45,13 @@ class TableFormat:
         """Our name → the shop's, of the columns of a table that are called otherwise."""
         return self.columns.get(table, {})
 
+    def other_names(self, table: str) -> Mapping[str, str]:
+        """Our name → what the column may be called as well: purchases often come as an export of the shop's orders."""
+        if table != "outcomes":
+            return {}
+        known = {column.instead or column.name: column.name for column in SCHEMAS[table].columns}
+        return {known[ours]: theirs for ours, theirs in self.own_names("orders").items() if ours in known}
+
     def fingerprint(self) -> str:
         """Changes what a file means; empty for the plain form."""
         if self == PLAIN:

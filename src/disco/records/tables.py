@@ -67,6 +67,7 @@ class ColumnSchema:
     meaning: str
     nullable: bool = False  # a cell may be empty
     optional: bool = False  # the whole column may be absent; its cells are then unknown
+    instead: str = ""  # the column that is read in its place where it is absent
     positive: bool = False  # money of at least one minor unit
     refers_to: Reference | None = None
     choices: tuple[str, ...] = ()
@@ -107,6 +108,14 @@ class NeededUnless:
 
 
 @dataclass(frozen=True, slots=True)
+class SaidWith:
+    """The column `column` may be absent only where the cell in `other` is empty."""
+
+    column: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
 class Within:
     """How a row compares with the row of the other table that its `reference` column names."""
 
@@ -123,7 +132,7 @@ class TableSchema:
     meaning: str
     columns: tuple[ColumnSchema, ...]
     key: tuple[str, ...] = ()  # the columns that together name a row; none: rows have no name
-    rows: tuple[AtMost | NotBefore | NeededUnless, ...] = ()  # what holds within a row
+    rows: tuple[AtMost | NotBefore | NeededUnless | SaidWith, ...] = ()  # what holds within a row
     within: Within | None = None
     may_be_empty: bool = False  # a table without rows is no mistake
 
@@ -219,8 +228,14 @@ _TABLES = (
         "outcomes",
         "What customers did in a campaign: one row per event, each counted exactly once.",
         (
-            ColumnSchema("event_id", Kind.ID, "names the event"),
-            ColumnSchema("campaign_id", Kind.ID, "the campaign"),
+            ColumnSchema(
+                "event_id",
+                Kind.ID,
+                "names the event; absent: `order_id`, else made of customer, code and time",
+                optional=True,
+                instead="order_id",
+            ),
+            ColumnSchema("campaign_id", Kind.ID, "the campaign; absent: the one named in the command", optional=True),
             ColumnSchema(
                 "customer_id",
                 Kind.ID,
@@ -235,7 +250,13 @@ _TABLES = (
                 "basket before the discount, at least 0.01; for a refund the part given back",
                 positive=True,
             ),
-            ColumnSchema("kind", Kind.CHOICE, "what happened", choices=("purchase", "refund", "correction")),
+            ColumnSchema(
+                "kind",
+                Kind.CHOICE,
+                "what happened; absent: purchase",
+                optional=True,
+                choices=("purchase", "refund", "correction"),
+            ),
             ColumnSchema(
                 "refers_to",
                 Kind.ID,
@@ -246,7 +267,7 @@ _TABLES = (
             ),
         ),
         key=("event_id",),
-        rows=(NeededUnless("refers_to", "kind", "purchase"),),
+        rows=(NeededUnless("refers_to", "kind", "purchase"), SaidWith("kind", "refers_to")),
         may_be_empty=True,  # a day without a purchase
     ),
 )

@@ -125,7 +125,7 @@ class SqlPlans:
     def campaign(self, campaign: str) -> CampaignRecord:
         found = self.find_campaign(campaign)
         if found is None:
-            raise no_such_campaign(campaign)
+            raise no_such_campaign(campaign, self._connection)
         return found
 
     def find_campaign(self, campaign: str) -> CampaignRecord | None:

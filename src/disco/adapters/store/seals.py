@@ -232,7 +232,7 @@ class SqlSeals:
         with _any_text(self._connection):
             row = next(iter(_raw(self._connection, schema.campaigns, "campaign", campaign)), None)
             if row is None:
-                raise no_such_campaign(campaign)
+                raise no_such_campaign(campaign, self._connection)
             return tuple(self._broken_of(row))
 
     def reseal_plan(self, plan_id: str) -> None:

@@ -8,6 +8,7 @@ from disco.adapters.store.database import Database
 from disco.adapters.store.schema import campaigns, plans
 from disco.records.errors import StateError
 from disco.records.ports import Artefacts
+from disco.records.suggestions import did_you_mean
 
 LEAST_OF_AN_ID = 4  # characters
 
@@ -33,7 +34,7 @@ class Session:
         columns = sa.select(campaigns, plans.c.decisions, plans.c.features).join(plans)
         row = self.connection.execute(columns.where(campaigns.c.campaign == campaign)).one_or_none()
         if row is None:
-            raise no_such_campaign(campaign)
+            raise no_such_campaign(campaign, self.connection)
         return row
 
 
@@ -56,5 +57,6 @@ def beginning_with(
     return found[0]
 
 
-def no_such_campaign(campaign: str) -> StateError:
-    return StateError(f"No campaign {campaign} was launched", fix="`disco campaigns` lists the launched ones.")
+def no_such_campaign(campaign: str, connection: sa.Connection) -> StateError:
+    near = did_you_mean(campaign, connection.execute(sa.select(campaigns.c.campaign)).scalars())
+    return StateError(f"No campaign {campaign} was launched", fix=near or "`disco campaigns` lists the launched ones.")

@@ -1,30 +1,35 @@
 """Which column of a shop's own table is which of ours: by the setting `columns`, or by its name, whatever its case."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from disco.records.errors import FileFormatError
+from disco.records.table_format import TableFormat
 from disco.records.tables import SCHEMAS
 
 
-def matched_columns(table: str, given: Sequence[str], *, own_names: Mapping[str, str], file: str) -> dict[str, str]:
+def matched_columns(table: str, given: Sequence[str], *, written: TableFormat, file: str) -> dict[str, str]:
     """Our name → the file's, for every column of the file, in its order; further columns keep their own names.
 
     given: the names in the file, each once.
-    own_names: our name → the shop's (the setting `columns`).
+    written: what the shop calls them (the setting `columns`).
 
     A column that has one of our names, while the setting gives that name to another one, is left out.
 
-    >>> matched_columns("returns", ["Order_ID", "Datum", "note"], own_names={"returned_at": "datum"}, file="x.csv")
+    >>> german = TableFormat(columns={"returns": {"returned_at": "datum"}})
+    >>> matched_columns("returns", ["Order_ID", "Datum", "note"], written=german, file="x.csv")
     {'order_id': 'Order_ID', 'returned_at': 'Datum', 'note': 'note'}
     """
+    own_names, other_names = written.own_names(table), written.other_names(table)
     theirs: dict[str, str] = {}  # the file's name → ours
     for ours, name in own_names.items():
         theirs[_found(ours, name, given, table=table, file=file)] = ours
     for column in SCHEMAS[table].columns:
         if column.name in own_names:
             continue
-        named = alike(column.name, [name for name in given if name not in theirs])
+        left = [name for name in given if name not in theirs]
+        names = [name for name in (column.name, other_names.get(column.name), column.instead) if name]
+        named = next((found for name in names if (found := alike(name, left))), [])
         if len(named) > 1:
             raise FileFormatError(
                 file,

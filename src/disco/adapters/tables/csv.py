@@ -82,7 +82,8 @@ class CsvSource:
         split = {mark: next(csv.reader([line], delimiter=mark)) for mark in DELIMITERS}
         there = [mark for mark, names in split.items() if len(names) > 1]
         if len(there) > 1:  # a mark inside a name: the delimiter is the one that gives names we know
-            known = {name.casefold() for name in (*self._kinds, *self._written.own_names(self.name).values())}
+            own, other = self._written.own_names(self.name), self._written.other_names(self.name)
+            known = {name.casefold() for name in (*self._kinds, *own.values(), *other.values())}
             there = [m for m in there if known & {name.strip().casefold() for name in split[m]}] or there
         if len(there) > 1:
             found = f"a header with {' and '.join(DELIMITERS[mark] for mark in there)}"
@@ -97,7 +98,7 @@ class CsvSource:
         with readable(self.file, expected=expected, fix=_FIX):
             names = self._open(lambda _: "skip").schema.names
         refuse_doubled(self.file, names)
-        return matched_columns(self.name, names, own_names=self._written.own_names(self.name), file=self.file)
+        return matched_columns(self.name, names, written=self._written, file=self.file)
 
     def schema(self) -> pa.Schema:
         return pa.schema([(name, pa.string()) for name in self._columns])

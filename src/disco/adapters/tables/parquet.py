@@ -78,8 +78,7 @@ class ParquetSource:
     @cached_property
     def _columns(self) -> dict[str, str]:
         """Our name → the file's."""
-        own = self._written.own_names(self.name)
-        return matched_columns(self.name, self.dataset.schema.names, own_names=own, file=self.file)
+        return matched_columns(self.name, self.dataset.schema.names, written=self._written, file=self.file)
 
     @property
     def _is_renamed(self) -> bool:

@@ -36,7 +36,7 @@ class SqlSource:
         with pa.memory_map(str(self._spool)) as stream, pa.ipc.open_stream(stream) as reader:
             names = reader.schema.names
         refuse_doubled(self.file, names)
-        return matched_columns(self.name, names, own_names=self._written.own_names(self.name), file=self.file)
+        return matched_columns(self.name, names, written=self._written, file=self.file)
 
     def schema(self) -> pa.Schema:
         return pa.schema([(name, pa.string()) for name in self._columns])

@@ -27,7 +27,11 @@ def register(app: typer.Typer) -> None:
 def ingest(
     campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")],
     outcomes: Annotated[
-        Path, typer.Argument(metavar="OUTCOMES", help="The outcomes table (docs/tables.md); Parquet or CSV.")
+        Path,
+        typer.Argument(
+            metavar="OUTCOMES",
+            help="An export of orders (code, customer, time, amount), or the outcomes table; see docs/tables.md.",
+        ),
     ],
     quarantine: Annotated[
         Path | None, typer.Option(help="CSV file for the rows that were not applied, each with its reason.")
@@ -39,6 +43,7 @@ def ingest(
 ) -> None:
     """Import purchases, exactly once: files may arrive twice, in parts, or in any order.
 
+    A Parquet or CSV file with the code, customer_id, ordered_at and full_price of orders is enough.
     Each row is applied, or set aside as duplicate, expired (the code had expired or the campaign is closed), unmatched
     or rejected, with the reason. A file that cannot be read is refused and changes nothing. `disco revert BATCH`
     removes a batch again.

@@ -146,6 +146,8 @@ def read_cells(raw: pa.Array, column: ColumnSchema) -> Cells:
         zoned = ~no_flags if pa.types.is_timestamp(typed.type) and typed.type.tz is not None else no_flags
     if pa.types.is_null(typed.type):
         typed = typed.cast(TYPED[column.kind])
+    if column.choices:
+        typed = pc.utf8_lower(typed)
     valid = flags(typed.is_valid())
     return Cells(column, raw, typed, _values(typed, column), valid, not_unicode, unreadable, zoned)
 

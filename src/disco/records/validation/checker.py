@@ -150,8 +150,9 @@ def check_batch(batch: pa.RecordBatch, columns: Sequence[ColumnSchema], rules: S
     for rule in rules:
         if rule.column not in cells or any(name not in cells for name in rule.needs):
             continue  # the whole column is missing or of a wrong type, and reported as such
-        if rule.kind == "null" and rule.column not in batch.schema.names:
-            continue  # an optional column that is absent
+        is_absent = rule.column not in batch.schema.names
+        if rule.of_absent != is_absent and (rule.of_absent or rule.kind == "null"):
+            continue  # an optional column that is absent, or a rule about such a column
         broken = rule.broken(cells)
         for name in rule.needs:
             broken = broken & good[name]
@@ -172,7 +173,10 @@ def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) ->
             near = _nearest(name, unknown)
             present = ", ".join(given.names[:12]) + ("…" if len(given.names) > 12 else "")
             found = f"no such column (the file has {present})"
-            fix = f"Did you mean {near!r}? Rename it." if near else "Add the column."
+            fix = (
+                f"Did you mean {near!r}? Rename it, or write" if near else "Add it, or say what yours is called: write"
+            )
+            fix += f" `columns: {{{schema.name}: {{{name}: {near or '…'}}}}}` in disco.yaml."
             findings.note("missing_column", name, found, f"{column.kind}: {column.meaning}", fix)
         elif count > 1:
             findings.note(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from disco.records.arrays import Flags, Integers
 from disco.records.depths import EXPECTED_DEPTH, depth_advice
 from disco.records.money import LARGEST_AMOUNT, MINOR_PER_UNIT
+from disco.records.suggestions import did_you_mean
 from disco.records.tables import (
     END_DAY,
     FIRST_DAY,
@@ -27,6 +28,7 @@ from disco.records.tables import (
     Kind,
     NeededUnless,
     NotBefore,
+    SaidWith,
     TableSchema,
 )
 from disco.records.validation.cells import READABLE, Cells, flags, is_text
@@ -50,6 +52,7 @@ class Rule:
     fix: str | Callable[[Cells, int], str]
     needs: tuple[str, ...] = ()  # columns whose cells must be good for the rule to be asked
     found: Callable[[Row, int], str] | None = None  # what to show of a row; None: the cell
+    of_absent: bool = False  # asked where the whole column is absent, and only there
 
     @property
     def reason(self) -> str:
@@ -97,9 +100,8 @@ def cell_rules(column: ColumnSchema, as_of: date | None = None) -> Iterator[Rule
     elif column.kind is Kind.CHOICE:
         listed = ", ".join(f"'{word}'" for word in column.choices)
         words = f"one of {', '.join(column.choices)}"
-        yield rule(
-            "unknown_choice", _where(lambda v: v < 0), f"{{x}} NOT IN ({listed})", words, "Use one of these words."
-        )
+        sql = f"lower(trim({{x}})) NOT IN ({listed})"
+        yield rule("unknown_choice", _where(lambda v: v < 0), sql, words, _choice_fix)
     elif column.before_as_of:
         for kind, test, sql, expected, fix in _dates(as_of):
             yield rule(kind, _where(test), sql, expected, fix)
@@ -129,6 +131,10 @@ def _dates(as_of: date | None) -> tuple[_ValueRule, _ValueRule]:
         ("date_range", lambda v: v < first, f"{{x}} < DATE '{FIRST_DAY}'", years, "Correct the date."),
         (kind, lambda v: v >= after, f"{{x}} >= DATE '{end}'", expected, fix),
     )
+
+
+def _choice_fix(cells: Cells, place: int) -> str:
+    return did_you_mean(cells.typed[place].as_py(), cells.column.choices) or "Use one of these words."
 
 
 def _depth_fix(cells: Cells, place: int) -> str:
@@ -194,8 +200,20 @@ def _is_unusable_id(cells: Cells) -> Flags:
     return too_long | flags(pc.match_substring(ids, "\0"))
 
 
-def _row_rule(declared: AtMost | NotBefore | NeededUnless) -> Rule:
+def _row_rule(declared: AtMost | NotBefore | NeededUnless | SaidWith) -> Rule:
     name, other = declared.column, declared.other
+    if isinstance(declared, SaidWith):
+        return Rule(
+            "missing_kind",
+            name,
+            lambda row: row[other].valid,
+            "",
+            f"the column {name} in a file with {other}",
+            "Say which rows are refunds or corrections.",
+            needs=(other,),
+            found=lambda row, place: f"no column {name}, but {other} {row[other].show(place)}",
+            of_absent=True,
+        )
     if isinstance(declared, AtMost):
         return Rule(
             "paid_above_full_price",

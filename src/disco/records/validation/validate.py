@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from disco.records.arrays import Flags, Integers, Keys
 from disco.records.errors import InputError, Problem, TableError
 from disco.records.money import from_minor_units
+from disco.records.suggestions import near_ids
 from disco.records.tables import SCHEMAS, ColumnSchema, Kind, Reference, TableSchema, Within
-from disco.records.validation.cells import Cells, flags, shown
+from disco.records.validation.cells import Cells, cell_texts, flags, shown
 from disco.records.validation.checker import (
     CheckedBatch,
     Fault,
@@ -124,10 +125,19 @@ class KeptColumns:
             profile.note(name, self.findings)
 
     def show(self, name: str, row: int) -> str:
-        """What the retailer wrote in that cell: one column read once more, up to the row."""
+        """What the retailer wrote in that cell, for a message."""
+        return shown(self._cell(name, row))
+
+    def text(self, name: str, *, at: int) -> str | None:
+        """What the retailer wrote in that cell."""
+        cell = self._cell(name, at)
+        return cell_texts(pa.array([cell], cell.type))[0]
+
+    def _cell(self, name: str, row: int) -> pa.Scalar:
+        """One column read once more, up to the row."""
         for batch in self.source.batches([name]):
             if row < batch.num_rows:
-                return shown(batch.column(0)[row])
+                return batch.column(0)[row]
             row -= batch.num_rows
         raise IndexError(f"{self.source.file} has become shorter while it was read")
 
@@ -302,14 +312,29 @@ def _check_reference(
     if found := _two_types(given, wanted, where):
         table.findings.note("mixed_ids", name, found, *_ONE_TYPE)
     known = target.values[reference.column][target.good[reference.column]]
-    table.findings.note_rows(
-        f"unknown_{reference.column.removesuffix('_id')}",
-        name,
-        table.good[name] & (first_rows(table.values[name], known) < 0),
-        lambda row: f"{table.show(name, row)}, which is not in {where}",
-        f"a value of {where}",
-        f"Add it to {reference.table}, or leave the row out.",
-    )
+    unknown = table.good[name] & (first_rows(table.values[name], known) < 0)
+    if unknown.any():
+        near = _near_id(table, name, int(np.argmax(unknown)), target, reference.column)
+        table.findings.note_rows(
+            f"unknown_{reference.column.removesuffix('_id')}",
+            name,
+            unknown,
+            lambda row: f"{table.show(name, row)}, which is not in {where}",
+            f"a value of {where}",
+            f"Did you mean {near!r}? Write ids alike in both tables; as text, they keep zeros in front."
+            if near is not None
+            else f"Add it to {reference.table}, or leave the row out.",
+        )
+
+
+def _near_id(table: KeptColumns, name: str, row: int, target: KeptColumns, column: str) -> str | None:
+    """The id of the other table that was probably meant."""
+    cell = table.text(name, at=row)
+    for batch in target.source.batches([column]):
+        near = near_ids(pa.array([cell], pa.large_string()), pa.array(cell_texts(batch.column(0)), pa.large_string()))
+        if near[0].is_valid:
+            return str(near[0].as_py())
+    return None
 
 
 def mixed_ids(schemas: Mapping[str, pa.Schema]) -> tuple[Problem, ...]:
