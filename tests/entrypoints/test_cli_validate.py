@@ -242,3 +242,53 @@ def test_the_settings_of_the_shop_that_the_tables_lie_in_say_how_they_are_writte
     code, _, err = disco("validate", "--shop", tmp_path / "shop")
     assert code == 1
     assert "Did you mean customers?" in err
+
+
+@pytest.fixture
+def small_shop(tmp_path: Path) -> Path:
+    """Two customers and an order, with the plan of `disco init`."""
+    data = tmp_path / "data"
+    data.mkdir()
+    (tmp_path / "disco.yaml").write_text("data: data\n")
+    (data / "customers.csv").write_text("customer_id,joined_on,country\n1,2025-01-01,GB\n2,2025-01-01,DE\n")
+    (data / "orders.csv").write_text("order_id,customer_id,ordered_at,full_price\nA1,1,2025-08-30,5\n")
+    (tmp_path / "plan.yaml").write_text((TEMPLATES / "plan.yaml").read_text())
+    return tmp_path
+
+
+def test_a_plan_is_compared_with_its_shop(disco: Run, small_shop: Path) -> None:
+    for place in ((), ("--shop", small_shop)):
+        code, out, err = disco("validate", small_shop / "plan.yaml", *place, "--json")
+        assert (code, err) == (0, "")
+        assert (json.loads(out)["eligible"], json.loads(out)["warnings"]) == (1, [])
+    _, out, _ = disco("validate", small_shop / "plan.yaml")
+    assert out.endswith(", 1 customer.\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "words"),
+    [
+        ("table: customers ", "table: vip.csv", "customers.table: found no file"),
+        ("country = 'GB'", "land = 'GB'", 'Referenced column "land" not found'),
+        ("country = 'GB'", "country = 'FR'", "customers.eligible: found no customer who meets"),
+        ("seed: 42", "codes: {pool: codes.txt}", "codes.pool: found no file"),
+        ("seed: 42", "segments: {column: region, limits: {North: {0.10: {at_most: 5}}}}", "no column region"),
+        ("as_of: 2025-09-01", "as_of: 2025-09-01T08:00", "expected a day such as 2027-03-01"),
+        ("as_of: 2025-09-01", "as_of: 1.9.", "expected a day such as 2027-03-01"),
+    ],
+)
+def test_what_a_plan_names_is_looked_at(disco: Run, small_shop: Path, line: str, wrong: str, words: str) -> None:
+    plan = small_shop / "plan.yaml"
+    assert line in plan.read_text()
+    plan.write_text(plan.read_text().replace(line, wrong))
+    code, out, err = disco("validate", plan)
+    assert (code, out) == (1, "")
+    assert words in err
+
+
+def test_a_plan_beyond_the_tables_is_warned_about(disco: Run, small_shop: Path) -> None:
+    plan = small_shop / "plan.yaml"
+    plan.write_text(plan.read_text().replace("2025-09-0", "2027-09-0"))
+    code, _, err = disco("validate", plan)
+    assert code == 0
+    assert "has no order in the year before 2027-09-01" in err

@@ -15,6 +15,7 @@ from disco.adapters.engines import read_engine
 from disco.entrypoints.files import read_yaml
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, PlanError, Problem
+from disco.records.refusals import expected_of
 from disco.records.table_format import (
     CsvFormat,
     TableFormat,
@@ -244,8 +245,8 @@ def _problem(detail: Any, origin: Mapping[str, str]) -> Problem:
         found = repr(detail["input"]) if isinstance(detail["input"], str | int) else str(refused.found)
         place, expected = f"{origin[name]}, {key}", str(refused.expected)
         return Problem("setting", place, "", found, expected, refused.fix or "")
-    expected = detail["msg"].removeprefix("Input should be ")
-    return Problem("setting", f"{origin[name]}, {key}", "", repr(detail["input"]), expected, "Correct the value.")
+    found, expected = repr(detail["input"]), expected_of(detail)
+    return Problem("setting", f"{origin[name]}, {key}", "", found, expected, "Correct the value.")
 
 
 def _keys_beside(place: tuple[str | int, ...]) -> list[str]:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from disco.operations.pruning import Pruned
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.shop_files import ShopFiles
-    from disco.operations.validating import TablesVerdict
+    from disco.operations.validating import PlanVerdict, TablesVerdict
     from disco.operations.versions import Activated
     from disco.records.plan import Plan
 
@@ -663,6 +663,20 @@ class Shop:
         if isinstance(plan, Mapping):
             return read_plan(plan)
         return read_plan(read_yaml(Path(plan)), file=str(plan))
+
+
+def validate_plan_at(path: Path, *, shop: Path) -> "PlanVerdict":
+    """The verdict on a plan file; what it names is looked at in the shop it lies in, or else in `shop`."""
+    from disco.operations.validating import PlanVerdict, validate_plan
+    from disco.records.plan import read_plan
+
+    plan = read_plan(read_yaml(path), file=str(path))
+    folder = path.parent if shop == Path() and not (shop / FILE).is_file() else shop
+    opened = Shop.open(folder)
+    place = opened.settings.data_place(folder)
+    if "://" not in place and not Path(place).is_dir():
+        return PlanVerdict.of(plan)
+    return validate_plan(opened.data, plan)
 
 
 def is_plan_file(given: str | Path) -> bool:

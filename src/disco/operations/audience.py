@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from disco.features import FEATURES, ContextNetwork, Feature, has_history, schema_hash
 from disco.features.builder import feature_table, missing_tables
 from disco.features.eligibility import eligible_customers
+from disco.operations.freshness import far_dates, stale_features, stale_tables
 from disco.records.arrays import Labels
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
@@ -160,15 +161,16 @@ def load_audience(
     For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text.
     """
     network, day = data.network(), as_of or plan.customers.as_of
-    wanted_columns = {} if plan.segments is None else {_SEGMENT: plan.segments.column}
     with data.customers(plan.customers.table) as (name, table):
-        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=wanted_columns)
+        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=_plan_columns(plan))
     eligible = rows["customer_id"].combine_chunks()
     if only is not None:
         asked = pa.array(only, pa.large_string())
         _refuse_ineligible(asked, eligible, plan)
         eligible = asked
     everybody, notes = cache.features_as_of(data, day, features=network.catalogue_)
+    if only is None:
+        notes = (*notes, *stale_features(everybody, day), *far_dates(plan))
     wanted = pc.is_in(everybody["customer_id"].cast(pa.large_string()), value_set=eligible)
     features = everybody.filter(wanted).combine_chunks()
     missing = len(eligible) - features.num_rows
@@ -176,11 +178,7 @@ def load_audience(
         _refuse_strangers(data, plan, eligible)
         notes += (f"{missing:,} eligible customers joined on or after {day} and are left out",)
     if not features.num_rows:
-        raise InputError(
-            "customers.eligible",
-            found=f"no customer who joined before {day} and meets {plan.customers.eligible!r}",
-            expected="at least one customer to decide about",
-        )
+        raise _nobody(plan, joined=f"joined before {day} and ")
     segment = None if plan.segments is None else _labels(rows, features, _SEGMENT)
     if only is None:
         _refuse_unknown_segments(plan, segment)
@@ -198,6 +196,11 @@ def load_audience(
         **label_inputs(audience),
     }
     return LoadedAudience(audience=audience, features=features, network=name, inputs=inputs, notes=notes)
+
+
+def _plan_columns(plan: Plan) -> dict[str, str]:
+    """The columns of the table of customers that a plan names, by setting."""
+    return {} if plan.segments is None else {_SEGMENT: plan.segments.column}
 
 
 def _labels(rows: pa.Table, features: pa.Table, setting: str) -> Labels:
@@ -264,6 +267,28 @@ def _refuse_ineligible(asked: pa.Array, eligible: pa.Array, plan: Plan) -> None:
             found="no row that meets the plan's condition" + (f" (and {len(others) - 1} more)" if others[1:] else ""),
             expected=f"customers of {plan.customers.table} with {plan.customers.eligible}",
         )
+
+
+def check_audience(data: ShopData, plan: Plan) -> tuple[int, tuple[str, ...]]:
+    """Look at what `load_audience` will read, without features or a network: how many are eligible, and what to know.
+
+    InputError where a file is missing, the condition cannot be used, or nobody meets it.
+    """
+    with data.customers(plan.customers.table) as (name, table):
+        ids = eligible_customers(table, plan.customers.eligible, name=name, columns=_plan_columns(plan))
+    if not ids.num_rows:
+        raise _nobody(plan)
+    _refuse_strangers(data, plan, ids["customer_id"].combine_chunks())
+    with data.tables() as tables:
+        return ids.num_rows, (*stale_tables(tables, plan.customers.as_of), *far_dates(plan))
+
+
+def _nobody(plan: Plan, *, joined: str = "") -> InputError:
+    return InputError(
+        "customers.eligible",
+        found=f"no customer who {joined}meets {plan.customers.eligible!r}",
+        expected="at least one customer to decide about",
+    )
 
 
 def _refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:

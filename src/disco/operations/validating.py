@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from disco.operations.audience import ShopData, check_audience
+from disco.operations.codes import read_pool
 from disco.records.errors import Problem
 from disco.records.plan import Plan
 from disco.records.result import Result
@@ -47,13 +49,26 @@ class PlanVerdict(Result):
     """The first day of the codes."""
     valid_before: date
     """The day after their last."""
+    eligible: int | None
+    """Customers who meet its condition; null where no shop was there to look at."""
+    warnings: tuple[str, ...]
+    """What to know before it is planned."""
 
     @classmethod
-    def of(cls, plan: Plan) -> "PlanVerdict":
+    def of(cls, plan: Plan, *, eligible: int | None = None, warnings: tuple[str, ...] = ()) -> "PlanVerdict":
         return cls(
             clean=True,
             campaign=plan.campaign,
             depths=plan.offered,
             valid_from=plan.valid.start,
             valid_before=plan.valid.end,
+            eligible=eligible,
+            warnings=warnings,
         )
+
+
+def validate_plan(data: ShopData, plan: Plan) -> PlanVerdict:
+    """Also look at what the plan names: the table of customers, the condition, the pool of codes."""
+    eligible, warnings = check_audience(data, plan)
+    read_pool(data, plan)
+    return PlanVerdict.of(plan, eligible=eligible, warnings=warnings)

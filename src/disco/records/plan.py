@@ -21,6 +21,7 @@ from pydantic import (
 from disco.records.decisions import SegmentLimits
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, PlanError, Problem
+from disco.records.refusals import expected_of
 
 _MOST_CUSTOMERS = 10**12  # more than there are people, and no sum of limits overflows
 _MOST_DAYS = 3660
@@ -345,8 +346,9 @@ def _problem(detail: Any, file: str) -> Problem:
         found, rest = message.split("found ", 1)[1].split("; expected ", 1)
         expected, _, fix = rest.partition(". ")
         return Problem("value", place, "", found, expected, fix)
-    expected = message.removeprefix("Input should be ")
-    found = repr(detail["input"]) if key else "a contradiction"
+    expected = expected_of(detail)
+    given = detail["input"]
+    found = (str(given) if isinstance(given, date) else repr(given)) if key else "a contradiction"
     return Problem("value", place, "", found, expected, "Correct the plan.")
 
 

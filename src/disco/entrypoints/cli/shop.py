@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, day_of, show
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, day_of, show, warn
 
 if TYPE_CHECKING:
     from disco.records.errors import Problem
@@ -53,11 +53,13 @@ def validate(
 ) -> None:
     """Check a retailer's tables: columns, types, keys, references, dates, ranges; or a campaign plan.
 
+    Of a plan, also the table of customers, the condition and the files that it names are looked at.
+
     Prints every problem with its file, column and first row, what was found, what was expected and what to do.
     Exit 0 when there are none, 1 otherwise. Nothing is changed.
     """
     if tables is not None and Path(tables).suffix.lower() in (".yaml", ".yml"):
-        _validate_plan(Path(tables), as_json=as_json, quiet=quiet)
+        _validate_plan(Path(tables), shop=shop, as_json=as_json, quiet=quiet)
         return
     from disco.entrypoints.config import load_settings, settings_of_tables
     from disco.entrypoints.python import validate_tables_at
@@ -74,17 +76,17 @@ def validate(
         raise typer.Exit(1)
 
 
-def _validate_plan(path: Path, *, as_json: bool, quiet: bool) -> None:
-    from disco.entrypoints.files import read_yaml
-    from disco.operations.validating import PlanVerdict
+def _validate_plan(path: Path, *, shop: Path, as_json: bool, quiet: bool) -> None:
+    from disco.entrypoints.python import validate_plan_at
     from disco.records.depths import depth_percent
-    from disco.records.plan import read_plan
-    from disco.records.wording import period
+    from disco.records.wording import counted, period
 
-    found = PlanVerdict.of(read_plan(read_yaml(path), file=str(path)))
+    found = validate_plan_at(path, shop=shop)
+    warn(found.warnings)
     depths = ", ".join(map(depth_percent, found.depths))
     valid = period(found.valid_from, found.valid_before - timedelta(days=1))
-    text = f"No problems found in {path}: campaign {found.campaign}, {depths}, codes valid {valid}."
+    about = "no shop to look at its customers" if found.eligible is None else counted(found.eligible, "customer")
+    text = f"No problems found in {path}: campaign {found.campaign}, {depths}, codes valid {valid}, {about}."
     show(found, text, as_json=as_json, quiet=quiet)
 
 
