@@ -90,3 +90,13 @@ def test_another_cap_is_the_allocation_under_that_cap() -> None:
     values = [OFFER.revenue_weight * point.revenue - point.markdown for point in found.by_cap]
     assert all(np.diff(values) >= -1e-9), "a wider limit never costs value"
     assert "Over the cap of 20% off, all else as in the plan:" in [table.caption for table in frontier_tables(found)]
+
+
+def test_a_budget_of_the_frontier_is_of_the_corrected_markdown() -> None:
+    """Earlier campaigns cost a quarter more than expected, so the model's own markdown stays a fifth below."""
+    offer = replace(OFFER, budget=12.5)
+    plain = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=replace(OFFER, budget=10.0)).present
+    corrected = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=offer, factor=1.25).present
+    assert corrected.markdown <= 12.5
+    assert corrected.markdown == pytest.approx(1.25 * plain.markdown, rel=1e-3)
+    assert corrected.revenue == pytest.approx(1.25 * plain.revenue, rel=1e-3)

@@ -10,6 +10,7 @@ import pytest
 
 from disco.operations import planning
 from disco.operations.arms import assign_at_random
+from disco.operations.explaining import explain
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
 from disco.operations.planned import plan_id
@@ -91,7 +92,8 @@ def test_a_plan_without_segments_keeps_its_bytes(shop):
     assert "segments" not in plan.model_dump_json(by_alias=True)
     assert plan_id(plan, {"customers": "x"}) == "7c453c0a0a506d28"
     summary = shop.planned(plan).record().summary
-    assert not {"segments", "budget_factor", "overspend_chance"} & set(summary.to_json().replace('"', " ").split())
+    later = {"segments", "budget_factor", "budget_share", "overspend_chance"}
+    assert not later & set(summary.to_json().replace('"', " ").split())
     assert type(summary).from_json(summary.to_json()) == summary
 
 
@@ -233,3 +235,23 @@ def test_the_expected_markdown_after_correction_keeps_the_budget(shop, monkeypat
     assert 50 < 1.25 * spent <= 60
     assert 0 < planned.overspend_chance < 1
     launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
+
+
+def test_an_explanation_has_the_prices_of_the_customers_segment(shop):
+    """A tight cap in North: its shadow price decides there, so the given depth is the best above all prices."""
+    region = {"column": "region", "limits": {"North": {0.1: {"at_most": 2}}}}
+    plan = shop.plan(segments=region, policy={"name": "greedy"}, control={"share": 0}, holdout={"share": 0})
+    launched = shop.launch(plan, people(shop), belief=shop.knowledge(spread=0.4))
+    with shop.store.reading() as transaction:
+        solution = transaction.plans.campaign("spring").solution
+    assert solution.segments["North"].prices[0] > 0
+    told = []
+    for row in launched.decisions.to_pylist():
+        found = explain(shop.store, "spring", row["customer_id"], prior=shop.knowledge(spread=0.4))
+        own = solution.segments["North"].prices if row["segment"] == "North" else (0.0, 0.0)
+        assert [one.price for one in found.figures] == pytest.approx(np.add(solution.prices, own))
+        best = max(found.figures, key=lambda one: one.surplus)
+        told.append(row["depth"] == (best.depth if best.surplus > 0 else None))
+        if row["segment"] == "North":
+            assert "with the limits of North" in " ".join(found.words)
+    assert np.mean(told) > 0.98, "all but ties at the last codes"

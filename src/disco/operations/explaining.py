@@ -10,7 +10,7 @@ from disco import objective
 from disco.campaign import Belief
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
-from disco.records.arrays import Matrix
+from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
@@ -40,7 +40,8 @@ class DepthFigures:
     value: float
     """The objective (w·revenue − markdown)·engagement at the policy's basket."""
     price: float
-    """The shadow price of a code, and of the budget it would take, in units of the objective."""
+    """The shadow price of a code, with that of its segment's limits and of the budget it would take, in units of the
+    objective."""
     surplus: float
     """value − price: the depth with the largest one above 0 is given."""
 
@@ -97,6 +98,7 @@ class _Decision:
     late: bool
     propensity: float | None
     propensity_draws: int | None
+    segment: str | None = None
 
     @property
     def got(self) -> str:
@@ -111,7 +113,8 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> 
         if not found.num_rows:
             fix = "`disco export` lists the customers who got a code."
             raise InputError(f"{customer} was not part of campaign {campaign}", fix=fix)
-        made = _Decision(**found.select([part.name for part in fields(_Decision)]).to_pylist()[0])
+        kept = [part.name for part in fields(_Decision) if part.name in found.column_names]
+        made = _Decision(**found.select(kept).to_pylist()[0])
         context = transaction.contexts.of(campaign, record.network, np.array([made.row]))
     if is_forgotten(found["customer_id"])[0]:
         raise InputError(
@@ -121,7 +124,7 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> 
     figures: tuple[DepthFigures, ...] = ()
     if arm is Arm.DECIDED and solution.prices is not None:
         belief = belief_at(store, record.version, prior=prior)
-        figures = _figures(record, solution, belief, made.customer_id, context)
+        figures = _figures(record, solution, belief, made, context)
     others = [figure for figure in figures if figure.depth != made.depth]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
     words = [
@@ -150,16 +153,16 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> 
 
 
 def _figures(
-    record: CampaignRecord, solution: Solution, belief: Belief, customer: object, context: Matrix
+    record: CampaignRecord, solution: Solution, belief: Belief, made: _Decision, context: Matrix
 ) -> tuple[DepthFigures, ...]:
     plan, depths, rates = record.plan, np.asarray(solution.depths), np.asarray(solution.engagement)
     drawn = policy_of(plan).full_prices(
-        belief.basket, context, depths, ids=read_ids([customer]), seed=plan.seed, campaign=plan.campaign
+        belief.basket, context, depths, ids=read_ids([made.customer_id]), seed=plan.seed, campaign=plan.campaign
     )
     expected = belief.basket.expected_full_price(context, depths)
     costs = objective.expected_markdown(expected, depths, rates)
     values = objective.values(drawn.copy(order="F"), depths, rates, revenue_weight=plan.objective.revenue_weight)
-    prices = np.asarray(solution.prices) + solution.budget_price * costs[0]
+    prices = np.asarray(solution.prices) + solution.budget_price * costs[0] + _segment_prices(solution, made)
     return tuple(
         DepthFigures(
             depth=depth,
@@ -172,6 +175,12 @@ def _figures(
         )
         for column, depth in enumerate(solution.depths)
     )
+
+
+def _segment_prices(solution: Solution, made: _Decision) -> Vector:
+    """(K,) what the limits of the customer's own segment add to the shadow prices; 0 where it has none."""
+    own = None if made.segment is None else (solution.segments or {}).get(made.segment)
+    return np.zeros(len(solution.depths)) if own is None or own.prices is None else np.asarray(own.prices)
 
 
 def _outcome(record: CampaignRecord, made: _Decision) -> str:
@@ -221,6 +230,8 @@ def _figure_words(
         figures, lambda figure: f"{money(figure.value / weight)} (shadow price {money(figure.price / weight)})"
     )
     what = "a code and of the budget it takes" if solution.budget_price else "a code"
+    if _segment_prices(solution, made).any():
+        what += f", with the limits of {made.segment}"
     words = [
         f"Expected basket before the discount, if they buy: {expected}.",
         f"Baskets the policy used for this decision: {drawn}.",

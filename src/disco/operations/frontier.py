@@ -12,6 +12,7 @@ from disco.allocation import Status
 from disco.campaign import Belief
 from disco.operations.arms import offer_of
 from disco.operations.audience import FeatureCache, ShopData, load_audience
+from disco.operations.forecast import calibrations
 from disco.operations.versions import belief_for
 from disco.records.arrays import Floats
 from disco.records.decisions import Audience, Offer
@@ -95,6 +96,7 @@ def plan_frontier(
     loaded = load_audience(data, plan, cache=cache, engine=engine)
     belief, _ = belief_for(store, prior=prior, network=loaded.network)
     offer = offer_of(plan, eligible=len(loaded.audience), segment_sizes=loaded.audience.segment_sizes())
+    past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
     return frontier(
         loaded.audience,
         campaign=plan.campaign,
@@ -104,6 +106,7 @@ def plan_frontier(
         budgets=budgets,
         cap_depth=cap,
         caps=None if cap is None else _caps(plan, cap, eligible=len(loaded.audience)),
+        factor=past[True].factor,
         warnings=loaded.notes,
         engine=engine,
     )
@@ -119,6 +122,7 @@ def frontier(
     budgets: Sequence[float] | None = None,
     cap_depth: float | None = None,
     caps: Mapping[int | None, int | None] | None = None,
+    factor: float = 1.0,
     warnings: tuple[str, ...] = (),
     engine: Engine | None = None,
 ) -> Frontier:
@@ -128,6 +132,8 @@ def frontier(
     would spend without a budget (and the offer's own budget, where it has one).
 
     caps: for `cap_depth`, what an operator would write (the reserve included) and what that leaves for the offer.
+    factor: what decided codes of earlier campaigns brought per unit expected; revenue and markdown contain it, as the
+    forecast of a plan does, and so a budget means the same here and there.
     """
     if not belief.basket.campaigns:
         raise StateError(
@@ -138,7 +144,7 @@ def frontier(
         )
     depths = np.asarray(offer.depths, np.float64)
     rates = belief.engagement.rates(depths)
-    full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine) * rates
+    full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine) * rates * factor
     revenue, markdown = objective.revenue(full_price, depths), objective.markdown(full_price, depths)
     weights = revenue_weights or tuple(offer.revenue_weight * step for step in _WEIGHT_STEPS)
     path = partial(_path, audience, revenue=revenue, markdown=markdown, engine=engine)
