@@ -44,7 +44,7 @@ def offer_of(plan: Plan, *, eligible: int, segment_sizes: Mapping[str, int] | No
         caps=_at_launch(plan.caps(eligible), now),
         revenue_weight=plan.objective.revenue_weight,
         floors=floors if any(floors) else None,
-        budget=None if plan.budget is None else plan.budget * now,
+        budget=None if plan.budget_amount is None else plan.budget_amount * now,
         segments=None
         if segments is None
         else {label: replace(limits, caps=_at_launch(limits.caps, now)) for label, limits in segments.items()},
@@ -61,7 +61,8 @@ def reserve_of(plan: Plan, offer: Offer, *, eligible: int) -> tuple[tuple[int | 
         None if cap is None or now is None else cap - now
         for cap, now in zip(plan.caps(eligible), offer.caps, strict=True)
     )
-    return codes, None if plan.budget is None or offer.budget is None else plan.budget - offer.budget
+    whole = plan.budget_amount
+    return codes, None if whole is None or offer.budget is None else whole - offer.budget
 
 
 def segment_reserve(

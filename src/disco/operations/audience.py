@@ -26,12 +26,13 @@ from disco.records.decisions import Audience
 from disco.records.errors import InputError
 from disco.records.files import written_whole
 from disco.records.id_list import IdList
-from disco.records.plan import Plan
+from disco.records.plan import Plan, is_channel
 from disco.records.ports import Engine, Tables
 from disco.records.private import private_folder
+from disco.records.wording import counted
 
 _NAME_LENGTH = 32  # hexadecimal digits: 128 bits
-_SEGMENT = "segments.column"
+_SEGMENT, _CHANNEL = "segments.column", "channel.column"
 _MOST_SHOWN = 12  # values of a column in a message
 _CACHED = re.compile("[0-9a-f]{32}")  # how the name of a cached file begins
 
@@ -182,11 +183,15 @@ def load_audience(
     segment = None if plan.segments is None else _labels(rows, features, _SEGMENT)
     if only is None:
         _refuse_unknown_segments(plan, segment)
+    channel = None if plan.channel_column is None else _labels(rows, features, _CHANNEL)
+    if channel is not None:
+        _refuse_unknown_channels(data, plan, features["customer_id"], channel)
     audience = Audience(
         ids=features["customer_id"].to_numpy(),
         context=network.transform(features, engine=engine),
         known=has_history(features),
         segment=segment,
+        channel=channel,
     )
     name = data.network_hash()
     inputs = {
@@ -200,7 +205,8 @@ def load_audience(
 
 def _plan_columns(plan: Plan) -> dict[str, str]:
     """The columns of the table of customers that a plan names, by setting."""
-    return {} if plan.segments is None else {_SEGMENT: plan.segments.column}
+    found = {} if plan.segments is None else {_SEGMENT: plan.segments.column}
+    return found if plan.channel_column is None else {**found, _CHANNEL: plan.channel_column}
 
 
 def _labels(rows: pa.Table, features: pa.Table, setting: str) -> Labels:
@@ -228,6 +234,24 @@ def _refuse_unknown_segments(plan: Plan, segment: Labels | None) -> None:
             )
 
 
+def _refuse_unknown_channels(data: ShopData, plan: Plan, ids: pa.ChunkedArray, channel: Labels) -> None:
+    """A code without a channel could not be sent; the first is named with its row in the table."""
+    wrong = np.flatnonzero([not is_channel(name) for name in channel])
+    if not wrong.size:
+        return
+    customer, value = str(ids[int(wrong[0])].as_py()), channel[wrong[0]]
+    with data.customers(plan.customers.table) as (name, table):
+        column = table["customer_id"] if isinstance(table, pa.Table) else table.to_table(columns=["customer_id"])[0]
+        row = pc.index(column.cast(pa.string()), customer).as_py() + 1
+    more = f" (and for {counted(wrong.size - 1, 'more customer')})" if wrong.size > 1 else ""
+    raise InputError(
+        f"{name}, column {plan.channel_column}, row {row:,}",
+        found=f"{value!r} for customer {customer}{more}" if value else f"no channel for customer {customer}{more}",
+        expected="the name of a channel, such as sms, for every eligible customer",
+        fix="Fill it in, or leave such customers out with `customers.eligible`.",
+    )
+
+
 def label_inputs(audience: Audience) -> dict[str, str]:
     """Hashes of the labels that a plan's limits rest on."""
     return label_hashes(pa.array(audience.ids), label_columns(audience))
@@ -238,6 +262,8 @@ def label_columns(audience: Audience) -> dict[str, pa.Array]:
     found = {}
     if audience.segment is not None:
         found["segment"] = pa.array([label or None for label in audience.segment], pa.string())
+    if audience.channel is not None:
+        found["channel"] = pa.array(audience.channel.tolist(), pa.string())
     return found
 
 

@@ -166,7 +166,9 @@ def export_codes(store: Store, campaign: str) -> pa.Table:
             "depth": sent["depth"],
             "sent_at": pa.array([plan.valid.start], pa.date32()).cast(_MOMENT).take(same),
             "expires_at": pa.array([plan.valid.end], pa.date32()).cast(_MOMENT).take(same),
-            "channel": pa.array([plan.channel], pa.string()).take(same),
+            "channel": sent["channel"]
+            if plan.channel_name is None
+            else pa.array([plan.channel_name], pa.string()).take(same),
         }
     )
 

@@ -49,7 +49,8 @@ def explain_conflict(
             conflicts=[str(conflict) for conflict in found.conflicts],
             fix="Change one of the limits named above.",
         )
-    if plan.budget is None:
+    budget = plan.budget_amount
+    if budget is None:
         raise InfeasibleError(
             f"campaign {plan.campaign}: the limits hold for all customers, but not for the decided and the control "
             "group apart, which share them in proportion to their customers",
@@ -57,11 +58,11 @@ def explain_conflict(
             fix="Lower at_least, or change control.share.",
         )
     needed = _needed_budget(plan, members, parts, costs, factors)
-    if needed is not None and needed > plan.budget:
+    if needed is not None and needed > budget:
         raise InfeasibleError(
             f"campaign {plan.campaign}: the limits contradict each other",
             conflicts=[
-                f"The floors (at_least) cost more than the budget of {money(plan.budget, full=True)}: "
+                f"The floors (at_least) cost more than the budget of {money(budget, full=True)}: "
                 f"about {money(needed, full=True)} are needed"
             ],
             fix=f"Raise the budget to {needed:,}, or lower at_least.",

@@ -30,6 +30,7 @@ MOST_VALUES = 50
 _SPEND = "spend_365d"
 _DECILES = 10
 _EMPTY = "(empty)"
+_OTHERS = "(others)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,8 @@ class PlanReview(TableResult):
     customers: int
     """Number of customers."""
     groups: tuple[PlanGroup, ...]
-    """By depth, by group, by history (bought in the past year or not), by spend decile, by the columns asked for."""
+    """By depth, by group, by history (bought in the past year or not), by spend decile, by the columns of the
+    plan's segments and channels, by the columns asked for."""
     notes: tuple[str, ...]
     """What could not be broken down, in sentences."""
     planned: NotInJson[Planned]
@@ -124,9 +126,18 @@ def _parts(
         parts += _deciles(np.nan_to_num(planned.features[_SPEND].to_numpy()), known)
     else:
         notes.append("The plan keeps no features, so there are no spend deciles.")
+    for column, label in _labels_of(planned.plan).items():
+        parts += _by_value(column, _few_values(planned.plan, pc.fill_null(decisions[label].combine_chunks(), _EMPTY)))
     for column in by:
-        parts += _by_column(planned, data, column)
+        if column not in _labels_of(planned.plan):
+            parts += _by_column(planned, data, column)
     return parts, tuple(notes)
+
+
+def _labels_of(plan: Plan) -> dict[str, str]:
+    """Columns of the customers table that the plan itself names → where their values are kept with the decisions."""
+    found = {} if plan.channel_column is None else {plan.channel_column: "channel"}
+    return found | ({} if plan.segments is None else {plan.segments.column: "segment"})
 
 
 def _deciles(spend: Integers, known: Flags) -> Iterator[tuple[str, str, Flags]]:
@@ -151,12 +162,22 @@ def _by_column(planned: Planned, data: ShopData, column: str) -> Iterator[tuple[
     ids = planned.decisions["customer_id"].cast(pa.string()).combine_chunks()
     place = pc.index_in(ids, value_set=table["customer_id"].cast(pa.string()).combine_chunks())
     texts = pc.fill_null(table[column].cast(pa.string()).combine_chunks().take(place), _EMPTY)
-    values = sorted(pc.unique(texts).to_pylist())
-    if len(values) > MOST_VALUES:
-        found = f"{len(values):,} different values in column {column}"
+    if (count := len(pc.unique(texts))) > MOST_VALUES:
+        found = f"{count:,} different values in column {column}"
         raise InputError("--by", found=found, expected=f"a column with at most {MOST_VALUES}, such as a country")
+    yield from _by_value(column, texts)
+
+
+def _few_values(plan: Plan, texts: pa.Array) -> pa.Array:
+    """The values, of which those without limits of their own become one where there are many."""
+    if plan.segments is None or len(pc.unique(texts)) <= MOST_VALUES:
+        return texts
+    return pc.if_else(pc.is_in(texts, value_set=pa.array(list(plan.segments.limits))), texts, _OTHERS)
+
+
+def _by_value(column: str, texts: pa.Array) -> Iterator[tuple[str, str, Flags]]:
     of_row = np.asarray(texts.to_pylist(), object)
-    for value in values:
+    for value in sorted(pc.unique(texts).to_pylist()):
         yield column, value, of_row == value
 
 

@@ -1,6 +1,6 @@
 """From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -21,6 +21,7 @@ from disco.operations.arms import (
 from disco.operations.audience import FeatureCache, ShopData, label_inputs, load_audience, sources_of
 from disco.operations.codes import pool_codes, read_pool
 from disco.operations.forecast import calibrations, draw_totals, money_of
+from disco.operations.overspending import chance_above, first_share, largest_share
 from disco.operations.plan_conflicts import explain_conflict
 from disco.operations.plan_warnings import plan_warnings
 from disco.operations.planned import (
@@ -68,6 +69,9 @@ class PlanResult(TableResult):
     """By group: decided, control, holdout."""
     total: MoneyForecast | None
     """What all codes together are expected to bring; null before any purchase was learned."""
+    ceiling: float | None
+    """The expected markdown that all codes may reach, the reserve included; below the budget where `overspend_risk`
+    asks for it; null without a budget."""
     overspend_chance: float | None
     """The chance that the codes cost more than the budget (without the reserve); null without a budget or forecast."""
     prices: Mapping[DepthKey, float] | None
@@ -111,6 +115,7 @@ class PlanResult(TableResult):
             network=planned.network,
             arms=planned.arms,
             total=planned.total,
+            ceiling=None if planned.plan.budget_amount is None else planned.plan.budget_amount * solution.budget_share,
             overspend_chance=planned.overspend_chance,
             prices=prices,
             budget_price=solution.budget_price / solution.budget_factor / weight,
@@ -209,22 +214,34 @@ def plan_campaign(
     )
     past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
     factors = [past[not plan.policy.assigns_at_random].factor, past[False].factor]
-    parts = [
-        replace(part, budget=None if part.budget is None else part.budget / factor)
-        for part, factor in zip(share_offers(offer, sizes, segment_sizes=by_label), factors, strict=True)
-    ]
-    try:
+    shared = share_offers(offer, sizes, segment_sizes=by_label)
+    depths = np.asarray(plan.offered)
+
+    def attempt(share: float) -> _Attempt:
+        parts = [
+            replace(part, budget=None if part.budget is None else part.budget * share / factor)
+            for part, factor in zip(shared, factors, strict=True)
+        ]
         made = _decided(plan, audience, arms, parts, belief=belief, engine=engine)
+        forecasts, drawn = _forecasts(belief, audience, arms, made.choice, plan, past)
+        return _Attempt(parts=parts, made=made, forecasts=forecasts, drawn=drawn)
+
+    try:
+        found = attempt(1.0)
     except InfeasibleError:  # its figures are those of one group
+        parts = [
+            replace(part, budget=None if part.budget is None else part.budget / factor)
+            for part, factor in zip(shared, factors, strict=True)
+        ]
         costs = [own_costs(belief, one, part, engine=engine) for one, part in zip(members, parts, strict=True)]
         explain_conflict(plan, offer, audience.take(~arms[Arm.HOLDOUT]), members, parts, costs, factors)
         raise
-    forecasts, drawn = _forecasts(belief, audience, arms, made.choice, plan, past)
-    depths = np.asarray(plan.offered)
+    found, share = _within_risk(plan, offer, found, attempt)
+    made, parts, forecasts, drawn = found.made, found.parts, found.forecasts, found.drawn
     total = None if drawn is None else money_of(drawn, depths)
     chance = None
     if drawn is not None and offer.budget is not None:
-        chance = float(np.mean(drawn @ depths > offer.budget))
+        chance = chance_above(drawn @ depths, offer.budget)
     inputs = {
         "customers": content_hash(pa.table({"customer_id": audience.ids})),
         **label_inputs(audience),
@@ -256,10 +273,11 @@ def plan_campaign(
             eligible=len(audience),
             segment_sizes=sizes_by_label,
             factor=factors[0] if offer.budget is not None else 1.0,
+            share=share,
         ),
         arms=forecasts,
         total=total,
-        binding=_binding(decided, parts[0], factor=factors[0]),
+        binding=_binding(decided, parts[0], factor=factors[0] / share),
         warnings=(
             *notes,
             *_launched_before(store, plan, inputs),
@@ -268,7 +286,7 @@ def plan_campaign(
                 audience,
                 np.asarray(plan.offered),
                 needs_belief=not plan.policy.assigns_at_random,
-                has_budget=plan.budget is not None,
+                has_budget=plan.budget_amount is not None,
                 last_contexts=_last_contexts(store, plan.campaign, network),
             ),
         ),
@@ -287,6 +305,46 @@ class _Made:
     value: Vector
     expected_full_price: Vector
     decided: Decisions | None  # of the decided arm; None: assigned at random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Attempt:
+    """What was decided under one share of the budget, and what it is expected to bring."""
+
+    parts: list[Offer]  # of the decided group and of control
+    made: _Made
+    forecasts: dict[Arm, ArmForecast]
+    drawn: Matrix | None  # (draws, depths) full price bought with all codes
+
+
+def _within_risk(
+    plan: Plan, offer: Offer, whole: _Attempt, attempt: Callable[[float], _Attempt]
+) -> tuple[_Attempt, float]:
+    """The decisions under the largest share of the budget that keeps the plan's `overspend_risk`, and that share."""
+    depths, risk, budget = np.asarray(plan.offered), plan.overspend_risk, offer.budget
+    if risk is None or budget is None or whole.drawn is None:
+        return whole, 1.0
+    if chance_above(whole.drawn @ depths, budget) <= risk:
+        return whole, 1.0
+
+    def tried(share: float) -> tuple[_Attempt, float] | None:
+        try:
+            made = attempt(share)
+        except InfeasibleError:
+            return None
+        return made, 0.0 if made.drawn is None else chance_above(made.drawn @ depths, budget)
+
+    found = largest_share(tried, risk=risk, first=first_share(whole.drawn @ depths, risk=risk))
+    if found.attempt is None:
+        raise InfeasibleError(
+            f"campaign {plan.campaign}: the limits contradict each other",
+            conflicts=[
+                f"The floors (at_least) cost so much that the budget of {money(plan.budget_amount or 0.0, full=True)} "
+                f"is exceeded with a chance of {found.least_chance:.0%}; overspend_risk allows {risk:.0%}"
+            ],
+            fix="Lower at_least, raise the budget, or allow a larger overspend_risk.",
+        )
+    return found.attempt, found.share
 
 
 def _decided(
@@ -416,6 +474,7 @@ def _solution(
     eligible: int,
     segment_sizes: Mapping[str, int],
     factor: float,
+    share: float,
 ) -> Solution:
     reserve, reserve_budget = reserve_of(plan, offer, eligible=eligible)
     of_segments = segment_reserve(plan, offer, segment_sizes=segment_sizes)
@@ -439,7 +498,8 @@ def _solution(
             label: SegmentSolution(prices=None if decided is None else prices.get(label, free), reserve=codes)
             for label, codes in of_segments.items()
         },
-        budget_factor=factor,
+        budget_factor=factor / share,
+        budget_share=share,
     )
 
 

@@ -46,6 +46,8 @@ class Audience:
     """(d1,) of the context's columns. Left out, they are those of a table; an array has none."""
     segment: Labels | None = None
     """(n,) the part of the customers that each belongs to, as text; empty text: none. Needed by `Offer.segments`."""
+    channel: Labels | None = None
+    """(n,) how each customer gets a code, as text; it travels with the decisions and changes none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", read_ids(self.ids))
@@ -60,11 +62,13 @@ class Audience:
         if not self.ids.size == len(self.context) == self.known.size or self.known.ndim != 1:
             found = f"{self.ids.size:,} ids, {len(self.context):,} contexts and {self.known.size:,} known flags"
             raise InputError("audience", found=found, expected="one of each per customer")
-        if self.segment is not None:
-            object.__setattr__(self, "segment", np.asarray(self.segment, object))
-            if self.segment.shape != self.ids.shape:
-                found = f"labels of shape {self.segment.shape}"
-                raise InputError("audience, segment", found=found, expected="one label per customer")
+        for name in ("segment", "channel"):
+            if (given := getattr(self, name)) is not None:
+                labels = np.asarray(given, object)
+                object.__setattr__(self, name, labels)
+                if labels.shape != self.ids.shape:
+                    found = f"labels of shape {labels.shape}"
+                    raise InputError(f"audience, {name}", found=found, expected="one label per customer")
 
     def __len__(self) -> int:
         return int(self.ids.size)
@@ -74,8 +78,14 @@ class Audience:
 
     def take(self, rows: Integers | Flags | slice) -> "Audience":
         """The customers at these rows."""
-        segment = None if self.segment is None else self.segment[rows]
-        return replace(self, ids=self.ids[rows], context=self.context[rows], known=self.known[rows], segment=segment)
+        return replace(
+            self,
+            ids=self.ids[rows],
+            context=self.context[rows],
+            known=self.known[rows],
+            segment=None if self.segment is None else self.segment[rows],
+            channel=None if self.channel is None else self.channel[rows],
+        )
 
     def segment_sizes(self) -> dict[str, int]:
         """Customers by label."""

@@ -10,9 +10,11 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainValidator,
     SerializerFunctionWrapHandler,
+    Tag,
     ValidationError,
     model_serializer,
     model_validator,
@@ -65,9 +67,25 @@ def _read_limit(value: object) -> int | float | None:
     raise ValueError("a whole number of customers, such as 20000, or a share, such as 40%")
 
 
+def _read_risk(value: object) -> float:
+    risk = _read_percent(value)
+    if isinstance(risk, bool) or not isinstance(risk, int | float) or not 0 < risk < 1:
+        raise ValueError("a chance above 0% and below 100%, such as 10%")
+    return float(risk)
+
+
+# A key that is written as one value or as a section: which of the two it is, is no part of a key that people read.
+_VALUE, _SECTION = "~value", "~section"
+
+
+def _value_or_section(value: object) -> str:
+    return _SECTION if isinstance(value, Mapping | BaseModel) else _VALUE
+
+
 Name = Annotated[str, PlainValidator(_read_name)]
 Share = Annotated[float, PlainValidator(_read_share)]
 Limit = Annotated[int | float | None, PlainValidator(_read_limit)]
+Risk = Annotated[float, PlainValidator(_read_risk)]
 # neither `true` nor a quoted '3' is a number
 Number = Annotated[float, Field(strict=True)]
 WholeNumber = Annotated[int, Field(strict=True)]
@@ -119,6 +137,19 @@ class ObjectiveSection(_Section):
     revenue_weight: Annotated[Number, Field(gt=0)]
 
 
+class BudgetSection(_Section):
+    """A ceiling of the expected markdown, and a bound on the chance that the codes cost more than it."""
+
+    amount: Annotated[Number, Field(ge=0)]
+    overspend_risk: Risk | None = None
+
+
+Budget = Annotated[
+    Annotated[Number, Field(ge=0), Tag(_VALUE)] | Annotated[BudgetSection, Tag(_SECTION)],
+    Discriminator(_value_or_section),
+]
+
+
 class PolicySection(_Section):
     name: Literal["thompson", "ucb", "epsilon_greedy", "greedy", "random"] = "thompson"
     exploration: Annotated[Number, Field(ge=0)] = 1.0
@@ -163,6 +194,38 @@ def _read_prefix(value: object) -> str | None:
     if value is None or (isinstance(value, str) and re.fullmatch(r"[A-Z0-9]{1,16}", value)):
         return value
     raise ValueError("up to 16 capital letters and digits, such as SPRING")
+
+
+_LONGEST_CHANNEL = 64
+
+
+def is_channel(value: object) -> bool:
+    """Whether this can be the name of a channel: printable text of up to 64 characters.
+
+    >>> is_channel("sms"), is_channel("push (app)"), is_channel(" "), is_channel(None), is_channel("a" * 65)
+    (True, True, False, False, False)
+    """
+    return (
+        isinstance(value, str) and 0 < len(value) <= _LONGEST_CHANNEL and value.isprintable() and value == value.strip()
+    )
+
+
+def _read_channel(value: object) -> object:
+    if is_channel(value):
+        return value
+    raise ValueError("the name of a channel, such as sms, or `{column: channel}` for a column with each customer's")
+
+
+class ChannelSection(_Section):
+    """The column of the customers table that names each customer's channel."""
+
+    column: Annotated[str, Field(min_length=1, strict=True)]
+
+
+Channel = Annotated[
+    Annotated[str, PlainValidator(_read_channel), Tag(_VALUE)] | Annotated[ChannelSection, Tag(_SECTION)],
+    Discriminator(_value_or_section),
+]
 
 
 class CodesSection(_Section):
@@ -227,7 +290,7 @@ class Plan(_Section):
     customers: CustomersSection
     depths: Annotated[dict[float, DepthSection], BeforeValidator(_read_depth_keys)]
     objective: ObjectiveSection
-    budget: Annotated[Number, Field(ge=0)] | None = None  # expected markdown, currency units
+    budget: Budget | None = None  # expected markdown, currency units
     segments: SegmentsSection | None = None
     policy: PolicySection = PolicySection()
     control: ArmSection = ArmSection()
@@ -235,7 +298,7 @@ class Plan(_Section):
     reserve: ArmSection = ArmSection()
     valid: ValiditySection
     codes: CodesSection = CodesSection()
-    channel: Literal["on-site", "e-mail"] = "on-site"
+    channel: Channel = "on-site"
     # absent from the JSON of a plan without it, so that plan ids from before there was such a key stay what they are
     export: ExportSection | None = Field(default=None, exclude_if=_is_absent)
     seed: WholeNumber = 0
@@ -260,6 +323,26 @@ class Plan(_Section):
     @model_serializer(mode="wrap")
     def _without_absent_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in handler(self).items() if value is not None or key not in _ADDED}
+
+    @property
+    def budget_amount(self) -> float | None:
+        """The ceiling of expected markdown, in currency units; None: no budget."""
+        return self.budget.amount if isinstance(self.budget, BudgetSection) else self.budget
+
+    @property
+    def overspend_risk(self) -> float | None:
+        """The largest chance that the codes cost more than the budget; None: not bounded."""
+        return self.budget.overspend_risk if isinstance(self.budget, BudgetSection) else None
+
+    @property
+    def channel_name(self) -> str | None:
+        """The channel of all codes; None: a column names one per customer."""
+        return None if isinstance(self.channel, ChannelSection) else self.channel
+
+    @property
+    def channel_column(self) -> str | None:
+        """The column of the customers table that names each customer's channel; None: all have the same."""
+        return self.channel.column if isinstance(self.channel, ChannelSection) else None
 
     @property
     def offered(self) -> tuple[float, ...]:
@@ -328,16 +411,17 @@ def _impractical(plan: Plan, file: str) -> list[Problem]:
 
 
 def _problem(detail: Any, file: str) -> Problem:
-    key = ".".join(str(part) for part in detail["loc"])
+    keys = tuple(part for part in detail["loc"] if part not in (_VALUE, _SECTION))
+    key = ".".join(str(part) for part in keys)
     place = f"{file}, {key}" if key else file
     message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "missing":
         return Problem("missing", place, "", "nothing", "a value", f"Add `{key}:` to the plan.")
     if detail["type"] == "extra_forbidden":
-        known = _keys_beside(detail["loc"])
-        near = get_close_matches(str(detail["loc"][-1]), known, n=1)
+        known = _keys_beside(keys)
+        near = get_close_matches(str(keys[-1]), known, n=1)
         fix = f"Did you mean {near[0]}?" if near else "Remove it."
-        return Problem("unknown", place, "", f"the unknown key {detail['loc'][-1]}", f"one of {', '.join(known)}", fix)
+        return Problem("unknown", place, "", f"the unknown key {keys[-1]}", f"one of {', '.join(known)}", fix)
     if not key and not isinstance(detail["input"], Mapping):
         return Problem(
             "format", place, "", repr(detail["input"]), "keys and values", "See the template of `disco init`."
@@ -352,7 +436,12 @@ def _problem(detail: Any, file: str) -> Problem:
     return Problem("value", place, "", found, expected, "Correct the plan.")
 
 
-_OPTIONAL_SECTIONS: dict[str | int, type[_Section]] = {"segments": SegmentsSection, "export": ExportSection}
+_OPTIONAL_SECTIONS: dict[str | int, type[_Section]] = {
+    "budget": BudgetSection,
+    "channel": ChannelSection,
+    "segments": SegmentsSection,
+    "export": ExportSection,
+}
 
 
 def _keys_beside(place: tuple[str | int, ...]) -> list[str]:

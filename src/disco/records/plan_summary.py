@@ -88,7 +88,10 @@ class Solution:
     reserve: tuple[int | None, ...]  # codes per depth held back for late arrivals; None: no limit
     reserve_budget: float | None  # expected markdown held back for them; None: no budget
     segments: Mapping[str, SegmentSolution] | None = None  # by value of the plan's column
-    budget_factor: float = 1.0  # expected markdown of the decided arm by earlier campaigns, per unit of the model's
+    budget_factor: float = 1.0
+    """The plan's money per unit of the model's, for the decided arm: what earlier campaigns cost per unit expected,
+    divided by `budget_share`."""
+    budget_share: float = 1.0  # of the budget that is planned, so that the chance to overspend stays at or below a risk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +112,11 @@ class PlanSummary:
     def to_json(self) -> str:
         # what is absent leaves the bytes as they were before it was known
         absent: dict[str, Any] = {} if self.overspend_chance is not None else {"overspend_chance": True}
-        solution = {"segments": self.solution.segments is None, "budget_factor": self.solution.budget_factor == 1.0}
+        solution = {
+            "segments": self.solution.segments is None,
+            "budget_factor": self.solution.budget_factor == 1.0,
+            "budget_share": self.solution.budget_share == 1.0,
+        }
         absent["solution"] = {name for name, is_absent in solution.items() if is_absent}
         text: bytes = _summary_adapter().dump_json(self, exclude=absent)
         return text.decode()

@@ -47,7 +47,7 @@ class SentCodes:
     depth: Vector
     sent_at: Integers  # microseconds since 1970-01-01
     expires_at: Integers  # microseconds since 1970-01-01
-    by_email: Flags  # else on-site
+    by_email: Flags  # or by another message; else on-site
 
 
 def read_codes(codes: pa.Table, *, settings: RetailerSettings, today: date) -> SentCodes:
@@ -74,9 +74,6 @@ def read_codes(codes: pa.Table, *, settings: RetailerSettings, today: date) -> S
     pairs = pc.binary_join_element_wise(columns["campaign_id"], columns["customer_id"], "\x1f")
     twice = _repeated(pairs)
     refuse(twice, "customer_id", "duplicate", "one code per customer and campaign", "Keep one of the rows.")
-    channels = pa.array([str(name) for name in ChannelName])
-    odd = pc.invert(pc.is_in(columns["channel"], value_set=channels))
-    refuse(odd, "channel", "channel", " or ".join(ChannelName), "Leave the column out for on-site codes.")
     early = pc.less_equal(columns["expires_at"], columns["sent_at"])
     refuse(early, "expires_at", "order of dates", "an instant after sent_at", "A code must be valid for a while.")
     if problems:
@@ -89,7 +86,7 @@ def read_codes(codes: pa.Table, *, settings: RetailerSettings, today: date) -> S
         depth=depth.to_numpy(zero_copy_only=False),
         sent_at=_microseconds(columns["sent_at"]),
         expires_at=_expiry(columns, settings),
-        by_email=pc.equal(columns["channel"], str(ChannelName.EMAIL)).to_numpy(zero_copy_only=False),
+        by_email=_by_message(columns),
     )
     _check_time(sent, today)
     return sent
@@ -140,6 +137,12 @@ def _typed_columns(codes: pa.Table) -> dict[str, Any]:
     return columns
 
 
+def _by_message(columns: dict[str, Any]) -> Flags:
+    """(n,) whether a code was sent: every channel but on-site is answered as an e-mail is."""
+    sent = pc.not_equal(columns["channel"], str(ChannelName.ON_SITE)).to_numpy(zero_copy_only=False)
+    return np.asarray(sent, np.bool_)
+
+
 def _repeated(values: pa.Array) -> pa.Array:
     """True on every row whose value appeared in an earlier row."""
     places = pc.dictionary_encode(values, null_encoding="encode").indices.to_numpy(zero_copy_only=False)
@@ -154,7 +157,7 @@ def _microseconds(instants: pa.Array) -> Integers:
 
 def _expiry(columns: dict[str, Any], settings: RetailerSettings) -> Integers:
     """expires_at where it is given, else the channel's usual validity after sent_at."""
-    email = pc.equal(columns["channel"], str(ChannelName.EMAIL)).to_numpy(zero_copy_only=False)
+    email = _by_message(columns)
     usual = _microseconds(columns["sent_at"]) + DAY * np.where(
         email, settings.email.valid_days, settings.on_site.valid_days
     )

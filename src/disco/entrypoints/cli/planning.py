@@ -170,6 +170,8 @@ def _plan_text(planned: "PlanResult", shop: Path) -> str:
         parts.append(f"Forecast, with 90% intervals:\n{figures_text(_money(planned))}\n{_corrections(planned)}")
     elif planned.version is None:
         parts.append("Nothing was learned yet, so there is no forecast.")
+    if planned.ceiling is not None and planned.overspend_chance is not None:
+        parts.append(_budget(planned))
     if planned.prices is not None:
         parts.append("\n".join([_certificate(planned), *(f"  {words}" for words in planned.binding)]))
     after = next_command(f"launch {planned.plan_id}", shop)
@@ -195,6 +197,25 @@ def _corrections(planned: "PlanResult") -> str:
     if not said:
         return "First forecast: ranges are wide because there is no track record yet."
     return f"Corrected by earlier campaigns, actual against forecast: {', '.join(said)}."
+
+
+def _budget(planned: "PlanResult") -> str:
+    from disco.records.wording import money
+
+    plan = planned.planned.plan
+    assert plan.budget_amount is not None
+    assert planned.ceiling is not None
+    held = f"; {plan.reserve.share:.0%} of it is kept for late arrivals" if plan.reserve.share else ""
+    words = (
+        f"Budget {money(plan.budget_amount, full=True)}{held}. "
+        f"Chance that the codes cost more: {planned.overspend_chance:.1%}"
+    )
+    if plan.overspend_risk is None:
+        return f"{words}."
+    words += f" (overspend_risk allows {plan.overspend_risk:.1%})."
+    if planned.ceiling < plan.budget_amount:
+        words += f" The expected markdown was limited to {money(planned.ceiling, full=True)} for it."
+    return words
 
 
 def _certificate(planned: "PlanResult") -> str:

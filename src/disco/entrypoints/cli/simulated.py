@@ -148,8 +148,9 @@ def respond(
 ) -> None:
     """Simulate how customers respond to a file of codes, until the last code has expired.
 
-    Optional columns: expires_at, and channel (on-site or e-mail). All orders, returns and visits of that time are
-    appended to DIR. Codes sent before the simulated date of DIR are refused, so that no day is simulated twice.
+    Optional columns: expires_at, and channel (on-site; any other is answered as an e-mail). All orders, returns and
+    visits of that time are appended to DIR. Codes sent before the simulated date of DIR are refused, so that no day is
+    simulated twice.
     """
     from disco.operations.simulating import respond
 

@@ -286,7 +286,7 @@ def demo_campaign(
 
 
 def judge_by_truth(choice: Integers, ids: np.ndarray, plan: Plan, shop: Retailer) -> Judgement:
-    truth = shop.truth(ids, plan.offered, channel=plan.channel)
+    truth = shop.truth(ids, plan.offered, channel=str(plan.channel_name))
     return judge(
         choice,
         full_price=truth.expected_full_price,

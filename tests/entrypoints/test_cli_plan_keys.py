@@ -1,0 +1,109 @@
+"""Segments from a plan file to the exported codes, counted again from the files alone."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+Run = Callable[..., tuple[int, str, str]]
+
+LIMITS = {"GB": {0.30: {"at_most": 11}}, "FR": {0.10: {"at_least": 20}, 0.20: {"at_most": 0}}}
+
+
+def done(disco: Run, *arguments: object) -> dict[str, Any]:
+    code, out, err = disco(*arguments, "--json")
+    assert code == 0, err
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+def write(shop: Path, **more: object) -> Path:
+    content = yaml.safe_load((shop / "second.yaml").read_text())
+    content["customers"]["eligible"] = "true"
+    (shop / "segments.yaml").write_text(yaml.safe_dump({**content, **more}))
+    return shop / "segments.yaml"
+
+
+def test_segments_hold_in_the_export_and_are_broken_down(disco: Run, shop: Path) -> None:
+    plan = write(shop, segments={"column": "Country", "limits": LIMITS})
+    assert disco("validate", plan, "--shop", shop)[0] == 0
+    planned = done(disco, "plan", plan, "--shop", shop)
+    country = {row["customer_id"]: row["country"] for row in pq.read_table(shop / "data/customers.parquet").to_pylist()}
+    review = done(disco, "plan", "show", planned["plan_id"], "--shop", shop)
+    by_country = {one["value"]: one["codes"] for one in review["groups"] if one["by"] == "Country"}
+    assert set(by_country) == set(country.values())
+    done(disco, "launch", planned["plan_id"], "--shop", shop)
+    done(disco, "export", "second", "-o", shop / "out.parquet", "--shop", shop)
+    sent = pq.read_table(shop / "out.parquet").to_pylist()
+    given = Counter((country[row["customer_id"]], row["depth"]) for row in sent)
+    assert 0 < given["GB", 0.3] <= 11
+    assert given["FR", 0.1] >= 20
+    assert given["FR", 0.2] == 0
+    for place, codes in by_country.items():
+        assert codes == {f"{depth:g}": given[place, depth] for depth in (0.1, 0.2, 0.3)}
+    code, out, _ = disco("plan", "show", "second", "--shop", shop)
+    assert (code, "FR" in out) == (0, True)
+    code, out, err = disco("doctor", "--shop", shop)
+    assert code == 0, out + err
+
+
+@pytest.mark.parametrize(
+    ("segments", "words"),
+    [
+        ({"column": "contry", "limits": LIMITS}, "Did you mean country?"),
+        ({"column": "country", "limits": {"GBR": {0.3: {"at_most": 3}}}}, "Did you mean GB?"),
+        ({"column": "country", "limits": {"FR": {0.1: {"at_least": 100000}}}}, "at least 100,000 codes in FR"),
+    ],
+)
+def test_segments_that_cannot_be_planned_are_refused(disco: Run, shop: Path, segments: object, words: str) -> None:
+    code, _, err = disco("plan", write(shop, segments=segments), "--shop", shop)
+    assert (code, words in err) == (1, True), err
+
+
+def with_channels(shop: Path) -> dict[str, str]:
+    """customers.csv: the shop's customers with a channel each; by customer."""
+    customers = pq.read_table(shop / "data/customers.parquet")
+    names = ["sms" if row % 3 else "e-mail" for row in range(customers.num_rows)]
+    customers = customers.append_column("channel", pa.array(names))
+    pacsv.write_csv(customers.select(["customer_id", "joined_on", "country", "channel"]), shop / "customers.csv")
+    return dict(zip(customers["customer_id"].to_pylist(), names, strict=True))
+
+
+def test_two_channels_with_limits_of_their_own(disco: Run, shop: Path) -> None:
+    channel = with_channels(shop)
+    plan = write(
+        shop,
+        customers={"table": "customers.csv", "as_of": "2025-10-01"},
+        channel={"column": "channel"},
+        segments={"column": "channel", "limits": {"sms": {0.30: {"at_most": 5}}, "e-mail": {0.10: {"at_least": 9}}}},
+    )
+    planned = done(disco, "plan", plan, "--shop", shop)
+    review = done(disco, "plan", "show", planned["plan_id"], "--shop", shop)
+    assert {one["value"] for one in review["groups"] if one["by"] == "channel"} == {"sms", "e-mail"}
+    done(disco, "launch", planned["plan_id"], "--shop", shop)
+    done(disco, "export", "second", "-o", shop / "out.parquet", "--shop", shop)
+    sent = pq.read_table(shop / "out.parquet").to_pylist()
+    assert all(row["channel"] == channel[row["customer_id"]] for row in sent)
+    given = Counter((row["channel"], row["depth"]) for row in sent)
+    assert given["sms", 0.3] <= 5
+    assert given["e-mail", 0.1] >= 9
+    answered = done(disco, "respond", shop / "data", shop / "out.parquet", "-o", shop / "new.parquet")
+    assert answered["codes"] == len(sent)
+
+
+def test_a_customer_without_a_channel_is_named_with_their_row(disco: Run, shop: Path) -> None:
+    with_channels(shop)
+    lines = (shop / "customers.csv").read_text().splitlines()
+    lines[4] = lines[4].replace('"sms"', "").replace('"e-mail"', "")
+    (shop / "customers.csv").write_text("\n".join(lines) + "\n")
+    customers = {"table": "customers.csv", "as_of": "2025-10-01"}
+    code, _, err = disco("plan", write(shop, customers=customers, channel={"column": "channel"}), "--shop", shop)
+    who = lines[4].split(",")[0].strip('"')
+    assert (code, f"no channel for customer {who}" in err, "row 4" in err or "row 5" in err) == (1, True, True), err

@@ -1,0 +1,171 @@
+"""A bound on the chance to overspend: the largest ceiling that keeps it, against trying every ceiling."""
+
+import numpy as np
+import pytest
+
+from disco.operations import planning
+from disco.operations.forecast import draw_totals
+from disco.operations.launching import launch
+from disco.operations.overspending import TOLERANCE, first_share, largest_share
+from disco.operations.propensities import add_propensities
+from disco.records.decisions import Arm
+from disco.records.errors import InfeasibleError, PlanError
+from disco.records.plan_summary import Calibration
+
+AMOUNT = 60.0
+
+
+def bounded(risk, amount=AMOUNT):
+    return {"amount": amount, "overspend_risk": risk}
+
+
+def expected_markdown(planned):
+    return sum(
+        row["depth"] * row["expected_full_price"] * row["expected_engagement"]
+        for row in planned.decisions.to_pylist()
+        if row["depth"] is not None
+    )
+
+
+def chance_of(shop, planned, amount, past):
+    """The chance above an amount, from draws made here: arm by arm, each with the error of earlier forecasts."""
+    depths, plan = np.asarray(planned.plan.offered), planned.plan
+    arm = np.asarray(planned.decisions["arm"].to_pylist(), object)
+    depth = planned.decisions["depth"].to_numpy()
+    choice = np.where(np.isnan(depth), -1, np.searchsorted(depths, np.nan_to_num(depth))).astype(np.int64)
+    markdown = 0.0
+    for name in (Arm.DECIDED, Arm.CONTROL):
+        here = arm == str(name)
+        if not (choice[here] >= 0).any():
+            continue
+        drawn = draw_totals(
+            shop.knowledge(), shop.people(400).take(here), choice[here], depths, seed=plan.seed, campaign=plan.campaign
+        )
+        error = past[name is Arm.DECIDED].draws(len(drawn), plan.seed, plan.campaign, name.salt)
+        markdown = markdown + (drawn @ depths) * error
+    return float(np.mean(np.asarray(markdown) > amount))
+
+
+@pytest.fixture
+def past(monkeypatch):
+    found = {
+        True: Calibration(log_factor=float(np.log(1.2)), log_sd=0.1, campaigns=4),
+        False: Calibration(log_factor=float(np.log(0.9)), log_sd=0.05, campaigns=4),
+    }
+    monkeypatch.setattr(planning, "calibrations", lambda *_, **__: found)
+    return found
+
+
+def test_the_ceiling_is_the_largest_that_keeps_the_risk(shop, past):
+    step, chance = 0.02, {}
+    for share in np.arange(0.06, 1.0001, step):  # every ceiling, as a plan with that budget alone
+        one = shop.planned(shop.plan(budget=float(share) * AMOUNT), shop.people(400))
+        chance[float(share)] = chance_of(shop, one, AMOUNT, past)
+    for risk in (0.05, 0.1, 0.3):
+        planned = shop.planned(shop.plan(budget=bounded(risk)), shop.people(400))
+        assert planned.overspend_chance <= risk < chance[max(chance)], "there is something to find"
+        assert planned.overspend_chance == chance_of(shop, planned, AMOUNT, past)
+        first_beyond = min(share for share, found in chance.items() if found > risk)
+        largest = max(share for share, found in chance.items() if found <= risk)
+        assert first_beyond - step - TOLERANCE <= planned.solution.budget_share <= largest + step + TOLERANCE
+
+
+def test_less_risk_and_less_money_never_spend_more(shop, past):
+    by_risk = [
+        expected_markdown(shop.planned(shop.plan(budget=bounded(risk)), shop.people(400)))
+        for risk in ("2%", "10%", "30%", "60%")
+    ]
+    assert all(np.diff(by_risk) >= -TOLERANCE * AMOUNT)
+    assert by_risk[0] < by_risk[-1]
+    by_amount = [
+        expected_markdown(shop.planned(shop.plan(budget=bounded("10%", amount)), shop.people(400)))
+        for amount in (20.0, 40.0, 60.0)
+    ]
+    assert all(np.diff(by_amount) > 0)
+
+
+def test_a_risk_that_is_kept_anyway_changes_nothing(shop):
+    free, wide = (
+        shop.planned(shop.plan(budget=budget), shop.people(400)) for budget in (100000.0, bounded("10%", 100000.0))
+    )
+    assert wide.solution.budget_share == 1.0
+    assert wide.decisions.equals(free.decisions)
+    assert wide.overspend_chance == 0.0
+    amount = shop.planned(shop.plan(budget={"amount": 60}), shop.people(400))
+    assert amount.decisions.equals(shop.planned(shop.plan(budget=60), shop.people(400)).decisions)
+
+
+def test_such_a_plan_is_launched_and_its_propensities_use_the_same_ceiling(shop, past):
+    planned = shop.planned(shop.plan(budget=bounded("10%"), reserve={"share": "20%"}), shop.people(400))
+    assert planned.solution.budget_share < 1
+    assert planned.solution.budget_factor == pytest.approx(1.2 / planned.solution.budget_share)
+    launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
+    assert add_propensities(shop.store, "spring", prior=shop.knowledge(), draws=3).decisions == 400
+    with shop.store.reading() as transaction:
+        assert transaction.plans.campaign("spring").solution == planned.solution
+
+
+def test_floors_that_cost_too_much_for_the_risk_are_refused_in_words(shop, past):
+    plan = {"depths": {0.1: {"at_most": 60, "at_least": 60}, 0.3: {"at_most": 20}}}
+    floors = shop.planned(shop.plan(**plan, budget=1e6), shop.people(400), belief=shop.knowledge())
+    enough = float(np.ceil(1.3 * expected_markdown(floors)))
+    said = set()
+    for budget in np.linspace(0.4, 1.0, 13) * enough:
+        try:
+            shop.planned(shop.plan(**plan, budget=bounded("1%", float(budget))), shop.people(400))
+        except InfeasibleError as error:
+            said |= {words for words in ("overspend_risk allows 1%", "are needed") if words in str(error)}
+    assert said == {"overspend_risk allows 1%", "are needed"}, "first the floors alone, then their risk"
+
+
+def test_before_anything_is_learned_a_risk_is_not_bounded(shop):
+    planned = shop.planned(shop.plan(budget=bounded("10%")), belief=shop.prior)
+    assert planned.overspend_chance is None
+    assert planned.solution.budget_share == 1.0
+    assert any("the budget does not bind" in words for words in planned.warnings)
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ({"amount": 10, "overspend_risk": "0%"}, "budget.overspend_risk: found '0%'; expected a chance above 0%"),
+        ({"amount": 10, "overspend_risk": True}, "a chance above 0%"),
+        ({"amount": -1}, "budget.amount: found -1"),
+        ({"amount": 10, "risk": 0.1}, "found the unknown key risk; expected one of amount, overspend_risk"),
+        ({"overspend_risk": "10%"}, "Add `budget.amount:` to the plan."),
+        ("lots", "budget: found 'lots'; expected a valid number"),
+        (True, "budget: found True; expected a valid number"),
+        (-5, "budget: found -5; expected greater than or equal to 0"),
+    ],
+)
+def test_a_budget_that_cannot_be_read_is_named(shop, budget, words):
+    with pytest.raises(PlanError) as refused:
+        shop.plan(budget=budget)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("bound", [0.0005, 0.03, 0.5, 0.77, 0.98])
+@pytest.mark.parametrize("first", [0.01, 0.5, 1.0])
+def test_the_search_finds_a_known_bound_in_few_steps(bound, first):
+    tried = []
+
+    def attempt(share):
+        tried.append(share)
+        return share, 0.0 if share <= bound else 1.0
+
+    found = largest_share(attempt, risk=0.1, first=first)
+    assert found.attempt is not None
+    assert found.share <= bound
+    assert found.share >= bound * (1 - 2 * TOLERANCE) or bound < TOLERANCE
+    assert len(tried) < 25
+
+
+def test_a_share_below_what_floors_cost_is_no_answer():
+    found = largest_share(lambda share: None if share < 0.6 else ("x", 0.4), risk=0.1, first=0.8)
+    assert found.attempt is None
+    assert found.least_chance == 0.4
+
+
+def test_a_first_guess_keeps_the_relative_spread():
+    assert first_share(np.linspace(50.0, 150.0, 1001), risk=0.1) == pytest.approx(100 / 140)
+    assert first_share(np.zeros(5), risk=0.1) == 1.0
