@@ -107,3 +107,46 @@ def test_a_customer_without_a_channel_is_named_with_their_row(disco: Run, shop: 
     code, _, err = disco("plan", write(shop, customers=customers, channel={"column": "channel"}), "--shop", shop)
     who = lines[4].split(",")[0].strip('"')
     assert (code, f"no channel for customer {who}" in err, "row 4" in err or "row 5" in err) == (1, True, True), err
+
+
+def test_lists_and_contact_rules_leave_customers_out(disco: Run, shop: Path) -> None:
+    customers = pq.read_table(shop / "data/customers.parquet")["customer_id"].to_pylist()
+    first = {row["customer_id"] for row in pq.read_table(shop / "codes.parquet").to_pylist()}
+    vip, out = customers[:500], [*customers[40:80], "c9999999"]
+    (shop / "vip.csv").write_text("\n".join(["customer_id", *vip]) + "\n")
+    (shop / "out.txt").write_text("\n".join(out) + "\n")
+    keys = {"include": "vip.csv", "exclude": "out.txt", "contact": {"at_most": 1, "days": 60}}
+    code, text, err = disco("plan", write(shop, **keys), "--shop", shop)
+    assert code == 0, err
+    assert "1 of 41 ids name no customer, the first 'c9999999' in row 41" in " ".join(err.split())
+    planned = done(disco, "plan", write(shop, **keys), "--shop", shop)
+    there = {row["customer_id"] for row in pq.read_table(shop / "data/customers.parquet").to_pylist()}
+    received = {
+        row["customer_id"]
+        for row in pq.read_table(shop / "data/codes.parquet").to_pylist()
+        if "2025-08-02" <= f"{row['sent_at']:%Y-%m-%d}" <= "2025-10-01"
+    } | first
+    left = (set(vip) & there) - set(out)
+    assert planned["left_out"] == {
+        "include": len(there) - 500,
+        "exclude": 40,
+        "contact": len(left & received),
+    }
+    assert planned["customers"] == len(left - received)
+    assert f"{planned['left_out']['contact']:,} at the limit of one code in 60 days" in " ".join(text.split())
+    done(disco, "launch", planned["plan_id"], "--shop", shop)
+    done(disco, "export", "second", "-o", shop / "out.parquet", "--shop", shop)
+    assert {row["customer_id"] for row in pq.read_table(shop / "out.parquet").to_pylist()} <= left - received
+    code, _, err = disco("late", "second", customers[50], "--as-of", "2025-10-03", "--shop", shop)
+    assert (code, "is on the list out.txt" in err) == (1, True), err
+
+
+def test_a_list_that_changed_stops_the_launch(disco: Run, shop: Path) -> None:
+    customers = pq.read_table(shop / "data/customers.parquet")["customer_id"].to_pylist()
+    (shop / "out.csv").write_text("\n".join(customers[:5]) + "\n")
+    planned = done(disco, "plan", write(shop, exclude="out.csv"), "--shop", shop)
+    (shop / "out.csv").write_text("\n".join(customers[:6]) + "\n")
+    code, _, err = disco("launch", planned["plan_id"], "--shop", shop)
+    assert (code, "exclude" in err, "Run `disco plan` again" in err) == (1, True, True), err
+    code, _, err = disco("plan", write(shop, exclude="absent.csv"), "--shop", shop)
+    assert (code, "exclude" in err) == (1, True), err

@@ -20,6 +20,7 @@ from disco.features import FEATURES, ContextNetwork, Feature, has_history, schem
 from disco.features.builder import feature_table, missing_tables
 from disco.features.eligibility import eligible_customers
 from disco.operations.freshness import far_dates, stale_features, stale_tables
+from disco.operations.selection import Selection, customer_ids
 from disco.records.arrays import Labels
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
@@ -83,6 +84,8 @@ class LoadedAudience:
     """Name → hash of the content, to be compared at the launch."""
     notes: tuple[str, ...]
     """What the operator should know about who was left out."""
+    left_out: dict[str, int]
+    """By key of the plan (include, exclude, contact): eligible customers who are left out for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,19 +159,27 @@ def load_audience(
     engine: Engine | None = None,
     as_of: date | None = None,
     only: Sequence[str] | None = None,
+    settled: pa.Array | None = None,
+    contacted: pa.Array | None = None,
 ) -> LoadedAudience:
-    """Read customers, build (or find) their features, embed them. A pure function of the shop's files.
+    """Read customers, build (or find) their features, embed them. A pure function of the shop's files and `contacted`.
 
-    For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text.
+    For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text, `settled` those
+    of them who have a decision already. contacted: ids of customers who may get no further code (`contacts.contacted`).
     """
     network, day = data.network(), as_of or plan.customers.as_of
     with data.customers(plan.customers.table) as (name, table):
         rows = eligible_customers(table, plan.customers.eligible, name=name, columns=_plan_columns(plan))
     eligible = rows["customer_id"].combine_chunks()
+    selection = Selection.of(data, plan, contacted=contacted)
+    left_out: dict[str, int] = {}
     if only is not None:
         asked = pa.array(only, pa.large_string())
         _refuse_ineligible(asked, eligible, plan)
+        selection.refuse(asked if settled is None else asked.filter(pc.invert(pc.is_in(asked, value_set=settled))))
         eligible = asked
+    else:
+        eligible, left_out = selection.apply(eligible)
     everybody, notes = cache.features_as_of(data, day, features=network.catalogue_)
     if only is None:
         notes = (*notes, *stale_features(everybody, day), *far_dates(plan))
@@ -179,7 +190,7 @@ def load_audience(
         _refuse_strangers(data, plan, eligible)
         notes += (f"{missing:,} eligible customers joined on or after {day} and are left out",)
     if not features.num_rows:
-        raise _nobody(plan, joined=f"joined before {day} and ")
+        raise _nobody(plan, left_out, joined=f"joined before {day} and ")
     segment = None if plan.segments is None else _labels(rows, features, _SEGMENT)
     if only is None:
         _refuse_unknown_segments(plan, segment)
@@ -199,8 +210,16 @@ def load_audience(
         "features": content_hash(features),
         "network": name,
         **label_inputs(audience),
+        **selection.inputs,
     }
-    return LoadedAudience(audience=audience, features=features, network=name, inputs=inputs, notes=notes)
+    return LoadedAudience(
+        audience=audience,
+        features=features,
+        network=name,
+        inputs=inputs,
+        notes=(*selection.notes, *notes),
+        left_out=left_out,
+    )
 
 
 def _plan_columns(plan: Plan) -> dict[str, str]:
@@ -282,6 +301,7 @@ def sources_of(data: ShopData, plan: Plan) -> dict[str, str] | None:
         "customers": data.customers_hash(plan.customers.table),
         "network": data.network_hash(),
         "program": metadata.version("disco"),
+        **{key: data.file_hash(file, setting=key) for key, file in plan.lists.items()},
     }
 
 
@@ -301,29 +321,33 @@ def check_audience(data: ShopData, plan: Plan) -> tuple[int, tuple[str, ...]]:
     InputError where a file is missing, the condition cannot be used, or nobody meets it.
     """
     with data.customers(plan.customers.table) as (name, table):
-        ids = eligible_customers(table, plan.customers.eligible, name=name, columns=_plan_columns(plan))
-    if not ids.num_rows:
-        raise _nobody(plan)
-    _refuse_strangers(data, plan, ids["customer_id"].combine_chunks())
+        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=_plan_columns(plan))
+    _refuse_strangers(data, plan, rows["customer_id"].combine_chunks())
+    selection = Selection.of(data, plan, contacted=None)
+    ids, left_out = selection.apply(rows["customer_id"].combine_chunks())
+    if not len(ids):
+        raise _nobody(plan, left_out)
+    listed = pa.table({"customer_id": ids})
+    _refuse_unknown_segments(plan, None if plan.segments is None else _labels(rows, listed, _SEGMENT))
+    if plan.channel_column is not None:
+        _refuse_unknown_channels(data, plan, listed["customer_id"], _labels(rows, listed, _CHANNEL))
     with data.tables() as tables:
-        return ids.num_rows, (*stale_tables(tables, plan.customers.as_of), *far_dates(plan))
+        return len(ids), (*selection.notes, *stale_tables(tables, plan.customers.as_of), *far_dates(plan))
 
 
-def _nobody(plan: Plan, *, joined: str = "") -> InputError:
+def _nobody(plan: Plan, left_out: Mapping[str, int], *, joined: str = "") -> InputError:
+    others = ", ".join(f"{count:,} by `{key}`" for key, count in left_out.items() if count)
     return InputError(
         "customers.eligible",
-        found=f"no customer who {joined}meets {plan.customers.eligible!r}",
+        found=f"no customer who {joined}meets {plan.customers.eligible!r}"
+        + (f"; left out were {others}" if others else ""),
         expected="at least one customer to decide about",
     )
 
 
 def _refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:
     """Customers of the plan's table whom the shop's own table does not have."""
-    with data.tables() as tables:
-        known = tables.scan("customers")
-        known = known.to_table(columns=["customer_id"]) if not isinstance(known, pa.Table) else known
-        ids = known["customer_id"].cast(pa.large_string()).combine_chunks()
-    strangers = eligible.filter(pc.invert(pc.is_in(eligible, value_set=ids)))
+    strangers = eligible.filter(pc.invert(pc.is_in(eligible, value_set=customer_ids(data))))
     if len(strangers):
         raise InputError(
             f"customers of {plan.customers.table}",

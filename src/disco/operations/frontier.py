@@ -12,6 +12,7 @@ from disco.allocation import Status
 from disco.campaign import Belief
 from disco.operations.arms import offer_of
 from disco.operations.audience import FeatureCache, ShopData, load_audience
+from disco.operations.contacts import contacted
 from disco.operations.forecast import calibrations
 from disco.operations.versions import belief_for
 from disco.records.arrays import Floats
@@ -93,7 +94,7 @@ def plan_frontier(
     if cap is not None and cap not in plan.offered:
         offered = ", ".join(map(depth_label, plan.offered))
         raise InputError("--cap", found=f"the depth {depth_label(cap)}", expected=f"a depth of the plan: {offered}")
-    loaded = load_audience(data, plan, cache=cache, engine=engine)
+    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
     belief, _ = belief_for(store, prior=prior, network=loaded.network)
     offer = offer_of(plan, eligible=len(loaded.audience), segment_sizes=loaded.audience.segment_sizes())
     past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)

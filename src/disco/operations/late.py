@@ -15,6 +15,7 @@ from disco.operations import campaign_evidence
 from disco.operations.arms import split
 from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.codes import codes_for, read_pool
+from disco.operations.contacts import contacted
 from disco.operations.planned import coded_rows, decision_table, with_codes
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_of
@@ -76,7 +77,18 @@ def late_arrivals(
     """Decide about these customers, who arrive on the clock's day."""
     with store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
-    loaded = load_audience(data, record.plan, cache=cache, engine=engine, as_of=clock.now().date(), only=customers)
+        settled = transaction.decisions.of(campaign, customers=pa.array(customers, pa.string()))["customer_id"]
+    today = clock.now().date()
+    loaded = load_audience(
+        data,
+        record.plan,
+        cache=cache,
+        engine=engine,
+        as_of=today,
+        only=customers,
+        settled=settled.cast(pa.string()).cast(pa.large_string()).combine_chunks(),
+        contacted=contacted(store, data, record.plan, day=max(today, record.plan.valid.start)),
+    )
     decided = decide_late_arrivals(
         store,
         campaign,

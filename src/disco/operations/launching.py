@@ -9,6 +9,7 @@ from disco.campaign import Belief
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for, read_pool
+from disco.operations.contacts import contact_inputs, contacted
 from disco.operations.planned import (
     Planned,
     coded_rows,
@@ -79,7 +80,8 @@ def launch_plan(
     warnings: list[str] = []
 
     def read() -> Mapping[str, str]:
-        loaded = load_audience(data, record.plan, cache=cache, engine=engine)
+        at_limit = contacted(store, data, record.plan)
+        loaded = load_audience(data, record.plan, cache=cache, engine=engine, contacted=at_limit)
         warnings.extend(loaded.notes)
         return loaded.inputs
 
@@ -205,6 +207,9 @@ def _inputs_within(transaction: Transaction, planned: Planned, prior: Belief | N
     now = inputs_of_program(
         planned.plan, customers=planned.decisions.num_rows, segment_sizes=segment_sizes(planned.decisions)
     )
+    now |= contact_inputs(
+        transaction, planned.plan, planned.decisions["customer_id"].cast(pa.string()).combine_chunks()
+    )
     if planned.network != planned.inputs.get("network", planned.network):
         now["network"] = planned.network
     if prior is not None:
@@ -226,6 +231,7 @@ def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
             "belief": "model",
             "evidence": "model",
             "network": "context network",
+            "contact": "codes of other campaigns",
             "program_version": f"program version (planned with {kept.get('program_version', 'none')})",
         }
         listed = ", ".join(dict.fromkeys(words.get(name, name) for name in changed))

@@ -47,6 +47,7 @@ class Planned:
     planned_at: datetime
     sources: Mapping[str, str] = field(default_factory=dict)  # file or table → hash when the plan was made
     overspend_chance: float | None = None  # that the codes cost more than the budget
+    left_out: Mapping[str, int] | None = None  # by key: eligible customers who were not decided about
 
     @property
     def plan_id(self) -> str:
@@ -68,6 +69,7 @@ class Planned:
                 warnings=self.warnings,
                 sources=self.sources,
                 overspend_chance=self.overspend_chance,
+                left_out=self.left_out,
             ),
             planned_at=self.planned_at,
         )
@@ -120,6 +122,7 @@ def read_planned(transaction: Transaction, record: PlanRecord) -> Planned:
         planned_at=record.planned_at,
         sources=summary.sources,
         overspend_chance=summary.overspend_chance,
+        left_out=summary.left_out,
     )
 
 

@@ -20,6 +20,7 @@ from disco.operations.arms import (
 )
 from disco.operations.audience import FeatureCache, ShopData, label_inputs, load_audience, sources_of
 from disco.operations.codes import pool_codes, read_pool
+from disco.operations.contacts import contact_inputs, contacted
 from disco.operations.forecast import calibrations, draw_totals, money_of
 from disco.operations.overspending import chance_above, first_share, largest_share
 from disco.operations.plan_conflicts import explain_conflict
@@ -61,6 +62,8 @@ class PlanResult(TableResult):
     """The name of the campaign."""
     customers: int
     """Customers who were decided about."""
+    left_out: Mapping[str, int]
+    """Eligible customers who were not, by the key of the plan that leaves them out: include, exclude, contact."""
     version: int | None
     """The version of the model that decided; null where nothing was learned yet."""
     network: str
@@ -111,6 +114,7 @@ class PlanResult(TableResult):
             plan_id=planned.plan_id,
             campaign=planned.plan.campaign,
             customers=planned.decisions.num_rows,
+            left_out=planned.left_out or {},
             version=planned.version,
             network=planned.network,
             arms=planned.arms,
@@ -153,7 +157,7 @@ def make_plan(
     A dry run does the same and keeps nothing.
     """
     pool = read_pool(data, plan)
-    loaded = load_audience(data, plan, cache=cache, engine=engine)
+    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
     belief, version = belief_for(store, prior=prior, network=loaded.network)
     planned = plan_campaign(
         store,
@@ -167,6 +171,7 @@ def make_plan(
         features=loaded.features,
         notes=loaded.notes,
         sources=sources_of(data, plan),
+        left_out=loaded.left_out,
         engine=engine,
     )
     if pool is not None:
@@ -189,12 +194,14 @@ def plan_campaign(
     features: pa.Table | None = None,
     notes: Sequence[str] = (),
     sources: Mapping[str, str] | None = None,
+    left_out: Mapping[str, int] | None = None,
     engine: Engine | None = None,
 ) -> Planned:
     """Decide every customer of the audience. Writes nothing.
 
     inputs: hashes of what the audience was made of, by name; those of belief, limits and program are added. notes:
     shown among the warnings. sources: hashes of the files the inputs come from; equal ones spare a rebuild at launch.
+    left_out: by key of the plan, eligible customers who are not in the audience.
     """
     sizes_by_label = audience.segment_sizes()
     offer = offer_of(plan, eligible=len(audience), segment_sizes=sizes_by_label)
@@ -248,6 +255,7 @@ def plan_campaign(
         **inputs,
         **inputs_of_belief(belief),
         **inputs_of_program(plan, customers=len(audience), segment_sizes=sizes_by_label),
+        **_contacts(store, plan, audience),
     }
     decided = made.decided
     return Planned(
@@ -294,7 +302,13 @@ def plan_campaign(
         planned_at=clock.now(),
         sources=sources or {},
         overspend_chance=chance,
+        left_out=left_out or None,
     )
+
+
+def _contacts(store: Store, plan: Plan, audience: Audience) -> dict[str, str]:
+    with store.reading() as transaction:
+        return contact_inputs(transaction, plan, pa.array(audience.ids).cast(pa.string()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -30,7 +30,9 @@ _MOST_DAYS = 3660
 _LEAST_DEPTH = 0.001
 _MOST_DEPTHS = 64  # each costs time and memory per customer
 _MOST_SEGMENTS = 1000
-_ADDED = ("segments",)  # keys that came later: where they are absent, a plan keeps its bytes and so its id
+_MOST_CONTACTS = 1000
+# keys that came later: where they are absent, a plan keeps its bytes and so its id
+_ADDED = ("segments", "include", "exclude", "contact")
 
 
 class _Section(BaseModel):
@@ -74,6 +76,12 @@ def _read_risk(value: object) -> float:
     return float(risk)
 
 
+def _read_list_file(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("a file with one customer id per line, such as vip.csv, seen from the shop's folder")
+    return value
+
+
 # A key that is written as one value or as a section: which of the two it is, is no part of a key that people read.
 _VALUE, _SECTION = "~value", "~section"
 
@@ -85,6 +93,7 @@ def _value_or_section(value: object) -> str:
 Name = Annotated[str, PlainValidator(_read_name)]
 Share = Annotated[float, PlainValidator(_read_share)]
 Limit = Annotated[int | float | None, PlainValidator(_read_limit)]
+ListFile = Annotated[str, PlainValidator(_read_list_file)]
 Risk = Annotated[float, PlainValidator(_read_risk)]
 # neither `true` nor a quoted '3' is a number
 Number = Annotated[float, Field(strict=True)]
@@ -148,6 +157,18 @@ Budget = Annotated[
     Annotated[Number, Field(ge=0), Tag(_VALUE)] | Annotated[BudgetSection, Tag(_SECTION)],
     Discriminator(_value_or_section),
 ]
+
+
+class ContactSection(_Section):
+    """How many codes a customer may get within some days, this one included."""
+
+    at_most: Annotated[WholeNumber, Field(ge=1, le=_MOST_CONTACTS)]
+    days: Annotated[WholeNumber, Field(ge=1, le=_MOST_DAYS)]
+
+    @property
+    def words(self) -> str:
+        codes = "one code" if self.at_most == 1 else f"{self.at_most:,} codes"
+        return f"{codes} in {self.days:,} days"
 
 
 class PolicySection(_Section):
@@ -292,6 +313,9 @@ class Plan(_Section):
     objective: ObjectiveSection
     budget: Budget | None = None  # expected markdown, currency units
     segments: SegmentsSection | None = None
+    include: ListFile | None = None
+    exclude: ListFile | None = None
+    contact: ContactSection | None = None
     policy: PolicySection = PolicySection()
     control: ArmSection = ArmSection()
     holdout: ArmSection = ArmSection()
@@ -343,6 +367,11 @@ class Plan(_Section):
     def channel_column(self) -> str | None:
         """The column of the customers table that names each customer's channel; None: all have the same."""
         return self.channel.column if isinstance(self.channel, ChannelSection) else None
+
+    @property
+    def lists(self) -> dict[str, str]:
+        """The files of customer ids, by key."""
+        return {key: file for key, file in (("include", self.include), ("exclude", self.exclude)) if file is not None}
 
     @property
     def offered(self) -> tuple[float, ...]:
@@ -439,6 +468,7 @@ def _problem(detail: Any, file: str) -> Problem:
 _OPTIONAL_SECTIONS: dict[str | int, type[_Section]] = {
     "budget": BudgetSection,
     "channel": ChannelSection,
+    "contact": ContactSection,
     "segments": SegmentsSection,
     "export": ExportSection,
 }

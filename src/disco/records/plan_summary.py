@@ -108,10 +108,13 @@ class PlanSummary:
     warnings: tuple[str, ...]
     sources: Mapping[str, str]  # file or table → hash when the plan was made; equal hashes spare a second reading
     overspend_chance: float | None = None  # that the codes cost more than the budget; None: no budget, or no forecast
+    left_out: Mapping[str, int] | None = None  # by key (include, exclude, contact): eligible customers without decision
 
     def to_json(self) -> str:
         # what is absent leaves the bytes as they were before it was known
-        absent: dict[str, Any] = {} if self.overspend_chance is not None else {"overspend_chance": True}
+        absent: dict[str, Any] = {
+            name: True for name in ("overspend_chance", "left_out") if getattr(self, name) is None
+        }
         solution = {
             "segments": self.solution.segments is None,
             "budget_factor": self.solution.budget_factor == 1.0,

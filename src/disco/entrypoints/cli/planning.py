@@ -166,6 +166,8 @@ def _plan_text(planned: "PlanResult", shop: Path) -> str:
         f"Codes valid {period(plan.valid.start, plan.valid.last)}.",
         figures_text(_arms(planned)),
     ]
+    if planned.left_out:
+        parts.append(_left_out(planned))
     if planned.total is not None:
         parts.append(f"Forecast, with 90% intervals:\n{figures_text(_money(planned))}\n{_corrections(planned)}")
     elif planned.version is None:
@@ -197,6 +199,16 @@ def _corrections(planned: "PlanResult") -> str:
     if not said:
         return "First forecast: ranges are wide because there is no track record yet."
     return f"Corrected by earlier campaigns, actual against forecast: {', '.join(said)}."
+
+
+def _left_out(planned: "PlanResult") -> str:
+    plan, words = planned.planned.plan, []
+    for key, count in planned.left_out.items():
+        why = {"include": f"not on {plan.include}", "exclude": f"on {plan.exclude}"}.get(key)
+        if plan.contact is not None and key == "contact":
+            why = f"at the limit of {plan.contact.words}"
+        words.append(f"{count:,} {why}")
+    return f"Eligible, but left out: {', '.join(words)}."
 
 
 def _budget(planned: "PlanResult") -> str:

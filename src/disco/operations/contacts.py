@@ -1,0 +1,89 @@
+"""How many codes customers got lately, for a plan's contact rule: those of launched campaigns, and the shop's own.
+
+A code of a launch counts on the first day of its campaign's codes; whether it was used, recalled or its campaign closed
+makes no difference, because the message was sent. When a late arrival got a code is not kept, so it counts until the
+last day of its campaign. A row of the table `codes` counts on the day of `sent_at`, unless the same customer has the
+same code from a campaign.
+"""
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.operations.audience import ShopData
+from disco.records.content import content_hash
+from disco.records.plan import ContactSection, Plan
+from disco.records.ports import Store, Transaction
+
+_CODES = pa.schema([("customer_id", pa.large_string()), ("code", pa.large_string())])
+_MOMENT = pa.timestamp("us")
+
+
+def contacted(store: Store, data: ShopData, plan: Plan, *, day: date | None = None) -> pa.Array | None:
+    """Ids, as text, of customers who may get no further code; None: the plan has no contact rule.
+
+    day: on which the code would be sent, for late arrivals; default: the first day of the plan's codes.
+    """
+    rule, last = plan.contact, day or plan.valid.start
+    if rule is None:
+        return None
+    with store.reading() as transaction:
+        ours = _of_campaigns(transaction, plan, rule, last=last)
+    sent = pa.concat_tables([ours, _of_table(data, ours, rule, last=last)])
+    counts = sent.group_by("customer_id").aggregate([([], "count_all")])
+    full = pc.greater_equal(counts["count_all"], rule.at_most)
+    return counts["customer_id"].filter(full).combine_chunks()
+
+
+def contact_inputs(transaction: Transaction, plan: Plan, customers: pa.Array) -> dict[str, str]:
+    """The hash of how many codes of campaigns these customers of the plan got before, to be compared at the launch."""
+    if plan.contact is None:
+        return {}
+    sent = _of_campaigns(transaction, plan, plan.contact, last=plan.valid.start)
+    theirs = sent.filter(pc.is_in(sent["customer_id"], value_set=customers.cast(pa.large_string())))
+    counts = theirs.group_by("customer_id").aggregate([([], "count_all")]).sort_by("customer_id")
+    return {"contact": content_hash(counts.combine_chunks())}
+
+
+def _of_campaigns(transaction: Transaction, plan: Plan, rule: ContactSection, *, last: date) -> pa.Table:
+    """customer_id and code of the codes that other launched campaigns gave in the days before, the last included."""
+    first = last - timedelta(days=rule.days)
+    parts = [_CODES.empty_table()]
+    for record in transaction.plans.campaigns():
+        valid = record.plan.valid
+        if record.campaign == plan.campaign or valid.start > last or valid.end <= first:
+            continue
+        decisions = transaction.decisions.of(record.campaign, only_late=valid.start < first)
+        decisions = decisions.filter(decisions["code"].is_valid())
+        texts = [decisions[name].cast(pa.string()).cast(pa.large_string()) for name in _CODES.names]
+        parts.append(pa.table(texts, schema=_CODES))
+    return pa.concat_tables(parts)
+
+
+def _of_table(data: ShopData, ours: pa.Table, rule: ContactSection, *, last: date) -> pa.Table:
+    """The same of the shop's table of codes, without those that a campaign gave."""
+    wanted = ["customer_id", "code_id", "sent_at"]
+    with data.tables() as tables:
+        if "codes" not in tables.names():
+            return _CODES.empty_table()
+        source = tables.scan("codes")
+        codes = source.select(wanted) if isinstance(source, pa.Table) else source.to_table(columns=wanted)
+    sent = codes["sent_at"].cast(_MOMENT, safe=False)
+    start, end = (pa.scalar(day, pa.date32()).cast(_MOMENT) for day in _window(rule, last))
+    codes = codes.filter(pc.and_(pc.greater_equal(sent, start), pc.less(sent, end)))
+    found = pa.table([codes[name].cast(pa.large_string()) for name in ("customer_id", "code_id")], schema=_CODES)
+    known = pc.is_in(_pairs(found), value_set=_pairs(ours).combine_chunks())
+    return found.filter(pc.invert(known))
+
+
+def _window(rule: ContactSection, last: date) -> Iterator[date]:
+    """The first day that counts, and the first that does not."""
+    yield last - timedelta(days=rule.days)
+    yield last + timedelta(days=1)
+
+
+def _pairs(codes: pa.Table) -> pa.ChunkedArray:
+    joined = pc.binary_join_element_wise(codes["customer_id"], codes["code"], pa.scalar("\x1f", pa.large_string()))
+    return joined if isinstance(joined, pa.ChunkedArray) else pa.chunked_array([joined])
