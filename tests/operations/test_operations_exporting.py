@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from disco.operations.exporting import _local, export
+from disco.operations.ledger import ingest
 from disco.operations.planned import plan_id
 from disco.records.errors import InputError, PlanError
 from disco.records.plan import read_plan
@@ -136,3 +137,52 @@ def test_an_email_tool_needs_addresses(shop):
 def test_a_wrong_section_is_refused_by_name(shop, section):
     with pytest.raises(PlanError, match=r"export"):
         shop.plan(export=section)
+
+
+CONDITIONS = {"minimum_basket": 30, "text": "Not on gift cards"}
+
+
+@pytest.mark.parametrize(
+    ("template", "names"),
+    [
+        (None, ["minimum_basket", "conditions"]),
+        ("klaviyo", ["Minimum Basket", "Conditions"]),
+        ("braze", ["discount_minimum_basket", "discount_conditions"]),
+        ("mailchimp", ["MINBASKET", "CONDITIONS"]),
+        ("shopify", ["Minimum Basket", "Conditions"]),
+    ],
+)
+def test_conditions_travel_with_the_codes_and_their_manifest(shop, tmp_path, template, names):
+    launched(shop, conditions=CONDITIONS, export={"columns": ["email"], "template": template})
+    export(shop.store, "spring", file=tmp_path / "codes.parquet", data=Tables())
+    rows = pq.read_table(tmp_path / "codes.parquet")
+    assert rows.num_rows
+    assert [set(rows[name].to_pylist()) for name in names] == [{30.0}, {"Not on gift cards"}]
+    manifest = json.loads((tmp_path / "codes.parquet.manifest.json").read_text())
+    assert (manifest["minimum_basket"], manifest["conditions"]) == (30.0, "Not on gift cards")
+
+
+def test_conditions_change_no_decision_and_refuse_no_purchase(shop):
+    plain = shop.planned()
+    asked = shop.planned(shop.plan(conditions=CONDITIONS))
+    assert asked.decisions.equals(plain.decisions)
+    sent = shop.sent(launched(shop, conditions={"minimum_basket": 1000}))
+    found = ingest(shop.store, "spring", shop.outcomes(sent[:5]), source="x", clock=shop.clock)
+    assert (found.received, found.applied) == (5, 5), "baskets of 50.25 count"
+    assert export(shop.store, "spring").columns[7:] == ("minimum_basket",)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ({}, "`minimum_basket: 30`, `text: …`, or both"),
+        ({"minimum_basket": 0}, "conditions.minimum_basket: found 0; expected greater than 0"),
+        ({"minimum_basket": "30"}, "conditions.minimum_basket"),
+        ({"text": "two\nlines"}, "one line of text"),
+        ({"minimum_baskets": 30}, "Did you mean minimum_basket?"),
+    ],
+)
+def test_conditions_that_cannot_be_read_are_named(shop, conditions, words):
+    with pytest.raises(PlanError) as refused:
+        shop.plan(conditions=conditions)
+    assert words in str(refused.value)

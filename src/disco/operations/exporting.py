@@ -65,6 +65,13 @@ _TEMPLATES: dict[str, dict[str, str]] = {
         "Ends At": "valid_until",
     },
 }
+# by template: our column of a plan's conditions → theirs
+_CONDITIONS: dict[str, dict[str, str]] = {
+    "klaviyo": {"minimum_basket": "Minimum Basket", "conditions": "Conditions"},
+    "braze": {"minimum_basket": "discount_minimum_basket", "conditions": "discount_conditions"},
+    "mailchimp": {"minimum_basket": "MINBASKET", "conditions": "CONDITIONS"},
+    "shopify": {"minimum_basket": "Minimum Basket", "conditions": "Conditions"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -83,6 +90,10 @@ class Exported(TableResult):
     """The columns, in their order."""
     codes_by_depth: Mapping[DepthKey, int]
     """Number of codes per depth."""
+    minimum_basket: float | None
+    """The smallest basket that the shop accepts a code for, before the discount; null: no such condition."""
+    conditions: str | None
+    """Further conditions, in words; null: none."""
     without_email: int | None
     """Codes of customers without an e-mail address; null: no column of addresses was asked for."""
     manifest: str | None
@@ -116,6 +127,8 @@ def export(
         template=None if plan.export is None else plan.export.template,
         columns=tuple(rows.column_names),
         codes_by_depth={depth: int((depths == depth).sum()) for depth in plan.offered},
+        minimum_basket=None if plan.conditions is None else plan.conditions.minimum_basket,
+        conditions=None if plan.conditions is None else plan.conditions.text,
         without_email=without_email,
         manifest=None if file is None else str(_manifest_of(file)),
         rows=rows,
@@ -152,12 +165,18 @@ def _write_manifest(found: Exported, file: Path) -> None:
 
 def export_codes(store: Store, campaign: str) -> pa.Table:
     """One row per code, as `disco respond` reads them: code_id, customer_id, campaign_id, depth, sent_at, expires_at,
-    channel. `sent_at` is the first moment the code is valid, at which features count it as received."""
+    channel, and the plan's conditions where it has some. `sent_at` is the first moment the code is valid, at which
+    features count it as received."""
     with store.reading() as transaction:
         plan, decisions = transaction.plans.campaign(campaign).plan, transaction.decisions.of(campaign)
     sent = decisions.filter(decisions["code"].is_valid())
     sent = sent.filter(pa.array(~is_forgotten(sent["customer_id"])))  # nobody to send the code to
     same = pa.array([0] * sent.num_rows, pa.int64())
+    conditions = {
+        name: pa.array([value], kind).take(same)
+        for name, value, kind in _conditions(plan)
+        if value is not None  # what no plan asks for leaves the columns as they were
+    }
     return pa.table(
         {
             "code_id": sent["code"],
@@ -169,8 +188,16 @@ def export_codes(store: Store, campaign: str) -> pa.Table:
             "channel": sent["channel"]
             if plan.channel_name is None
             else pa.array([plan.channel_name], pa.string()).take(same),
+            **conditions,
         }
     )
+
+
+def _conditions(plan: Plan) -> tuple[tuple[str, object, pa.DataType], ...]:
+    asked = plan.conditions
+    if asked is None:
+        return ()
+    return ("minimum_basket", asked.minimum_basket, pa.float64()), ("conditions", asked.text, pa.string())
 
 
 # ---- for an e-mail tool or a shop
@@ -196,6 +223,7 @@ def _for_tool(codes: pa.Table, plan: Plan, data: ShopData | None, *, zone: ZoneI
     ours = {**{name: codes[name] for name in codes.column_names}, **more}
     if address is not None:
         ours["email"] = theirs[address]
+    mapping = mapping | {theirs: part for part, theirs in _CONDITIONS[template].items() if part in ours}
     columns = {name: ours[part] for name, part in mapping.items()}
     if template != "shopify":  # a discount has no customer
         further = [name for name in chosen if name != address or "email" not in mapping.values()]

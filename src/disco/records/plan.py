@@ -32,7 +32,7 @@ _MOST_DEPTHS = 64  # each costs time and memory per customer
 _MOST_SEGMENTS = 1000
 _MOST_CONTACTS = 1000
 # keys that came later: where they are absent, a plan keeps its bytes and so its id
-_ADDED = ("segments", "include", "exclude", "contact")
+_ADDED = ("segments", "include", "exclude", "contact", "conditions")
 
 
 class _Section(BaseModel):
@@ -262,6 +262,29 @@ class CodesSection(_Section):
         return self
 
 
+_LONGEST_TEXT = 500
+
+
+def _read_condition_text(value: object) -> object:
+    if value is None or (isinstance(value, str) and 0 < len(value) <= _LONGEST_TEXT and value.isprintable()):
+        return value
+    raise ValueError(f"one line of text of up to {_LONGEST_TEXT} characters, such as 'Not on gift cards'")
+
+
+class ConditionsSection(_Section):
+    """What the shop asks of a purchase with a code. It travels with the codes and changes neither decisions nor what
+    counts: a shop that does not keep to it is believed."""
+
+    minimum_basket: Annotated[Number, Field(gt=0)] | None = None  # before the discount, currency units
+    text: Annotated[str | None, PlainValidator(_read_condition_text)] = None
+
+    @model_validator(mode="after")
+    def _something(self) -> "ConditionsSection":
+        if self.minimum_basket is None and self.text is None:
+            raise ValueError("`minimum_basket: 30`, `text: …`, or both")
+        return self
+
+
 class ExportSection(_Section):
     """What `disco export` writes beside the codes: columns of the customers table, and for which tool."""
 
@@ -322,6 +345,7 @@ class Plan(_Section):
     reserve: ArmSection = ArmSection()
     valid: ValiditySection
     codes: CodesSection = CodesSection()
+    conditions: ConditionsSection | None = None
     channel: Channel = "on-site"
     # absent from the JSON of a plan without it, so that plan ids from before there was such a key stay what they are
     export: ExportSection | None = Field(default=None, exclude_if=_is_absent)
@@ -469,6 +493,7 @@ _OPTIONAL_SECTIONS: dict[str | int, type[_Section]] = {
     "budget": BudgetSection,
     "channel": ChannelSection,
     "contact": ContactSection,
+    "conditions": ConditionsSection,
     "segments": SegmentsSection,
     "export": ExportSection,
 }
