@@ -150,3 +150,40 @@ def test_a_list_that_changed_stops_the_launch(disco: Run, shop: Path) -> None:
     assert (code, "exclude" in err, "Run `disco plan` again" in err) == (1, True, True), err
     code, _, err = disco("plan", write(shop, exclude="absent.csv"), "--shop", shop)
     assert (code, "exclude" in err) == (1, True), err
+
+
+def test_a_shared_code_conditions_and_a_bounded_budget(disco: Run, shop: Path) -> None:
+    free = done(disco, "plan", write(shop), "--dry-run", "--shop", shop)
+    amount = round(0.6 * free["total"]["markdown"]["value"])
+    keys: dict[str, object] = {
+        "codes": {"shared": {0.10: "AUTUMN10"}},
+        "conditions": {"minimum_basket": 25, "text": "Not on gift cards"},
+        "budget": {"amount": amount, "overspend_risk": "15%"},
+    }
+    plan = write(shop, **keys)
+    code, text, err = disco("plan", plan, "--shop", shop)
+    assert code == 0, err
+    assert "(overspend_risk allows 15.0%)" in " ".join(text.split())
+    planned = done(disco, "plan", plan, "--shop", shop)
+    assert planned["overspend_chance"] <= 0.15
+    assert planned["ceiling"] < amount
+    done(disco, "launch", planned["plan_id"], "--shop", shop)
+    done(disco, "export", "second", "-o", shop / "out.csv", "--shop", shop)
+    manifest = json.loads((shop / "out.csv.manifest.json").read_text())
+    assert (manifest["minimum_basket"], manifest["conditions"]) == (25.0, "Not on gift cards")
+    done(disco, "respond", shop / "data", shop / "out.csv", "-o", shop / "new.parquet")
+    bought = pq.read_table(shop / "new.parquet").to_pylist()
+    shared = [row for row in bought if row["code"] == "AUTUMN10"]
+    assert len({row["customer_id"] for row in shared}) == len(shared) > 1
+    found = done(disco, "ingest", "second", shop / "new.parquet", "--shop", shop)
+    assert found["applied"] == len(bought)
+    told = done(disco, "explain", "second", shared[0]["customer_id"], "--shop", shop)
+    assert told["code"] == "AUTUMN10"
+    code, out, err = disco("validate", "--as-of", "2026-01-31", "--shop", shop)
+    assert code == 0, out + err
+    copied = yaml.safe_load(done(disco, "plan", "copy", "second", "--shop", shop)["yaml"])
+    assert {key: copied[key] for key in ("conditions", "budget")} == {
+        "conditions": keys["conditions"],
+        "budget": {"amount": amount, "overspend_risk": 0.15},
+    }
+    assert {float(depth): code for depth, code in copied["codes"]["shared"].items()} == {0.1: "AUTUMN10"}

@@ -202,3 +202,14 @@ def test_absurd_amounts_are_named_without_a_warning(shop: Callable[..., Shop], a
     for column in ("paid", "full_price"):
         orders = with_cell(orders, column, 0, 1.7e308)
     assert [problem.kind for problem in check(tables | {"orders": orders}, as_of).problems] == ["too_large"] * 2
+
+
+def test_customers_may_share_a_code(shop: Callable[..., Shop], as_of: date) -> None:
+    tables = shop()
+    codes = tables["codes"]
+    shared = with_cell(codes, "code_id", 1, codes["code_id"][0].as_py())
+    report = check({"customers": tables["customers"], "codes": shared}, as_of)
+    assert not [problem for problem in report.problems if problem.kind == "duplicate_key"]
+    copied = pa.concat_tables([shared, shared.slice(1, 1)])
+    (problem,) = check({"customers": tables["customers"], "codes": copied}, as_of).problems
+    assert (problem.kind, problem.column) == ("duplicate_key", "code_id + customer_id + campaign_id")

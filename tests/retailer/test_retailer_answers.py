@@ -200,7 +200,7 @@ def test_every_problem_of_the_codes_is_named_at_once(shop: Retailer, codes_for: 
     good = codes_for(shop.settings.campaign("A"), range(10)).to_pylist()
     good[1]["depth"] = 20.0
     good[2]["customer_id"] = "c0099999"
-    good[3]["code_id"] = good[0]["code_id"]
+    good[3] |= {"code_id": good[0]["code_id"], "depth": good[0]["depth"] + 0.05}
     good[4]["customer_id"] = good[0]["customer_id"]
     good[6]["expires_at"] = good[6]["sent_at"]
     good[7]["depth"] = None

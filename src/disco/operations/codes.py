@@ -1,13 +1,18 @@
-"""Single-use codes: unguessable, readable, the same for the same (campaign, customer) under one secret; or bought ones.
+"""Codes: single-use and unguessable, the same for the same (campaign, customer) under one secret; bought; or shared.
 
 A made code is the first 80 bits of HMAC-SHA256(secret, message), in groups of four characters. The message is
 `campaign U+001F customer`, and ` U+001F attempt` after it from the second attempt on. An id that itself contains U+001F
 could be mistaken for another id and attempt, so its message gives the length of each part and begins with U+001F,
 which no campaign's name contains: different (campaign, customer, attempt) always have different messages.
+
+Where a depth has a shared code, a made code is kept for each customer all the same. It is never sent: it names the use
+of the shared code by this customer, so that the ledger, the evidence and every check know one code per customer.
+`sent_codes` gives what customers see, `own_codes` what an outcome with a shared code is about
+(docs/decisions/100-shared-codes.md).
 """
 
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -15,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.operations.audience import ShopData
-from disco.records.arrays import Integers
+from disco.records.arrays import Flags, Integers
 from disco.records.errors import InputError, StateError
 from disco.records.plan import Plan
 from disco.records.ports import DecisionRepository
@@ -121,23 +126,74 @@ def codes_for(
     decisions: DecisionRepository,
     plan: Plan,
     ids: Sequence[object],
+    depths: Sequence[float],
     *,
     pool: Sequence[str] | None,
     secret: bytes | None,
     late: bool = False,
 ) -> pa.Array:
-    """A code for each of these customers of a campaign: from its pool where the plan names one, else made."""
+    """A code for each of these customers of a campaign: from its pool where the plan names one, else made.
+
+    depths: what each of them gets. Shared codes are none of these: a made one is kept in their place.
+    """
     if (plan.codes.pool is None) != (pool is None):
         raise StateError(
             f"campaign {plan.campaign}",
             found="a pool of codes" if pool is not None else "no pool of codes",
             expected="no pool: its plan names none" if pool is not None else f"the codes of {plan.codes.pool}",
         )
-    if pool is not None:
-        return pool_codes(decisions, pool, needed=len(ids), all_new=not late)
     key = decisions.secret() if secret is None else secret
     so_far = decisions if late else None
-    return new_codes(so_far, ids, campaign=plan.campaign, secret=key, prefix=plan.codes.prefix)
+    if pool is None:
+        return new_codes(so_far, ids, campaign=plan.campaign, secret=key, prefix=plan.codes.prefix)
+    shares = np.array([depth in plan.shared_codes for depth in depths], np.bool_)
+    if both := set(plan.shared_codes.values()) & {code.strip() for code in pool}:
+        raise InputError("pool of codes", found=f"the shared code {min(both)}", expected="codes for one customer each")
+    single = pool_codes(decisions, pool, needed=int((~shares).sum()), all_new=not late)
+    if not shares.any():
+        return single
+    kept = new_codes(so_far, [ids[row] for row in np.flatnonzero(shares).tolist()], campaign=plan.campaign, secret=key)
+    place = np.empty(shares.size, np.int64)
+    place[~shares], place[shares] = np.arange(len(single)), len(single) + np.arange(len(kept))
+    return pa.concat_arrays([single, kept]).take(pa.array(place))
+
+
+def sent_codes(plan: Plan, decisions: pa.Table) -> pa.Array:
+    """What each decision's customer was sent: the shared code of their depth, else their own; null without a code."""
+    own = decisions["code"].combine_chunks()
+    if not plan.shared_codes:
+        return own
+    depths = pa.array(list(plan.shared_codes), pa.float64())
+    place = pc.index_in(decisions["depth"].combine_chunks(), value_set=depths)
+    shared = pa.array(list(plan.shared_codes.values()), pa.string()).take(place)
+    return pc.if_else(own.is_valid(), pc.coalesce(shared, own), own)
+
+
+def which_shared(codes: pa.Array, shared: Collection[str]) -> pa.Array:
+    """(n,) the place of each code among the shared ones, whatever its case and spaces around it; null: it is none."""
+    typed = pc.utf8_upper(pc.utf8_trim_whitespace(codes))
+    return pc.index_in(typed, value_set=pc.utf8_upper(pa.array(list(shared), pa.string())))
+
+
+def own_codes(
+    shared: Mapping[float, str], customers: pa.Array, codes: pa.Array, decisions: pa.Table
+) -> tuple[pa.Array, Flags]:
+    """Of received rows: the code kept for a customer in the place of a shared one, and who used one unsent.
+
+    A shared code is known whatever its case and spaces around it, because customers type it.
+
+    shared: by depth. customers, codes (n,): as received, text. decisions: at least those of these customers.
+    """
+    depths = np.array([*shared, np.nan])
+    which = which_shared(codes, shared.values())
+    shares = np.asarray(which.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    place = pc.index_in(customers, value_set=decisions["customer_id"].cast(pa.string()).combine_chunks())
+    known = np.asarray(place.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+    wanted = depths[pc.fill_null(which, len(depths) - 1).to_numpy(zero_copy_only=False)]
+    theirs = decisions["depth"].combine_chunks().take(place).to_numpy(zero_copy_only=False)
+    has = shares & known & (theirs == wanted)
+    kept = decisions["code"].combine_chunks().take(place)
+    return pc.if_else(pa.array(has), kept, codes), shares & ~has
 
 
 def _taken(codes: pa.Array, campaign: str, decisions: DecisionRepository | None) -> Integers:

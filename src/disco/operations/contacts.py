@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.operations.audience import ShopData
+from disco.operations.codes import sent_codes
 from disco.records.content import content_hash
 from disco.records.plan import ContactSection, Plan
 from disco.records.ports import Store, Transaction
@@ -57,8 +58,8 @@ def _of_campaigns(transaction: Transaction, plan: Plan, rule: ContactSection, *,
             continue
         decisions = transaction.decisions.of(record.campaign, only_late=valid.start < first)
         decisions = decisions.filter(decisions["code"].is_valid())
-        texts = [decisions[name].cast(pa.string()).cast(pa.large_string()) for name in _CODES.names]
-        parts.append(pa.table(texts, schema=_CODES))
+        texts = (decisions["customer_id"].cast(pa.string()), sent_codes(record.plan, decisions))
+        parts.append(pa.table([text.cast(pa.large_string()) for text in texts], schema=_CODES))
     return pa.concat_tables(parts)
 
 

@@ -10,7 +10,7 @@ received, in `net_purchases.py`.
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime
 from hashlib import sha256
 
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disco.operations.codes import own_codes, which_shared
 from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
 from disco.records.tables import SCHEMAS
@@ -39,17 +40,25 @@ def read_outcomes(
     end: date,
     closed: bool,
     other_campaigns: Collection[str] = (),
+    shared: Mapping[float, str] | None = None,
 ) -> pa.Table:
     """The received rows as the ledger keeps them (without batch_id); `disposition` is null outside quarantine.
 
     outcomes: as `known_columns` gives them.
-    decisions: code and customer_id of the campaign's codes, at least of those in the outcomes (`codes_in`).
+    decisions: of the campaign, at least those of the codes in the outcomes (`codes_in`), and of customers who name a
+    shared one (`sharers_in`).
     start, end: first day of the codes' validity, and the first day after it.
     other_campaigns: names that mean another campaign, even where they differ from this one's in their case only.
+    shared: by depth, the code of all who get it. A row that names one is kept with the customer's own code instead.
     """
     checked = check_rows("outcomes", outcomes)
     table = _completed(checked.table, outcomes.column_names, campaign=campaign)
     table = _set(table, "code", known_codes(table["code"].combine_chunks(), decisions["code"].combine_chunks()))
+    unsent = np.zeros(table.num_rows, np.bool_)
+    if shared:
+        customers, typed = (table[name].combine_chunks() for name in ("customer_id", "code"))
+        own, unsent = own_codes(shared, customers, typed, decisions)
+        table = _set(table, "code", own)
     if not _is_alike_another(campaign, other_campaigns):
         named = pc.equal(pc.utf8_lower(table["campaign_id"]), campaign.lower())
         table = _set(table, "campaign_id", pc.if_else(named, campaign, table["campaign_id"]))
@@ -63,7 +72,7 @@ def read_outcomes(
         disposition[broken] = str(Disposition.REJECTED)
         reason[broken] = np.array([rule.reason for rule in checked.rules], object)[checked.fault[broken]]
         quarantined = broken
-        tests = _tests(table, campaign=campaign, decisions=decisions, start=start, end=end)
+        tests = _tests(table, campaign=campaign, decisions=decisions, start=start, end=end, unsent=unsent)
     for kind, words, passed in tests:  # the first test that fails gives the reason
         failed = ~passed & ~quarantined
         disposition[failed], reason[failed] = str(kind), words
@@ -156,10 +165,19 @@ def codes_in(outcomes: pa.Table) -> pa.Array:
     return pc.unique(pa.concat_arrays([codes, _plain_codes(codes)]))
 
 
+def sharers_in(outcomes: pa.Table, shared: Collection[str]) -> pa.Array:
+    """The customers of rows with one of these shared codes; outcomes: as `known_columns` gives them."""
+    named, codes = (good_cells("outcomes", name, outcomes[name].combine_chunks()) for name in ("customer_id", "code"))
+    return pc.drop_null(pc.unique(named.filter(which_shared(codes, shared).is_valid())))
+
+
 def _tests(
-    table: pa.Table, *, campaign: str, decisions: pa.Table, start: date, end: date
+    table: pa.Table, *, campaign: str, decisions: pa.Table, start: date, end: date, unsent: Flags
 ) -> list[tuple[Disposition, str, Flags]]:
-    """What depends on the campaign: each test with what becomes of a row that fails it, in the order they are asked."""
+    """What depends on the campaign: each test with what becomes of a row that fails it, in the order they are asked.
+
+    unsent (n,): rows with a shared code that the customer was not sent.
+    """
     rejected, unmatched, expired = Disposition.REJECTED, Disposition.UNMATCHED, Disposition.EXPIRED
     changes = ~flags(pc.equal(table["kind"], "purchase"))
     place = pc.index_in(table["code"].combine_chunks(), value_set=decisions["code"].combine_chunks())
@@ -168,6 +186,7 @@ def _tests(
     return [
         (unmatched, "another campaign", flags(pc.equal(table["campaign_id"], campaign))),
         (unmatched, "a purchase without a code", changes | flags(table["code"].is_valid())),
+        (unmatched, "a shared code that this customer was not sent", changes | ~unsent),
         (unmatched, "no such code in this campaign", changes | flags(place.is_valid())),
         (unmatched, "the code of another customer", changes | flags(pc.equal(owner, table["customer_id"]))),
         (rejected, "ordered before the code was valid", changes | flags(pc.greater_equal(table["ordered_at"], first))),

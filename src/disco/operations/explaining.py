@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from disco import objective
 from disco.campaign import Belief
+from disco.operations.codes import sent_codes
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
 from disco.records.arrays import Matrix, Vector
@@ -114,6 +115,7 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> 
             fix = "`disco export` lists the customers who got a code."
             raise InputError(f"{customer} was not part of campaign {campaign}", fix=fix)
         kept = [part.name for part in fields(_Decision) if part.name in found.column_names]
+        found = found.set_column(found.schema.get_field_index("code"), "code", sent_codes(record.plan, found))
         made = _Decision(**found.select(kept).to_pylist()[0])
         context = transaction.contexts.of(campaign, record.network, np.array([made.row]))
     if is_forgotten(found["customer_id"])[0]:

@@ -8,12 +8,14 @@ from hashlib import file_digest
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from disco.operations.audience import ShopData
+from disco.operations.codes import sent_codes
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError, UsageError
 from disco.records.files import written_whole
@@ -179,7 +181,7 @@ def export_codes(store: Store, campaign: str) -> pa.Table:
     }
     return pa.table(
         {
-            "code_id": sent["code"],
+            "code_id": sent_codes(plan, sent),
             "customer_id": sent["customer_id"],
             "campaign_id": pa.array([campaign], pa.string()).take(same),
             "depth": sent["depth"],
@@ -225,9 +227,11 @@ def _for_tool(codes: pa.Table, plan: Plan, data: ShopData | None, *, zone: ZoneI
         ours["email"] = theirs[address]
     mapping = mapping | {theirs: part for part, theirs in _CONDITIONS[template].items() if part in ours}
     columns = {name: ours[part] for name, part in mapping.items()}
-    if template != "shopify":  # a discount has no customer
-        further = [name for name in chosen if name != address or "email" not in mapping.values()]
-        columns |= {("email" if name == address else name): theirs[name] for name in further}
+    if template == "shopify":  # a discount has no customer, and a shared code is one discount
+        first = np.unique(codes["code_id"].to_numpy(), return_index=True)[1]
+        return pa.table(columns).take(pa.array(np.sort(first))), without
+    further = [name for name in chosen if name != address or "email" not in mapping.values()]
+    columns |= {("email" if name == address else name): theirs[name] for name in further}
     return pa.table(columns), without
 
 
@@ -266,7 +270,6 @@ def _words(codes: pa.Table, plan: Plan, *, zone: ZoneInfo) -> dict[str, pa.Array
         "method": "Code",
         "type": "Amount off Order",
         "percent_type": "Percentage",
-        "uses": "1",
     }
     found = {name: pa.array([text], pa.string()).take(same) for name, text in constant.items()}
     return {
@@ -277,7 +280,8 @@ def _words(codes: pa.Table, plan: Plan, *, zone: ZoneInfo) -> dict[str, pa.Array
         {}
         if plan.export is None or plan.export.template != "shopify"
         else {
-            **{name: found[name] for name in ("command", "method", "type", "percent_type", "uses")},
+            **{name: found[name] for name in ("command", "method", "type", "percent_type")},
+            "uses": pa.array([None if depth in plan.shared_codes else "1" for depth in depths], pa.string()),
             "title": pa.array([f"{plan.campaign} {depth_percent(depth)}" for depth in depths], pa.string()),
             "percent": pa.array([f"{100 * depth:g}" for depth in depths], pa.string()),
         }

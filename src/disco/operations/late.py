@@ -14,7 +14,7 @@ from disco.campaign import Belief
 from disco.operations import campaign_evidence
 from disco.operations.arms import split
 from disco.operations.audience import FeatureCache, ShopData, load_audience
-from disco.operations.codes import codes_for, read_pool
+from disco.operations.codes import codes_for, read_pool, sent_codes
 from disco.operations.contacts import contacted
 from disco.operations.planned import coded_rows, decision_table, with_codes
 from disco.operations.planning import policy_of
@@ -101,6 +101,8 @@ def late_arrivals(
         features=loaded.features,
         dry_run=dry_run,
     )
+    place = decided.schema.get_field_index("code")
+    decided = decided.set_column(place, "code", sent_codes(record.plan, decided))
     return LateArrivals(
         campaign=campaign,
         decisions=tuple(LateDecision(**row) for row in decided.select(["customer_id", "depth", "code"]).to_pylist()),
@@ -141,8 +143,9 @@ def decide_late_arrivals(
         if rows.size:
             members, belief = audience.take(rows), _belief(transaction, record, prior)
             table = _decisions(transaction, record, members, belief)
-            coded = table["customer_id"].take(pa.array(coded_rows(table))).to_pylist()
-            codes = codes_for(transaction.decisions, record.plan, coded, pool=pool, secret=secret, late=True)
+            coded = table.take(pa.array(coded_rows(table)))
+            given, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
+            codes = codes_for(transaction.decisions, record.plan, given, depths, pool=pool, secret=secret, late=True)
             transaction.decisions.add_late(
                 campaign,
                 with_codes(table, codes),

@@ -8,7 +8,7 @@ import pyarrow as pa
 from disco.campaign import Belief
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
-from disco.operations.codes import codes_for, read_pool
+from disco.operations.codes import codes_for, read_pool, sent_codes
 from disco.operations.contacts import contact_inputs, contacted
 from disco.operations.planned import (
     Planned,
@@ -177,6 +177,9 @@ def _launch(
             _refuse_changed(planned, {**inputs, **_inputs_within(transaction, planned, prior)})
             refuse_unproved(planned, customers=record.summary.customers)
             decisions, again = _write(transaction, planned, clock=clock, pool=pool, secret=secret), False
+    if plan.shared_codes:
+        place = decisions.schema.get_field_index("code")
+        decisions = decisions.set_column(place, "code", sent_codes(plan, decisions))
     return Launched(
         campaign=plan.campaign,
         plan_id=record.plan_id,
@@ -245,8 +248,9 @@ def _write(
     transaction: Transaction, planned: Planned, *, clock: Clock, pool: Sequence[str] | None, secret: bytes | None
 ) -> pa.Table:
     plan = planned.plan
-    coded = planned.decisions["customer_id"].take(pa.array(coded_rows(planned.decisions)))
-    codes = codes_for(transaction.decisions, plan, coded.to_pylist(), pool=pool, secret=secret)
+    coded = planned.decisions.take(pa.array(coded_rows(planned.decisions)))
+    ids, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
+    codes = codes_for(transaction.decisions, plan, ids, depths, pool=pool, secret=secret)
     decisions = with_codes(planned.decisions, codes)
     transaction.plans.add(planned.record(), planned.tables())
     transaction.plans.launch(

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from disco.operations import campaign_evidence
-from disco.operations.door import codes_in, known_columns, read_outcomes
+from disco.operations.codes import sent_codes
+from disco.operations.door import codes_in, known_columns, read_outcomes, sharers_in
 from disco.operations.exporting import csv_safe
 from disco.operations.net_purchases import CONFLICT, NetPurchases, judge, net_purchases
 from disco.records.content import content_hash
@@ -217,10 +218,13 @@ def counts_of(rows: pa.Table) -> IngestCounts:
 
 def _read(transaction: Transaction, record: CampaignRecord, outcomes: pa.Table, batch_id: str) -> pa.Table:
     """The received rows, as kept.OUTCOMES; those in quarantine have their disposition, the others have none yet."""
-    codes = codes_in(outcomes)
+    codes, shared = codes_in(outcomes), record.plan.shared_codes
     decisions = transaction.decisions.of(record.campaign, codes=codes)
     if record.plan.codes.pool is not None and len(_new(codes, decisions["code"].combine_chunks())):
         decisions = transaction.decisions.of(record.campaign)  # codes bought elsewhere need not be in capitals
+    elif shared:
+        sharers = sharers_in(outcomes, shared.values())
+        decisions = pa.concat_tables([decisions, transaction.decisions.of(record.campaign, customers=sharers)])
     rows = read_outcomes(
         outcomes,
         campaign=record.campaign,
@@ -229,6 +233,7 @@ def _read(transaction: Transaction, record: CampaignRecord, outcomes: pa.Table, 
         end=record.plan.valid.end,
         closed=record.state is State.CLOSED,
         other_campaigns=transaction.plans.names(),
+        shared=shared,
     )
     rows = _without_forgotten(transaction, record, rows, outcomes["customer_id"])
     return rows.add_column(0, "batch_id", pa.repeat(batch_id, rows.num_rows))
@@ -440,5 +445,11 @@ def quarantined_rows(store: Store, batch: BatchRecord | Ingested) -> pa.Table:
     with store.reading() as transaction:
         source = transaction.ledger.batch(batch.batch_id).source
         rows = transaction.ledger.outcomes(batch.campaign, batch_id=batch.batch_id)
+        plan = transaction.plans.campaign(batch.campaign).plan
+        if plan.shared_codes:  # as they were received, not as they are kept
+            decisions = transaction.decisions.of(batch.campaign, codes=distinct_values(rows["code"]))
+            place = pc.index_in(rows["code"].combine_chunks(), value_set=decisions["code"].combine_chunks())
+            received = pc.coalesce(sent_codes(plan, decisions).take(place), rows["code"].combine_chunks())
+            rows = rows.set_column(rows.schema.get_field_index("code"), "code", received)
     aside = rows.filter(pc.not_equal(rows["disposition"], str(Disposition.APPLIED))).select(list(_QUARANTINE))
     return aside.set_column(0, "row", pc.add(aside["row"], first_row(source)))

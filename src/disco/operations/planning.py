@@ -1,11 +1,12 @@
 """From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from disco import objective
 from disco.campaign import Belief, decide
@@ -46,7 +47,7 @@ from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, Calibration, MoneyForecast, SegmentSolution, Solution
 from disco.records.ports import Clock, Engine, Store
 from disco.records.result import DepthKey, NotInJson, TableResult
-from disco.records.wording import money
+from disco.records.wording import counted, money
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -176,6 +177,7 @@ def make_plan(
     )
     if pool is not None:
         planned = replace(planned, warnings=(*planned.warnings, *_pool_warnings(store, planned, pool)))
+    planned = replace(planned, warnings=(*planned.warnings, *_shared_elsewhere(store, planned)))
     if not dry_run:
         keep(store, planned)
     return PlanResult.of(planned, dry_run=dry_run)
@@ -411,15 +413,45 @@ def _pool_warnings(store: Store, planned: Planned, pool: Sequence[str]) -> tuple
     with store.reading() as transaction:
         if transaction.plans.find_campaign(planned.plan.campaign) is not None:
             return ()  # its codes are out
-        needed = coded_rows(planned.decisions).size
+        shared = planned.plan.shared_codes
+        depths = planned.decisions["depth"].take(pa.array(coded_rows(planned.decisions))).to_pylist()
+        needed = sum(depth not in shared for depth in depths)
         pool_codes(transaction.decisions, pool, needed=needed, all_new=True)
-    late = sum(codes or 0 for codes in planned.solution.reserve)
+    reserve = zip(planned.solution.depths, planned.solution.reserve, strict=True)
+    late = sum(codes or 0 for depth, codes in reserve if depth not in shared)
     if len(pool) >= needed + late:
         return ()
     return (
         f"The pool has {len(pool):,} codes: {needed:,} go out at the launch, so {len(pool) - needed:,} are left for "
         f"the reserve of {late:,}.",
     )
+
+
+def _shared_elsewhere(store: Store, planned: Planned) -> Iterator[str]:
+    """A word about a shared code of another campaign whose codes are valid on the same days."""
+    plan, ours = planned.plan, planned.decisions
+    if not plan.shared_codes:
+        return
+    with store.reading() as transaction:
+        for record in transaction.plans.campaigns():
+            other = record.plan
+            together = set(plan.shared_codes.values()) & set(other.shared_codes.values())
+            if other.campaign == plan.campaign or not together or not plan.valid.overlaps(other.valid):
+                continue
+            theirs = transaction.decisions.of(other.campaign)
+            for code in sorted(together):
+                ids = [
+                    table.filter(pc.equal(table["depth"], depth))["customer_id"].cast(pa.string()).combine_chunks()
+                    for table, shared in ((ours, plan.shared_codes), (theirs, other.shared_codes))
+                    for depth, text in shared.items()
+                    if text == code
+                ]
+                both = int(pc.sum(pc.is_in(ids[0], value_set=ids[1])).as_py() or 0)
+                yield (
+                    f"The shared code {code} is also one of {other.campaign}, which is valid on the same days. "
+                    f"{counted(both, 'customer')} would have it from both; a purchase counts for the campaign whose "
+                    "outcomes it is in."
+                )
 
 
 def _launched_before(store: Store, plan: Plan, inputs: Mapping[str, str]) -> tuple[str, ...]:

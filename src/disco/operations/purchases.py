@@ -42,17 +42,27 @@ def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> P
     return Purchases(context=context, depth=decisions["depth"].to_numpy()[rows], full_price=full_price[rows])
 
 
-def revenue_beside(orders: pa.Table, decisions: pa.Table, period: tuple[date, date]) -> Vector:
-    """(n,) paid by each decision's customer on or after the first day and before the second, without its own code."""
+def revenue_beside(
+    orders: pa.Table, decisions: pa.Table, period: tuple[date, date], *, sent: pa.Array | None = None
+) -> Vector:
+    """(n,) paid by each decision's customer on or after the first day and before the second, without its own code.
+
+    sent: (n,) what each customer was sent, where depths have a shared code. Somebody who uses one without having been
+    sent it bought beside the campaign.
+    """
     missing = [name for name in _ORDERS if name not in orders.column_names]
     if missing:
         raise InputError("orders", found=f"no column {', '.join(missing)}", expected=", ".join(_ORDERS))
     first, after = (pa.scalar(day).cast(pa.timestamp("us")) for day in period)
     moment = orders["ordered_at"].cast(pa.timestamp("us"), safe=False)
     own = pc.is_in(orders["code"].cast(pa.string()), value_set=pc.drop_null(decisions["code"]).combine_chunks())
+    customers = decisions["customer_id"].cast(pa.string()).combine_chunks()
+    if sent is not None:
+        buyer = pc.index_in(orders["customer_id"].cast(pa.string()), value_set=customers).combine_chunks()
+        theirs = pc.equal(orders["code"].cast(pa.string()).combine_chunks(), sent.take(buyer))
+        own = pc.or_(own.combine_chunks(), pc.fill_null(theirs, False))
     within = pc.and_(pc.and_(pc.greater_equal(moment, first), pc.less(moment, after)), pc.invert(own))
     wanted = orders.filter(within)
-    customers = decisions["customer_id"].cast(pa.string()).combine_chunks()
     place = pc.index_in(wanted["customer_id"].cast(pa.string()), value_set=customers)
     known = np.asarray(place.is_valid().to_numpy(), np.bool_)
     paid = wanted["paid"].cast(pa.float64(), safe=False).to_numpy()[known]

@@ -11,6 +11,7 @@ import pyarrow as pa
 from disco.evaluation import AbTest, Comparison, Design, Finding, PooledUplift, Verdict, ab_test, pool
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, SampleRatio
 from disco.operations.audience import ShopData
+from disco.operations.codes import sent_codes
 from disco.operations.learning import GRACE_DAYS, has_matured
 from disco.operations.ledger import counts_of
 from disco.operations.purchases import bought, revenue_beside
@@ -398,8 +399,9 @@ def _test(
     before, other = None, None
     if orders is not None:
         part = decisions.filter(pa.array(rows))
-        before = revenue_beside(orders, part, _year_before(plan.customers.as_of))
-        other = revenue_beside(orders, part, (plan.valid.start, plan.valid.end))
+        sent = sent_codes(plan, part) if plan.shared_codes else None
+        before = revenue_beside(orders, part, _year_before(plan.customers.as_of), sent=sent)
+        other = revenue_beside(orders, part, (plan.valid.start, plan.valid.end), sent=sent)
     found = ab_test(
         arm[rows],
         decisions["depth"].to_numpy()[rows],

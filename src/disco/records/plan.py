@@ -30,6 +30,7 @@ _MOST_DAYS = 3660
 _LEAST_DEPTH = 0.001
 _MOST_DEPTHS = 64  # each costs time and memory per customer
 _MOST_SEGMENTS = 1000
+_SHARED_CODE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 _MOST_CONTACTS = 1000
 # keys that came later: where they are absent, a plan keeps its bytes and so its id
 _ADDED = ("segments", "include", "exclude", "contact", "conditions")
@@ -210,6 +211,10 @@ class ValiditySection(_Section):
         """The last day on which a code can be used."""
         return self.end - timedelta(days=1)
 
+    def overlaps(self, other: "ValiditySection") -> bool:
+        """Whether codes of both can be used on some day."""
+        return self.start < other.end and other.start < self.end
+
 
 def _read_prefix(value: object) -> str | None:
     if value is None or (isinstance(value, str) and re.fullmatch(r"[A-Z0-9]{1,16}", value)):
@@ -249,11 +254,34 @@ Channel = Annotated[
 ]
 
 
+def _is_absent(value: object) -> bool:
+    return value is None
+
+
+def _read_shared(value: object) -> object:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not value:
+        raise ValueError("a code for each depth, such as `{0.10: SPRING10}`")
+    shared = _by_depth(value)
+    for code in shared.values():
+        if not isinstance(code, str) or not re.fullmatch(_SHARED_CODE, code):
+            raise ValueError("codes of up to 64 letters, digits, '-', '_' and '.', such as SPRING10")
+    if len({str(code).upper() for code in shared.values()}) < len(shared):
+        raise ValueError("another code for each depth: a shop gives one discount for a code")
+    return shared
+
+
 class CodesSection(_Section):
-    """How codes look (`prefix`), or the file of codes bought elsewhere that are handed out instead (`pool`)."""
+    """How codes look (`prefix`), or the file of codes bought elsewhere that are handed out instead (`pool`). Depths in
+    `shared` have one code for all who get that depth."""
 
     prefix: Annotated[str | None, PlainValidator(_read_prefix)] = None
     pool: str | None = None
+    # absent from the JSON of a plan without it, as `export` is
+    shared: Annotated[dict[float, str] | None, BeforeValidator(_read_shared)] = Field(
+        default=None, exclude_if=_is_absent
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> "CodesSection":
@@ -292,18 +320,22 @@ class ExportSection(_Section):
     template: Literal["klaviyo", "braze", "mailchimp", "shopify"] | None = None
 
 
-def _is_absent(value: object) -> bool:
-    return value is None
-
-
 def _read_depth_keys(value: object) -> object:
     if not isinstance(value, Mapping):
         raise ValueError("a depth for each line, such as `0.20: {at_most: 10000}`")
+    depths = _by_depth(value)
+    if not depths:
+        raise ValueError("at least one depth, such as `0.20: {at_most: 10000}`")
+    return {depth: {} if section is None else section for depth, section in depths.items()}
+
+
+def _by_depth(value: Mapping[Any, object]) -> dict[float, object]:
+    """The content by depth, ascending; every key that is no depth is named."""
     depths: dict[float, object] = {}
     wrong: list[InputError] = []
     for key, section in value.items():
         try:
-            depths[read_depth(key)] = {} if section is None else section
+            depths[read_depth(key)] = section
         except InputError as error:
             wrong.append(error)
     if wrong:
@@ -312,8 +344,6 @@ def _read_depth_keys(value: object) -> object:
         raise InputError("depths", found=found, expected=wrong[0].expected, fix=fix or None)
     if len(depths) < len(value):
         raise ValueError("each depth once (0.1 and 0.10 are one depth)")
-    if not depths:
-        raise ValueError("at least one depth, such as `0.20: {at_most: 10000}`")
     return dict(sorted(depths.items()))
 
 
@@ -368,6 +398,14 @@ class Plan(_Section):
                 raise ValueError(f"limits of {label} for depths on offer ({known}), not for {', '.join(others)}")
         return self
 
+    @model_validator(mode="after")
+    def _shared_codes_are_of_depths_on_offer(self) -> "Plan":
+        others = [depth_label(depth) for depth in self.shared_codes if depth not in self.depths]
+        if others:
+            known = ", ".join(depth_label(depth) for depth in self.depths)
+            raise ValueError(f"shared codes of depths on offer ({known}), not of {', '.join(others)}")
+        return self
+
     @model_serializer(mode="wrap")
     def _without_absent_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {key: value for key, value in handler(self).items() if value is not None or key not in _ADDED}
@@ -391,6 +429,11 @@ class Plan(_Section):
     def channel_column(self) -> str | None:
         """The column of the customers table that names each customer's channel; None: all have the same."""
         return self.channel.column if isinstance(self.channel, ChannelSection) else None
+
+    @property
+    def shared_codes(self) -> dict[float, str]:
+        """By depth: the code that all who get it share; other depths have a code per customer."""
+        return self.codes.shared or {}
 
     @property
     def lists(self) -> dict[str, str]:

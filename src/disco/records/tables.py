@@ -196,7 +196,7 @@ _TABLES = (
     ),
     TableSchema(
         "codes",
-        "One row per single-use code that a customer was sent.",
+        "One row per code that a customer was sent; a shared code has a row for each of its customers.",
         (
             ColumnSchema("code_id", Kind.ID, "names the code"),
             ColumnSchema("customer_id", Kind.ID, "who got it", refers_to=_CUSTOMER),
@@ -207,7 +207,7 @@ _TABLES = (
                 "redeemed_at", Kind.MOMENT, "when it was used, not before sent_at; empty if unused", nullable=True
             ),
         ),
-        key=("code_id",),
+        key=("code_id", "customer_id", "campaign_id"),
         rows=(NotBefore("redeemed_at", "sent_at"),),
     ),
     TableSchema(

@@ -69,8 +69,7 @@ def read_codes(codes: pa.Table, *, settings: RetailerSettings, today: date) -> S
     index = _positions(columns["customer_id"], settings=settings)
     known = f"c0000000 to c{settings.customers - 1:07d}"
     refuse(pa.array(index < 0), "customer_id", "unknown customer", known, "Take ids from the customers table.")
-    once = _repeated(columns["code_id"])
-    refuse(once, "code_id", "duplicate", "each code once", "Codes are single-use: give every row its own.")
+    refuse(_other_depth(columns), "code_id", "duplicate", "one depth per code", "Give every depth a code of its own.")
     pairs = pc.binary_join_element_wise(columns["campaign_id"], columns["customer_id"], "\x1f")
     twice = _repeated(pairs)
     refuse(twice, "customer_id", "duplicate", "one code per customer and campaign", "Keep one of the rows.")
@@ -135,6 +134,14 @@ def _typed_columns(codes: pa.Table) -> dict[str, Any]:
             raise InputError(f"codes, column {name}", found=codes[name].type, expected=kind) from None
     columns["channel"] = pc.fill_null(columns["channel"], str(ChannelName.ON_SITE))
     return columns
+
+
+def _other_depth(columns: dict[str, Any]) -> pa.Array:
+    """True on every row whose code had another depth in an earlier row; customers may share a code."""
+    code = pc.dictionary_encode(columns["code_id"], null_encoding="encode").indices.to_numpy(zero_copy_only=False)
+    depth = columns["depth"].to_numpy(zero_copy_only=False)
+    first = np.unique(code, return_index=True)[1]
+    return pa.array((depth != depth[first][code]) & ~(np.isnan(depth) | np.isnan(depth[first][code])))
 
 
 def _by_message(columns: dict[str, Any]) -> Flags:

@@ -168,8 +168,16 @@ class Retailer:
         rows["codes"] = answered["codes"]
         rows["site"] = _one_row_per_day(rows["site"])
         # row order follows from the rows alone, never from the order of the codes handed in
-        keys = {"orders": "order_id", "returns": "order_id", "codes": "code_id", "site": "customer_id"}
-        rows = {name: rows[name].sort_by([(DATED_BY[name], "ascending"), (keys[name], "ascending")]) for name in keys}
+        keys = {
+            "orders": ("order_id",),
+            "returns": ("order_id",),
+            "codes": ("code_id", "customer_id"),  # customers may share a code
+            "site": ("customer_id",),
+        }
+        rows = {
+            name: rows[name].sort_by([(column, "ascending") for column in (DATED_BY[name], *key)])
+            for name, key in keys.items()
+        }
         since_history = {name: pa.concat_tables([self.since_history[name], rows[name]]) for name in DATED_BY}
         return Response(
             start=self.today,
