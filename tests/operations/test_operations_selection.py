@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from disco.operations.audience import FeatureCache
 from disco.operations.contacts import contacted
+from disco.operations.forgetting import forget
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
 from disco.operations.selection import Selection
@@ -158,6 +160,14 @@ def test_a_code_given_between_plan_and_launch_stops_the_launch(shop):
     again = shop.planned(plan, shop.people(100, ids=np.arange(5000, 5100)))
     campaign(shop, "elsewhere", date(2027, 3, 6), seed=5)
     assert launch(shop.store, again, clock=shop.clock, secret=shop.secret).codes, "they concern other customers"
+
+
+def test_forgetting_names_the_lists_where_somebody_may_still_stand(shop, tmp_path):
+    launched = shop.launch(shop.plan(include="vip.csv", exclude="out.csv"))
+    someone = str(launched.decisions["customer_id"][0])
+    cache = FeatureCache(folder=tmp_path / "features")
+    done = forget(shop.store, [someone], clock=shop.clock, cache=cache, folders=[tmp_path], tables="data")
+    assert "Lists of customers that plans name: out.csv, vip.csv." in done.elsewhere
 
 
 @pytest.mark.parametrize(

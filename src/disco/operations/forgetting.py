@@ -93,7 +93,9 @@ def forget(
                 changed[campaign] = traces
         found = frozenset().union(*(traces.customers for traces in changed.values()))
         transaction.forgotten.add(sorted(found), at=clock.now())
-        named = [record.campaign for record in transaction.plans.campaigns() if _is_named(record, wanted)]
+        records = transaction.plans.campaigns()
+        named = [record.campaign for record in records if _is_named(record, wanted)]
+        lists = sorted({file for record in records for file in record.plan.lists.values()})
     files, unfinished = (0, ()) if dry_run else _clean(store, cache, folders)
     return Forgotten(
         customers=len(wanted),
@@ -105,7 +107,7 @@ def forget(
         plans=tuple(plans),
         files=files,
         unfinished=unfinished,
-        elsewhere=_elsewhere(tables, named, old_plans),
+        elsewhere=_elsewhere(tables, named, lists, old_plans),
         dry_run=dry_run,
     )
 
@@ -186,7 +188,7 @@ def _clean(store: Store, cache: FeatureCache, folders: Sequence[Path]) -> tuple[
     return removed, tuple(problems)
 
 
-def _elsewhere(tables: str, named: Sequence[str], old_plans: Path | None) -> tuple[str, ...]:
+def _elsewhere(tables: str, named: Sequence[str], lists: Sequence[str], old_plans: Path | None) -> tuple[str, ...]:
     said = [
         f"Your own tables in {tables}, and the systems they come from.",
         "Exported codes, quarantine files and feature files: where they were written is not kept.",
@@ -195,6 +197,8 @@ def _elsewhere(tables: str, named: Sequence[str], old_plans: Path | None) -> tup
     ]
     if named:
         said.append(f"The condition of the plan of {', '.join(named)} names them, and so does its plan file.")
+    if lists:
+        said.append(f"Lists of customers that plans name: {', '.join(lists)}.")
     if old_plans is not None and any(old_plans.glob("*/plan.json")):
         said.append(f"{old_plans}, a copy from before the database was upgraded: remove it once you need it no more.")
     return tuple(said)
