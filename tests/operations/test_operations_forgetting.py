@@ -31,7 +31,7 @@ from disco.operations.propensities import add_propensities
 from disco.operations.pruning import prune
 from disco.records.decisions import Audience
 from disco.records.errors import InputError, StateError
-from disco.records.forgotten import as_integer, as_text, is_forgotten, mentions
+from disco.records.forgotten import as_integer, as_text, is_forgotten, mentions, names_in_condition
 
 CANARY, LATE, STRANGER = "CANARY-7f3e9b", "CANARY-late-51", "CANARY-stranger"
 SECOND = "second network"
@@ -448,6 +448,41 @@ def test_a_plan_whose_condition_leaves_a_customer_out_is_removed_with_them(life)
     done = life.forget("O'Neil-Zoë")
     assert (done.found, len(done.plans)) == (1, 1)
     assert life.is_sound()
+
+
+def test_a_plan_whose_condition_has_the_customers_number_is_removed_with_them(life):
+    ids = ["c0001", "c0002"]
+    for campaign, condition in (("without", "customer_id <> 71356177"), ("older", "age > 71356177")):
+        plan = life.shop.plan(campaign=campaign, customers={"as_of": "2027-03-01", "eligible": condition})
+        keep(life.store, life.shop.planned(plan, life.audience(ids), features=life.features(ids)))
+    done = life.forget("71356177")
+    assert (done.found, len(done.plans)) == (1, 1)
+    with life.store.reading() as transaction:
+        kept = [transaction.plans.get(name).plan for name in transaction.plans.ids()]
+    assert not [plan for plan in kept if "customer_id <> 71356177" in plan.customers.eligible]
+    assert [plan.campaign for plan in kept if "71356177" in plan.customers.eligible] == ["older"]
+    assert life.is_sound()
+
+
+@pytest.mark.parametrize(
+    ("condition", "customer", "there"),
+    [
+        ("customer_id <> 17", "17", True),
+        ("CUSTOMER_ID not in (16,17)", "17", True),
+        ("customer_id <> 0017.0", "17", True),
+        ("customer_id <> -17", "-17", True),
+        ("customer_id <> '0017'", "0017", True),
+        ("customer_id <> $$C17$$", "C17", True),
+        ("customer_id <> 'O''Neil'", "O'Neil", True),
+        ("nickname = 'O''Neil'", "O'Neil", True),
+        ("customer_id <> 170", "17", False),
+        ("customer_id <> 1.17", "17", False),
+        ("customer_id <> 'C170'", "C17", False),
+        ("age > 17", "17", False),
+    ],
+)
+def test_a_condition_names_a_customer_as_a_text_or_as_a_number(condition, customer, there):
+    assert names_in_condition(condition, customer) is there
 
 
 @pytest.mark.parametrize(

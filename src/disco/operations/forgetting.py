@@ -19,7 +19,7 @@ from disco.operations import campaign_evidence
 from disco.operations.audience import FeatureCache
 from disco.operations.ledger import misjudged
 from disco.records.errors import DiscoError, InputError, StateError
-from disco.records.forgotten import as_integer, as_text, is_forgotten, new_name
+from disco.records.forgotten import as_integer, as_text, is_forgotten, names_in_condition, new_name
 from disco.records.life import CampaignRecord, Traces
 from disco.records.ports import Clock, Store, Transaction
 from disco.records.private import sweep
@@ -163,9 +163,7 @@ def refuse_damaged(transaction: Transaction, campaign: str, *, refused: str) -> 
 
 
 def _is_named(record: CampaignRecord, customers: Sequence[str]) -> bool:
-    condition = record.plan.customers.eligible
-    quoted = (customer.replace("'", "''") for customer in customers)
-    return any(f"'{customer}'" in condition for customer in quoted)
+    return any(names_in_condition(record.plan.customers.eligible, customer) for customer in customers)
 
 
 def _clean(store: Store, cache: FeatureCache, folders: Sequence[Path]) -> tuple[int, tuple[str, ...]]:

@@ -74,3 +74,25 @@ def mentions(raw: str, customers: Collection[str]) -> bool:
             if (column == "customer_id" or not customer.isdigit()) and alone.search(text):
                 return True
     return False
+
+
+def names_in_condition(condition: str, customer: str) -> bool:
+    """Whether a plan's condition has this customer's id, also where it leaves them out.
+
+    An id counts as a text of SQL and, in a condition about customer_id, wherever it stands by itself; a whole number
+    may have zeros around it. `customer_id > 10 AND age > 17` also names customer 17: a removed plan can be made again.
+
+    >>> names_in_condition("customer_id <> 17", "17"), names_in_condition("age > 17", "17")
+    (True, False)
+    >>> names_in_condition("customer_id = 'C170'", "C17")
+    False
+    """
+    if "'{}'".format(customer.replace("'", "''")) in condition:
+        return True
+    if "customer_id" not in condition.casefold():
+        return False
+    if re.fullmatch(r"-?[0-9]+", customer):
+        alone = rf"(?<![0-9A-Za-z_.])0*{customer.lstrip('-').lstrip('0') or '0'}(?:\.0*)?(?![0-9A-Za-z_.])"
+    else:
+        alone = rf"(?<![0-9A-Za-z_]){re.escape(customer)}(?![0-9A-Za-z_])"
+    return re.search(alone, condition) is not None

@@ -20,7 +20,7 @@ from disco.adapters.store.plans import matrix_of, table_of
 from disco.adapters.store.schema import ARTEFACT_COLUMNS, campaigns, contexts, late_decisions, outcomes, plans
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers
-from disco.records.forgotten import mentions
+from disco.records.forgotten import mentions, names_in_condition
 from disco.records.life import Traces
 
 _RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.string())])
@@ -56,7 +56,8 @@ class SqlPersonal:
         asked = pa.array(sorted(customers), pa.string())
         found = {}
         for row in self._connection.execute(sa.select(plans).where(_not_launched())):
-            theirs = {customer for customer in customers if _names_in_condition(row.plan, customer)}
+            condition = _condition(row.plan)
+            theirs = {customer for customer in customers if names_in_condition(condition, customer)}
             if row.decisions is not None:
                 ids = self._session.artefacts.get(row.decisions)["customer_id"].cast(pa.string())
                 theirs.update(ids.filter(pc.is_in(ids, value_set=asked)).to_pylist())
@@ -222,10 +223,12 @@ def _not_launched() -> sa.ColumnElement[bool]:
     return plans.c.plan_id.not_in(sa.select(campaigns.c.plan_id))
 
 
-def _names_in_condition(plan: str, customer: str) -> bool:
-    """Whether a plan, kept as JSON, has the customer's id as a text of SQL, also where the plan leaves them out."""
-    quoted = "'{}'".format(customer.replace("'", "''"))
-    return any(json.dumps(quoted, ensure_ascii=ascii_only)[1:-1] in plan for ascii_only in (True, False))
+def _condition(plan: str) -> str:
+    """The condition of a plan, kept as JSON; of one that is damaged, all of it."""
+    try:
+        return str(json.loads(plan)["customers"].get("eligible", ""))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return plan
 
 
 def _event_names(rows: list[dict[str, Any]], names: Mapping[str, str]) -> dict[tuple[str, str], str]:
