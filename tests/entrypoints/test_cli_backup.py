@@ -105,6 +105,22 @@ def test_a_restored_shop_is_the_same_row_by_row(
     assert list(restored.glob(".disco*")) == []
 
 
+def test_a_restore_says_where_the_tables_have_to_be_put_before_the_health_check(
+    disco: Disco, backup: Path, tmp_path: Path
+) -> None:
+    code, out, _ = disco("restore", backup, "--shop", tmp_path / "bare")
+    assert code == 0
+    words = f"put them into {tmp_path / 'bare' / 'data'} first"
+    assert words in out
+    assert out.index(words) < out.index("Next: disco doctor")
+    (tmp_path / "own" / "data").mkdir(parents=True)
+    (tmp_path / "own" / "data" / "customers.csv").write_text("customer_id,joined_on\nC1,2025-01-01\n")
+    code, out, _ = disco("restore", backup, "--shop", tmp_path / "own", "--json")
+    assert (code, json.loads(out)["missing_tables"]) == (0, None)
+    code, out, _ = disco("doctor", "--shop", tmp_path / "own", "--json")
+    assert not [one for one in json.loads(out)["checks"] if one["check"] == "tables" and one["outcome"] != "ok"]
+
+
 _INGEST = """
 import sys, pyarrow as pa
 from datetime import datetime

@@ -99,7 +99,16 @@ def restore(file: Path, folder: Path) -> "Restored":
             rows=manifest.rows,
             artefacts=len(manifest.artefacts),
             kept=tuple(kept),
+            missing_tables=_missing_tables(shop),
         )
+
+
+def _missing_tables(shop: "Shop") -> str | None:
+    """The folder of the retailer's tables, where it is none or empty; null: a database, or a folder with something."""
+    place = shop.data.place
+    if "://" in place or (Path(place).is_dir() and any(Path(place).iterdir())):
+        return None
+    return place
 
 
 class _New:

@@ -85,6 +85,8 @@ class Restored(Result):
     """Artefacts that were restored."""
     kept: tuple[str, ...]
     """Files that the shop had already, which stayed as they were: disco.yaml, the context network."""
+    missing_tables: str | None
+    """Where the retailer's tables have to be put, which no backup holds; null: there is something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,11 @@ def restore(
         f"{done.made_at:%Y-%m-%d %H:%M} UTC."
     )
     text += "".join(f" {name} was there and stayed." for name in done.kept)
-    text += " The retailer's tables are not in a backup: put them where the setting `data` says."
+    if done.missing_tables is not None:
+        text += (
+            f" The retailer's tables are not in a backup: put them into {done.missing_tables} first, "
+            "because the health check looks at them."
+        )
     show(
         done,
         f"{text} {next_command('doctor', shop)}",
