@@ -1,5 +1,6 @@
 """Opening a database: an empty one gets our tables, another revision or another program's tables are refused."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from store_samples import add_campaign, batch, outcomes, receive
 from stores import artefacts_of, open_store
 
 from disco.adapters.store import CampaignStore, migrations, schema
+from disco.adapters.store.health import vitals
 from disco.adapters.store.opening import KNOWN_REVISIONS, open_database, prepare, upgrade
 from disco.records.errors import InputError, StateError
 
@@ -88,6 +90,23 @@ def test_a_database_of_no_known_revision_is_refused_alike_by_everybody(
             open_()
         assert "db upgrade" not in str(refused.value)
         assert "try again" not in str(refused.value)
+    (said,) = [one for one in vitals(database_url) if one.check == "revision"]
+    assert said.failed
+    assert re.search(words, f"{said.found}.")
+    assert "db upgrade" not in f"{said.found} {said.fix}"
+
+
+def test_the_health_check_advises_an_upgrade_of_an_older_revision_alone(database_url: str) -> None:
+    open_store(database_url).close()
+    for statement, fix in (
+        ("UPDATE alembic_version SET version_num = '0001'", "`disco db upgrade`"),
+        ("DROP TABLE alembic_version", "`disco restore`"),
+    ):
+        with open_database(database_url).engine.begin() as connection:
+            connection.exec_driver_sql(statement)
+        (said,) = [one for one in vitals(database_url) if one.check == "revision"]
+        assert said.failed
+        assert fix in said.fix
 
 
 def test_every_migration_is_a_known_revision() -> None:

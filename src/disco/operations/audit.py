@@ -23,14 +23,12 @@ from disco.operations.planned import plan_id, segment_sizes
 from disco.operations.versions import belief_of, engagement_text, version_of
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
-from disco.records.diagnosis import Diagnosis, Outcome, attempted
+from disco.records.diagnosis import REPAIR, RESTORE, Diagnosis, Outcome, attempted
 from disco.records.life import CampaignRecord, Disposition, Sealed
 from disco.records.plan_summary import Solution
 from disco.records.ports import Store, Transaction
 from disco.records.wording import counted
 
-RESTORE = "Stop using this database and restore the last backup (`disco restore`), or report a defect."
-REPAIR = "Run `disco doctor --repair`, which builds it again from the ledger."
 _TRY = "Run `disco doctor --repair`; if this check still fails, restore the last backup (`disco restore`)."
 _ARTEFACTS = (
     "Run `disco doctor --repair`, which can build indexes again. For other tables, restore the last backup into "

@@ -17,6 +17,7 @@ from disco.belief import EngagementCounts, Evidence
 from disco.operations.net_purchases import NetPurchases, net_purchases
 from disco.records.arrays import Flags, Integers
 from disco.records.decisions import Arm
+from disco.records.diagnosis import REPAIR
 from disco.records.errors import FileFormatError
 from disco.records.life import CampaignRecord, Disposition
 from disco.records.money import from_minor_units
@@ -92,7 +93,7 @@ class CampaignEvidence:
                 f"evidence of campaign {name}",
                 found=f"content that cannot be read ({error})",
                 expected="evidence as it was written",
-                fix="Restore the last backup of the database.",
+                fix=REPAIR,
             ) from error
 
     @property

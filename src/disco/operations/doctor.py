@@ -8,10 +8,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from disco.operations.audience import ShopData
-from disco.operations.audit import RESTORE, audit
+from disco.operations.audit import audit
 from disco.operations.repair import repair_campaigns
 from disco.operations.shop_files import ShopFiles
-from disco.records.diagnosis import Diagnosis, Outcome, Repair, attempted
+from disco.records.diagnosis import RESTORE, Diagnosis, Outcome, Repair, attempted
 from disco.records.errors import DiscoError
 from disco.records.ports import Store
 from disco.records.result import Result

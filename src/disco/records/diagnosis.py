@@ -8,6 +8,13 @@ from typing import Any
 
 from disco.records.errors import DiscoError
 
+# what to do about a database that is not as it must be
+RESTORE = (
+    "Move the database away and restore the last backup (`disco restore`). If no other program wrote to it, report a "
+    "defect."
+)
+REPAIR = "Run `disco doctor --repair`, which builds it again."
+
 
 class Outcome(StrEnum):
     """How one look ended."""

@@ -23,6 +23,7 @@ from disco.adapters.store.schema import campaigns, late_decisions, pool_codes, r
 from disco.adapters.store.seals import extended, row_seal, state_seal, touch
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers, Matrix
+from disco.records.diagnosis import RESTORE
 from disco.records.errors import InputError, StateError
 from disco.records.kept import DECISIONS, LABELS
 
@@ -37,7 +38,7 @@ def secret_of(connection: sa.Connection, name: str) -> bytes:
     row = connection.execute(sa.select(secrets).where(secrets.c.name == name)).mappings().one_or_none()
     if row is None or row["seal"] != row_seal("secret", row):
         found = "is gone" if row is None else "was changed by something other than disco"
-        raise StateError(f"The secret `{name}` of the database {found}", fix="Restore the last backup: disco restore.")
+        raise StateError(f"The secret `{name}` of the database {found}", fix=RESTORE)
     return bytes(row["value"])
 
 
@@ -155,7 +156,7 @@ class SqlDecisions:
             if row.seal != row_seal("campaign", {**row._mapping, **names}):
                 raise StateError(
                     f"The launch of campaign {campaign} was changed by something other than disco",
-                    fix="Restore the last backup.",
+                    fix=RESTORE,
                 )
             self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(names))
         return tuple(restored)

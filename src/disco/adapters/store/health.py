@@ -16,9 +16,17 @@ from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
-from disco.adapters.store.opening import SCHEMA_SUBJECT, open_database, plain_errors, shown
-from disco.adapters.store.schema_check import REBUILT, REPAIR, RESTORE, REVISIONS, compare_schema
-from disco.records.diagnosis import Diagnosis, Repair, attempted
+from disco.adapters.store.opening import (
+    SCHEMA_SUBJECT,
+    UPGRADE,
+    open_database,
+    plain_errors,
+    revision_of,
+    revisions_in,
+    shown,
+)
+from disco.adapters.store.schema_check import REBUILT, compare_schema
+from disco.records.diagnosis import REPAIR, RESTORE, Diagnosis, Repair, attempted
 from disco.records.errors import StateError
 from disco.records.wording import counted
 
@@ -70,7 +78,7 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
         with plain_errors(database, "repairing indexes"), database.writing(SCHEMA_SUBJECT) as connection:
             inspector, made = sa.inspect(connection), list[Repair]()
             there = set(inspector.get_table_names())
-            if REVISIONS not in there or _revisions(connection) != [schema.REVISION]:
+            if schema.REVISIONS not in there or revisions_in(connection) != [schema.REVISION]:
                 return ()  # an emptied database, or one of another program or revision: the checks say so
             for table in schema.metadata.sorted_tables:
                 where = f"table {table.name}"
@@ -110,7 +118,7 @@ def _refuse_missing_file(database: Database) -> None:
     """SQLite would make the file that is not there."""
     file = database.engine.url.database
     if database.engine.dialect.name == "sqlite" and (file is None or not Path(file).is_file()):
-        raise StateError(f"The database {file} does not exist", fix="Restore the last backup (`disco restore`).")
+        raise StateError(f"The database {file} does not exist", fix=RESTORE)
 
 
 # ---- SQLite ----
@@ -235,21 +243,18 @@ def _accepts_writes(connection: sa.Connection) -> Iterator[Diagnosis]:
 
 
 def _revision(connection: sa.Connection) -> Iterator[Diagnosis]:
-    there = sa.inspect(connection).has_table(REVISIONS)
-    rows = _revisions(connection) if there else []
-    found = ", ".join(map(str, rows)) if rows else f"no row in {REVISIONS}" if there else f"no table {REVISIONS}"
-    yield Diagnosis.of(
-        "revision",
-        "database",
-        rows == [schema.REVISION],
-        found if len(rows) < 2 else f"{len(rows)} rows in {REVISIONS}: {found}",
-        expected=f"revision {schema.REVISION}",
-        fix="Run `disco db upgrade` where the revision is older; otherwise restore the last backup.",
-    )
-
-
-def _revisions(connection: sa.Connection) -> list[str]:
-    return [str(row) for row in connection.exec_driver_sql(f"SELECT version_num FROM {REVISIONS}").scalars()]
+    """An older one can be upgraded; of all others `revision_of` says what is wrong and what to do."""
+    check, expected, fix = "revision", f"revision {schema.REVISION}", UPGRADE
+    if sa.inspect(connection).has_table(schema.REVISIONS):
+        try:
+            found = revision_of(connection)
+        except StateError as error:
+            yield Diagnosis.of_error(check, "database", error)
+            return
+    else:
+        found, fix = None, RESTORE
+    words = found or f"no table {schema.REVISIONS}"
+    yield Diagnosis.of(check, "database", found == schema.REVISION, words, expected=expected, fix=fix)
 
 
 def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:

@@ -13,20 +13,21 @@ from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
 from disco.adapters.store.seals import sealed
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
+from disco.records.diagnosis import RESTORE
 from disco.records.errors import DiscoError, InputError, MissingPartError, StateError
 from disco.records.ports import Artefacts
 
 SCHEMA_SUBJECT = "disco: schema"
 _SECRET_BYTES = 32
 KNOWN_REVISIONS = ("0001", "0002", "0003", "0004")
-_RESTORE = "Copy it away and restore the last backup: `disco restore`."
+UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
 _ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."
 # where trying again would not help: what SQLite says, in our words, and what to do
 _SQLITE_SAYS = (
     ("file is not a database", "is not a SQLite database", _ANOTHER_DATABASE),
     ("file is encrypted", "is not a SQLite database", _ANOTHER_DATABASE),
-    ("malformed", "is damaged", _RESTORE),
-    ("Could not decode to UTF-8", "is damaged", _RESTORE),
+    ("malformed", "is damaged", RESTORE),
+    ("Could not decode to UTF-8", "is damaged", RESTORE),
     ("readonly database", "cannot be written", "Check the permissions of the file and of its folder."),
     ("unable to open database file", "cannot be opened", "Check the folder, its permissions and `database_url`."),
 )
@@ -76,7 +77,7 @@ def prepare(database: Database) -> None:
     if found != schema.REVISION:
         raise StateError(
             f"The database {shown(database.engine.url)} is at revision {found}; this program needs {schema.REVISION}",
-            fix="Back up the database and the folders beside it, then run `disco db upgrade`.",
+            fix=UPGRADE,
         )
 
 
@@ -119,20 +120,25 @@ def revision_of(connection: sa.Connection) -> str | None:
     names, place = sa.inspect(connection).get_table_names(), f"The database {shown(connection.engine.url)}"
     if not names:
         return None
-    if "alembic_version" not in names or "campaigns" not in names:
+    if schema.REVISIONS not in names or "campaigns" not in names:
         listed = ", ".join(sorted(names)[:5])
         raise StateError(f"{place} has tables of another program ({listed})", fix=_ANOTHER_DATABASE)
-    said = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalars().all()
+    said = revisions_in(connection)
     if len(said) != 1:
         found = "no revision" if not said else f"{len(said)} revisions"
-        raise StateError(f"{place} is damaged: alembic_version names {found}", fix=_RESTORE)
-    revision = str(said[0])
+        raise StateError(f"{place} is damaged: {schema.REVISIONS} names {found}", fix=RESTORE)
+    revision = said[0]
     if revision in KNOWN_REVISIONS:
         return revision
     if revision.isdecimal() and revision > schema.REVISION:
         words = f"{place} is at revision {revision}, made by a newer disco; this one knows {schema.REVISION}"
         raise StateError(words, fix="Install the newer disco.")
-    raise StateError(f"{place} names a revision that no disco has written ({revision[:40]!r})", fix=_RESTORE)
+    raise StateError(f"{place} names a revision that no disco has written ({revision[:40]!r})", fix=RESTORE)
+
+
+def revisions_in(connection: sa.Connection) -> list[str]:
+    """What the table of revisions says: one row, unless it was damaged."""
+    return [str(row) for row in connection.exec_driver_sql(f"SELECT version_num FROM {schema.REVISIONS}").scalars()]
 
 
 @contextmanager

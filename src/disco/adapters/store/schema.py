@@ -18,6 +18,7 @@ from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
 REVISION = "0004"  # the last of migrations/versions
+REVISIONS = "alembic_version"  # the table that alembic keeps the revision in
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -5,11 +5,8 @@ from collections.abc import Iterator
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.records.diagnosis import Diagnosis
+from disco.records.diagnosis import REPAIR, RESTORE, Diagnosis
 
-REVISIONS = "alembic_version"
-RESTORE = "Stop using this database and restore the last backup (`disco restore`)."
-REPAIR = "Run `disco doctor --repair`."
 REBUILT = (schema.reserves, schema.evidence)  # a repair fills them from ledger and plans
 
 
@@ -34,7 +31,7 @@ def compare_schema(connection: sa.Connection) -> Iterator[Diagnosis]:
     if not failed:
         words = f"{len(schema.metadata.tables)} tables with their columns, keys and indexes"
         yield Diagnosis.of("schema", "all tables", True, words, expected="")
-    if extra := sorted(there - set(schema.metadata.tables) - {REVISIONS}):
+    if extra := sorted(there - set(schema.metadata.tables) - {schema.REVISIONS}):
         yield Diagnosis.note(
             "schema",
             "database",
