@@ -10,6 +10,7 @@ from whole_shop import make_shop
 
 from disco.entrypoints.python import doctor
 from disco.operations.doctor import HealthCheck
+from disco.records.diagnosis import Outcome
 
 # ruff: noqa: E501 - a damage is a line
 # name of the damage, statements, a word that one failed check must say; campaigns are numbered as c1 1, c2 2, c4 3
@@ -215,6 +216,15 @@ def test_a_whole_shop_passes(damaged: Callable[[str], Path]) -> None:
     found = doctor(damaged("SELECT 1"))
     assert failures(found) == []
     assert {"c1", "c2", "c4"} <= {one.where.removeprefix("campaign ") for one in found.checks}
+
+
+def test_one_broken_seal_is_one_finding(damaged: Callable[[str], Path]) -> None:
+    found = doctor(damaged("UPDATE campaigns SET state = 'closed' WHERE campaign = 'c2'"))
+    (failed,) = failures(found)
+    assert "state, reserve or contexts of campaign c2" in failed
+    skipped = [one for one in found.checks if one.outcome is Outcome.SKIPPED]
+    assert ("plan", "campaign c2") in [(one.check, one.where) for one in skipped]
+    assert {one.found for one in skipped} == {"not checked, because a seal is broken"}
 
 
 @pytest.mark.parametrize(("statements", "word"), [one[1:] for one in DAMAGES], ids=[one[0] for one in DAMAGES])

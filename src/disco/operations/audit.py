@@ -5,7 +5,7 @@ wrong when it was sealed. Each check stands alone: one that cannot be completed 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -24,6 +24,7 @@ from disco.operations.versions import belief_of, engagement_text, version_of
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.diagnosis import REPAIR, RESTORE, Diagnosis, Outcome, attempted
+from disco.records.errors import SealError
 from disco.records.life import CampaignRecord, Disposition, Sealed
 from disco.records.plan_summary import Solution
 from disco.records.ports import Store, Transaction
@@ -48,7 +49,7 @@ def audit(store: Store, *, campaign: str | None = None) -> tuple[Diagnosis, ...]
         findings += _campaign(store, name)
     findings += _attempt(store, "seals", "database", _seals)
     findings += _attempt(store, "plans", "all plans", _plans)
-    findings += _versions(store)
+    findings += _versions(store, broken_seals=_has_broken_seals(findings))
     return tuple(findings)
 
 
@@ -64,15 +65,37 @@ def _names(store: Store) -> "list[str] | tuple[Diagnosis, ...]":
 
 
 def _attempt(
-    store: Store, check: str, where: str, look: Callable[[Transaction], Iterator[Diagnosis]]
+    store: Store,
+    check: str,
+    where: str,
+    look: Callable[[Transaction], Iterator[Diagnosis]],
+    *,
+    broken_seals: bool = False,
 ) -> tuple[Diagnosis, ...]:
-    """One look in one view of its own: after an error a database may answer nothing else in it."""
+    """One look in one view of its own: after an error a database may answer nothing else in it.
+
+    broken_seals: whether broken seals were reported before; a look that one of them stops is not a second finding.
+    """
 
     def within() -> list[Diagnosis]:
-        with store.reading() as transaction:
-            return list(look(transaction))
+        try:
+            with store.reading() as transaction:
+                return list(look(transaction))
+        except SealError:
+            if not broken_seals:
+                raise
+            return [_not_checked(check, where, "a seal is broken")]
 
     return attempted(check, where, within, fix=RESTORE)
+
+
+def _not_checked(check: str, where: str, because: str) -> Diagnosis:
+    found, expected = f"not checked, because {because}", "rows and artefacts as they were written"
+    return Diagnosis(check=check, where=where, outcome=Outcome.SKIPPED, found=found, expected=expected)
+
+
+def _has_broken_seals(findings: Iterable[Diagnosis]) -> bool:
+    return any(one.failed and one.check == "seals" for one in findings)
 
 
 # ---- one campaign ----
@@ -87,10 +110,11 @@ def _campaign(store: Store, name: str) -> tuple[Diagnosis, ...]:
         records.append(transaction.plans.campaign(name))
         yield from _plan_of(transaction, records[0])
 
-    findings = [
-        *_attempt(store, "seals", subject, lambda transaction: _seals_of(transaction, name)),
+    findings = [*_attempt(store, "seals", subject, lambda transaction: _seals_of(transaction, name))]
+    broken_seals = _has_broken_seals(findings)
+    findings += [
         *_attempt(store, "artefacts", subject, lambda transaction: _artefacts(transaction, name)),
-        *_attempt(store, "plan", subject, read),
+        *_attempt(store, "plan", subject, read, broken_seals=broken_seals),
     ]
     if not records:
         return tuple(findings)  # nothing else about it can be computed
@@ -103,12 +127,9 @@ def _campaign(store: Store, name: str) -> tuple[Diagnosis, ...]:
         ("evidence", _evidence),
     ):
         if damaged and check in ("decisions", "reserve", "evidence"):  # damaged files are not read
-            found, expected = "not checked, because artefacts are damaged", "whole artefacts"
-            findings.append(
-                Diagnosis(check=check, where=subject, outcome=Outcome.SKIPPED, found=found, expected=expected)
-            )
+            findings.append(_not_checked(check, subject, "artefacts are damaged"))
         else:
-            findings += _attempt(store, check, subject, _about(records[0], look))
+            findings += _attempt(store, check, subject, _about(records[0], look), broken_seals=broken_seals)
     return tuple(findings)
 
 
@@ -346,7 +367,7 @@ def _plan(transaction: Transaction, name: str) -> Iterator[Diagnosis]:
     yield Diagnosis.of("plans", where, again == name, words, expected="a plan named by its content", fix=RESTORE)
 
 
-def _versions(store: Store) -> tuple[Diagnosis, ...]:
+def _versions(store: Store, *, broken_seals: bool) -> tuple[Diagnosis, ...]:
     numbers: list[int] = []
 
     def look(transaction: Transaction) -> Iterator[Diagnosis]:
@@ -360,6 +381,7 @@ def _versions(store: Store) -> tuple[Diagnosis, ...]:
             "version",
             f"version {number} of the model",
             partial(_version, number=number),
+            broken_seals=broken_seals,
         )
     return tuple(findings)
 

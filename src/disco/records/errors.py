@@ -11,6 +11,7 @@
     ├── IllConditionedError          a posterior cannot be computed to working accuracy; the reason is named
     ├── InfeasibleError              limits contradict each other; `.conflicts` says which and by how much
     ├── StateError                   the campaign is not in a state that allows this
+    │   └── SealError                rows were changed by another program, so that nothing is built on them
     ├── MissingPartError             a library or system part is absent; says how to get it
     ├── ReportError                  the work is done and kept, but what reports it could not be written
     └── DefectError                  a defect of ours: an exception that nothing of ours expected
@@ -144,6 +145,10 @@ class InfeasibleError(DiscoError):
 
 
 class StateError(DiscoError):
+    pass
+
+
+class SealError(StateError):
     pass
 
 

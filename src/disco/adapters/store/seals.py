@@ -35,7 +35,7 @@ from disco.adapters.store import schema
 from disco.adapters.store.database import UNREADABLE, Database, in_order
 from disco.adapters.store.session import Session, no_such_campaign
 from disco.records.content import content_hash
-from disco.records.errors import DiscoError, StateError
+from disco.records.errors import DiscoError, SealError, StateError
 from disco.records.kept import OUTCOMES
 from disco.records.life import BrokenSeal, Sealed
 
@@ -168,14 +168,14 @@ def touch(session: Session, number: int) -> None:
         session.touched.add(number)
 
 
-def _changed_state(campaign: str) -> StateError:
+def _changed_state(campaign: str) -> SealError:
     return changed(f"The state, reserve or contexts of campaign {campaign}")
 
 
-def changed(what: str) -> StateError:
+def changed(what: str) -> SealError:
     """The error about something whose seal does not fit."""
     fix = "`disco doctor` lists what else was changed; restore a backup, or run `disco doctor --repair`."
-    return StateError(f"{what} was changed by something other than disco", fix=fix)
+    return SealError(f"{what} was changed by something other than disco", fix=fix)
 
 
 def seal_states(session: Session) -> None:
