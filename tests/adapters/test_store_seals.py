@@ -253,7 +253,6 @@ def test_who_changes_rows_on_purpose_seals_them_again(database_url: str) -> None
     _damage(store, "UPDATE plans SET inputs = '{}'")
     _damage(store, "UPDATE late_decisions SET customer_id = 'token' WHERE customer_id = 'd'")
     _damage(store, "UPDATE outcomes SET raw = NULL")
-    _damage(store, "UPDATE reserves SET codes = 0 WHERE depth = 0.1")
     with store.writing("spring") as transaction:
         transaction.seals.reseal_plan("plan-of-spring")
         transaction.seals.reseal_campaign("spring")
@@ -290,15 +289,23 @@ def test_forgotten_customers_are_known_by_hashes_alone(database_url: str) -> Non
 
 
 def test_no_writer_seals_what_another_program_changed(tmp_path: Path) -> None:
-    writes = {
-        "UPDATE reserves SET codes = 1000": lambda t: t.decisions.take_code("spring", 0.1),
-        "UPDATE campaigns SET state = 'launched'": lambda t: t.contexts.add("spring", "network-c", np.zeros((5, 2))),
-        "DELETE FROM reserves": lambda t: t.plans.set_state("spring", State.CLOSED),
-        "UPDATE batches SET source = 'another file'": lambda t: receive(
-            t, replace(batch("b1"), reverted_at=MOMENT, source="another file")
+    more = "UPDATE reserves SET codes = 1000"
+    writes = (
+        (more, lambda t: t.decisions.take_code("spring", 0.1)),
+        (more, lambda t: t.personal.replace("spring", {"d": "token"})),
+        (more, lambda t: t.personal.drop_features("spring")),
+        (more, lambda t: t.seals.reseal_campaign("spring")),
+        (
+            "UPDATE campaigns SET state = 'launched'",
+            lambda t: t.contexts.add("spring", "network-c", np.zeros((5, 2))),
         ),
-    }
-    for number, (statement, write) in enumerate(writes.items()):
+        ("DELETE FROM reserves", lambda t: t.plans.set_state("spring", State.CLOSED)),
+        (
+            "UPDATE batches SET source = 'another file'",
+            lambda t: receive(t, replace(batch("b1"), reverted_at=MOMENT, source="another file")),
+        ),
+    )
+    for number, (statement, write) in enumerate(writes):
         store = CampaignStore.embedded(tmp_path / f"{number}.db")
         _life(store)
         _damage(store, statement)

@@ -352,7 +352,10 @@ class SealRepository(Protocol):
         """Take a plan as it is now: for those who changed it on purpose, and for repairs."""
 
     def reseal_campaign(self, campaign: str) -> None:
-        """Take launch, late arrivals, state, reserve and contexts as they are now."""
+        """Take launch, late arrivals, state, reserve and contexts as they are now.
+
+        SealError where another program changed the state before this transaction did.
+        """
 
     def reseal_batches(self, campaign: str) -> None:
         """Take the batches of a campaign and their outcomes as they are now."""

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from disco.adapters.store.artefacts import index_of, rows_of
 from disco.adapters.store.plans import matrix_of, table_of
 from disco.adapters.store.schema import ARTEFACT_COLUMNS, campaigns, contexts, late_decisions, outcomes, plans
+from disco.adapters.store.seals import touch
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers
 from disco.records.forgotten import mentions, names_in_condition
@@ -40,7 +41,7 @@ class SqlPersonal:
 
     def replace(self, campaign: str, names: Mapping[str, str]) -> Traces:
         row = self._session.campaign_row(campaign)
-        self._session.touched.add(row.number)
+        touch(self._session, row.number)
         launched = self._replace_launched(row, names)
         late = self._replace_late(row, names)
         written = self._replace_outcomes(row.number, names)
@@ -79,7 +80,7 @@ class SqlPersonal:
 
     def drop_features(self, campaign: str) -> bool:
         row = self._session.campaign_row(campaign)
-        self._session.touched.add(row.number)
+        touch(self._session, row.number)
         of_plan = plans.update().where(plans.c.plan_id == row.plan_id, plans.c.features.is_not(None))
         late = late_decisions.c.campaign_number == row.number
         of_late = late_decisions.update().where(late, late_decisions.c.features.is_not(None))

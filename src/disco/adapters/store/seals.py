@@ -241,8 +241,8 @@ class SqlSeals:
 
     def reseal_campaign(self, campaign: str) -> None:
         number = self._session.number(campaign)
+        touch(self._session, number)
         _seal_campaign(self._connection, number)
-        self._session.touched.add(number)
 
     def reseal_batches(self, campaign: str) -> None:
         number = self._session.number(campaign)
