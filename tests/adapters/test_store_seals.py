@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,8 @@ from stores import open_store
 
 from disco.adapters.store import CampaignStore, schema
 from disco.adapters.store.seals import row_seal
-from disco.records.errors import StateError
-from disco.records.life import BrokenSeal, State
+from disco.records.errors import SealError, StateError
+from disco.records.life import BrokenSeal, Sealed, State
 
 _STATE = "state, reserve or contexts of campaign"
 
@@ -286,6 +287,33 @@ def test_forgotten_customers_are_known_by_hashes_alone(database_url: str) -> Non
         kept = transaction.seals._connection.execute(sa.select(schema.forgotten.c.hash)).scalars().all()
     assert len(kept) == 3
     assert all(len(text) == 64 and "anna" not in text for text in kept)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DELETE FROM forgotten WHERE forgotten_at = (SELECT max(forgotten_at) FROM forgotten)",
+        "DELETE FROM forgotten",
+        "UPDATE forgotten SET forgotten_at = 0",
+        "INSERT INTO forgotten (hash, forgotten_at) VALUES ('00', 0)",
+        "UPDATE secrets SET value = (SELECT value FROM secrets WHERE name = 'codes') WHERE name LIKE '% %'",
+    ],
+)
+def test_a_changed_list_of_forgotten_customers_is_found_and_not_used(database_url: str, damage: str) -> None:
+    store = open_store(database_url)
+    with store.writing("main") as transaction:
+        transaction.forgotten.add(["anna"], at=MOMENT)
+    with store.writing("main") as transaction:
+        transaction.forgotten.add(["bob"], at=MOMENT + timedelta(days=1))
+    with store.reading() as transaction:
+        assert transaction.seals.broken() == ()
+    _damage(store, damage)
+    with store.reading() as transaction:
+        assert Sealed.FORGOTTEN in {one.what for one in transaction.seals.broken()}
+        with pytest.raises(SealError, match="list of forgotten customers"):
+            transaction.forgotten.among(["anna"])
+    with pytest.raises(SealError, match="list of forgotten customers"), store.writing("main") as transaction:
+        transaction.forgotten.add(["carl"], at=MOMENT)
 
 
 def test_no_writer_seals_what_another_program_changed(tmp_path: Path) -> None:

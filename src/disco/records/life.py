@@ -125,6 +125,7 @@ class Sealed(StrEnum):
     BATCH = "batch"
     OUTCOMES = "outcomes of batch"
     POOL = "codes of the pool of campaign"
+    FORGOTTEN = "list of forgotten customers"
     OUTCOME_ROWS = "rows of outcomes"
     POOL_ROWS = "rows of pool_codes"
 

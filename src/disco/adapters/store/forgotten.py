@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store.decisions import secret_of
 from disco.adapters.store.schema import forgotten
+from disco.adapters.store.seals import check_forgotten, seal_forgotten
 from disco.adapters.store.session import Session
 
 SALT_NAME = "forgotten"
@@ -27,11 +28,14 @@ class SqlForgotten:
     def add(self, customers: Iterable[str], *, at: datetime) -> None:
         hashes = self._hashes(dict.fromkeys(customers))
         if hashes:
+            check_forgotten(self._connection)
             again = self._session.database.among(forgotten.c.hash, pa.array(hashes, pa.string()))
             self._connection.execute(forgotten.delete().where(again))
             self._connection.execute(forgotten.insert(), [{"hash": text, "forgotten_at": at} for text in hashes])
+            seal_forgotten(self._connection)
 
     def among(self, customers: Iterable[str], *, since: datetime | None = None) -> frozenset[str]:
+        check_forgotten(self._connection)
         known = sa.select(forgotten.c.hash)
         if since is not None:
             known = known.where(forgotten.c.forgotten_at >= since)

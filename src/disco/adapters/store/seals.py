@@ -14,7 +14,9 @@ integers, as they are stored. Where more than columns of one row goes in:
   `contexts` by network;
 - batch: `rows_seal` is `records.content.content_hash` of the columns of its outcomes that never change, by row, and
   of disposition and reason where the row is in quarantine (null elsewhere);
-- active: after the columns, the seal of the last version.
+- active: after the columns, the seal of the last version;
+- forgotten: hash and moment of every row of `forgotten` by hash. It is kept as bytes among the secrets, under the name
+  `forgotten customers`, from the first customer on who is forgotten.
 
 A null seal is a broken one. A seal finds mistakes and accidents; whoever can write the database can compute it too.
 """
@@ -55,7 +57,9 @@ _COLUMNS = {
     "version": ("model", "number", "basket", "engagement", "network", "campaigns", "made_at"),
     "active": ("model", "number"),
     "secret": ("name", "value"),
+    "forgotten": (),
 }
+_FORGOTTEN_NAME = "forgotten customers"
 _TRUTHS = ("integer_ids", "known")  # SQLite's truths are integers
 _UNCHANGING = pa.schema(
     [
@@ -136,6 +140,29 @@ def state_seal(connection: sa.Connection, row: Mapping[str, Any]) -> str:
             for cell in (one["network"], one["artefact"])
         ),
     )
+
+
+def check_forgotten(connection: sa.Connection) -> None:
+    """Refuse a list of forgotten customers that is not what was kept: one who is missing would get a second code."""
+    if not _is_forgotten_sealed(connection):
+        raise changed("The list of forgotten customers")
+
+
+def seal_forgotten(connection: sa.Connection) -> None:
+    """Seal the list of forgotten customers as it is."""
+    connection.execute(schema.secrets.delete().where(schema.secrets.c.name == _FORGOTTEN_NAME))
+    row = {"name": _FORGOTTEN_NAME, "value": bytes.fromhex(_forgotten_seal(connection))}
+    connection.execute(schema.secrets.insert(), sealed("secret", row))
+
+
+def _is_forgotten_sealed(connection: sa.Connection) -> bool:
+    kept = next(iter(_raw(connection, schema.secrets, "name", _FORGOTTEN_NAME)), None)
+    return kept is None or _part(kept["value"]) == (b"x", bytes.fromhex(_forgotten_seal(connection)))
+
+
+def _forgotten_seal(connection: sa.Connection) -> str:
+    rows = sorted(_raw(connection, schema.forgotten), key=lambda row: str(row["hash"]))
+    return row_seal("forgotten", {}, *(cell for row in rows for cell in (row["hash"], row["forgotten_at"])))
 
 
 def check_plan(connection: sa.Connection, plan_id: str) -> None:
@@ -255,6 +282,8 @@ class SqlSeals:
                 for row in _raw(self._connection, table):
                     if row["seal"] != row_seal(kind, row):
                         yield _broken_seal(Sealed(kind), row[keys[-1]], _CHANGED)
+        if not _is_forgotten_sealed(self._connection):
+            yield _broken_seal(Sealed.FORGOTTEN, "", _CHANGED)
         numbers = [row["number"] for row in _raw(self._connection, schema.versions)]
         last = max((number for number in numbers if isinstance(number, int)), default=0)
         for number in sorted(set(range(1, last + 1)) - set(numbers)):
