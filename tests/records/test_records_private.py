@@ -1,6 +1,7 @@
 """Modes of what we create, and leftovers of killed processes: removed when nobody holds them, and only ours."""
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -20,6 +21,7 @@ from disco.records.private import (
     sweep_unfinished,
     temporary_folder,
     unfinished_file,
+    unfinished_folder,
 )
 
 
@@ -131,6 +133,34 @@ def test_the_next_file_sweeps_unfinished_ones_of_killed_writers(tmp_path: Path) 
         assert sweep_unfinished(tmp_path) == ()
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"codes.csv", ".disco-abcdefgh.partial", *(path.name for path in theirs)}
+
+
+def test_the_next_folder_sweeps_unfinished_ones_of_killed_writers(tmp_path: Path, umask: int) -> None:
+    killed(
+        "from pathlib import Path\n"
+        "from disco.records.private import unfinished_folder\n"
+        f"with unfinished_folder(Path({str(tmp_path)!r})) as folder:\n"
+        "    (folder / 'rows').write_text('half a customer')\n"
+        "    print('ready', flush=True); input()"
+    )
+    (left,) = tmp_path.glob(".disco-*.partial/rows")
+    theirs = tmp_path / ".disco-notes.partial"
+    theirs.mkdir()
+    with unfinished_folder(tmp_path) as in_use, unfinished_folder(tmp_path) as another:
+        assert not left.parent.exists()
+        assert mode(in_use) == mode(another) == 0o700
+        assert sweep_unfinished(tmp_path) == (), "what is in use stays"
+        (in_use / "rows").write_text("whole")
+        in_use.rename(tmp_path / "done")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [theirs.name, "done"]
+    assert (tmp_path / "done" / "rows").read_text() == "whole"
+
+
+def test_folders_are_made_aside_in_one_way() -> None:
+    """Whoever makes a folder with `tempfile` leaves it for ever when the process is killed."""
+    source = Path(__file__).parents[2] / "src"
+    makers = [path for path in source.rglob("*.py") if re.search(r"mkdtemp|TemporaryDirectory", path.read_text())]
+    assert [path.name for path in makers] == ["private.py"]
 
 
 def test_a_temporary_folder_that_somebody_planted_is_refused(temporary: Path, tmp_path: Path) -> None:

@@ -4,10 +4,9 @@ import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
 
 from disco.records.errors import InputError
-from disco.records.private import new_file_mode, private_folder
+from disco.records.private import new_file_mode, private_folder, unfinished_folder
 from disco.records.result import Result
 
 TEMPLATES = Path(__file__).parent / "cli" / "templates"
@@ -52,20 +51,18 @@ def _write(shop: Path, names: list[str]) -> None:
             for folder in reversed([folder for folder in (shop, *shop.parents) if not folder.exists()]):
                 private_folder(folder)
                 undo.callback(folder.rmdir)
-            aside = Path(mkdtemp(prefix=".disco-init-", dir=shop))
-            undo.callback(remove, aside)
-            for name in names:
-                template = TEMPLATES / name
-                if template.is_dir():
-                    shutil.copytree(template, aside / name, copy_function=shutil.copyfile)
-                else:
-                    shutil.copyfile(template, aside / name)
-            for path in aside.rglob("*"):  # the settings may get a password, and data/ real customers
-                path.chmod(0o700 if path.is_dir() else new_file_mode(aside))
-            for name in names:
-                (aside / name).rename(shop / name)
-                undo.callback(remove, shop / name)
-            aside.rmdir()
+            with unfinished_folder(shop) as aside:
+                for name in names:
+                    template = TEMPLATES / name
+                    if template.is_dir():
+                        shutil.copytree(template, aside / name, copy_function=shutil.copyfile)
+                    else:
+                        shutil.copyfile(template, aside / name)
+                for path in aside.rglob("*"):  # the settings may get a password, and data/ real customers
+                    path.chmod(0o700 if path.is_dir() else new_file_mode(aside))
+                for name in names:
+                    (aside / name).rename(shop / name)
+                    undo.callback(remove, shop / name)
             undo.pop_all()
     except OSError as error:
         # copytree goes on after an error and lists them all: source, copy, reason

@@ -4,9 +4,9 @@ Modes do not depend on the umask: files 0600, folders 0700. In a folder that its
 nobody else (such as mode 2770), they are 0660 and 0770, so that colleagues can share one folder of artefacts. What is
 there already keeps its mode.
 
-Whoever writes an unfinished file or uses a temporary folder holds a lock on it, which the system releases when the
-process ends, however it ends. A leftover that nobody holds a lock on is removed by the next process that makes one in
-the same place. Only names that this file makes, owned by this user, are ever looked at.
+Whoever writes an unfinished file or folder, or uses a temporary one, holds a lock on it, which the system releases when
+the process ends, however it ends. A leftover that nobody holds a lock on is removed by the next process that makes one
+in the same place. Only names that this file makes, owned by this user, are ever looked at.
 """
 
 import errno
@@ -69,6 +69,18 @@ def unfinished_file(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def unfinished_folder(folder: Path) -> Iterator[Path]:
+    """A new folder in this one, mode 0700; removed at the end with all that is in it, unless the caller renamed it."""
+    sweep_unfinished(folder)
+    descriptor, name = _locked_folder(folder)
+    try:
+        yield name
+    finally:
+        shutil.rmtree(name, ignore_errors=True)
+        os.close(descriptor)
+
+
+@contextmanager
 def temporary_folder(purpose: str) -> Iterator[Path]:
     """A new folder below the one that this user's temporary folders share; it is gone after the block.
 
@@ -88,18 +100,19 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
 
 
 def leftovers(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Temporary folders, and unfinished files in these folders, of processes that have ended."""
-    return (*temporary_leftovers(), *(file for folder in folders for file in unfinished_leftovers(folder)))
+    """Temporary folders, and what is unfinished in these folders, of processes that have ended."""
+    return (*temporary_leftovers(), *(path for folder in folders for path in unfinished_leftovers(folder)))
 
 
 def sweep(folders: Iterable[Path]) -> tuple[Path, ...]:
     """Remove leftovers of processes that have ended; what was removed."""
-    return (*sweep_temporary(), *(file for folder in folders for file in sweep_unfinished(folder)))
+    return (*sweep_temporary(), *(path for folder in folders for path in sweep_unfinished(folder)))
 
 
 def unfinished_leftovers(folder: Path) -> tuple[Path, ...]:
-    """Unfinished files of processes that have ended."""
-    return tuple(path for path in sorted(_ours(folder, _PARTIAL)) if path.is_file() and _is_abandoned(path))
+    """Unfinished files and folders of processes that have ended."""
+    named = sorted(_ours(folder, _PARTIAL))
+    return tuple(path for path in named if (path.is_file() or path.is_dir()) and _is_abandoned(path))
 
 
 def temporary_leftovers() -> tuple[Path, ...]:
@@ -111,10 +124,13 @@ def temporary_leftovers() -> tuple[Path, ...]:
 
 
 def sweep_unfinished(folder: Path) -> tuple[Path, ...]:
-    """Remove unfinished files of processes that have ended; what was removed."""
+    """Remove unfinished files and folders of processes that have ended; what was removed."""
     swept = unfinished_leftovers(folder)
     for path in swept:
-        path.unlink(missing_ok=True)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
     return swept
 
 
@@ -151,6 +167,17 @@ def _locked_file(folder: Path, *, prefix: str, suffix: str) -> tuple[int, str]:
         if _take_lock(descriptor) and os.fstat(descriptor).st_nlink:
             return descriptor, name
         os.close(descriptor)  # somebody who sweeps was faster than the lock
+
+
+def _locked_folder(folder: Path) -> tuple[int, Path]:
+    """(descriptor, path) of a new folder that we hold the lock of."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=".disco-", suffix=".partial", dir=folder))
+        with suppress(FileNotFoundError):  # somebody who sweeps was faster
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            if _take_lock(descriptor) and path.is_dir():
+                return descriptor, path
+            os.close(descriptor)
 
 
 def _take_lock(descriptor: int) -> bool:

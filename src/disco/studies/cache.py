@@ -9,8 +9,6 @@ processes share the cores.
 
 import ast
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -29,6 +27,7 @@ from numpy.typing import NDArray
 
 from disco.records.errors import FileFormatError, StateError
 from disco.records.files import written_whole
+from disco.records.private import unfinished_folder
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Progress = Callable[[str], None]
@@ -215,10 +214,7 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def folder_written_whole(path: Path) -> Iterator[Path]:
     """A folder beside `path` to fill; it becomes `path` when the body ends well."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-"))
-    try:
+    with unfinished_folder(path.parent) as unfinished:
         yield unfinished
         if not path.exists():  # two runs may make the same piece: equal, so whoever comes first
             unfinished.rename(path)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)

@@ -2,14 +2,13 @@
 
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from disco.records.errors import InputError
 from disco.records.files import written_whole
-from disco.records.private import private_folder, temporary_folder
+from disco.records.private import private_folder, temporary_folder, unfinished_folder
 from disco.reports.formats import percent
 from disco.reports.table import Table
 from disco.studies.demo.loop import DemoResult, Progress, run_demo
@@ -27,8 +26,7 @@ def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tup
     _refuse_to_replace(out)
     shown, out = out, out.resolve()  # a link to a folder stays a link
     private_folder(out.parent)
-    fresh = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
-    try:
+    with unfinished_folder(out.parent) as fresh:
         result = run_demo(
             customers=customers, seed=seed, folder=fresh / "allocations", scratch=fresh, progress=progress
         )
@@ -39,8 +37,6 @@ def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tup
         if out.exists():
             shutil.rmtree(out)
         fresh.rename(out)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     table = campaign_table(result, codes_per_depth=True)
     parts = [table_text(table, columns=columns) for columns in (range(4), (0, *range(4, len(table.columns))))]
     text = "\n\n".join(parts) + f"\n\n{_truth_words(result)}\n\nReport: {shown / 'report.html'}"
