@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -185,10 +187,38 @@ def on_a_terminal(*arguments: object, **options: Any) -> str:
     return shown.decode()
 
 
-def test_ids_and_file_names_cannot_drive_a_terminal(shop: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def on_a_terminal_here(disco: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What a terminal receives from a command that runs in this process."""
+
+    def run(*arguments: object) -> str:
+        ours, theirs = pty.openpty()
+        shown: list[bytes] = []
+
+        def read() -> None:
+            with suppress(OSError):  # the other side is closed
+                while part := os.read(ours, 4096):
+                    shown.append(part)
+
+        reader = Thread(target=read)
+        reader.start()
+        with open(theirs, "w", encoding="utf-8") as terminal, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", terminal)
+            patch.setattr(sys, "stderr", terminal)
+            disco(*arguments)
+        reader.join(timeout=60)
+        os.close(ours)
+        return b"".join(shown).decode()
+
+    return run
+
+
+def test_ids_and_file_names_cannot_drive_a_terminal(
+    disco: Run, on_a_terminal_here: Callable[..., str], shop: Path, tmp_path: Path
+) -> None:
     outcomes = tmp_path / f"{DRIVING.replace(chr(13), '')}.parquet"
     pq.write_table(pq.read_table(shop / "outcomes.parquet").slice(0, 1), outcomes)
-    assert ended("ingest", "first", outcomes, "--shop", shop).code == 0
+    assert disco("ingest", "first", outcomes, "--shop", shop)[0] == 0
     for arguments, in_json in (
         (("explain", "first", DRIVING), False),
         (("late", "first", DRIVING, "--as-of", "2025-09-20"), False),
@@ -196,8 +226,12 @@ def test_ids_and_file_names_cannot_drive_a_terminal(shop: Path, tmp_path: Path) 
         (("campaigns", "first"), False),
         (("campaigns", "first", "--json"), True),
     ):
-        piped = ended(*arguments, "--shop", shop)
-        for shown in (piped.out + piped.err, on_a_terminal(*arguments, "--shop", shop)):
+        _, out, error = disco(*arguments, "--shop", shop)
+        said = [out + error, on_a_terminal_here(*arguments, "--shop", shop)]
+        if arguments[0] == "explain":  # once with a process of its own
+            said.append(on_a_terminal(*arguments, "--shop", shop).removeprefix("ready\r\n"))
+            assert said[2] == said[1]
+        for shown in said:
             plain = shown.replace("\x1b[31m\x1b[1merror: \x1b[0m", "")  # our own colour
             assert not {"\x1b", "\x07", "\x7f", "\x9b", "\u202e"} & set(plain), (arguments, plain)
             assert in_json or WRITTEN_OUT.removesuffix("\\rc") in plain.replace("\r\n", ""), (arguments, plain)
@@ -226,8 +260,17 @@ def test_a_batch_is_named_when_only_its_quarantine_cannot_be_written(shop: Path,
     assert written["disposition"] == ["unmatched", "unmatched"]
 
 
-def test_what_was_done_is_said_when_standard_output_is_full(shop: Path, tmp_path: Path) -> None:
+def test_what_was_done_is_said_when_standard_output_is_full(
+    disco: Run, monkeypatch: pytest.MonkeyPatch, shop: Path, tmp_path: Path
+) -> None:
     def full(*arguments: object) -> SimpleNamespace:
+        with open("/dev/full", "w") as sink, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", sink)
+            code, _, error = disco(*arguments)
+        return SimpleNamespace(code=code, err=error)
+
+    def full_process(*arguments: object) -> SimpleNamespace:
+        """The same in a process of its own, whose interpreter writes what is left when it ends."""
         with open("/dev/full", "wb") as sink:
             # `ready` of the test's own program is not wanted here
             words = [sys.executable, "-c", "from disco.entrypoints.cli import command; command()", *map(str, arguments)]
@@ -248,15 +291,15 @@ def test_what_was_done_is_said_when_standard_output_is_full(shop: Path, tmp_path
         (("forget", "nobody"), "0 customers forgotten. Only"),
         (("prune", "--older-than", "9y"), "What is old was removed. Only"),
     ):
-        done = full(*arguments, "--shop", shop)
+        done = (full_process if arguments[0] == "pause" else full)(*arguments, "--shop", shop)
         assert done.code == 4, done.err
         assert words in done.err
     reading = full("campaigns", "--shop", shop)
     assert (reading.code, reading.err) == (
         1, "error: standard output: found No space left on device; expected a place that can be written\n"
     )  # fmt: skip
-    assert full("--help").code == 1
-    listed = json.loads(ended("campaigns", "--shop", shop, "--json").out)["campaigns"]
+    assert full("--help").code == full_process("--help").code == 1
+    listed = json.loads(disco("campaigns", "--shop", shop, "--json")[1])["campaigns"]
     assert {one["campaign"]: one["state"] for one in listed} == {"first": "ended", "second": "ended"}
 
 
