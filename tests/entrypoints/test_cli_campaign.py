@@ -353,6 +353,18 @@ def test_the_frontier_as_table_json_and_page(disco: Run, shop: Path) -> None:
     assert disco("frontier", shop / "second.yaml", "--weights", "much", "--shop", shop)[0] == 2
 
 
+def test_the_frontier_takes_any_budget_that_is_a_number(disco: Run, shop: Path) -> None:
+    page = shop / "frontier.html"
+    budgets = ("--weights", "2", "--budgets", "1e308,1e-308", "--html", page)
+    result = done(disco, "frontier", shop / "second.yaml", *budgets, "--shop", shop)
+    least, most = result["by_budget"]
+    assert (least["budget"], most["budget"]) == (1e-308, 1e308)
+    assert least["codes"] == 0 < most["codes"]
+    assert page.is_file()
+    for budget in ("1e309", "nan", "-1"):
+        assert disco("frontier", shop / "second.yaml", "--budgets", budget, "--shop", shop)[0] in (1, 2)
+
+
 def test_a_shop_without_campaigns_says_what_comes_first(disco: Run, tmp_path: Path) -> None:
     assert "`disco plan` creates it" in refused(disco, "export", "x", "-o", tmp_path / "x.csv", "--shop", tmp_path)
     assert "no such folder" in refused(disco, "learn", "x", "--shop", tmp_path / "nowhere")
