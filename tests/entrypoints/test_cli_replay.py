@@ -230,6 +230,12 @@ def test_one_customer_shows_no_spread(disco, write):
         assert found["interval"] == [None, None]
 
 
+def test_ids_that_are_lists_are_refused_by_name(disco, write):
+    code, _, error = disco("replay", write(customer_id=[["me"]] * 900), *CONTEXT, *GREEDY)
+    assert code == 1
+    assert "column customer_id: found list" in error
+
+
 def test_a_warm_log_teaches_engagement_too(disco, write):
     """Everybody buys at 0.3 and nobody at 0.1 in the warm log: engagement learned there must steer the first batch."""
     rows = columns()

@@ -246,6 +246,9 @@ def read_log(
     if not context:
         raise InputError("context", found="no column", expected="the names of the context columns, such as x1,x2")
     table = _read(path, wanted)
+    for name in ("customer_id", *strata):
+        if pa.types.is_nested(table[name].type):
+            raise InputError(f"{path}, column {name}", found=str(table[name].type), expected="text or numbers")
     for name in ("customer_id", *context, "depth", *strata):
         if table[name].null_count:
             row = table[name].is_null().to_pylist().index(True)
