@@ -318,9 +318,23 @@ class Yard:
         if inside.split("/")[0] in _OWN:
             return not (line.arguments and line.arguments[0] in _MAY_CHANGE_TABLES)
         named = [*line.arguments, *(value for _, value in line.variables)]
-        places = {os.path.normpath(part) for one in named for part in (one, one.partition("=")[2]) if part}
+        parts = {part for one in named for part in (one, one.partition("=")[2], one.removeprefix("-o")) if part}
+        places = {os.path.normpath(part) for part in parts}
+        places |= {place for one in places for place in (f"{one}.manifest.json", *self._behind(one))}
         roots = {"other", "context.safetensors", *places}
         return not any(inside == root or inside.startswith(f"{root}/") or root in ("", ".", "/") for root in roots)
+
+    def _behind(self, place: str) -> list[str]:
+        """What a link of this name leads to: outputs are written through links, which stay links."""
+        link = self.world / "shop" / place
+        return [os.path.normpath(Path(place).parent / os.readlink(link))] if _is_link(link) else []
+
+
+def _is_link(path: Path) -> bool:
+    try:
+        return path.is_symlink()
+    except (OSError, ValueError):  # no name of a file
+        return False
 
 
 def prepare(kept: Path, source: Path) -> None:

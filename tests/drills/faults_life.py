@@ -51,6 +51,7 @@ LEFT_ASIDE = re.compile(r"(^|/)\.[^/]*|\.partial$|(^|/)tmp/|-journal$|-wal$|-shm
 _TOLD_TIME = re.compile(r"(?<!ordered)_at$|seal$")  # when a row was written; its seal covers that, and doctor checks it
 _COMMITTED = re.compile(
     r"committed|run (the command )?again|(is|are|was|were) (kept|launched|ingested|learned|forgotten)"
+    r"|repaired +campaign"  # by the health check, whose findings are its output
 )
 _DATABASE = re.compile(r"\.db$")
 UNFINISHED = "unfinished"
@@ -216,7 +217,7 @@ def verdict(
     committed = now.databases == moment.after.databases != moment.before.databases
     if ended.code == 4 and not committed:
         found.append("exit 4, but nothing was committed")
-    if ended.code == 1 and committed and not _COMMITTED.search(ended.err):
+    if ended.code == 1 and committed and not _COMMITTED.search(ended.err + ended.out):
         found.append("exit 1 without a word that everything was committed")
     key = repr((now, ended.code == 0))
     if key not in moment.seen:
@@ -232,7 +233,8 @@ def _words(ended: Ended, codes: Sequence[int]) -> list[str]:
         found.append(f"exit {ended.code}, expected one of {', '.join(map(str, codes))}")
     if ended.shows_traceback:
         found.append("a traceback")
-    if ended.code in (1, 4) and not ended.shows_traceback and not re.search(r"^(error|warning): ", ended.err, re.M):
+    said = re.search(r"^(error|warning): ", ended.err, re.M) or re.search(r"^failed +\S", ended.out, re.M)
+    if ended.code in (1, 4) and not ended.shows_traceback and not said:
         found.append(f"exit {ended.code} without a sentence")
     if "Exception ignored" in ended.err:
         found.append("an exception at the end of the process")

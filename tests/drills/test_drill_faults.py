@@ -82,6 +82,8 @@ def _ended(code: int, err: str, *, timed_out: bool = False) -> Ended:
 def test_the_drill_sees_wrong_words(ended: Ended, words: str) -> None:
     assert any(words in one for one in _words(ended, (0, 1)))
     assert _words(_ended(1, "error: No space is left on the disk.\n"), (0, 1)) == []
+    failed = Ended(code=1, out="failed   repair, campaign first: disk I/O error\n", err="", seconds=1.0, peak_bytes=0)
+    assert _words(failed, (0, 1)) == []
 
 
 def test_the_drill_sees_half_lost_and_left_files(tmp_path: Path) -> None:
@@ -140,6 +142,11 @@ def test_the_drill_sees_what_a_command_line_must_not_touch(tmp_path: Path) -> No
     for own in ("shop/data/orders.parquet", "shop/disco.yaml"):
         assert judged("export", "first", "-o", own.removeprefix("shop/"), writes=own) == [f"changed {own!r}"]
     assert judged("export", "first", "-o", "codes.csv", writes="tmp/x") == ["left 'tmp/x' behind"]
+    assert judged("export", "first", "-o", "codes.csv", writes="shop/codes.csv.manifest.json") == []
+    assert judged("export", "first", "-o=a", writes="shop/=a") == []
+    (kept / "shop" / "link").symlink_to("elsewhere.csv")
+    assert judged("export", "first", "-o", "link", writes="shop/elsewhere.csv") == []
+    assert judged("export", "first", "-o", "codes.csv", writes="shop/elsewhere.csv") == ["changed 'shop/elsewhere.csv'"]
 
 
 def test_the_drill_sees_defects_hangs_and_memory() -> None:

@@ -163,7 +163,7 @@ def plain_errors(database: Database, doing: str) -> Iterator[None]:
                 raise StateError(f"{shown(database.engine.url)} {words} ({reason})", fix=fix) from error
         raise StateError(
             f"{place}: the database reported an error ({reason})",
-            fix="Nothing was acknowledged, so it is safe to try again.",
+            fix="Nothing was acknowledged. It is safe to run the command again: nothing is done twice.",
         ) from error
     except sa.exc.StatementError as error:  # SQLAlchemy wraps what our own types refuse
         if isinstance(error.orig, DiscoError):
