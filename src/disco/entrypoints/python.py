@@ -417,7 +417,7 @@ class Shop:
             )
 
     def prune(self, *, days: int, features: bool = False, dry_run: bool = False) -> "Pruned":
-        """Remove what is older than so many days and needed by nothing: raw rows in quarantine, plans, caches.
+        """Remove what is older than so many days and needed by nothing: raw text of rows set aside, plans, caches.
 
         features: also retained features of campaigns that ended before; `learn --rebuild` then refuses them.
         """

@@ -290,11 +290,11 @@ def _ledger(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagno
     wrong = misjudged(rows).num_rows
     words = f"{rows.num_rows:,} rows, {f'{wrong:,} misclassified' if wrong else 'none misclassified'}"
     yield _found("ledger", record, not wrong, words, fix=REPAIR)
-    quarantine = rows.filter(rows["raw"].is_valid())
-    aside = pa.array([str(one) for one in Disposition if one is not Disposition.APPLIED])
-    reasoned = pc.and_(pc.is_in(quarantine["disposition"], value_set=aside), quarantine["reason"].is_valid())
+    set_aside = rows.filter(rows["raw"].is_valid())
+    unapplied = pa.array([str(one) for one in Disposition if one is not Disposition.APPLIED])
+    reasoned = pc.and_(pc.is_in(set_aside["disposition"], value_set=unapplied), set_aside["reason"].is_valid())
     if unclear := _count(pc.invert(reasoned)):
-        yield _found("ledger", record, False, f"{unclear:,} rows in quarantine without a reason or disposition of one")
+        yield _found("ledger", record, False, f"{unclear:,} rows set aside without a reason or disposition of one")
     totals = transaction.ledger.counts(record.campaign)
     found = Counter(rows["disposition"].to_pylist())
     said: Counter[str] = Counter()

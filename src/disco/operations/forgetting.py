@@ -37,7 +37,7 @@ class ForgottenIn:
     outcomes: int
     """Rows of outcomes that have another name now."""
     raw: int
-    """Rows in quarantine that mentioned them and have lost their text."""
+    """Rows set aside that mentioned them and have lost their text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

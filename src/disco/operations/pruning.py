@@ -21,7 +21,7 @@ class Pruned(Result):
     campaigns: tuple[str, ...]
     """Campaigns that had ended before, of which something was removed."""
     raw: int
-    """Rows in quarantine that lost the text they were received as; their reasons stay."""
+    """Rows set aside that lost the text they were received as; their reasons stay."""
     features: tuple[str, ...]
     """Campaigns that lost their retained features."""
     plans: tuple[str, ...]

@@ -51,7 +51,7 @@ def is_forgotten(ids: "pa.Array | pa.ChunkedArray") -> Flags:
 
 
 def mentions(raw: str, customers: Collection[str]) -> bool:
-    """Whether a row in quarantine, kept as JSON of its cells, names one of these customers.
+    """Whether a row that was set aside, kept as JSON of its cells, names one of these customers.
 
     An id counts where it stands by itself: not within a longer word or number. An id of digits alone counts outside the
     column customer_id only as a whole cell, because prices and dates consist of digits, too.

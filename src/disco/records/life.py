@@ -159,7 +159,7 @@ class Traces:
     customers: frozenset[str]  # those with a decision or an outcome
     decisions: int
     outcomes: int  # rows that were theirs
-    raw: int  # rows in quarantine of others that mentioned them
+    raw: int  # rows set aside of others that mentioned them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -394,7 +394,7 @@ class PersonalRepository(Protocol):
         """Remove a plan that was not launched."""
 
     def drop_raw(self, campaign: str) -> int:
-        """Empty the raw text of all rows in quarantine; dispositions and reasons stay. How many had one."""
+        """Empty the raw text of all rows set aside; dispositions and reasons stay. How many had one."""
 
     def drop_features(self, campaign: str) -> bool:
         """Drop the retained features: no other network can embed its customers then. Whether there were any."""

@@ -28,7 +28,7 @@ _RAW = pa.schema([("batch_number", pa.int64()), ("row", pa.int64()), ("raw", pa.
 _THEIRS = pa.schema(
     [*_RAW.remove(2), *((name, pa.string()) for name in ("customer_id", "event_id", "refers_to", "raw"))]
 )
-_NOTHING = "{}"  # raw is not null in quarantine, whatever is left of it
+_NOTHING = "{}"  # raw is not null where a row was set aside, whatever is left of it
 _IDS_PER_SEARCH = 200
 
 
@@ -201,7 +201,7 @@ class SqlPersonal:
         return Counter(rows["customer_id"].to_pylist())
 
     def _drop_raw(self, number: int, customers: set[str]) -> int:
-        """Empty rows in quarantine, of anybody, that mention one of these customers; how many."""
+        """Empty rows set aside, of anybody, that mention one of these customers; how many."""
         columns = [outcomes.c[name] for name in _RAW.names]
         kept = sa.select(*columns).where(outcomes.c.campaign_number == number, outcomes.c.raw != _NOTHING)
         rows = self._session.database.select(self._connection, kept, _RAW)

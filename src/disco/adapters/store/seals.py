@@ -13,7 +13,7 @@ integers, as they are stored. Where more than columns of one row goes in:
 - state: after the columns, depth and codes of every reserve by depth, then network and artefact of every row of
   `contexts` by network;
 - batch: `rows_seal` is `records.content.content_hash` of the columns of its outcomes that never change, by row, and
-  of disposition and reason where the row is in quarantine (null elsewhere);
+  of disposition and reason where the row was set aside (null elsewhere);
 - active: after the columns, the seal of the last version;
 - forgotten: hash and moment of every row of `forgotten` by hash. It is kept as bytes among the secrets, under the name
   `forgotten customers`, from the first customer on who is forgotten.
@@ -70,9 +70,9 @@ _UNCHANGING = pa.schema(
         )
     ]
 )
-# of rows in quarantine alone, for good: those of all other rows follow from the rules and may change
-_IN_QUARANTINE = pa.schema([OUTCOMES.field(name).with_nullable(True) for name in ("disposition", "reason")])
-_ROWS_SEALED = pa.schema([*_UNCHANGING, *_IN_QUARANTINE])
+# of rows set aside alone, for good: those of all other rows follow from the rules and may change
+_WHERE_SET_ASIDE = pa.schema([OUTCOMES.field(name).with_nullable(True) for name in ("disposition", "reason")])
+_ROWS_SEALED = pa.schema([*_UNCHANGING, *_WHERE_SET_ASIDE])
 _CHANGED = "changed by something other than disco"
 
 
@@ -122,7 +122,7 @@ def rows_seal(outcomes: pa.Table) -> str:
     rows = in_order(outcomes, "row")
     columns = [rows[field.name].cast(field.type) for field in _UNCHANGING]
     aside = rows["raw"].is_valid()
-    columns += [pc.if_else(aside, rows[field.name], pa.scalar(None, field.type)) for field in _IN_QUARANTINE]
+    columns += [pc.if_else(aside, rows[field.name], pa.scalar(None, field.type)) for field in _WHERE_SET_ASIDE]
     return content_hash(pa.table(columns, schema=_ROWS_SEALED))
 
 

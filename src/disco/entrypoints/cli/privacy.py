@@ -79,7 +79,7 @@ def _forgotten_text(done: "Forgotten", shop: Path) -> str:
     ]
     lines += [
         f"{one.campaign}: {counted(one.decisions, 'decision')}, {counted(one.outcomes, 'outcome')}, "
-        f"{counted(one.raw, 'other row')} in quarantine that mentioned them"
+        f"{counted(one.raw, 'other row')} set aside that mentioned them"
         for one in done.campaigns
     ]
     if done.plans:
@@ -110,7 +110,7 @@ def prune(
 ) -> None:
     """Remove what is old and needed by nothing, and say what that frees.
 
-    Raw text of rows in quarantine, of campaigns that ended before; plans that were never launched; cached features.
+    Raw text of rows set aside, of campaigns that ended before; plans that were never launched; cached features.
     Of any age: artefacts that nothing names, and leftovers of killed processes. Decisions, contexts, outcomes, evidence
     and models stay, so learning, results and explanations work as before.
     """
@@ -136,7 +136,7 @@ def _pruned_text(done: "Pruned") -> str:
     verb = "Would be removed" if done.dry_run else "Removed"
     lines = [
         f"{verb}, from before {done.before:%Y-%m-%d}:",
-        f"- text of {counted(done.raw, 'row')} in quarantine",
+        f"- text of {counted(done.raw, 'row')} set aside",
         f"- {counted(len(done.plans), 'plan')} never launched",
         f"- {counted(done.caches, 'file')} of cached features",
     ]
