@@ -94,6 +94,15 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(
     assert "s3cret" not in message
 
 
+def test_a_row_that_is_neither_text_nor_whole_ends_in_a_sentence(shop: Path, tmp_path: Path) -> None:
+    """PyArrow prints a traceback of its own where a row has too few cells and is no UTF-8."""
+    header = b"event_id,campaign_id,customer_id,code,ordered_at,full_price,kind,refers_to\n"
+    (tmp_path / "rows.csv").write_bytes(header + b"e1,first,\xc2x,,2025-09-02,5.00\n")
+    done = ended("ingest", "first", tmp_path / "rows.csv", "--shop", shop)
+    assert done.code == 1
+    assert "rows.csv" in done.err
+
+
 # ---- what nobody expected
 
 

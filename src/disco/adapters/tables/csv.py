@@ -5,6 +5,7 @@ form (12.50, 2026-12-31) is read, any other needs the setting `csv`. Ids keep th
 guesses types; an empty cell is null. A row's number is that of a spreadsheet: the header is row 1.
 """
 
+import codecs
 import csv
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -155,7 +156,9 @@ class CsvSource:
             self._path,
             read_options=pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, encoding=self.encoding),
             parse_options=pa.csv.ParseOptions(
-                delimiter=self.delimiter, newlines_in_values=True, invalid_row_handler=set_aside
+                delimiter=self.delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=set_aside if self._is_text else None,
             ),
             convert_options=pa.csv.ConvertOptions(
                 column_types=dict.fromkeys(columns, pa.binary()),  # bytes: what is no UTF-8 is reported by row
@@ -164,6 +167,22 @@ class CsvSource:
                 null_values=[""],
             ),
         )
+
+    @cached_property
+    def _is_text(self) -> bool:
+        """Whether PyArrow can hand over any row as text; handing over one that it cannot ends the process."""
+        if codecs.lookup(self.encoding).name != "utf-8":
+            return True  # it is converted before it is cut into rows
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            with self._path.open("rb") as stream:
+                while block := stream.read(_BLOCK_BYTES):
+                    if not block.isascii() or decoder.getstate()[0]:  # most files are ASCII, which needs no decoding
+                        decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+        return True
 
     def place(self, row: int) -> tuple[str, int]:
         before = np.array([ragged.number - 1 for ragged in self._ragged], np.int64)
