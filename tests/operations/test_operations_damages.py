@@ -66,7 +66,7 @@ DAMAGES: tuple[tuple[str, str, str], ...] = (
     ("no index", "UPDATE campaigns SET customer_index = NULL WHERE campaign = 'c1'", "c1"),
     ("propensities of nobody", "UPDATE campaigns SET propensities = NULL WHERE campaign = 'c2'", "c2"),
     ("a campaign deleted", "DELETE FROM campaigns WHERE campaign = 'c1'", "version"),
-    ("a campaign twice", "INSERT INTO campaigns SELECT 77, 'c7', plan_id, state, integer_ids, context_size, network, version, launched_at, codes, customer_index, code_index, propensities, seal, late_seal, state_seal FROM campaigns WHERE campaign = 'c1'", "c7"),
+    ("a campaign twice", "INSERT INTO campaigns (number, campaign, plan_id, state, integer_ids, context_size, network, version, launched_at, codes, customer_index, code_index, propensities, seal, late_seal, state_seal) SELECT 77, 'c7', plan_id, state, integer_ids, context_size, network, version, launched_at, codes, customer_index, code_index, propensities, seal, late_seal, state_seal FROM campaigns WHERE campaign = 'c1'", "c7"),
     # late arrivals
     ("a late customer", "UPDATE late_decisions SET customer_id = 'friend' WHERE row = 120", "c2"),
     ("a late code", "UPDATE late_decisions SET code = 'FREE' WHERE code IS NOT NULL AND row = (SELECT max(row) FROM late_decisions WHERE code IS NOT NULL)", "c2"),
@@ -87,7 +87,7 @@ DAMAGES: tuple[tuple[str, str, str], ...] = (
     ("a late row elsewhere", "UPDATE late_decisions SET row = 500 WHERE row = 122", "c2"),
     ("a late row of another campaign", "UPDATE late_decisions SET campaign_number = 1 WHERE row = 122", "c2"),
     ("a late arrival deleted", "DELETE FROM late_decisions WHERE row = 121", "c2"),
-    ("a late arrival more", "INSERT INTO late_decisions SELECT campaign_number, 123, 'friend', arm, 0.4, 'FREE', value, known, expected_full_price, expected_engagement, context, features FROM late_decisions WHERE row = 120", "c2"),
+    ("a late arrival more", "INSERT INTO late_decisions (campaign_number, row, customer_id, arm, depth, code, value, known, expected_full_price, expected_engagement, context, features) SELECT campaign_number, 123, 'friend', arm, 0.4, 'FREE', value, known, expected_full_price, expected_engagement, context, features FROM late_decisions WHERE row = 120", "c2"),
     ("bytes in a late code", "UPDATE late_decisions SET code = CAST(code AS BLOB) WHERE code IS NOT NULL", "late_decisions"),
     # codes of a pool
     ("a pooled code forgotten", "DELETE FROM pool_codes WHERE code = (SELECT min(code) FROM pool_codes)", "c4"),
