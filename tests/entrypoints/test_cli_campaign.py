@@ -337,6 +337,23 @@ def test_late_arrivals_get_codes_from_the_reserve_unless_the_campaign_rests(disc
     assert disco("late", "second", *day)[0] == 2
 
 
+def test_a_row_with_too_many_or_too_few_cells_is_set_aside_alone(disco: Run, shop: Path) -> None:
+    outcomes = pq.read_table(shop / "outcomes.parquet")
+    pacsv.write_csv(outcomes, shop / "outcomes.csv")
+    lines = (shop / "outcomes.csv").read_text().splitlines()
+    lines[2:3] = [lines[2], "one,two", f"{lines[3]},more"]
+    (shop / "outcomes.csv").write_text("\n".join(lines) + "\n")
+    aside = shop / "aside.csv"
+    result = done(disco, "ingest", "first", shop / "outcomes.csv", "--quarantine", aside, "--shop", shop)
+    counts = {name: result[name] for name in ("received", "duplicate", "rejected")}
+    assert counts == {"received": outcomes.num_rows + 2, "duplicate": outcomes.num_rows, "rejected": 2}
+    written = pacsv.read_csv(aside).to_pylist()
+    cells = [(row["row"], row["reason"]) for row in written if row["disposition"] == "rejected"]
+    assert cells == [(3, "2 cells; the header has 8"), (4, "9 cells; the header has 8")]
+    again = done(disco, "ingest", "first", shop / "outcomes.csv", "--shop", shop)
+    assert "the same rows were received before" in again["warnings"][0]
+
+
 # ---- frontier --------------------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from disco.operations.codes import own_codes, which_shared
 from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
-from disco.records.tables import SCHEMAS
+from disco.records.tables import CELLS, SCHEMAS
 from disco.records.validation import check_columns, check_rows
 from disco.records.validation.cells import cell_texts, flags, is_text, plain_text
 from disco.records.validation.checker import good_cells
@@ -71,6 +71,8 @@ def read_outcomes(
     else:
         disposition[broken] = str(Disposition.REJECTED)
         reason[broken] = np.array([rule.reason for rule in checked.rules], object)[checked.fault[broken]]
+        if CELLS in outcomes.column_names:
+            reason = np.where(flags(outcomes[CELLS].is_valid()), outcomes[CELLS].to_numpy(), reason)
         quarantined = broken
         tests = _tests(table, campaign=campaign, decisions=decisions, start=start, end=end, unsent=unsent)
     for kind, words, passed in tests:  # the first test that fails gives the reason
@@ -153,6 +155,8 @@ def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
             given = outcomes[column.name].combine_chunks()
             given = given.cast(given.type.value_type) if pa.types.is_dictionary(given.type) else given
             columns[column.name] = plain_text(given) if is_text(given.type) else given
+    if CELLS in outcomes.column_names:
+        columns[CELLS] = outcomes[CELLS].combine_chunks()
     return pa.table(columns)
 
 

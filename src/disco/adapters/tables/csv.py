@@ -211,6 +211,13 @@ class CsvSource:
     def problems(self) -> tuple[Problem, ...]:
         return (*self._ragged_problem(), *self._group_problems())
 
+    def ragged_rows(self) -> tuple[tuple[int, str], ...]:
+        """Of the rows with too many or too few cells: the place among all rows, from 0, and what was found."""
+        return tuple(
+            (row.number - 2, f"{row.actual_columns} cells; the header has {row.expected_columns}")
+            for row in self._ragged
+        )
+
     def _ragged_problem(self) -> Iterator[Problem]:
         if self._ragged:
             first = self._ragged[0]

@@ -1,21 +1,23 @@
 """A file of outcomes as the ledger reads it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from disco.adapters.tables.csv import CsvSource
 from disco.adapters.tables.parquet import ParquetSource
 from disco.records.errors import InputError, TableError
 from disco.records.table_format import PLAIN, TableFormat
-from disco.records.tables import MOST_OUTCOMES, SCHEMAS
+from disco.records.tables import CELLS, MOST_OUTCOMES, SCHEMAS
 
 
 def read_outcomes_file(path: Path, *, written: TableFormat = PLAIN) -> pa.Table:
     """The rows of a file: Parquet with its types, CSV as text, cell by cell; a damaged file is refused whole.
 
-    Of a Parquet file only the columns of the declaration are read.
+    Of a Parquet file only the columns of the declaration are read. A row of a CSV file with too many or too few cells
+    has none, and a reason in the column `CELLS`; a file of such rows alone is refused.
     """
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of outcomes")
@@ -39,9 +41,20 @@ def _text_rows(source: CsvSource) -> pa.Table:
         pa.record_batch([column.view(pa.string()) for column in batch.columns], schema=schema)
         for batch in _counted(source.batches(names), source.file)
     ]
-    if problems := source.problems():  # rows with too many or too few cells: which cell is the price?
+    table, ragged = pa.Table.from_batches(batches, schema), source.ragged_rows()
+    if problems := [one for one in source.problems() if one.kind != "ragged_row" or not table.num_rows]:
         raise TableError(f"{source.file} cannot be read as the table outcomes:", problems)
-    return pa.Table.from_batches(batches, schema)
+    return _with_ragged(table, ragged) if ragged else table
+
+
+def _with_ragged(table: pa.Table, ragged: Sequence[tuple[int, str]]) -> pa.Table:
+    """The rows in the order of the file; which cell of a ragged row is the price nobody can tell, so it has none."""
+    places = np.array([place for place, _ in ragged], np.int64)
+    others = np.setdiff1d(np.arange(table.num_rows + places.size), places)
+    rows = table.append_column(CELLS, pa.nulls(table.num_rows, pa.string()))
+    empty = {name: pa.nulls(places.size, pa.string()) for name in table.column_names}
+    without = pa.table({**empty, CELLS: pa.array([found for _, found in ragged])}, schema=rows.schema)
+    return pa.concat_tables([rows, without]).take(np.argsort(np.concatenate([others, places])))
 
 
 def _counted(batches: Iterable[pa.RecordBatch], file: str) -> Iterable[pa.RecordBatch]:
