@@ -3,17 +3,13 @@
 import os
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from disco.records.errors import DiscoError, MissingPartError
-
-_SECONDS = 60
+from system_calls import straced
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +40,10 @@ KILLS = (
 )
 
 
-@contextmanager
-def traced(process_id: int, call: str, log: Path, *, die_at: int | None = None) -> Iterator[None]:
+def traced(process_id: int, call: str, log: Path, *, die_at: int | None = None) -> AbstractContextManager[None]:
     """Trace the calls of a running process; at its `die_at`-th the process is killed before the call is made."""
     inject = [f"--inject={call}:signal=SIGKILL:when={die_at}"] if die_at else []
-    command = ["strace", "-p", str(process_id), f"--trace={call}", "-o", str(log), *inject]
-    try:
-        tracer = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    except FileNotFoundError as error:
-        fix = "On Debian: apt-get install strace."
-        raise MissingPartError("crash drill", found="no strace", expected="strace", fix=fix) from error
-    assert tracer.stderr is not None
-    try:
-        said = tracer.stderr.readline()  # "Process N attached": from here on nothing is missed
-        if "attached" not in said:
-            raise DiscoError("crash drill", found=said.strip(), expected="a process that may be traced")
-        yield
-    finally:
-        try:
-            tracer.wait(2)
-        except subprocess.TimeoutExpired:
-            tracer.send_signal(signal.SIGINT)  # lets the process go on
-            tracer.wait(_SECONDS)
-        tracer.stderr.close()
+    return straced(process_id, f"--trace={call}", *inject, log=log, drill="crash drill")
 
 
 def killed_at(log: Path, call: str) -> bool:

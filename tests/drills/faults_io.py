@@ -6,19 +6,18 @@ its own (strace injects the error). strace counts per thread, so a fault hits th
 
 import re
 import shutil
-import signal
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from faults_life import Moment, forked, verdict
 from faults_report import Report
+from system_calls import straced
 from warm_commands import Ended
 
-from disco.records.errors import DiscoError, MissingPartError
+from disco.records.errors import DiscoError
 
 ERRORS = ("EIO", "ENOSPC")
 _WRITES = ("write", "pwrite64", "writev", "pwritev", "ftruncate", "fallocate", "copy_file_range", "sendfile")
@@ -27,7 +26,6 @@ _NAMES = ("rename", "renameat", "renameat2", "unlink", "unlinkat", "rmdir", "mkd
 CALLS = (*_WRITES, *_SYNCS, *_NAMES)
 _REMOVALS = ("unlink", "unlinkat", "rmdir")
 _LINE = re.compile(r"^(?P<process>\d+) +(?P<call>\w+)\((?P<rest>.*)$")
-_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +83,11 @@ def _world(moment: Moment, folder: Path) -> Path:
     return world
 
 
-@contextmanager
-def traced(process_id: int, log: Path, fault: Fault | None = None) -> Iterator[None]:
+def traced(process_id: int, log: Path, fault: Fault | None = None) -> AbstractContextManager[None]:
     """Trace the calls that write; with a fault, one of them fails."""
     inject = [] if fault is None else [f"--inject={fault.call}:error={fault.error}:when={fault.number}"]
-    command = ["strace", "-f", "-y", "-s", "0", "-p", str(process_id), f"--trace={','.join(CALLS)}", "-o", str(log)]
-    try:
-        tracer = subprocess.Popen([*command, *inject], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    except FileNotFoundError as error:
-        fix = "On Debian: apt-get install strace."
-        raise MissingPartError("faults drill", found="no strace", expected="strace", fix=fix) from error
-    assert tracer.stderr is not None
-    try:
-        said = tracer.stderr.readline()  # "Process N attached": from here on nothing is missed
-        if "attached" not in said:
-            raise DiscoError("faults drill", found=said.strip(), expected="a process that may be traced")
-        yield
-    finally:
-        try:
-            tracer.wait(2)
-        except subprocess.TimeoutExpired:
-            tracer.send_signal(signal.SIGINT)  # lets the process go on
-            tracer.wait(_SECONDS)
-        tracer.stderr.close()
+    calls = f"--trace={','.join(CALLS)}"
+    return straced(process_id, "-f", "-y", "-s", "0", calls, *inject, log=log, drill="faults drill")
 
 
 def _calls(log: Path) -> Iterator[tuple[str, str, str]]:

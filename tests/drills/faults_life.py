@@ -20,31 +20,12 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from two_campaigns import FIRST, SECOND
 from warm_commands import Ended, Forked, Limits, run_here
 
 _FIXTURES = Path(__file__).parents[1] / "fixtures"
 _SECRET = "a secret of the drill, made for comparing codes"
 _CUSTOMERS = 300
-_FIRST = """
-campaign: first
-customers: {table: customers, eligible: "country = 'GB'", as_of: 2025-09-01}
-depths: {0.10: {at_most: 30%}, 0.20: {at_most: 30%}, 0.30: {at_most: 30%}}
-objective: {revenue_weight: 3}
-policy: {name: random}
-valid: {from: 2025-09-01, days: 30}
-seed: 7
-"""
-_SECOND = """
-campaign: second
-customers: {table: customers, eligible: "country = 'GB'", as_of: 2025-10-01}
-depths: {0.10: {at_most: 25%}, 0.20: {at_most: 20%}, 0.30: {at_most: 10%}}
-objective: {revenue_weight: 3}
-control: {share: 20%}
-holdout: {share: 10%}
-reserve: {share: 10%}
-valid: {from: 2025-10-01, days: 31}
-seed: 7
-"""
 _VALUES = {"customer_id": [f"c{number}" for number in range(60)], "0.1": [1.0] * 60, "0.2": [1.5] * 60}
 # what a cut or damaged run may leave beside the files: written aside, or SQLite's own journal
 LEFT_ASIDE = re.compile(r"(^|/)\.[^/]*|\.partial$|(^|/)tmp/|-journal$|-wal$|-shm$")
@@ -353,8 +334,8 @@ def _given(*arguments: str) -> Callable[[Path], Sequence[str]]:
 
 
 def _plan_files(shop: Path) -> None:
-    (shop / "first.yaml").write_text(_FIRST)
-    (shop / "second.yaml").write_text(_SECOND)
+    (shop / "first.yaml").write_text(FIRST)
+    (shop / "second.yaml").write_text(SECOND)
 
 
 def _moved_here(shop: Path) -> None:
