@@ -53,6 +53,8 @@ class Step:
     """Puts beside the shop what the command needs, before the state before it is taken."""
     repeatable: bool = True
     """Every clean run leaves the same; otherwise only health and success of the next run are compared."""
+    judges: bool = False
+    """The health check itself: exit 1 with its verdict on standard output, and a shop that was ill before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,21 +247,29 @@ def _afterwards(moment: Moment, world: Path, now: State, ended: Ended, said: Pat
             found.append(f"exit 0, but not what a clean run leaves: {_difference(now, moment.after)}")
     elif now == moment.before:
         return []  # as if nothing had happened: the clean run has shown what comes next
-    new = failed_checks(world, said) - moment.failed_checks
-    found += [f"the health check finds: {one}" for one in sorted(new)]
+    found += [f"the health check finds: {one}" for one in _newly_failed(moment, world, said)]
     again = forked(moment, world, said).wait()
     if committed or ended.code == 0:  # done is done: the second run may say so, or find everything done
         found += [f"run again: {one}" for one in _words(again, ENDS)]
-        new = failed_checks(world, said) - moment.failed_checks
-        return found + [f"run again: the health check finds: {one}" for one in sorted(new)]
-    found += [f"run again: {one}" for one in _words(again, (0,))]
-    if again.code != 0:
+        new = _newly_failed(moment, world, said)
+        return found + [f"run again: the health check finds: {one}" for one in new]
+    found += [f"run again: {one}" for one in _words(again, (0, 1) if moment.step.judges else (0,))]
+    if again.code != 0 and not moment.step.judges:
         found.append(f"run again: {again.err.strip()[-300:]}")
     elif moment.step.repeatable:
         last = State.of(world).without_left_aside()
         if last != moment.after.without_left_aside():
             found.append(f"run again: not what a clean run leaves: {_difference(last, moment.after)}")
     return found
+
+
+def _newly_failed(moment: Moment, world: Path, said: Path) -> list[str]:
+    """Checks that failed neither before the command nor, in other words, where it was repairing."""
+    new = failed_checks(world, said) - moment.failed_checks
+    if moment.step.judges:
+        ill = {one.partition(": ")[0] for one in moment.failed_checks}
+        new = {one for one in new if one.partition(": ")[0] not in ill}
+    return sorted(new)
 
 
 def _difference(one: State, other: State) -> str:
@@ -425,7 +435,7 @@ _LIFE = (
     Step("results --html", _given("results", "second", "--html", "results.html", "--as-of", "2025-11-05")),
     Step("backup", _given("backup", "-o", "shop.tar.gz")),
     Step("restore", _given("restore", "shop.tar.gz", "--shop", "restored")),
-    Step("doctor --repair", _given("doctor", "--repair"), prepare=_damage),
+    Step("doctor --repair", _given("doctor", "--repair"), prepare=_damage, judges=True),
     Step("revert", _last_batch),
     Step("learn --rebuild", _given("learn", "--rebuild", "--as-of", "2025-11-05")),
     Step("learn --activate", _given("learn", "--activate", "1")),

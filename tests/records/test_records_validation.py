@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -213,3 +216,12 @@ def test_customers_may_share_a_code(shop: Callable[..., Shop], as_of: date) -> N
     copied = pa.concat_tables([shared, shared.slice(1, 1)])
     (problem,) = check({"customers": tables["customers"], "codes": copied}, as_of).problems
     assert (problem.kind, problem.column) == ("duplicate_key", "code_id + customer_id + campaign_id")
+
+
+def test_a_dataset_that_is_damaged_after_it_was_opened_is_a_problem_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "customers.parquet"
+    pq.write_table(pa.table({"customer_id": ["a"] * 1000, "joined_on": [date(2026, 1, 1)] * 1000}), path)
+    source = TableSource("customers", pads.dataset(path), "table customers")
+    path.write_bytes(path.read_bytes()[:40])
+    (problem,) = validate([source], as_of=None, relations=False).problems
+    assert (problem.kind, problem.file) == ("unreadable_file", "table customers")

@@ -168,9 +168,6 @@ def reading(tables: Tables) -> Iterator[None]:
     except duckdb.Error as error:
         said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         said = said.removeprefix("Invalid Input Error: ")
-        if isinstance(error, duckdb.OutOfMemoryException):
-            fix = "Use a larger --memory-limit or none, or a machine with more memory."
-            raise InputError("There is not enough memory to read the tables", fix=fix) from error
         if isinstance(error, duckdb.IOException):
             raise InputError(said, fix="Check the tables, and the space left for temporary files.") from error
         if said.startswith(REFUSED):

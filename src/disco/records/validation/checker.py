@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 
 from disco.records.arrays import Flags, Integers
-from disco.records.errors import Problem, TableError
+from disco.records.errors import FileFormatError, Problem, TableError
 from disco.records.tables import SCHEMAS, ColumnSchema, Kind, TableSchema
 from disco.records.validation.cells import TYPED, Cells, is_accepted, is_bytes, is_text, read_cells
 from disco.records.validation.rules import Rule, cell_rules, rules_of
@@ -67,8 +67,13 @@ class TableSource:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         if isinstance(self.table, pa.Table):
-            return iter(self.table.select(list(columns)).to_batches(max_chunksize=1 << 17))
-        return iter(self.table.to_batches(columns=list(columns), batch_size=1 << 17))
+            yield from self.table.select(list(columns)).to_batches(max_chunksize=1 << 17)
+            return
+        try:
+            yield from self.table.to_batches(columns=list(columns), batch_size=1 << 17)
+        except (pa.ArrowException, OSError) as error:  # a file that was damaged after it was opened
+            found = " ".join(str(error).split())[:200]
+            raise FileFormatError(self.file, found=found, expected="rows that can be read") from error
 
     def place(self, row: int) -> tuple[str, int]:
         return self.file, row + 1
