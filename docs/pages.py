@@ -9,7 +9,7 @@ _FEATURES = """# The features
 
 Written by `./run docs` from `src/disco/features/catalogue.py`: change it there.
 
-There are {count} features per customer, as of a date, from rows dated strictly before that date (midnight, UTC). A
+There are {count} features per customer, as of a date, from rows dated strictly before that day begins in the shop. A
 feature covers the 365 days before the date unless its name or meaning gives another number of days. Counts and totals
 of nothing are 0. The days since something that did not happen within the year are 366. The mean or share of nothing
 is unknown (null). When a whole table is missing, every feature that needs it is null, with a warning. Money is in
@@ -86,12 +86,14 @@ problem with its row.
 
 - **Ids** are integers below 2⁶³, or text of at most 1,000 bytes, of one kind in all tables; 17 and "17" are the same
   customer. Ids from CSV and SQL are text, so leading zeros are kept.
-- **Money** is decimal or float in currency units (12.34; a whole number is whole units, not pennies), at most 10¹³. A
+- **Money** is decimal or float in currency units (12.34; a whole number is whole units, not pennies), at most 10¹³ (or
+  10¹⁵ minor units), in the `currency` of `disco.yaml`. It is rounded to the minor unit of that currency, once. A
   checked table has it in integer minor units, in a column with a name of its own (`full_price_minor`).
 - **Names** of columns match whatever their case. `columns` in `disco.yaml` says what yours are called, per table, our
   name first: `columns: {orders: {full_price: Warenwert, ordered_at: Zeit}}`. It holds for CSV, Parquet and SQL, and for
   every command that reads the tables (`validate`, `features`, `train`, `plan`, `check`, `ingest`, `results`).
-- **Times** without a zone are UTC. All times of a shop have a zone, or none has. A time at midnight may stand for a
+- **Times** without a zone are those of the `time_zone` of `disco.yaml`, see below. All times of a shop have a zone, or
+  none has. A time at midnight may stand for a
   date. Dates lie between 1900 and `--as-of` (default: today).
 - **Text** in a column of numbers or dates is read as from CSV, whatever file it comes in.
 - **CSV** has one header line; an empty cell is null. Commas, semicolons, tabs or vertical bars between the columns and
@@ -103,6 +105,25 @@ problem with its row.
   one column of one row group of a Parquet file, 8 MB in a row of a CSV file.
 - Further columns are allowed everywhere. Those of `customers` can be used in `eligible:` of a plan (from CSV they
   are text).
+
+## Currency and time zone
+
+    currency: EUR                 # a code of ISO 4217; default: GBP
+    time_zone: Europe/Berlin      # a name of the IANA database; default: UTC
+
+- `currency` says what all money is in. Amounts are kept in its minor units: cents for EUR, whole yen for JPY,
+  thousandths of a dinar for KWD. Every table, plan, page and explanation shows its symbol and its decimals, and every
+  JSON form with money names its code (`currency`). A budget finer than the minor unit is refused.
+- `time_zone` says where the shop's clock is. Times without a zone are read by that clock; times with a zone are
+  converted to it. Days begin at midnight there: `as_of`, the days of features, `joined_on`, `today`, and `valid.from`
+  of a plan, which may also have a time of day (`2026-12-04T08:00`). Exported times have the offset of their day.
+- The days on which clocks change have 23 or 25 hours. An hour that is shown twice is read as the first of the two;
+  write the offset (`+01:00`) to mean the second. A time that no clock shows is read with the offset before the change:
+  02:30 in the night of the change is 03:30. A code valid for 14 days from 08:00 ends at 08:00, whatever changed.
+- In a zone that changes its clocks, a return may precede its order by up to one hour on the clock, and a redemption
+  the sending of its code, without being reported: the repeated hour cannot be told apart.
+- Neither can change once a campaign was launched, because amounts and days that are kept would mean something else.
+  Before that, a plan that was decided with another one has to be decided again.
 
 ## How your CSV files are written
 

@@ -28,6 +28,7 @@ from trial import (
 )
 
 from disco import evaluation
+from disco.records.currency import read_currency
 from disco.reports import (
     Axis,
     Column,
@@ -47,7 +48,7 @@ from disco.reports import (
 )
 from disco.reports.formats import estimate_text
 
-RAND, CHANGE = Money(currency="R", decimals=0), Money(currency="R", decimals=0, signed=True)
+RAND, CHANGE = (Money(currency=read_currency("ZAR"), decimals=0, signed=signed) for signed in (False, True))
 UNITS = {TAKE_UP: Percent(), LOAN_VALUE: RAND, REVENUE: RAND, OBJECTIVE: RAND}
 _REAL = (
     "If this is the file of Karlan and Zinman's lender: D. Karlan and J. Zinman (2008), Credit Elasticities in "

@@ -1,7 +1,8 @@
 """One suite over every store: what is put on a shelf is what comes back, and what contradicts is refused."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,11 @@ from store_samples import MOMENT, NETWORK, add_campaign, add_late, decisions, pl
 from stores import open_store
 
 from disco.adapters.store import CampaignStore
+from disco.records.currency import read_currency
 from disco.records.errors import InputError, StateError
 from disco.records.kept import DECISIONS
 from disco.records.life import PlanTables, State
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.ports import BELIEF
 
 
@@ -344,3 +347,16 @@ def test_moments_keep_their_microseconds_and_need_a_time_zone(store: CampaignSto
     naive = type(other)(**{**_fields(other), "planned_at": MOMENT.replace(tzinfo=None)})
     with pytest.raises(InputError, match="without a time zone"), store.writing("spring") as transaction:
         transaction.plans.add(naive, NOBODY)
+
+
+def test_a_store_refuses_another_currency_or_zone_once_a_campaign_was_launched(database_url: str) -> None:
+    euro = Locale(read_currency("EUR"), "Europe/Berlin")
+    for locale in (POUNDS_UTC, euro):  # nothing was launched, so either may be
+        with closing(open_store(database_url, locale)) as store, store.reading() as transaction:
+            assert store.locale == transaction.locale == locale
+    with closing(open_store(database_url, euro)) as store, store.writing("spring") as transaction:
+        add_campaign(transaction, locale=euro.fingerprint())
+    for other in (POUNDS_UTC, replace(euro, time_zone="UTC"), replace(euro, currency=read_currency("JPY"))):
+        with pytest.raises(StateError, match="cannot change once a campaign was launched"):
+            open_store(database_url, other)
+    open_store(database_url, euro).close()

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from disco.entrypoints.config import ShopSettings, load_settings
 from disco.entrypoints.python import Shop
 from disco.records.chunks import processors
 from disco.records.errors import PlanError
+from disco.records.locale import Locale
 
 FIRST = """
 campaign: first
@@ -120,6 +122,7 @@ def test_every_setting_of_the_top_is_read_from_settings() -> None:
     )
     places = {"data": "settings.data_place(", "database_url": "settings.database_place("}
     places |= dict.fromkeys(("columns", "csv"), "settings.written")
+    places |= dict.fromkeys(("currency", "time_zone"), "settings.locale")
     unread = [name for name in ShopSettings.model_fields if places.get(name, f"settings.{name}") not in text]
     assert unread == []
 
@@ -170,3 +173,28 @@ def test_every_heavy_command_takes_an_engine_and_refuses_spark(
     assert code == 1
     assert "--engine, engine: found 'spark'" in error
     assert "Spark is not supported yet" in error
+
+
+def test_a_shop_says_its_currency_and_its_time_zone(tmp_path: Path) -> None:
+    assert load_settings(tmp_path, environment={}).locale == Locale()
+    shop = write(tmp_path, "currency: eur\ntime_zone: Europe/Berlin\n")
+    settings = load_settings(shop, environment={"DISCO_CURRENCY": "JPY"})
+    assert (settings.locale.currency.code, settings.locale.time_zone) == ("JPY", "Europe/Berlin")
+    assert settings.written.locale == settings.locale
+    assert settings.written.fingerprint() != load_settings(shop, environment={}).written.fingerprint()
+
+
+def test_an_unknown_currency_and_an_unknown_zone_are_named_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(PlanError) as caught:
+        load_settings(write(tmp_path, "currency: Euro\ntime_zone: Berlin\n"), environment={})
+    message = str(caught.value)
+    assert "currency: found 'Euro'; expected a code of ISO 4217, such as EUR. Did you mean EUR?" in message
+    assert "time_zone: found 'Berlin'" in message
+    assert "Did you mean Europe/Berlin?" in message
+
+
+def test_today_is_the_day_it_is_in_the_shop(tmp_path: Path) -> None:
+    late = datetime(2026, 12, 4, 23, 30, tzinfo=UTC)
+    assert Shop.open(tmp_path, now=late).clock.today() == date(2026, 12, 4)
+    assert Shop.open(tmp_path, now=late, time_zone="Europe/Berlin").clock.today() == date(2026, 12, 5)
+    assert Shop.open(tmp_path, now=late, time_zone="America/New_York").clock.today() == date(2026, 12, 4)

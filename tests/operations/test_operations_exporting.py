@@ -3,18 +3,18 @@
 import csv
 import json
 from contextlib import contextmanager
-from datetime import date
 from hashlib import sha256
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disco.operations.exporting import _local, export
+from disco.adapters.store import CampaignStore
+from disco.operations.exporting import export
 from disco.operations.ledger import ingest
 from disco.operations.planned import plan_id
 from disco.records.errors import InputError, PlanError
+from disco.records.locale import Locale
 from disco.records.plan import read_plan
 
 COLUMNS = ["code_id", "customer_id", "campaign_id", "depth", "sent_at", "expires_at", "channel"]
@@ -28,6 +28,15 @@ class Tables:
         ids = [one for one in range(200) if one != 8]
         emails = [None if one == 7 else f"{one}@shop.example" for one in ids]
         yield table, pa.table({"customer_id": ids[::-1], "email": emails[::-1], "country": ["GB"] * len(ids)})
+
+
+@pytest.fixture
+def berlin(tmp_path, make_shop):
+    """A shop whose days begin in Berlin."""
+    locale = Locale(time_zone="Europe/Berlin")
+    store = CampaignStore(f"sqlite:///{tmp_path}/berlin.db", tmp_path / "artefacts", locale=locale)
+    yield make_shop(store)
+    store.close()
 
 
 def launched(shop, **section):
@@ -74,11 +83,12 @@ def test_absent_the_key_leaves_plan_ids_alone(shop):
         ),
     ],
 )
-def test_a_template_has_the_columns_its_reader_names(shop, tmp_path, template, columns, kind):
+def test_a_template_has_the_columns_its_reader_names(berlin, tmp_path, template, columns, kind):
+    shop = berlin
     section = {"columns": ["email", "country"], **({} if template is None else {"template": template})}
     sent = {row["code"]: row for row in shop.sent(launched(shop, export=section))}
     file = tmp_path / f"codes.{kind}"
-    found = export(shop.store, "spring", file=file, data=Tables(), time_zone="Europe/Berlin")
+    found = export(shop.store, "spring", file=file, data=Tables())
     if kind == "csv":
         with file.open(newline="") as lines:
             rows = list(csv.DictReader(lines))
@@ -116,9 +126,15 @@ def test_the_manifest_fits_the_file(shop, tmp_path):
     assert manifest["codes"] == len(sent) == sum(manifest["codes_by_depth"].values())
 
 
-def test_a_day_begins_where_the_shop_is():
-    assert _local(date(2027, 7, 1), ZoneInfo("Europe/Berlin")) == "2027-07-01 00:00:00+02:00"
-    assert _local(date(2027, 3, 8), ZoneInfo("UTC")) == "2027-03-08 00:00:00+00:00"
+def test_a_day_begins_where_the_shop_is(shop, berlin):
+    for where, offset in ((shop, "+00:00"), (berlin, "+02:00")):
+        valid = {"from": "2027-07-01", "days": 14}
+        launched(where, valid=valid, export={"columns": ["email"]})
+        times = export(where.store, "spring", data=Tables()).rows.select(["valid_from", "valid_until"]).to_pylist()[0]
+        assert times == {
+            "valid_from": f"2027-07-01 00:00:00{offset}",
+            "valid_until": f"2027-07-15 00:00:00{offset}",
+        }
 
 
 def test_a_missing_column_or_address_is_named(shop):

@@ -1,12 +1,14 @@
 """A plan is read whole or refused with every problem named."""
 
-from datetime import date
+import json
+from datetime import UTC, date, datetime
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disco.records.currency import read_currency
 from disco.records.errors import PlanError
 from disco.records.plan import Plan, limit_count, read_plan
 
@@ -172,3 +174,45 @@ def test_the_number_of_depths_is_bounded():
 def test_a_plan_that_was_kept_with_such_depths_can_still_be_read():
     kept = read_plan(content()).model_dump(mode="json", by_alias=True)
     assert Plan.model_validate({**kept, "depths": {"0.0005": {}}}).offered == (0.0005,)
+
+
+@pytest.mark.parametrize(
+    ("written", "kept", "start", "last", "closes"),
+    [
+        ("2027-12-04", "2027-12-04", date(2027, 12, 4), date(2027, 12, 17), date(2027, 12, 18)),
+        (date(2027, 12, 4), "2027-12-04", date(2027, 12, 4), date(2027, 12, 17), date(2027, 12, 18)),
+        ("2027-12-04T00:00", "2027-12-04", date(2027, 12, 4), date(2027, 12, 17), date(2027, 12, 18)),
+        *(
+            (form, "2027-12-04T08:00:00", date(2027, 12, 4), date(2027, 12, 18), datetime(2027, 12, 18, 8))
+            for form in ("2027-12-04T08:00", "2027-12-04 08:00", datetime(2027, 12, 4, 8))
+        ),
+    ],
+)
+def test_codes_may_begin_at_a_time_of_day(written, kept, start, last, closes):
+    plan = read_plan(content(valid={"from": written, "days": 14}))
+    assert (plan.valid.start, plan.valid.last, plan.valid.closes) == (start, last, closes)
+    assert json.loads(plan.model_dump_json(by_alias=True))["valid"] == {"from": kept, "days": 14}
+    assert Plan.model_validate_json(plan.model_dump_json(by_alias=True)) == plan
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("2027-12-04T08:00+01:00", "time_zone"),
+        (datetime(2027, 12, 4, 8, tzinfo=UTC), "time_zone"),
+        ("soon", "2026-12-04T08:00"),
+        (20271204, "2026-12-04T08:00"),
+        (None, "2026-12-04T08:00"),
+    ],
+)
+def test_a_start_that_is_no_local_time_is_refused(written, said):
+    with pytest.raises(PlanError, match=rf"valid\.from.*{said}"):
+        read_plan(content(valid={"from": written, "days": 14}))
+
+
+@pytest.mark.parametrize(("code", "budget"), [("JPY", 1000.5), ("GBP", 12.345), ("KWD", 0.0001)])
+def test_a_budget_finer_than_the_minor_unit_is_refused(code, budget):
+    currency = read_currency(code)
+    with pytest.raises(PlanError, match=f"budget: found {budget}; expected .*{code}"):
+        read_plan(content(budget=budget), currency=currency)
+    assert read_plan(content(budget=round(budget, currency.digits)), currency=currency).budget is not None

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disco.records.currency import read_currency
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.reports.formats import (
@@ -55,8 +56,8 @@ def test_money_reads_as_people_write_it(value: float, short: str, full: str) -> 
 
 
 def test_money_in_another_currency_with_a_sign_and_fixed_pennies() -> None:
-    assert money(1500, currency="€", signed=True) == "+€1.50k"
-    assert money(1500, currency="€", full=True, decimals=2) == "€1,500.00"
+    assert money(1500, currency=read_currency("EUR"), signed=True) == "+€1.50k"
+    assert money(1500, currency=read_currency("EUR"), full=True, decimals=2) == "€1,500.00"
     assert money(0, decimals=2) == "£0.00"
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from gallery import gallery
 
+from disco.records.currency import Currency
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.reports import (
@@ -78,7 +79,7 @@ def hostile_report() -> Report:
         title=HOSTILE,
         subtitle=HOSTILE,
         categories=[HOSTILE],
-        y=Axis(HOSTILE, Money(currency=HOSTILE)),
+        y=Axis(HOSTILE, Money(currency=Currency("XXX", 2, HOSTILE))),
         bars=[Bars(HOSTILE, [1.0]), Bars("b", [2.0])],
     )
     table = Table(caption=HOSTILE, note=HOSTILE, columns=[HOSTILE], rows=[[HOSTILE]])

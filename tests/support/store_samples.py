@@ -64,11 +64,13 @@ def plan(campaign: str = "spring", *, start: str = "2027-03-08") -> Plan:
     )
 
 
-def plan_record(campaign: str = "spring", *, plan_id: str = "", start: str = "2027-03-08") -> PlanRecord:
+def plan_record(
+    campaign: str = "spring", *, plan_id: str = "", start: str = "2027-03-08", locale: str = ""
+) -> PlanRecord:
     return PlanRecord(
         plan_id=plan_id or f"plan-of-{campaign}",
         plan=plan(campaign, start=start),
-        inputs={"customers": "aa", "seed": "7"},
+        inputs={"customers": "aa", "seed": "7", **({"locale": locale} if locale else {})},
         summary=SUMMARY,
         planned_at=MOMENT,
     )
@@ -79,6 +81,7 @@ def add_campaign(
     campaign: str = "spring",
     *,
     start: str = "2027-03-08",
+    locale: str = "",
     decided: pa.Table | None = None,
     contexts: np.ndarray | None = None,
     features: pa.Table | None = None,
@@ -88,7 +91,7 @@ def add_campaign(
     decided = decisions([]) if decided is None else decided
     contexts = np.zeros((decided.num_rows, 3)) if contexts is None else contexts
     tables = PlanTables(decisions=decided.drop_columns(["code"]), contexts=contexts, features=features)
-    transaction.plans.add(plan_record(campaign, start=start), tables)
+    transaction.plans.add(plan_record(campaign, start=start, locale=locale), tables)
     record = CampaignRecord(
         campaign=campaign,
         plan_id=f"plan-of-{campaign}",

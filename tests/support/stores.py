@@ -5,6 +5,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from disco.adapters.store import CampaignStore
+from disco.records.locale import POUNDS_UTC, Locale
 
 
 def artefacts_of(url: str) -> Path:
@@ -15,5 +16,5 @@ def artefacts_of(url: str) -> Path:
     return Path(str(parsed.query["host"])) / f"artefacts-{parsed.database}"
 
 
-def open_store(url: str) -> CampaignStore:
-    return CampaignStore(url, artefacts_of(url))
+def open_store(url: str, locale: Locale = POUNDS_UTC) -> CampaignStore:
+    return CampaignStore(url, artefacts_of(url), locale=locale)

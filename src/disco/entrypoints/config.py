@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from disco.adapters.engines import read_engine
 from disco.entrypoints.files import read_yaml
 from disco.records.chunks import read_threads
+from disco.records.currency import read_currency
 from disco.records.errors import InputError, PlanError, Problem
+from disco.records.locale import Locale, read_time_zone
 from disco.records.refusals import expected_of
 from disco.records.table_format import (
     CsvFormat,
@@ -100,6 +102,10 @@ class ShopSettings(_Section):
     csv: CsvSettings = Field(
         CsvSettings(), description="how CSV files are written: delimiter, decimal, dates, encoding"
     )
+    currency: str = Field("GBP", description="of all money: a code of ISO 4217, such as EUR")
+    time_zone: str = Field(
+        "UTC", description="where days begin and times without a zone are from, such as Europe/Berlin"
+    )
     database_url: str = Field("sqlite:///disco.db", description="where campaigns, decisions and outcomes are kept")
     context: str = Field("context.safetensors", description="file of the context network, from here")
     artefacts: str = Field(
@@ -122,6 +128,16 @@ class ShopSettings(_Section):
         read_columns(columns)
         return columns
 
+    @field_validator("currency")
+    @classmethod
+    def _known_currency(cls, code: str) -> str:
+        return read_currency(code).code
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_time_zone(cls, name: str) -> str:
+        return read_time_zone(name)
+
     @field_validator("engine")
     @classmethod
     def _known_engine(cls, name: str) -> str:
@@ -135,7 +151,12 @@ class ShopSettings(_Section):
     @property
     def written(self) -> TableFormat:
         """How the tables are written."""
-        return TableFormat(columns=self.columns, csv=CsvFormat(**self.csv.model_dump()))
+        return TableFormat(columns=self.columns, csv=CsvFormat(**self.csv.model_dump()), locale=self.locale)
+
+    @property
+    def locale(self) -> Locale:
+        """The currency and the time zone of the shop."""
+        return Locale(read_currency(self.currency), self.time_zone)
 
     def data_place(self, shop: Path) -> str:
         """The folder or URL of the tables, seen from the current folder."""

@@ -22,6 +22,7 @@ from disco.entrypoints.config import (
 from disco.entrypoints.files import read_yaml
 from disco.records.arguments import kind_of
 from disco.records.errors import DiscoError, InputError, ReportError, StateError
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.private import temporary_folder
 
 if TYPE_CHECKING:
@@ -68,13 +69,14 @@ class WallClock:
     """The time it is, or, for a simulated shop, the time it is there."""
 
     fixed: datetime | None = None
+    locale: Locale = POUNDS_UTC
 
     def now(self) -> datetime:
         return self.fixed if self.fixed is not None else datetime.now(UTC)
 
     def today(self) -> date:
-        """The day where this program runs."""
-        return self.fixed.date() if self.fixed is not None else date.today()
+        """The day it is in the shop."""
+        return self.locale.day_of(self.now())
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,8 @@ class Shop:
             raise InputError(f"shop {place}", found=found, expected="a folder", fix=fix)
         if now is not None and now.tzinfo is None:
             raise InputError("now", found=f"{now} without a time zone", expected="a time with one, such as UTC")
-        return cls(place, load_settings(place, flags=settings), WallClock(now))
+        read = load_settings(place, flags=settings)
+        return cls(place, read, WallClock(now, read.locale))
 
     def __repr__(self) -> str:
         return f"Shop({str(self.folder)!r})"
@@ -352,7 +355,7 @@ class Shop:
         """
         from disco.operations.late import late_arrivals
 
-        clock = self.clock if as_of is None else WallClock(datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC))
+        clock = self.clock if as_of is None else WallClock(self.settings.locale.moment(as_of))
         with self.store() as store:
             return late_arrivals(
                 store,
@@ -581,7 +584,7 @@ class Shop:
         if not (self.folder / FILE).is_file() or self._orphans():
             return False
         try:
-            store = CampaignStore.existing(self.database_url, self.artefacts)
+            store = CampaignStore.existing(self.database_url, self.artefacts, locale=self.settings.locale)
         except DiscoError:  # whoever opens it says why it cannot be used
             return False
         if store is not None:
@@ -619,8 +622,8 @@ class Shop:
 
         url = self.database_url
         with ExitStack() as stack:
-            artefacts = self.artefacts
-            store = CampaignStore.existing(url, artefacts)
+            artefacts, locale = self.artefacts, self.settings.locale
+            store = CampaignStore.existing(url, artefacts, locale=locale)
             if store is None:
                 self._refuse_orphans()
                 if missing == "refuse":
@@ -631,7 +634,7 @@ class Shop:
                 if missing == "scratch":
                     artefacts = stack.enter_context(temporary_folder("scratch"))
                     url = f"{_SQLITE}{artefacts}/empty.db"
-                store = CampaignStore(url, artefacts)
+                store = CampaignStore(url, artefacts, locale=locale)
             stack.callback(store.close)
             yield store
 
@@ -661,18 +664,17 @@ class Shop:
         if isinstance(plan, Plan):
             return plan
         if isinstance(plan, Mapping):
-            return read_plan(plan)
-        return read_plan(read_yaml(Path(plan)), file=str(plan))
+            return read_plan(plan, currency=self.settings.locale.currency)
+        return read_plan(read_yaml(Path(plan)), file=str(plan), currency=self.settings.locale.currency)
 
 
 def validate_plan_at(path: Path, *, shop: Path) -> "PlanVerdict":
     """The verdict on a plan file; what it names is looked at in the shop it lies in, or else in `shop`."""
     from disco.operations.validating import PlanVerdict, validate_plan
-    from disco.records.plan import read_plan
 
-    plan = read_plan(read_yaml(path), file=str(path))
     folder = path.parent if shop == Path() and not (shop / FILE).is_file() else shop
     opened = Shop.open(folder)
+    plan = opened.read_plan(path)
     place = opened.settings.data_place(folder)
     if "://" not in place and not Path(place).is_dir():
         return PlanVerdict.of(plan)

@@ -16,7 +16,7 @@ from disco.features.selection import FEATURES_KEY, to_text
 from disco.features.sources import REFUSED, Sources
 from disco.records.chunks import read_threads
 from disco.records.errors import FileFormatError, InputError, TableError
-from disco.records.ports import Tables
+from disco.records.ports import Tables, locale_of
 from disco.records.private import temporary_folder
 from disco.records.validation import TableSource, mixed_ids, readable, validate
 
@@ -39,10 +39,10 @@ def build_features(
 ) -> Any:
     """A `pyarrow.Table`: customer_id and one float64 column per feature, ordered by customer_id.
 
-    One row per customer who joined before `as_of`. Only rows dated strictly before `as_of` (midnight, UTC) are read, so
-    nothing that happens later can change the result. Null = unknown: the mean of nothing, or a table that is absent.
-    `memory_limit` is DuckDB's, such as "4GB"; beyond it the program spills to disk. `threads` are DuckDB's, too; None
-    is one per processor.
+    One row per customer who joined before `as_of`. Only rows dated strictly before `as_of` (midnight in the tables'
+    time zone) are read, so nothing that happens later can change the result. Null = unknown: the mean of nothing, or a
+    table that is absent. `memory_limit` is DuckDB's, such as "4GB"; beyond it the program spills to disk. `threads` are
+    DuckDB's, too; None is one per processor.
     """
 
     table = feature_table(tables, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit)
@@ -82,7 +82,7 @@ def feature_batches(
         if "customers" not in present:
             raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
         with reading(tables):
-            sources = Sources.describe(connection, present, as_of)
+            sources = Sources.describe(connection, present, as_of, locale_of(tables))
             reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(65536)
         schema = reader.schema.with_metadata(metadata_of(chosen, as_of))
         yield schema, _checked(reader, schema, tables)
@@ -101,7 +101,7 @@ def day_after_last_order(tables: Tables) -> date:
         if "orders" not in present:
             raise InputError("tables", found=", ".join(present) or "none", expected="a table orders")
         with reading(tables):
-            Sources.describe(connection, ("orders",), date.max)
+            Sources.describe(connection, ("orders",), date.max, locale_of(tables))
             ((last,),) = connection.sql("SELECT max(CAST(ordered_at AS DATE)) FROM raw_orders").fetchall()
     if last is None:
         raise InputError("table orders", found="no order", expected="at least one", fix="Name a date with --as-of.")
@@ -117,10 +117,10 @@ def connected(
     if isinstance(tables, str | PathLike):
         place = repr(str(tables))
         raise InputError("tables", found=place, expected="opened tables", fix=f"Use disco.open_tables({place}).")
-    with opened_duckdb(threads=threads, memory_limit=memory_limit) as connection:
+    with opened_duckdb(threads=threads, memory_limit=memory_limit, time_zone=locale_of(tables).time_zone) as connection:
         there = tables.names()
         present = tuple(name for name in TABLES if name in there)
-        scans = {name: readable(name, tables.scan(name)) for name in present}
+        scans = {name: readable(name, tables.scan(name), locale=locale_of(tables)) for name in present}
         if problems := mixed_ids({name: scan.schema for name, scan in scans.items()}):
             raise TableError("The tables cannot be used together:", problems)
         for name, scan in scans.items():
@@ -129,10 +129,13 @@ def connected(
 
 
 @contextmanager
-def opened_duckdb(*, threads: int | None = None, memory_limit: str | None = None) -> Iterator[Any]:
-    """A DuckDB connection in memory that spills to a temporary folder; times are UTC.
+def opened_duckdb(
+    *, threads: int | None = None, memory_limit: str | None = None, time_zone: str = "UTC"
+) -> Iterator[Any]:
+    """A DuckDB connection in memory that spills to a temporary folder.
 
-    It sees what is registered with it and no file: formulas and conditions come from outside.
+    time_zone: where days begin; times with another zone are cast to the wall clock there. The connection sees what is
+    registered with it and no file: formulas and conditions come from outside.
     """
     import duckdb
 
@@ -143,7 +146,7 @@ def opened_duckdb(*, threads: int | None = None, memory_limit: str | None = None
             settings["memory_limit"] = memory_limit
         try:
             connection = duckdb.connect(":memory:", config=settings)
-            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(f"SET TimeZone = '{time_zone}'")
             connection.execute("SET enable_progress_bar = false")  # DuckDB would draw on stdout, into our JSON
             connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         except (duckdb.Error, TypeError):
@@ -173,7 +176,8 @@ def reading(tables: Tables) -> Iterator[None]:
         if said.startswith(REFUSED):
             name = said.removeprefix(REFUSED)
             try:
-                found = validate([TableSource(name, tables.scan(name), f"table {name}")], as_of=None, relations=False)
+                source = TableSource(name, tables.scan(name), f"table {name}", locale_of(tables))
+                found = validate([source], as_of=None, relations=False)
             except pa.ArrowException as damage:  # in a column that DuckDB had not come to
                 reason, expected = " ".join(str(damage).split())[:200], "a table that can be read"
                 raise FileFormatError(
@@ -210,7 +214,7 @@ def feature_sql(features: Sequence[Feature], sources: Sources) -> str:
             values.append(f"CAST({sources.age('joined_on', 'c')} AS DOUBLE) AS {name}")
         else:
             by_source.setdefault(measure.source, []).append(name)
-            value = f"{measure.source}_m.{name}"
+            value = _in_hundredths(measure, f"{measure.source}_m.{name}", sources.minor_per_unit)
             values.append(f"{value if measure.empty is None else f'coalesce({value}, {measure.empty})'} AS {name}")
     parts = []
     for source, names in by_source.items():
@@ -227,6 +231,13 @@ def feature_sql(features: Sequence[Feature], sources: Sources) -> str:
          WHERE {sources.within("joined_on", days=None, alias="c")})"""
     )
     return f"WITH {', '.join(parts)}\nSELECT customer_id, {formulas} FROM measured ORDER BY customer_id"
+
+
+def _in_hundredths(measure: Measure, value: str, minor_per_unit: int) -> str:
+    """Money in hundredths of the currency unit, as formulas expect it."""
+    if not measure.is_money or minor_per_unit == 100:
+        return value
+    return f"{value} * {100 // minor_per_unit}" if minor_per_unit < 100 else f"{value} / {minor_per_unit // 100}"
 
 
 def _is_unknown(measure: Measure, sources: Sources) -> bool:

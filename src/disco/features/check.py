@@ -195,7 +195,7 @@ def _rescaled(look: _Look) -> Iterator[Diagnosis]:
     expected = "the unit of training"
     found = rescaled_columns(look.embedding, look.rows)
     for name, factor in found:
-        fix = "Convert the column back: money in pounds, not pence; shares, not percent."
+        fix = "Convert the column back: money in pounds or euros, not in pence or cents; shares, not percent."
         yield say("unit", Outcome.FAILED, name, f"values {factor:.3g} times those of training", expected, fix, factor)
     if not found:
         yield say("unit", Outcome.OK, "", "no column in another unit", expected)

@@ -33,12 +33,12 @@ def eligible_ids(customers: Any, condition: str, *, name: str) -> "pa.Array":
 
 
 def eligible_customers(
-    customers: Any, condition: str, *, name: str, columns: Mapping[str, str] | None = None
+    customers: Any, condition: str, *, name: str, columns: Mapping[str, str] | None = None, time_zone: str = "UTC"
 ) -> "pa.Table":
     """customer_id, as text, of the rows that meet the condition, and these columns of the table as text.
 
     columns: what a plan calls the setting → the name of a column, such as {"segments.column": "region"}. They follow
-    customer_id under the names of the settings.
+    customer_id under the names of the settings. time_zone: of the condition's days and times.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -47,7 +47,8 @@ def eligible_customers(
     from disco.records.validation import check_column
 
     check_column(customers.schema.empty_table(), "customers", "customer_id", file=name)
-    found = _rows_where(customers, condition, name=name, columns=_known_columns(customers, columns or {}, name=name))
+    known = _known_columns(customers, columns or {}, name=name)
+    found = _rows_where(customers, condition, name=name, columns=known, time_zone=time_zone)
     given = found["customer_id"].combine_chunks()
     try:
         check_column(pa.table({"customer_id": given}), "customers", "customer_id", file=name)
@@ -78,7 +79,7 @@ def _known_columns(customers: Any, columns: Mapping[str, str], *, name: str) -> 
     return found
 
 
-def _rows_where(customers: Any, condition: str, *, name: str, columns: Mapping[str, str]) -> "pa.Table":
+def _rows_where(customers: Any, condition: str, *, name: str, columns: Mapping[str, str], time_zone: str) -> "pa.Table":
     """The ids, in the table's own type, of the rows that meet the condition, and columns as text (setting → column).
 
     InputError where DuckDB refuses the condition.
@@ -101,7 +102,8 @@ def _rows_where(customers: Any, condition: str, *, name: str, columns: Mapping[s
             expected=f"an SQL condition on the columns {listed} of {name}",
         )
 
-    with opened_duckdb(threads=1, memory_limit=f"{CONDITION_BYTES >> 20}MiB") as connection:
+    limit = f"{CONDITION_BYTES >> 20}MiB"
+    with opened_duckdb(threads=1, memory_limit=limit, time_zone=time_zone) as connection:
         connection.register("customers", with_columns(customers, known))
         try:
             with _bounded(connection):

@@ -1,11 +1,13 @@
 """Measures: what is counted, per customer, in one pass over each table.
 
 Every measure is an aggregate of integers (minor units of money, basis points of depth, 2⁻¹⁶ of ln money, days), so its
-value does not depend on the order in which rows are read or on the number of threads. Features are formulas over
-measures, see `catalogue.py`. The rows a measure sees are those of `program.py`: dated in the year before the as-of
+value does not depend on the order in which rows are read or on the number of threads. Formulas see money in hundredths
+of the currency unit, whatever its minor unit is, so that one formula is right in every currency. Features are formulas
+over measures, see `catalogue.py`. The rows a measure sees are those of `sources.py`: dated in the year before the as-of
 date, with `age` = days before it (1 = the day before).
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +16,7 @@ from disco.records.grid import GRID
 YEAR_DAYS = 365
 WINDOWS_DAYS = (YEAR_DAYS, 90, 30, 7)
 LOG_GRID = int(GRID)  # ln money is rounded to 2⁻¹⁶ before it is summed
+_MONEY = re.compile(r"(sum|max|min|arg_max)\(\w+_minor\b")
 NEVER_DAYS = YEAR_DAYS + 1  # "not within the year" for recencies: further away than anything seen
 
 
@@ -29,6 +32,14 @@ class Measure:
     aggregate: str
     empty: int | None = 0
     also: str | None = None
+
+    @property
+    def is_money(self) -> bool:
+        """
+        >>> MEASURES["full_last"].is_money, MEASURES["returned_orders"].is_money, MEASURES["log_sum"].is_money
+        (True, False, False)
+        """
+        return bool(_MONEY.match(self.aggregate))
 
     @property
     def tables(self) -> tuple[str, ...]:

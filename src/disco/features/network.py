@@ -326,8 +326,8 @@ class ContextNetwork:
                 f"column {name}",
                 found=f"values {factor:.3g} times those of training",
                 expected="the unit the network was trained on",
-                fix="Convert the column back (money in pounds, not pence; shares, not percent), or pass "
-                "check_scale=False if these customers are indeed that different.",
+                fix="Convert the column back (money in pounds or euros, not pence or cents; shares, not percent), or "
+                "pass check_scale=False if these customers are indeed that different.",
             )
 
 

@@ -5,18 +5,19 @@ A query that meets a row which breaks a rule stops with `REFUSED` and the table;
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from disco.features.measures import LOG_GRID, YEAR_DAYS
 from disco.records.errors import InputError
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.money import minor_units_sql
 from disco.records.tables import FIRST_DAY, SCHEMAS, Kind
-from disco.records.validation.rules import rules_of
+from disco.records.validation.rules import Rule, rules_of
 
 REFUSED = "disco refuses table "  # begins the message of a query that met a bad row; the table's name follows
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _UNTYPED = '"NULL"'  # a column without a single value
-_RULES = {name: rules_of(schema) for name, schema in SCHEMAS.items()}
 _KEYS = {
     "customer": (
         ("customers", "customer_id"),
@@ -41,21 +42,22 @@ class Sources:
 
     types: dict[str, dict[str, str]]
     as_of: date
+    locale: Locale = POUNDS_UTC
 
     @classmethod
-    def describe(cls, connection: Any, present: tuple[str, ...], as_of: date) -> "Sources":
+    def describe(cls, connection: Any, present: tuple[str, ...], as_of: date, locale: Locale = POUNDS_UTC) -> "Sources":
         """Read the types of the registered tables `raw_<name>`, and make sure that no row breaks a rule.
 
         Every row dated before `as_of` is looked at, not only those of the year: a table has the same verdict here as
         from `validate`. Of later rows only the dates are: nothing that happens later can change a result.
         """
         if not isinstance(as_of, date) or isinstance(as_of, datetime) or as_of < FIRST_DAY:
-            expected = f"a date (midnight, UTC) from {FIRST_DAY.year} on"
+            expected = f"a date (midnight, {locale.time_zone}) from {FIRST_DAY.year} on"
             raise InputError("as-of date", found=repr(as_of), expected=expected)
         types = {}
         for table in present:
             types[table] = {row[0]: row[1] for row in connection.execute(f"DESCRIBE raw_{table}").fetchall()}
-        sources = cls(types, as_of)
+        sources = cls(types, as_of, locale)
         for table in present:
             dates = [column.name for column in SCHEMAS[table].columns if column.before_as_of]
             undated = " OR ".join(sources._broken(table, name, "t", with_row=False) for name in dates)
@@ -88,7 +90,7 @@ class Sources:
             words[f"{name}_text"] = x if of == "VARCHAR" else "''"
             words[f"{name}_real"] = x if of in ("FLOAT", "DOUBLE") or of.startswith("DECIMAL") else "0"
             words[f"{name}_integer"] = x if of in ("UBIGINT", "HUGEINT") else "0"
-        rules = [rule for rule in _RULES[table] if rule.column == column and (with_row or not rule.needs)]
+        rules = [rule for rule in _rules(table, self.locale) if rule.column == column and (with_row or not rule.needs)]
         if column in self._absent(table):
             rules = []
         return " OR ".join(f"({rule.sql.format_map(words)})" for rule in rules if rule.sql) or "FALSE"
@@ -111,7 +113,11 @@ class Sources:
         if column not in self.types[table]:
             return "CAST(NULL AS DOUBLE)"
         is_decimal = self.types[table].get(column, "").startswith("DECIMAL")
-        return minor_units_sql(f"{alias}.{column}", is_decimal=is_decimal)
+        return minor_units_sql(f"{alias}.{column}", is_decimal=is_decimal, currency=self.locale.currency)
+
+    @property
+    def minor_per_unit(self) -> int:
+        return self.locale.currency.minor_per_unit
 
     def rows(self, source: str) -> str:
         """SELECT of a source's rows: `customer`, `age` in days before the as-of date, and what measures aggregate."""
@@ -148,7 +154,8 @@ class Sources:
             joins += f"""
               LEFT JOIN ({self.used_depths()}) used ON used.code_key = {self.key("code", "orders")}"""
         return f"""
-          SELECT *, CASE WHEN full_minor > 0 THEN CAST(round_even(ln(full_minor / 100) * {LOG_GRID}, 0) AS BIGINT) END
+          SELECT *, CASE WHEN full_minor > 0
+                         THEN CAST(round_even(ln(full_minor / {self.minor_per_unit}) * {LOG_GRID}, 0) AS BIGINT) END
                       AS log_full
           FROM (SELECT {self.key("customer", "orders")} AS customer, {self.age("ordered_at")} AS age,
                        {self.cell("orders", "full_price")} AS full_minor,
@@ -186,6 +193,11 @@ class Sources:
         return f"""
           SELECT {self.key("customer", "site")} AS customer, {self.age("day")} AS age, {counts}
           FROM raw_site t WHERE {self.within("day")}"""
+
+
+@lru_cache(maxsize=64)
+def _rules(table: str, locale: Locale) -> tuple[Rule, ...]:
+    return rules_of(SCHEMAS[table], locale=locale)
 
 
 def _refuse(table: str) -> str:

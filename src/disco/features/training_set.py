@@ -29,7 +29,7 @@ from disco.features.sources import Sources
 from disco.records.arrays import Flags, Ids, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.identity import read_ids
-from disco.records.ports import Tables
+from disco.records.ports import Tables, locale_of
 
 _BESIDES = ("customer_id", "ordered_at", "log_full_price", "depth", "depth_derived")
 
@@ -129,8 +129,8 @@ def training_batches(
             if table not in present:
                 raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {table}")
         with reading(tables):
-            before = Sources.describe(connection, present, window_start)
-            within = Sources(before.types, window_end)
+            before = Sources.describe(connection, present, window_start, locale_of(tables))
+            within = Sources(before.types, window_end, before.locale)
         if built is None:
             feature_rows = feature_sql(_with_history(chosen), before)
         else:
@@ -178,7 +178,8 @@ def _training_sql(feature_rows: str, chosen: Sequence[Feature], before: Sources,
     names = ", ".join(f"f.{feature.name}" for feature in chosen)
     in_window = within.within("ordered_at", days=(within.as_of - before.as_of).days)
     return f"""
-      SELECT f.customer_id, o.ordered_at, ln(o.full_minor / 100) AS log_full_price, CAST({depth} AS DOUBLE) AS depth,
+      SELECT f.customer_id, o.ordered_at, ln(o.full_minor / {within.minor_per_unit}) AS log_full_price,
+             CAST({depth} AS DOUBLE) AS depth,
              {derived} AS depth_derived, {names}
       FROM (SELECT {within.key("customer", "orders")} AS customer, {within.key("order", "orders")} AS order_key,
                    {within.key("code", "orders")} AS code_key, CAST(t.ordered_at AS TIMESTAMP) AS ordered_at,

@@ -27,6 +27,7 @@ from disco.records.decisions import Audience
 from disco.records.errors import InputError
 from disco.records.files import written_whole
 from disco.records.id_list import IdList
+from disco.records.locale import Locale
 from disco.records.plan import Plan, is_channel
 from disco.records.ports import Engine, Tables
 from disco.records.private import private_folder
@@ -44,6 +45,10 @@ class ShopData(Protocol):
     @property
     def place(self) -> str:
         """Where the tables are, for messages."""
+
+    @property
+    def locale(self) -> Locale:
+        """The currency and the time zone of the tables."""
 
     def tables(self) -> AbstractContextManager[Tables]: ...
 
@@ -169,7 +174,8 @@ def load_audience(
     """
     network, day = data.network(), as_of or plan.customers.as_of
     with data.customers(plan.customers.table) as (name, table):
-        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=_plan_columns(plan))
+        columns, zone = _plan_columns(plan), data.locale.time_zone
+        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=columns, time_zone=zone)
     eligible = rows["customer_id"].combine_chunks()
     selection = Selection.of(data, plan, contacted=contacted)
     left_out: dict[str, int] = {}

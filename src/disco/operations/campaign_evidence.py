@@ -176,7 +176,7 @@ def _of_purchases(
     rows = decisions.take(place)
     depth, known = rows["depth"].to_numpy(), np.asarray(rows["known"].to_numpy(), np.bool_)
     context = transaction.contexts.of(record.campaign, network, rows["row"].to_numpy()[known])
-    price = from_minor_units(purchases.full_price_minor[bought])
+    price = from_minor_units(purchases.full_price_minor[bought], transaction.locale.currency)
     baskets = Evidence.of(context, depth[known], price[known])
     counted = assigned_at_random(rows, record.plan) if only_random else np.ones(rows.num_rows, np.bool_)
     return baskets, EngagementCounts.of(depth[counted], np.ones(int(counted.sum()), np.bool_))

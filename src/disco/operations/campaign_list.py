@@ -101,8 +101,8 @@ def _entry(transaction: Transaction, record: CampaignRecord, *, today: date) -> 
         BatchEntry(
             batch_id=batch.batch_id,
             source=batch.source,
-            received_at=batch.received_at,
-            reverted_at=batch.reverted_at,
+            received_at=transaction.locale.local(batch.received_at),
+            reverted_at=None if batch.reverted_at is None else transaction.locale.local(batch.reverted_at),
             **{str(kind): counted.get(batch.batch_id, {}).get(str(kind), 0) for kind in Disposition},
         )
         for batch in transaction.ledger.batches(record.campaign)

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from disco.operations.codes import own_codes, which_shared
 from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.tables import CELLS, SCHEMAS
 from disco.records.validation import check_columns, check_rows
 from disco.records.validation.cells import cell_texts, flags, is_text, plain_text
@@ -36,22 +37,23 @@ def read_outcomes(
     *,
     campaign: str,
     decisions: pa.Table,
-    start: date,
-    end: date,
+    start: date | datetime,
+    end: date | datetime,
     closed: bool,
     other_campaigns: Collection[str] = (),
     shared: Mapping[float, str] | None = None,
+    locale: Locale = POUNDS_UTC,
 ) -> pa.Table:
     """The received rows as the ledger keeps them (without batch_id); `disposition` is null outside quarantine.
 
     outcomes: as `known_columns` gives them.
     decisions: of the campaign, at least those of the codes in the outcomes (`codes_in`), and of customers who name a
     shared one (`sharers_in`).
-    start, end: first day of the codes' validity, and the first day after it.
+    start, end: when the codes' validity begins and ends, by the clock of the shop. locale: of the shop.
     other_campaigns: names that mean another campaign, even where they differ from this one's in their case only.
     shared: by depth, the code of all who get it. A row that names one is kept with the customer's own code instead.
     """
-    checked = check_rows("outcomes", outcomes)
+    checked = check_rows("outcomes", outcomes, locale)
     table = _completed(checked.table, outcomes.column_names, campaign=campaign)
     table = _set(table, "code", known_codes(table["code"].combine_chunks(), decisions["code"].combine_chunks()))
     unsent = np.zeros(table.num_rows, np.bool_)
@@ -74,7 +76,8 @@ def read_outcomes(
         if CELLS in outcomes.column_names:
             reason = np.where(flags(outcomes[CELLS].is_valid()), outcomes[CELLS].to_numpy(), reason)
         quarantined = broken
-        tests = _tests(table, campaign=campaign, decisions=decisions, start=start, end=end, unsent=unsent)
+        validity = (locale.moment(start), locale.moment(end))
+        tests = _tests(table, campaign=campaign, decisions=decisions, validity=validity, unsent=unsent)
     for kind, words, passed in tests:  # the first test that fails gives the reason
         failed = ~passed & ~quarantined
         disposition[failed], reason[failed] = str(kind), words
@@ -176,7 +179,7 @@ def sharers_in(outcomes: pa.Table, shared: Collection[str]) -> pa.Array:
 
 
 def _tests(
-    table: pa.Table, *, campaign: str, decisions: pa.Table, start: date, end: date, unsent: Flags
+    table: pa.Table, *, campaign: str, decisions: pa.Table, validity: tuple[datetime, datetime], unsent: Flags
 ) -> list[tuple[Disposition, str, Flags]]:
     """What depends on the campaign: each test with what becomes of a row that fails it, in the order they are asked.
 
@@ -186,7 +189,7 @@ def _tests(
     changes = ~flags(pc.equal(table["kind"], "purchase"))
     place = pc.index_in(table["code"].combine_chunks(), value_set=decisions["code"].combine_chunks())
     owner = decisions["customer_id"].cast(pa.string()).combine_chunks().take(place)
-    first, after = (pa.scalar(datetime(day.year, day.month, day.day, tzinfo=UTC), _MOMENT) for day in (start, end))
+    first, after = (pa.scalar(moment.astimezone(UTC), _MOMENT) for moment in validity)
     return [
         (unmatched, "another campaign", flags(pc.equal(table["campaign_id"], campaign))),
         (unmatched, "a purchase without a code", changes | flags(table["code"].is_valid())),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from disco.operations.codes import sent_codes
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
 from disco.records.arrays import Matrix, Vector
+from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
@@ -21,7 +23,8 @@ from disco.records.life import CampaignRecord
 from disco.records.plan_summary import Solution
 from disco.records.ports import Store
 from disco.records.result import TableResult
-from disco.records.wording import money, number, percent
+from disco.records.wording import money as money_text
+from disco.records.wording import number, percent
 
 _SAME = 1e-9  # relative: figures made again may differ from kept ones by rounding on another machine
 
@@ -75,6 +78,8 @@ class Explanation(TableResult):
     """One per depth offered; empty where depths were assigned at random or nobody was to get one."""
     runner_up: DepthFigures | None
     """The next best depth."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
     propensity: float | None
     """The probability of this decision before the draw, where `disco propensities` has estimated it."""
     words: tuple[str, ...]
@@ -133,7 +138,7 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> 
         _outcome(record, made),
         _rule(record, solution, arm, made),
         _context_words(context, known=made.known),
-        *_figure_words(record, solution, made, figures, runner_up),
+        *_figure_words(record, solution, made, figures, runner_up, store.locale.currency),
         *_propensity_words(made),
     ]
     return Explanation(
@@ -149,6 +154,7 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> 
         context=tuple(context[0].tolist()),
         figures=figures,
         runner_up=runner_up,
+        currency=store.locale.currency.code,
         propensity=made.propensity,
         words=tuple(words),
     )
@@ -222,10 +228,11 @@ def _figure_words(
     made: _Decision,
     figures: tuple[DepthFigures, ...],
     runner_up: DepthFigures | None,
+    currency: Currency,
 ) -> list[str]:
     if not figures:
         return []
-    weight = record.plan.objective.revenue_weight
+    weight, money = record.plan.objective.revenue_weight, partial(money_text, currency=currency)
     expected = _by_depth(figures, lambda figure: money(figure.expected_full_price))
     drawn = _by_depth(figures, lambda figure: money(figure.drawn_full_price))
     worth = _by_depth(
@@ -240,7 +247,7 @@ def _figure_words(
         f"What each code is worth in revenue, and the shadow price of {what}: {worth}.",
     ]
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
-    words.append(_verdict(chosen, runner_up, weight=weight, late=made.late))
+    words.append(_verdict(chosen, runner_up, weight=weight, late=made.late, currency=currency))
     if chosen is not None and abs(chosen.value - made.value) > _SAME * max(abs(made.value), 1.0):
         words.append("These figures are not those of the launch: the settings of the shop have changed since.")
     return words
@@ -250,7 +257,10 @@ def _by_depth(figures: tuple[DepthFigures, ...], text: Callable[[DepthFigures], 
     return ", ".join(f"{depth_percent(figure.depth)} {text(figure)}" for figure in figures)
 
 
-def _verdict(chosen: DepthFigures | None, runner_up: DepthFigures | None, *, weight: float, late: bool) -> str:
+def _verdict(
+    chosen: DepthFigures | None, runner_up: DepthFigures | None, *, weight: float, late: bool, currency: Currency
+) -> str:
+    money = partial(money_text, currency=currency)
     if chosen is None:
         if runner_up is None or runner_up.surplus <= 0:
             return "No code was worth its shadow price for them, so they got none."

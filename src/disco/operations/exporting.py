@@ -3,10 +3,9 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time
+from datetime import date, datetime
 from hashlib import file_digest
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +19,12 @@ from disco.records.depths import depth_percent
 from disco.records.errors import InputError, UsageError
 from disco.records.files import written_whole
 from disco.records.forgotten import is_forgotten
+from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.ports import Store
 from disco.records.result import DepthKey, NotInJson, TableResult
 
 _KINDS = (".parquet", ".csv")
-_MOMENT = pa.timestamp("us")
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"  # the full-width ones are read as the plain ones by some spreadsheets
 _EMAIL = ("email", "e-mail", "e_mail", "mail", "email_address", "email address")
 # their column → ours; further columns of the customers table follow. docs/export.md names the pages they come from
@@ -106,12 +105,10 @@ class Exported(TableResult):
         return self.rows
 
 
-def export(
-    store: Store, campaign: str, *, file: Path | None = None, data: ShopData | None = None, time_zone: str = "UTC"
-) -> Exported:
+def export(store: Store, campaign: str, *, file: Path | None = None, data: ShopData | None = None) -> Exported:
     """The codes of a campaign; written to FILE.parquet, or to FILE.csv with cells made safe for a spreadsheet.
 
-    data: the shop's tables, for a plan that exports columns of its customers. time_zone: in which its days begin.
+    data: the shop's tables, for a plan that exports columns of its customers.
     """
     if file is not None:
         check_kind(file)
@@ -120,7 +117,7 @@ def export(
     codes = export_codes(store, campaign)
     rows, without_email = codes, None
     if plan.export is not None:
-        rows, without_email = _for_tool(codes, plan, data, zone=ZoneInfo(time_zone))
+        rows, without_email = _for_tool(codes, plan, data, store.locale)
     depths = codes["depth"].to_numpy()
     found = Exported(
         campaign=campaign,
@@ -138,7 +135,7 @@ def export(
     if file is not None:
         with written_whole(file) as unfinished:
             if file.suffix.lower() == ".csv":
-                pacsv.write_csv(csv_safe(rows), unfinished)
+                pacsv.write_csv(csv_safe(_with_offsets(rows, store.locale)), unfinished)
             else:
                 pq.write_table(rows, unfinished)
         _write_manifest(found, file)
@@ -168,7 +165,7 @@ def _write_manifest(found: Exported, file: Path) -> None:
 def export_codes(store: Store, campaign: str) -> pa.Table:
     """One row per code, as `disco respond` reads them: code_id, customer_id, campaign_id, depth, sent_at, expires_at,
     channel, and the plan's conditions where it has some. `sent_at` is the first moment the code is valid, at which
-    features count it as received."""
+    features count it as received. Both times have the shop's zone, unless that is UTC."""
     with store.reading() as transaction:
         plan, decisions = transaction.plans.campaign(campaign).plan, transaction.decisions.of(campaign)
     sent = decisions.filter(decisions["code"].is_valid())
@@ -185,8 +182,8 @@ def export_codes(store: Store, campaign: str) -> pa.Table:
             "customer_id": sent["customer_id"],
             "campaign_id": pa.array([campaign], pa.string()).take(same),
             "depth": sent["depth"],
-            "sent_at": pa.array([plan.valid.start], pa.date32()).cast(_MOMENT).take(same),
-            "expires_at": pa.array([plan.valid.end], pa.date32()).cast(_MOMENT).take(same),
+            "sent_at": _moment(plan.valid.opens, store.locale).take(same),
+            "expires_at": _moment(plan.valid.closes, store.locale).take(same),
             "channel": sent["channel"]
             if plan.channel_name is None
             else pa.array([plan.channel_name], pa.string()).take(same),
@@ -202,17 +199,33 @@ def _conditions(plan: Plan) -> tuple[tuple[str, object, pa.DataType], ...]:
     return ("minimum_basket", asked.minimum_basket, pa.float64()), ("conditions", asked.text, pa.string())
 
 
+def _moment(local: date | datetime, locale: Locale) -> pa.Array:
+    kind = pa.timestamp("us") if locale.is_utc else pa.timestamp("us", locale.time_zone)
+    moment = locale.moment(local)
+    return pa.array([moment.replace(tzinfo=None) if locale.is_utc else moment], kind)
+
+
+def _with_offsets(rows: pa.Table, locale: Locale) -> pa.Table:
+    """Times as text with the offset of the shop: a CSV file of Arrow would have them in UTC."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            moments = {one: str(locale.local(one)) for one in pc.unique(rows[field.name]).to_pylist()}
+            text = pa.array([moments[one] for one in rows[field.name].to_pylist()], pa.string())
+            rows = rows.set_column(place, field.name, text)
+    return rows
+
+
 # ---- for an e-mail tool or a shop
 
 
-def _for_tool(codes: pa.Table, plan: Plan, data: ShopData | None, *, zone: ZoneInfo) -> tuple[pa.Table, int | None]:
+def _for_tool(codes: pa.Table, plan: Plan, data: ShopData | None, locale: Locale) -> tuple[pa.Table, int | None]:
     """The codes with the customers' columns, under the names of the template; and how many lack an address."""
     assert plan.export is not None
     chosen, template = plan.export.columns, plan.export.template
     theirs = _customer_columns(codes, plan, data, chosen) if chosen else {}
     address = next((name for name in chosen if name.lower() in _EMAIL), None)
     without = None if address is None else int(theirs[address].null_count + _empty(theirs[address]))
-    more = _words(codes, plan, zone=zone)
+    more = _words(codes, plan, locale)
     if template is None:
         table = pa.table({**{name: codes[name] for name in codes.column_names}, **more, **theirs})
         return table, without
@@ -259,13 +272,13 @@ def _customer_columns(
     return {column: table[column].combine_chunks().take(place) for column in chosen}
 
 
-def _words(codes: pa.Table, plan: Plan, *, zone: ZoneInfo) -> dict[str, pa.Array]:
+def _words(codes: pa.Table, plan: Plan, locale: Locale) -> dict[str, pa.Array]:
     """What people and shops read: the offer in words, and the validity in local time with its zone."""
     same = pa.array([0] * codes.num_rows, pa.int64())
     depths = codes["depth"].to_pylist()
     constant = {
-        "valid_from": _local(plan.valid.start, zone),
-        "valid_until": _local(plan.valid.end, zone),
+        "valid_from": str(locale.moment(plan.valid.opens)),
+        "valid_until": str(locale.moment(plan.valid.closes)),
         "command": "NEW",
         "method": "Code",
         "type": "Amount off Order",
@@ -286,11 +299,6 @@ def _words(codes: pa.Table, plan: Plan, *, zone: ZoneInfo) -> dict[str, pa.Array
             "percent": pa.array([f"{100 * depth:g}" for depth in depths], pa.string()),
         }
     )
-
-
-def _local(day: date, zone: ZoneInfo) -> str:
-    """The first moment of a day there, such as 2027-03-08 00:00:00+01:00."""
-    return datetime.combine(day, time(), zone).isoformat(sep=" ")
 
 
 def csv_safe(table: pa.Table) -> pa.Table:

@@ -8,9 +8,9 @@ import pyarrow.compute as pc
 
 from disco.features.measures import YEAR_DAYS
 from disco.records.plan import Plan
-from disco.records.ports import Tables
+from disco.records.ports import Tables, locale_of
 from disco.records.validation import readable
-from disco.records.validation.cells import microseconds
+from disco.records.validation.cells import by_wall_clock, microseconds
 from disco.records.validation.rules import DAY_MICROSECONDS, start_of_day
 from disco.records.wording import counted
 
@@ -39,8 +39,10 @@ def stale_tables(tables: Tables, day: date) -> tuple[str, ...]:
     """The same of the tables themselves, without features: of the last order before the day."""
     if "orders" not in tables.names():
         return ()
-    scan = readable("orders", tables.scan("orders"))
+    locale = locale_of(tables)
+    scan = readable("orders", tables.scan("orders"), locale=locale)
     moments = (scan if isinstance(scan, pa.Table) else scan.to_table(columns=["ordered_at"]))["ordered_at"]
+    moments = by_wall_clock(moments, locale)
     days = microseconds(pc.drop_null(moments).combine_chunks()) // DAY_MICROSECONDS
     end = start_of_day(day) // DAY_MICROSECONDS
     year = days[(days < end) & (days >= end - YEAR_DAYS)]

@@ -16,6 +16,7 @@ from disco.operations.contacts import contacted
 from disco.operations.forecast import calibrations
 from disco.operations.versions import belief_for
 from disco.records.arrays import Floats
+from disco.records.currency import GBP
 from disco.records.decisions import Audience, Offer
 from disco.records.depths import depth_label
 from disco.records.errors import InputError, StateError
@@ -57,6 +58,8 @@ class Frontier(TableResult):
 
     campaign: str
     """The name of the campaign."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
     by_weight: tuple[FrontierEntry, ...]
     """Without a budget, markdown rising with the weight of revenue."""
     by_budget: tuple[FrontierEntry, ...]
@@ -101,6 +104,7 @@ def plan_frontier(
     return frontier(
         loaded.audience,
         campaign=plan.campaign,
+        currency=store.locale.currency.code,
         belief=belief,
         offer=offer,
         revenue_weights=revenue_weights,
@@ -117,6 +121,7 @@ def frontier(
     audience: Audience,
     *,
     campaign: str,
+    currency: str = GBP.code,
     belief: Belief,
     offer: Offer,
     revenue_weights: Sequence[float] | None = None,
@@ -165,6 +170,7 @@ def frontier(
         by_cap.append(replace(point, cap=shown, present=other.caps == offer.caps))
     return Frontier(
         campaign=campaign,
+        currency=currency,
         by_weight=tuple(_marked(by_weight, offer)),
         by_budget=tuple(_marked(by_budget, offer)),
         present=present,

@@ -24,6 +24,7 @@ from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
 from disco.records.identity import customer_keys, uniforms
 from disco.records.life import CampaignRecord, State
+from disco.records.locale import Locale
 from disco.records.plan_summary import Solution
 from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, TableResult
@@ -78,7 +79,7 @@ def late_arrivals(
     with store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
         settled = transaction.decisions.of(campaign, customers=pa.array(customers, pa.string()))["customer_id"]
-    today = clock.now().date()
+    today = store.locale.day_of(clock.now())
     loaded = load_audience(
         data,
         record.plan,
@@ -134,7 +135,7 @@ def decide_late_arrivals(
     ids = pa.array(audience.ids).cast(pa.string())
     with store.writing(campaign, dry_run=dry_run) as transaction:
         record = transaction.plans.campaign(campaign)
-        _refuse_when_over(record, clock)
+        _refuse_when_over(record, clock, transaction.locale)
         _refuse_forgotten(transaction, record, ids)
         _refuse_other_network(transaction, record, network)
         decided = transaction.decisions.of(campaign, customers=ids)
@@ -158,10 +159,10 @@ def decide_late_arrivals(
     return decided.take(pc.index_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
 
 
-def _refuse_when_over(record: CampaignRecord, clock: Clock) -> None:
-    over = clock.now().date() >= record.plan.valid.end
+def _refuse_when_over(record: CampaignRecord, clock: Clock, locale: Locale) -> None:
+    over = clock.now() >= locale.moment(record.plan.valid.closes)
     if record.state is not State.LAUNCHED or over:
-        found = str(record.state) if record.state is not State.LAUNCHED else f"over since {record.plan.valid.end}"
+        found = str(record.state) if record.state is not State.LAUNCHED else f"over since {record.plan.valid.closes}"
         raise StateError(f"campaign {record.campaign}", found=found, expected="a launched campaign that still runs")
 
 

@@ -23,6 +23,7 @@ from disco.operations.proof import refuse_unproved
 from disco.operations.versions import belief_hash, belief_of
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, PlanRecord, State
+from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, Result, TableResult
@@ -213,6 +214,8 @@ def _inputs_within(transaction: Transaction, planned: Planned, prior: Belief | N
     now |= contact_inputs(
         transaction, planned.plan, planned.decisions["customer_id"].cast(pa.string()).combine_chunks()
     )
+    if LOCALE_INPUT in planned.inputs or transaction.locale.fingerprint():
+        now[LOCALE_INPUT] = transaction.locale.fingerprint()
     if planned.network != planned.inputs.get("network", planned.network):
         now["network"] = planned.network
     if prior is not None:
@@ -235,6 +238,7 @@ def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
             "evidence": "model",
             "network": "context network",
             "contact": "codes of other campaigns",
+            LOCALE_INPUT: f"currency or time zone (planned in {_locale_words(planned)})",
             "program_version": f"program version (planned with {kept.get('program_version', 'none')})",
         }
         listed = ", ".join(dict.fromkeys(words.get(name, name) for name in changed))
@@ -242,6 +246,11 @@ def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
             f"Plan {planned.plan_id} cannot be launched, because these changed since it was decided: {listed}",
             fix="Run `disco plan` again and launch the new plan.",
         )
+
+
+def _locale_words(planned: Planned) -> str:
+    locale = Locale.of_fingerprint(planned.inputs.get(LOCALE_INPUT, ""))
+    return f"{locale.currency.code} and {locale.time_zone}"
 
 
 def _write(

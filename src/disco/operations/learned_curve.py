@@ -10,6 +10,7 @@ from disco.belief import demand_curve
 from disco.campaign import Belief
 from disco.operations.forecast import LEVEL
 from disco.operations.versions import belief_of, version_of
+from disco.records.currency import GBP
 from disco.records.estimate import Estimate
 from disco.records.ports import Store
 from disco.records.result import TableResult
@@ -46,6 +47,8 @@ class LearnedBelief(TableResult):
     """The campaigns it was learned from."""
     purchases: int
     """Their purchases."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
     depths: tuple[LearnedCurve, ...]
     """One entry per depth that was bought with, ascending."""
 
@@ -74,6 +77,7 @@ def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
         made_at=record.made_at,
         campaigns=tuple(record.campaigns),
         purchases=sum(point.purchases for point in curve),
+        currency=store.locale.currency.code,
         depths=curve,
     )
 

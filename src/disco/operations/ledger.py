@@ -31,9 +31,9 @@ from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerM
 from disco.records.ports import Clock, LedgerRepository, Store, Transaction
 from disco.records.result import Result
 from disco.records.validation.checker import good_cells
-from disco.records.wording import counted
+from disco.records.wording import counted, moment_text
 
-_CLOCK_SLACK = timedelta(days=1)  # times without a zone are read as UTC
+_CLOCK_SLACK = timedelta(days=1)  # times without a zone may be of another one than the shop's
 _ID_LENGTH = 16
 _QUARANTINE = ("row", "event_id", "customer_id", "code", "disposition", "reason", "raw")
 
@@ -174,7 +174,7 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
         if batch.reverted_at is not None:
             raise StateError(
                 f"batch {batch.batch_id}",
-                found=f"reverted on {batch.reverted_at:%Y-%m-%d %H:%M} UTC",
+                found=f"reverted on {moment_text(batch.reverted_at, store.locale)}",
                 expected="a batch in force",
                 fix="Ingest its file again to count it again.",
             )
@@ -229,11 +229,12 @@ def _read(transaction: Transaction, record: CampaignRecord, outcomes: pa.Table, 
         outcomes,
         campaign=record.campaign,
         decisions=decisions,
-        start=record.plan.valid.start,
-        end=record.plan.valid.end,
+        start=record.plan.valid.opens,
+        end=record.plan.valid.closes,
         closed=record.state is State.CLOSED,
         other_campaigns=transaction.plans.names(),
         shared=shared,
+        locale=transaction.locale,
     )
     rows = _without_forgotten(transaction, record, rows, outcomes["customer_id"])
     return rows.add_column(0, "batch_id", pa.repeat(batch_id, rows.num_rows))

@@ -12,6 +12,7 @@ import numpy as np
 from disco.allocation import Segments, Status, allocate
 from disco.operations.arms import assign_at_random
 from disco.records.arrays import Floats
+from disco.records.currency import GBP, Currency
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import InfeasibleError
 from disco.records.plan import Plan
@@ -28,12 +29,14 @@ def explain_conflict(
     parts: Sequence[Offer],
     costs: Sequence[Floats | None],
     factors: Sequence[float],
+    *,
+    currency: Currency = GBP,
 ) -> None:
     """Raise InfeasibleError in the plan's numbers where one of two causes is found; return where it is neither.
 
     offer: the limits at the launch; audience: the customers outside the holdout. Of the decided and the control group:
     members, parts (the limits that each is solved with), costs (expected markdown by customer and depth) and factors
-    (earlier campaigns' markdown per unit expected).
+    (earlier campaigns' markdown per unit expected). currency: of the budget.
     """
     found = allocate(
         np.zeros((len(audience), len(offer.depths)), order="F"),
@@ -59,12 +62,10 @@ def explain_conflict(
         )
     needed = _needed_budget(plan, members, parts, costs, factors)
     if needed is not None and needed > budget:
+        given, least = (money(amount, full=True, currency=currency) for amount in (budget, needed))
         raise InfeasibleError(
             f"campaign {plan.campaign}: the limits contradict each other",
-            conflicts=[
-                f"The floors (at_least) cost more than the budget of {money(budget, full=True)}: "
-                f"about {money(needed, full=True)} are needed"
-            ],
+            conflicts=[f"The floors (at_least) cost more than the budget of {given}: about {least} are needed"],
             fix=f"Raise the budget to {needed:,}, or lower at_least.",
         )
 

@@ -16,6 +16,7 @@ from disco.operations.launching import plan_id_of
 from disco.operations.planned import Planned, read_planned
 from disco.operations.versions import belief_at
 from disco.records.arrays import Flags, Integers
+from disco.records.currency import GBP
 from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
@@ -63,6 +64,8 @@ class PlanReview(TableResult):
     """Whether the campaign was launched from this plan."""
     customers: int
     """Number of customers."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
     groups: tuple[PlanGroup, ...]
     """By depth, by group, by history (bought in the past year or not), by spend decile, by the columns of the
     plan's segments and channels, by the columns asked for."""
@@ -102,6 +105,7 @@ def review_plan(store: Store, data: ShopData, name: str, *, prior: Belief, by: t
         campaign=planned.plan.campaign,
         launched=record is not None and record.plan_id == planned.plan_id,
         customers=planned.decisions.num_rows,
+        currency=planned.currency,
         groups=tuple(_group(planned, belief, kind, value, rows) for kind, value, rows in parts),
         notes=notes,
         planned=planned,
@@ -257,6 +261,8 @@ class PlanDifference(TableResult):
     """The id of the first plan."""
     second: str
     """The id of the second plan."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
     settings: tuple[ChangedSetting, ...]
     """Settings that differ."""
     only_first: int
@@ -300,6 +306,7 @@ def compare_plans(first: Planned, second: Planned) -> PlanDifference:
     return PlanDifference(
         first=first.plan_id,
         second=second.plan_id,
+        currency=second.currency,
         settings=tuple(_changed_settings(first.plan, second.plan)),
         only_first=len(ids[0]) - both,
         only_second=len(ids[1]) - both,

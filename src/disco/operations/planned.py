@@ -20,6 +20,7 @@ from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
 from disco.records.life import PlanRecord, PlanTables
+from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanSummary, Solution
 from disco.records.ports import Store, Transaction
@@ -52,6 +53,11 @@ class Planned:
     @property
     def plan_id(self) -> str:
         return plan_id(self.plan, self.inputs)
+
+    @property
+    def currency(self) -> str:
+        """The code of the currency it was decided in."""
+        return Locale.of_fingerprint(self.inputs.get(LOCALE_INPUT, "")).currency.code
 
     def record(self) -> PlanRecord:
         return PlanRecord(
@@ -127,6 +133,11 @@ def read_planned(transaction: Transaction, record: PlanRecord) -> Planned:
 
 
 # ---- what a plan depends on besides customers, features and network; a launch compares all of it
+
+
+def inputs_of_locale(locale: Locale) -> dict[str, str]:
+    """Nothing in pounds and UTC."""
+    return {LOCALE_INPUT: said} if (said := locale.fingerprint()) else {}
 
 
 def inputs_of_belief(belief: Belief) -> dict[str, str]:

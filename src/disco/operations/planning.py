@@ -32,6 +32,7 @@ from disco.operations.planned import (
     coded_rows,
     decision_table,
     inputs_of_belief,
+    inputs_of_locale,
     inputs_of_program,
     keep,
     plan_id,
@@ -40,6 +41,7 @@ from disco.operations.versions import belief_for
 from disco.policy import Policy, policy_named
 from disco.records.arrays import Flags, Floats, Integers, Matrix, Vector
 from disco.records.content import content_hash
+from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, Audience, Decisions, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError
@@ -65,6 +67,8 @@ class PlanResult(TableResult):
     """Customers who were decided about."""
     left_out: Mapping[str, int]
     """Eligible customers who were not, by the key of the plan that leaves them out: include, exclude, contact."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
     version: int | None
     """The version of the model that decided; null where nothing was learned yet."""
     network: str
@@ -116,6 +120,7 @@ class PlanResult(TableResult):
             campaign=planned.plan.campaign,
             customers=planned.decisions.num_rows,
             left_out=planned.left_out or {},
+            currency=planned.currency,
             version=planned.version,
             network=planned.network,
             arms=planned.arms,
@@ -243,9 +248,10 @@ def plan_campaign(
             for part, factor in zip(shared, factors, strict=True)
         ]
         costs = [own_costs(belief, one, part, engine=engine) for one, part in zip(members, parts, strict=True)]
-        explain_conflict(plan, offer, audience.take(~arms[Arm.HOLDOUT]), members, parts, costs, factors)
+        outside = audience.take(~arms[Arm.HOLDOUT])
+        explain_conflict(plan, offer, outside, members, parts, costs, factors, currency=store.locale.currency)
         raise
-    found, share = _within_risk(plan, offer, found, attempt)
+    found, share = _within_risk(plan, offer, found, attempt, currency=store.locale.currency)
     made, parts, forecasts, drawn = found.made, found.parts, found.forecasts, found.drawn
     total = None if drawn is None else money_of(drawn, depths)
     chance = None
@@ -256,6 +262,7 @@ def plan_campaign(
         **label_inputs(audience),
         **inputs,
         **inputs_of_belief(belief),
+        **inputs_of_locale(store.locale),
         **inputs_of_program(plan, customers=len(audience), segment_sizes=sizes_by_label),
         **_contacts(store, plan, audience),
     }
@@ -287,7 +294,7 @@ def plan_campaign(
         ),
         arms=forecasts,
         total=total,
-        binding=_binding(decided, parts[0], factor=factors[0] / share),
+        binding=_binding(decided, parts[0], factor=factors[0] / share, currency=store.locale.currency),
         warnings=(
             *notes,
             *_launched_before(store, plan, inputs),
@@ -334,7 +341,7 @@ class _Attempt:
 
 
 def _within_risk(
-    plan: Plan, offer: Offer, whole: _Attempt, attempt: Callable[[float], _Attempt]
+    plan: Plan, offer: Offer, whole: _Attempt, attempt: Callable[[float], _Attempt], *, currency: Currency
 ) -> tuple[_Attempt, float]:
     """The decisions under the largest share of the budget that keeps the plan's `overspend_risk`, and that share."""
     depths, risk, budget = np.asarray(plan.offered), plan.overspend_risk, offer.budget
@@ -352,10 +359,11 @@ def _within_risk(
 
     found = largest_share(tried, risk=risk, first=first_share(whole.drawn @ depths, risk=risk))
     if found.attempt is None:
+        most = money(plan.budget_amount or 0.0, full=True, currency=currency)
         raise InfeasibleError(
             f"campaign {plan.campaign}: the limits contradict each other",
             conflicts=[
-                f"The floors (at_least) cost so much that the budget of {money(plan.budget_amount or 0.0, full=True)} "
+                f"The floors (at_least) cost so much that the budget of {most} "
                 f"is exceeded with a chance of {found.least_chance:.0%}; overspend_risk allows {risk:.0%}"
             ],
             fix="Lower at_least, raise the budget, or allow a larger overspend_risk.",
@@ -549,26 +557,27 @@ def _solution(
     )
 
 
-def _binding(decided: Decisions | None, offer: Offer, *, factor: float) -> tuple[str, ...]:
+def _binding(decided: Decisions | None, offer: Offer, *, factor: float, currency: Currency) -> tuple[str, ...]:
     """Limits of the decided group whose price is not 0, with what one more is worth in revenue."""
     if decided is None:
         return ()
     words = []
     for depth, price in zip(offer.depths, (decided.prices / offer.revenue_weight).tolist(), strict=True):
+        worth = money(abs(price), currency=currency)
         if price > 0:
-            words.append(f"one more code of {depth_percent(depth)} would bring about {money(price)} of revenue")
+            words.append(f"one more code of {depth_percent(depth)} would bring about {worth} of revenue")
         elif price < 0:
-            words.append(f"the floor of {depth_percent(depth)} costs about {money(-price)} of revenue per code")
+            words.append(f"the floor of {depth_percent(depth)} costs about {worth} of revenue per code")
     for label, prices in (decided.segment_prices or {}).items():
         for depth, price in zip(offer.depths, prices, strict=True):
-            worth = money(abs(price) / offer.revenue_weight)
+            worth = money(abs(price) / offer.revenue_weight, currency=currency)
             if price > 0:
                 words.append(f"one more code of {depth_percent(depth)} in {label} would bring about {worth} of revenue")
             elif price < 0:
                 words.append(f"the floor of {depth_percent(depth)} in {label} costs about {worth} of revenue per code")
     if decided.budget_price > 0:
         unit = decided.budget_price / factor / offer.revenue_weight
-        words.append(f"one more unit of budget would bring about {money(unit)} of revenue")
+        words.append(f"one more unit of budget would bring about {money(unit, currency=currency)} of revenue")
     return tuple(words)
 
 

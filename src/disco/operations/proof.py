@@ -16,6 +16,7 @@ from disco.operations.audience import label_hashes
 from disco.operations.planned import ARMS, Planned, coded_rows, segment_sizes, segments_of
 from disco.records.arrays import Flags, Integers
 from disco.records.content import content_hash
+from disco.records.currency import read_currency
 from disco.records.decisions import Arm, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import StateError
@@ -179,10 +180,10 @@ def _figures(planned: Planned, _: int) -> Iterator[str]:
         factor = 1.0 if correction is None else correction.factor
         cost = factor * float(markdown[arm[rows] == ARMS.index(name)].sum())
         if part.budget is not None and cost > part.budget * (1 + _ROUNDING):
-            yield (
-                f"an expected markdown of {money(cost, full=True)} in group {name}, "
-                f"for a budget of {money(part.budget, full=True)}"
+            spent, most = (
+                money(amount, full=True, currency=read_currency(planned.currency)) for amount in (cost, part.budget)
             )
+            yield f"an expected markdown of {spent} in group {name}, for a budget of {most}"
 
 
 def _arm_numbers(decisions: pa.Table) -> Integers:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from disco.operations.audience import FeatureCache
@@ -62,7 +62,7 @@ def prune(
         for plan_id in plans:
             transaction.personal.remove_plan(plan_id)
         for record in transaction.plans.campaigns():
-            if datetime.combine(record.plan.valid.end, time(), UTC) > before:
+            if transaction.locale.moment(record.plan.valid.end) > before:
                 continue
             refuse_damaged(transaction, record.campaign, refused="Nothing was removed")
             if rows := transaction.personal.drop_raw(record.campaign):

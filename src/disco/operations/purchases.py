@@ -1,6 +1,6 @@
 """What customers bought: with the codes of a campaign, from its ledger, and beside them, from the table of orders."""
 
-from datetime import date
+from datetime import date, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ def bought(transaction: Transaction, campaign: str, decisions: pa.Table) -> Vect
     net = net_purchases(transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,)))
     place = pc.index_in(decisions["code"].combine_chunks(), value_set=net.code)
     places = pc.fill_null(place, -1).to_numpy(zero_copy_only=False)
-    return from_minor_units(np.append(net.full_price_minor, 0)[places])
+    return from_minor_units(np.append(net.full_price_minor, 0)[places], transaction.locale.currency)
 
 
 def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> Purchases:
@@ -43,9 +43,13 @@ def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> P
 
 
 def revenue_beside(
-    orders: pa.Table, decisions: pa.Table, period: tuple[date, date], *, sent: pa.Array | None = None
+    orders: pa.Table,
+    decisions: pa.Table,
+    period: tuple[date | datetime, date | datetime],
+    *,
+    sent: pa.Array | None = None,
 ) -> Vector:
-    """(n,) paid by each decision's customer on or after the first day and before the second, without its own code.
+    """(n,) paid by each decision's customer from the first time on and before the second, without its own code.
 
     sent: (n,) what each customer was sent, where depths have a shared code. Somebody who uses one without having been
     sent it bought beside the campaign.

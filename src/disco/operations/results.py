@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +17,15 @@ from disco.operations.learning import GRACE_DAYS, has_matured
 from disco.operations.ledger import counts_of
 from disco.operations.purchases import bought, revenue_beside
 from disco.records.arrays import Flags, Vector
+from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.errors import InputError, StateError
 from disco.records.life import CampaignRecord, Phase
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
-from disco.records.ports import Store
+from disco.records.ports import Store, locale_of
 from disco.records.result import DepthKey, NotInJson, TableResult
+from disco.records.validation.cells import by_wall_clock
 from disco.records.wording import date as day_text
 from disco.records.wording import money, number, p_value, percent
 
@@ -64,6 +67,8 @@ class CampaignResults(TableResult):
     """Whether all codes have expired and the days of grace are over."""
     counts: IngestCounts
     """What became of the outcomes received."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
     arms: Mapping[Arm, GroupResult]
     """The customers of the launch, by group: decided, control, holdout."""
     late: GroupResult | None
@@ -103,6 +108,7 @@ class CampaignResults(TableResult):
         why_not: str | None,
         detectable: float | None,
         expected: MoneyForecast | None,
+        currency: Currency = GBP,
     ) -> "CampaignResults":
         return cls(
             campaign=record.campaign,
@@ -110,10 +116,11 @@ class CampaignResults(TableResult):
             as_of=as_of,
             final=final,
             counts=counts,
+            currency=currency.code,
             arms=arms,
             late=late,
             verdict=None if ab is None else ab.verdict,
-            words=_words(record, counts, ab, why_not, detectable, as_of=as_of, final=final),
+            words=_words(record, counts, ab, why_not, detectable, as_of=as_of, final=final, currency=currency),
             findings=() if ab is None else ab.findings,
             undifferentiated={} if ab is None else ab.undifferentiated,
             incremental={} if ab is None else {Arm(name): found for name, found in ab.incremental.items()},
@@ -156,6 +163,8 @@ class AllResults(TableResult):
 
     campaigns: tuple[CampaignResults, ...]
     """By their first day."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
     against_control: Mapping[Metric, PooledUplift]
     """Decided against random codes over all final campaigns with a control group, by metric; empty without any."""
     against_holdout: PooledUplift | None
@@ -165,6 +174,7 @@ class AllResults(TableResult):
     def of(cls, campaigns: Sequence[CampaignResults]) -> "AllResults":
         return cls(
             campaigns=tuple(campaigns),
+            currency=campaigns[0].currency if campaigns else GBP.code,
             against_control={metric: found for metric in _POOLED if (found := _pooled_control(campaigns, metric))},
             against_holdout=_pooled_holdout(campaigns),
         )
@@ -239,7 +249,9 @@ def load_orders(data: ShopData) -> pa.Table | None:
         paid = "paid" if "paid" in orders.schema.names else "full_price"
         names = [paid if name == "paid" else name for name in _ORDERS]
         found = orders.select(names) if isinstance(orders, pa.Table) else orders.to_table(columns=names)
-        return found.rename_columns(_ORDERS)
+        found = found.rename_columns(_ORDERS)
+        local = by_wall_clock(found["ordered_at"], locale_of(tables))
+        return found.set_column(_ORDERS.index("ordered_at"), "ordered_at", local)
 
 
 def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | None = None) -> CampaignResults:
@@ -274,6 +286,7 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         why_not=why_not,
         detectable=detectable,
         expected=summary.total,
+        currency=store.locale.currency,
     )
 
 
@@ -286,6 +299,7 @@ def _words(
     *,
     as_of: date,
     final: bool,
+    currency: Currency,
 ) -> tuple[str, ...]:
     """What may be said, and how far to trust it."""
     ledger = (
@@ -299,7 +313,7 @@ def _words(
     if ratio is not None:
         fine = "as planned" if ratio.ok else "NOT as planned"
         said.append(f"Group sizes are {fine} ({_p(ratio.p_value)}).")
-    said.append(f"Verdict: {ab.verdict}. {_reason(ab)}")
+    said.append(f"Verdict: {ab.verdict}. {_reason(ab, currency)}")
     if detectable is not None:
         least = f"about {percent(detectable)} or more"
         said.append(f"With groups of this size, only changes in revenue of {least} are likely (80%) to be detected.")
@@ -320,13 +334,13 @@ def _state(record: CampaignRecord, *, as_of: date, final: bool) -> str:
     return f"{name} is {running}; figures as of {day_text(as_of)}."
 
 
-def _reason(ab: AbTest) -> str:
+def _reason(ab: AbTest, currency: Currency) -> str:
     """The figure on which the verdict rests; before the planned end it is the one that is valid at every look."""
     if ab.verdict is Verdict.BLOCKED:
         return ab.reason
     used, other = primary_comparison(ab)
     name = f"{ab.primary.capitalize()} per customer{'' if ab.final else ' to date'}"
-    write = money if ab.primary in ("revenue", "reward") else number
+    write = partial(money, currency=currency) if ab.primary in ("revenue", "reward") else number
     middle, lower, upper = (
         "no limit" if value is None or math.isinf(value) else write(value, signed=True)
         for value in (used.difference.value, used.difference.lower, used.difference.upper)
@@ -401,7 +415,7 @@ def _test(
         part = decisions.filter(pa.array(rows))
         sent = sent_codes(plan, part) if plan.shared_codes else None
         before = revenue_beside(orders, part, _year_before(plan.customers.as_of), sent=sent)
-        other = revenue_beside(orders, part, (plan.valid.start, plan.valid.end), sent=sent)
+        other = revenue_beside(orders, part, (plan.valid.opens, plan.valid.closes), sent=sent)
     found = ab_test(
         arm[rows],
         decisions["depth"].to_numpy()[rows],

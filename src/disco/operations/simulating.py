@@ -14,7 +14,9 @@ from pydantic import Field
 
 from disco.records.errors import InputError
 from disco.records.files import written_whole
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.result import Result
+from disco.records.validation.cells import by_wall_clock
 from disco.retailer import Retailer, RetailerSettings
 from disco.retailer.simulation import STATE, TABLES, is_simulated
 
@@ -91,11 +93,15 @@ def simulate(
     return SimulatedRetailer(folder=str(folder), customers=settings.customers, seed=settings.seed, today=shop.today)
 
 
-def respond(folder: Path, codes: pa.Table, *, out: Path) -> SimulatedResponse:
+def respond(folder: Path, codes: pa.Table, *, out: Path, locale: Locale = POUNDS_UTC) -> SimulatedResponse:
     """Let the simulated customers answer these codes, and live on until the last of them has expired.
 
-    out: FILE.csv, or a Parquet file of any other name.
+    out: FILE.csv, or a Parquet file of any other name. locale: of the shop; simulated times are those of its clock.
     """
+    for name in ("sent_at", "expires_at"):
+        if name in codes.column_names:
+            place = codes.column_names.index(name)
+            codes = codes.set_column(place, name, by_wall_clock(codes[name], locale))
     response = Retailer.load(folder).respond(codes)
     # outcomes first: if the rest is interrupted, the same command gives the same outcomes again
     with written_whole(out) as unfinished:

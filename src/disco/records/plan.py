@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    PlainSerializer,
     PlainValidator,
     SerializerFunctionWrapHandler,
     Tag,
@@ -20,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from disco.records.currency import Currency
 from disco.records.decisions import SegmentLimits
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import InputError, PlanError, Problem
@@ -191,8 +193,34 @@ class ArmSection(_Section):
     share: Share = 0.0
 
 
+def _read_start(value: object) -> date | datetime:
+    """A day, or a day and a time of day; midnight is the day."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            value = None
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            raise ValueError("a time without a zone: the setting `time_zone` says which one it is")
+        return value.date() if value.time() == time() else value.replace(microsecond=0)
+    if not isinstance(value, date):
+        raise ValueError("a day such as 2026-12-04, or a day and a time such as 2026-12-04T08:00")
+    return value
+
+
+Start = Annotated[
+    date | datetime,
+    PlainValidator(_read_start),
+    PlainSerializer(lambda start: start.isoformat(), return_type=str, when_used="json"),
+]
+
+
 class ValiditySection(_Section):
-    start: date = Field(alias="from")
+    """When codes can be used, by the clock of the shop (the setting `time_zone`)."""
+
+    opens: Start = Field(alias="from")
+    """A day, from its beginning; or a day and a time of day, without a zone."""
     days: Annotated[WholeNumber, Field(ge=1, le=_MOST_DAYS)]
 
     @model_validator(mode="after")
@@ -202,9 +230,20 @@ class ValiditySection(_Section):
         return self
 
     @property
+    def closes(self) -> date | datetime:
+        """When they expire: so many days later, at the same time of day."""
+        return self.opens + timedelta(days=self.days)
+
+    @property
+    def start(self) -> date:
+        """The first day on which a code can be used."""
+        return self.opens.date() if isinstance(self.opens, datetime) else self.opens
+
+    @property
     def end(self) -> date:
-        """The day after the last."""
-        return self.start + timedelta(days=self.days)
+        """The day after the last: all codes have expired when it begins."""
+        part_of_a_day = isinstance(self.opens, datetime)
+        return self.start + timedelta(days=self.days + part_of_a_day)
 
     @property
     def last(self) -> date:
@@ -465,8 +504,10 @@ class Plan(_Section):
         return found
 
 
-def read_plan(content: object, *, file: str = "plan") -> Plan:
+def read_plan(content: object, *, file: str = "plan", currency: Currency | None = None) -> Plan:
     """A plan from parsed YAML or JSON; every problem at once in a PlanError.
+
+    currency: of the shop; amounts must not be finer than its minor unit. None: any amount.
 
     >>> read_plan({"campaign": "x", "depths": {20: {}}}, file="plan.yaml")
     Traceback (most recent call last):
@@ -476,7 +517,7 @@ def read_plan(content: object, *, file: str = "plan") -> Plan:
     """
     try:
         plan = Plan.model_validate(content)
-        problems = _impractical(plan, file)
+        problems = _impractical(plan, file, currency)
         if not problems:
             return plan
     except ValidationError as error:
@@ -484,8 +525,8 @@ def read_plan(content: object, *, file: str = "plan") -> Plan:
     raise PlanError(f"{file} cannot be used as a campaign plan:", problems)
 
 
-def _impractical(plan: Plan, file: str) -> list[Problem]:
-    """Depths that nobody means. Refused in new plans only: what is kept must stay readable."""
+def _impractical(plan: Plan, file: str, currency: Currency | None) -> list[Problem]:
+    """Depths and amounts that nobody means. Refused in new plans only: what is kept must stay readable."""
     found = [
         Problem(
             "value",
@@ -498,6 +539,14 @@ def _impractical(plan: Plan, file: str) -> list[Problem]:
         for depth in plan.offered
         if depth < _LEAST_DEPTH
     ]
+    amounts = {
+        "budget": plan.budget_amount,
+        "conditions.minimum_basket": None if plan.conditions is None else plan.conditions.minimum_basket,
+    }
+    for key, amount in amounts.items():
+        if currency is not None and amount is not None and round(amount, currency.digits) != amount:
+            expected = f"an amount in {currency.code}, whose smallest is {currency.smallest}"
+            found.append(Problem("value", f"{file}, {key}", "", f"{amount}", expected, "Round the amount."))
     if len(plan.offered) > _MOST_DEPTHS:
         fix = "Offer depths that customers can tell apart."
         found.append(

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+from disco.records.locale import POUNDS_UTC, Locale
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -49,6 +51,20 @@ class Tables(Protocol):
         """A `pyarrow.dataset.Dataset` or `pyarrow.Table` that DuckDB can stream from; InputError when absent."""
 
 
+@runtime_checkable
+class Localised(Protocol):
+    """Tables that say where they are from."""
+
+    @property
+    def locale(self) -> Locale:
+        """The currency of their money, and the time zone of times without one, in which days begin."""
+
+
+def locale_of(tables: Tables) -> Locale:
+    """Where tables are from; those that do not say are in pounds and UTC."""
+    return tables.locale if isinstance(tables, Localised) else POUNDS_UTC
+
+
 class Clock(Protocol):
     """Time is an argument: a campaign's clock in production, a fixed instant in simulations and tests."""
 
@@ -82,6 +98,10 @@ class Artefacts(Protocol):
 
 class Store(Protocol):
     """The truth of campaigns: plans, decisions with codes, ledger, evidence, versions of belief."""
+
+    @property
+    def locale(self) -> Locale:
+        """The currency of all its money, and the time zone of its plans' days; the same for all campaigns."""
 
     def reading(self) -> "AbstractContextManager[Transaction]":
         """One consistent view of everything; nothing can be written through it. Keep it short: a writer may wait."""
@@ -119,6 +139,10 @@ class Transaction(Protocol):
     Tables are Arrow, with the schemas of `records.kept`; text with NUL characters, NaN and infinity are an InputError;
     a missing thing, or one that is there already, a StateError.
     """
+
+    @property
+    def locale(self) -> Locale:
+        """That of the store."""
 
     @property
     def plans(self) -> "PlanRepository": ...

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from disco.records.errors import InputError
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.tables import SCHEMAS
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -40,6 +41,8 @@ class TableFormat:
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Table → our name of a column → the name in the shop's own table."""
     csv: CsvFormat = CsvFormat()
+    locale: Locale = POUNDS_UTC
+    """The currency of all money, and the time zone of times without one."""
 
     def own_names(self, table: str) -> Mapping[str, str]:
         """Our name → the shop's, of the columns of a table that are called otherwise."""
@@ -56,11 +59,12 @@ class TableFormat:
         """Changes what a file means; empty for the plain form."""
         if self == PLAIN:
             return ""
-        return repr((sorted((table, sorted(names.items())) for table, names in self.columns.items()), self.csv))
+        columns = sorted((table, sorted(names.items())) for table, names in self.columns.items())
+        return repr((columns, self.csv)) + self.locale.fingerprint()
 
 
 PLAIN = TableFormat()
-"""Our own names; numbers and dates as 12.50 and 2026-12-31."""
+"""Our own names; numbers and dates as 12.50 and 2026-12-31; pounds and UTC."""
 
 
 def read_columns(columns: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:

@@ -6,7 +6,9 @@ The minus sign is U+2212: it is as wide as a digit, so columns of figures stay a
 import datetime
 import math
 
+from disco.records.currency import GBP, Currency
 from disco.records.errors import InputError
+from disco.records.locale import Locale
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 MAGNITUDES = ((1e9, "bn"), (1e6, "m"), (1e3, "k"))
@@ -35,33 +37,42 @@ def _with_sign(value: float, digits: str, *, prefix: str = "", suffix: str = "",
 
 
 def money(
-    value: float, *, currency: str = "£", full: bool = False, decimals: int | None = None, signed: bool = False
+    value: float, *, currency: Currency = GBP, full: bool = False, decimals: int | None = None, signed: bool = False
 ) -> str:
     """An amount in currency units, with three significant figures from a thousand on.
 
-    currency: the symbol in front of the amount.
-    full: write every pound, and pennies below a thousand.
+    full: write every unit, and minor units below a thousand.
     decimals: how many, where the amount is written in full or is below a thousand.
     signed: write a plus sign, too.
 
     >>> money(1234567), money(1234567, full=True), money(-181_600), money(2.1), money(0)
     ('£1.23m', '£1,234,567', '−£182k', '£2.10', '£0')
-    >>> money(999_999), money(1234.5, full=True, decimals=2), money(34.5, signed=True), money(1500, currency="€")
-    ('£1.00m', '£1,234.50', '+£34.50', '€1.50k')
+    >>> money(999_999), money(1234.5, full=True, decimals=2), money(34.5, signed=True)
+    ('£1.00m', '£1,234.50', '+£34.50')
+
+    Where the minor unit is the currency unit, a hundred times as much is written in full: prices have five digits.
+
+    >>> from disco.records.currency import read_currency
+    >>> yen, dinar = read_currency("JPY"), read_currency("KWD")
+    >>> money(12_345, currency=yen), money(1_234_567, currency=yen), money(12.3456, currency=dinar)
+    ('¥12,345', '¥1.23m', 'KWD\xa012.346')
     """
     amount = finite(value, where="money")
-    size = abs(amount)
+    size, symbol = abs(amount), currency.symbol
     if amount == 0 and decimals is None:
-        return f"{currency}0"
-    if decimals is not None and (full or size < 1e3):
-        return _with_sign(amount, f"{size:,.{decimals}f}", prefix=currency, signed=signed)
-    if full or size < 999.995:
-        return _with_sign(amount, f"{size:,.{2 if size < 999.995 else 0}f}", prefix=currency, signed=signed)
+        return f"{symbol}0"
+    large = max(1e3, 1e5 / currency.minor_per_unit)
+    rounds_to_large = large - 0.5 / currency.minor_per_unit
+    if decimals is not None and (full or size < large):
+        return _with_sign(amount, f"{size:,.{decimals}f}", prefix=symbol, signed=signed)
+    if full or size < rounds_to_large:
+        digits = currency.digits if size < rounds_to_large else 0
+        return _with_sign(amount, f"{size:,.{digits}f}", prefix=symbol, signed=signed)
     size = float(f"{size:.3g}")  # first round, then choose the magnitude: 999,999 is £1.00m, not £1000k
     divisor, suffix = next((pair for pair in MAGNITUDES if size >= pair[0]), MAGNITUDES[-1])
     scaled = size / divisor
-    digits = f"{scaled:,.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f}"
-    return _with_sign(amount, digits, prefix=currency, suffix=suffix, signed=signed)
+    digits_text = f"{scaled:,.{0 if scaled >= 100 else 1 if scaled >= 10 else 2}f}"
+    return _with_sign(amount, digits_text, prefix=symbol, suffix=suffix, signed=signed)
 
 
 def percent(share: float, *, decimals: int = 1, signed: bool = False) -> str:
@@ -130,6 +141,30 @@ def period(first: datetime.date, last: datetime.date) -> str:
     if first.month != last.month:
         return f"{first.day} {MONTHS[first.month - 1]} – {date(last)}"
     return f"{first.day}–{date(last)}"
+
+
+def moment_text(moment: datetime.datetime, locale: Locale) -> str:
+    """A moment by the clock of the shop, with its offset.
+
+    >>> noon = datetime.datetime(2026, 12, 4, 12, 5, tzinfo=datetime.UTC)
+    >>> moment_text(noon, Locale()), moment_text(noon, Locale(time_zone="Europe/Berlin"))
+    ('2026-12-04 12:05 UTC', '2026-12-04 13:05+01:00')
+    """
+    local = locale.local(moment)
+    return f"{local:%Y-%m-%d %H:%M} UTC" if locale.is_utc else local.isoformat(sep=" ", timespec="minutes")
+
+
+def validity(opens: datetime.date, closes: datetime.date) -> str:
+    """When codes can be used: whole days, or from and until a time of day.
+
+    >>> validity(datetime.date(2026, 12, 4), datetime.date(2026, 12, 18))
+    '4–17 Dec 2026'
+    >>> validity(datetime.datetime(2026, 12, 4, 8), datetime.datetime(2026, 12, 18, 8))
+    '4 Dec 2026 08:00 – 18 Dec 2026 08:00'
+    """
+    if isinstance(opens, datetime.datetime) and isinstance(closes, datetime.datetime):
+        return f"{date(opens)} {opens:%H:%M} – {date(closes)} {closes:%H:%M}"
+    return period(opens, closes - datetime.timedelta(days=1))
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,15 +1,17 @@
 """The results of campaigns for people: the same tables on a terminal and on a page, for one campaign or for several."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from functools import partial
 
 from disco.evaluation import Finding, PooledUplift, Verdict
 from disco.operations.results import AllResults, CampaignResults, GroupResult
+from disco.records.currency import read_currency
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
 from disco.records.plan_summary import MoneyForecast
-from disco.records.wording import date, money, percent
+from disco.records.wording import date, percent
+from disco.records.wording import money as money_text
 from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Points
 from disco.reports.formats import (
     Count,
@@ -30,9 +32,7 @@ _GROUPS = {
     Arm.CONTROL: "Control, random codes",
     Arm.HOLDOUT: "Holdout, no code",
 }
-_UNITS: dict[str, tuple[Unit, Unit]] = {  # of a figure, and of a difference
-    "revenue": (Money(), Money(signed=True)),
-    "reward": (Money(), Money(signed=True)),
+_UNITS: dict[str, tuple[Unit, Unit]] = {  # of a figure that is not money, and of a difference
     "objective": (Number(), Number(signed=True)),
     "engagement": (Percent(), PercentagePoints(signed=True)),
 }
@@ -42,6 +42,10 @@ _P = Column("p", PValue())
 
 def _group(results: CampaignResults, arm: Arm) -> str:
     return "Random codes" if arm is Arm.DECIDED and results.plan.policy.assigns_at_random else _GROUPS[arm]
+
+
+def _money(results: CampaignResults | AllResults, *, full: bool = False, signed: bool = False) -> Money:
+    return Money(read_currency(results.currency), full=full, signed=signed)
 
 
 # One campaign
@@ -68,8 +72,8 @@ def arms_table(results: CampaignResults) -> Table:
             ]
         )
     counts = (Column(name, Count()) for name in ("Customers", "Codes", "Purchases"))
-    sums = (Column(name, Money(full=True)) for name in ("Revenue", "Markdown", "Reward"))
-    columns: list[Column | str] = ["Group", *counts, *sums, Column("Expected revenue (90%)", Money())]
+    sums = (Column(name, _money(results, full=True)) for name in ("Revenue", "Markdown", "Reward"))
+    columns: list[Column | str] = ["Group", *counts, *sums, Column("Expected revenue (90%)", _money(results))]
     return Table(caption="Purchases with codes, by group", columns=columns, rows=rows)
 
 
@@ -77,7 +81,7 @@ def findings_table(results: CampaignResults) -> Table | None:
     """Decided group against control, per customer; None where there is nothing to compare."""
     if results.ab is None or not results.ab.findings:
         return None
-    rows = [_finding_row(found) for found in results.ab.findings if found.per == "customer"]
+    rows = [_finding_row(results, found) for found in results.ab.findings if found.per == "customer"]
     note = "Adjusted for spend in the year before." if results.ab.findings[0].adjusted is not None else ""
     return Table(
         caption="Decided group against control, per customer",
@@ -87,8 +91,9 @@ def findings_table(results: CampaignResults) -> Table | None:
     )
 
 
-def _finding_row(found: Finding) -> list[Cell]:
-    (unit, signed), used = _UNITS[found.metric], found.decisive
+def _finding_row(results: CampaignResults, found: Finding) -> list[Cell]:
+    in_money, used = (_money(results), _money(results, signed=True)), found.decisive
+    unit, signed = _UNITS.get(found.metric, in_money)
     return [
         found.metric.capitalize(),
         FigureCell(used.decided, unit),
@@ -130,7 +135,12 @@ def incremental_table(results: CampaignResults) -> Table | None:
     ]
     return Table(
         caption="Incremental revenue per customer, compared with the holdout",
-        columns=["Group", Column("Difference (95%)", Money(signed=True)), Column("Relative (95%)", _UPLIFT), _P],
+        columns=[
+            "Group",
+            Column("Difference (95%)", _money(results, signed=True)),
+            Column("Relative (95%)", _UPLIFT),
+            _P,
+        ],
         rows=rows,
         note="All revenue in the days the codes were valid, with and without codes.",
     )
@@ -146,18 +156,17 @@ def campaign_report(results: CampaignResults) -> Report:
     others = [table for table in (undifferentiated_table(results), incremental_table(results)) if table is not None]
     if others:
         sections.append(Section("Compared with simpler campaigns", "", others))
-    last = plan.valid.end - timedelta(days=1)
     return Report(
         title=f"Campaign {plan.campaign}",
         lead=_lead(results),
         sections=sections,
-        footer=f"Codes valid from {date(plan.valid.start)} to {date(last)}; read on {date(results.as_of)}.",
+        footer=f"Codes valid from {date(plan.valid.start)} to {date(plan.valid.last)}; read on {date(results.as_of)}.",
     )
 
 
 def _lead(results: CampaignResults) -> str:
     """One figure, one comparison, then money; at most 15 words where the verdict is a figure."""
-    ab = results.ab
+    ab, money = results.ab, partial(money_text, currency=read_currency(results.currency))
     if ab is None:
         purchases = sum(arm.summary.purchasers for arm in results.arms.values())
         return f"{money(results.revenue)} of revenue from {purchases:,} purchases. {results.why_not or ''}".strip()
@@ -221,6 +230,7 @@ def expected_revenue(forecast: MoneyForecast) -> Estimate:
 
 def campaigns_table(campaigns: Sequence[CampaignResults]) -> Table:
     """One line per campaign: expected and actual revenue, and the result against its control."""
+    unit = _money(campaigns[0]) if campaigns else Money()
     rows: list[list[Cell]] = []
     for one in campaigns:
         plan, arms = one.plan, one.arms.values()
@@ -242,8 +252,8 @@ def campaigns_table(campaigns: Sequence[CampaignResults]) -> Table:
             "Policy",
             Column("Codes", Count()),
             Column("Purchases", Count()),
-            Column("Expected revenue (90%)", Money()),
-            Column("Actual revenue", Money()),
+            Column("Expected revenue (90%)", unit),
+            Column("Actual revenue", unit),
             Column("Objective against control (95%)", _UPLIFT),
         ],
         rows=rows,
@@ -272,7 +282,7 @@ def pooled_table(results: AllResults) -> Table | None:
             "Figure",
             Column("Campaigns", Count()),
             Column("Relative (95%)", _UPLIFT),
-            Column("In money (95%)", Money(signed=True)),
+            Column("In money (95%)", _money(results, signed=True)),
         ],
         rows=rows,
         note="Relative: the mean over campaigns like these (random effects). In money: what these campaigns earned "
@@ -282,6 +292,7 @@ def pooled_table(results: AllResults) -> Table | None:
 
 def pooled_words(results: AllResults) -> str:
     """The answer over all campaigns in at most 15 words; empty where nothing can be compared yet."""
+    money = partial(money_text, currency=read_currency(results.currency))
     for found, other, metric in _pooled(results):
         if found.relative is None:
             continue
@@ -305,13 +316,13 @@ def _pooled(results: AllResults) -> list[tuple[PooledUplift, str, str]]:
 
 def campaigns_report(results: AllResults) -> Report:
     """Several campaigns on one page."""
-    campaigns = results.campaigns
+    campaigns, money = results.campaigns, partial(money_text, currency=read_currency(results.currency))
     forecasts = {
         one.campaign: (expected_revenue(one.expected), one.revenue) for one in campaigns if one.expected is not None
     }
     items: list[PageItem] = []
     if len(forecasts) > 1:
-        items.append(_forecast_chart(forecasts))
+        items.append(_forecast_chart(forecasts, _money(results)))
     if (chart := _uplift_chart(campaigns)) is not None:
         items.append(chart)
     total = sum(one.revenue for one in campaigns)
@@ -335,7 +346,7 @@ def _inside(forecasts: Mapping[str, tuple[Estimate, float]]) -> str:
     return f"Revenue was inside its forecast range in {share}"
 
 
-def _forecast_chart(forecasts: Mapping[str, tuple[Estimate, float]]) -> CurveChart:
+def _forecast_chart(forecasts: Mapping[str, tuple[Estimate, float]], unit: Money) -> CurveChart:
     places = range(1, len(forecasts) + 1)
     expected, actual = zip(*forecasts.values(), strict=True)
     ends = [one.ends or (one.value, one.value) for one in expected]
@@ -344,7 +355,7 @@ def _forecast_chart(forecasts: Mapping[str, tuple[Estimate, float]]) -> CurveCha
         title=_inside(forecasts),
         subtitle="Revenue of each campaign's codes, forecast and actual",
         x=Axis("Campaign", Names(list(forecasts))),
-        y=Axis("Revenue", Money()),
+        y=Axis("Revenue", unit),
         interval="90% interval",
         lines=[],
         points=[

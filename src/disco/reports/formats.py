@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from disco.records.currency import GBP, Currency
 from disco.records.estimate import Estimate
 
 # `name as name`: reports take units and wording from here
@@ -56,7 +57,7 @@ class Money:
     ('£1.23m', '£1,234,567', '−£12.00')
     """
 
-    currency: str = "£"
+    currency: Currency = GBP
     full: bool = False
     decimals: int | None = None
     signed: bool = False
@@ -66,7 +67,7 @@ class Money:
 
     def scale(self, *, lowest: float, highest: float) -> AxisScale:
         factor, magnitude = _magnitude(max(abs(lowest), abs(highest)), from_size=2e3)
-        return AxisScale(factor, {"prefix": self.currency, "magnitude": magnitude, "signed": self.signed})
+        return AxisScale(factor, {"prefix": self.currency.symbol, "magnitude": magnitude, "signed": self.signed})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from disco.operations.frontier import Frontier, FrontierEntry
+from disco.records.currency import GBP, read_currency
 from disco.records.depths import depth_percent
 from disco.reports.charts import Axis, CurveChart, Line, Points
 from disco.reports.formats import Count, Money, Number
@@ -15,7 +16,7 @@ def frontier_tables(found: Frontier) -> list[Table]:
 
     Every table ends with the plan as it is now, unless it is one of the rows.
     """
-    weight, budget = Column("Revenue weight", Number()), Column("Budget", Money(full=True))
+    weight, budget = Column("Revenue weight", Number()), Column("Budget", _money(found, full=True))
     tables = [
         _table(found, found.by_weight, "Over the revenue weight, no budget:", weight, "revenue_weight"),
         _table(found, found.by_budget, "Over the budget, at the plan's revenue weight:", budget, "budget"),
@@ -30,8 +31,12 @@ def _table(found: Frontier, path: Sequence[FrontierEntry], caption: str, first: 
     rows: list[list[Cell]] = [[getattr(point, name), *_cells(point)] for point in path]
     if not any(point.present for point in path):
         rows.append([getattr(found.present, name), *_cells(found.present)])
-    money = [Column(heading, Money(full=True)) for heading in ("Revenue", "Markdown")]
+    money = [Column(heading, _money(found, full=True)) for heading in ("Revenue", "Markdown")]
     return Table(caption=caption, columns=[first, Column("Codes", Count()), *money, ""], rows=rows)
+
+
+def _money(found: Frontier, *, full: bool = False) -> Money:
+    return Money(read_currency(found.currency), full=full)
 
 
 def _cells(point: FrontierEntry) -> list[Cell]:
@@ -49,12 +54,13 @@ def frontier_report(found: Frontier) -> Report:
     traces: dict[str, dict[float, float]] = {  # two weights may give one allocation, and that is one point
         name: dict(sorted((point.markdown, point.revenue) for point in path if point.feasible)) for name, path in paths
     }
-    now = found.present
+    now, money = found.present, _money(found)
+    unit = "pound" if money.currency == GBP else f"{money.currency.symbol}1"
     chart = CurveChart(
-        title="What another pound of markdown would bring",
+        title=f"What another {unit} of markdown would bring",
         subtitle=f"Expected over the campaign {found.campaign}, everybody eligible, under the plan's limits",
-        x=Axis("Markdown", Money()),
-        y=Axis("Revenue", Money()),
+        x=Axis("Markdown", money),
+        y=Axis("Revenue", money),
         lines=[Line(name, list(path), list(path.values())) for name, path in traces.items() if len(path) > 1],
         points=[
             *(Points(name, list(path), list(path.values())) for name, path in traces.items() if len(path) == 1),
@@ -64,7 +70,7 @@ def frontier_report(found: Frontier) -> Report:
     last = found.by_budget[-1]
     return Report(
         title=f"Frontier of {found.campaign}",
-        lead=f"Up to {Money().text(last.revenue)} of revenue for {Money().text(last.markdown)} of markdown.",
+        lead=f"Up to {money.text(last.revenue)} of revenue for {money.text(last.markdown)} of markdown.",
         sections=[
             Section(
                 "Revenue against markdown",

@@ -1,5 +1,6 @@
 """From a URL to a database at this program's revision; errors of the database in plain words."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from disco.adapters.store.seals import sealed
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.diagnosis import RESTORE
 from disco.records.errors import DiscoError, InputError, MissingPartError, StateError
+from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.ports import Artefacts
 
 SCHEMA_SUBJECT = "disco: schema"
@@ -79,6 +81,34 @@ def prepare(database: Database) -> None:
             f"The database {shown(database.engine.url)} is at revision {found}; this program needs {schema.REVISION}",
             fix=UPGRADE,
         )
+
+
+def refuse_another_locale(database: Database, locale: Locale) -> None:
+    """Refuse a currency or a time zone that is not the one in which campaigns were launched.
+
+    Amounts are kept in minor units, and days of plans begin in a zone, so another one would change what is kept. Every
+    campaign was launched in the same one, so the first says it. No writing: a plan names it among its inputs.
+    """
+    first = sa.select(schema.plans.c.inputs).join(schema.campaigns).order_by(schema.campaigns.c.number).limit(1)
+    with plain_errors(database, "opening"), database.reading() as connection:
+        inputs = connection.execute(first).scalar()
+    if inputs is None:
+        return
+    try:
+        kept = Locale.of_fingerprint(json.loads(inputs).get(LOCALE_INPUT, ""))
+    except (AttributeError, TypeError, ValueError):  # a changed plan, which its seal and `disco doctor` name
+        return
+    settings = {
+        "currency": (kept.currency.code, locale.currency.code, "amounts"),
+        "time_zone": (kept.time_zone, locale.time_zone, "days"),
+    }
+    for setting, (before, now, what) in settings.items():
+        if before != now:
+            raise StateError(
+                f"The campaigns of this shop were launched with {setting}: {before}, and the settings say {now}. It "
+                f"cannot change once a campaign was launched, because {what} that are kept would mean something else",
+                fix=f"Set `{setting}: {before}` in disco.yaml, or make a new shop with `disco init`.",
+            )
 
 
 def upgrade(

@@ -13,11 +13,12 @@ from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import SqlDecisions
 from disco.adapters.store.forgotten import SqlForgotten
 from disco.adapters.store.ledger import SqlLedger
-from disco.adapters.store.opening import is_empty, open_database, plain_errors, prepare
+from disco.adapters.store.opening import is_empty, open_database, plain_errors, prepare, refuse_another_locale
 from disco.adapters.store.personal import SqlPersonal
 from disco.adapters.store.plans import SqlPlans
 from disco.adapters.store.seals import SqlSeals, seal_states
 from disco.adapters.store.session import Session
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.ports import BELIEF, Artefacts
 from disco.records.private import private_folder
 
@@ -25,7 +26,8 @@ from disco.records.private import private_folder
 class SqlTransaction:
     """Implements `records.ports.Transaction`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, locale: Locale) -> None:
+        self.locale = locale
         self.plans = SqlPlans(session)
         self.decisions = SqlDecisions(session)
         self.contexts = SqlContexts(session)
@@ -44,22 +46,25 @@ class CampaignStore:
     """Campaigns, decisions, ledger, evidence and belief; implements `records.ports.Store`.
 
     database: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; an empty database gets our tables. artefacts: the
-    place of the large tables, or its folder; the same one for everybody who shares the database.
+    place of the large tables, or its folder; the same one for everybody who shares the database. locale: of the shop;
+    refused where campaigns were launched in another one.
     """
 
-    def __init__(self, database: str | Database, artefacts: Artefacts | Path) -> None:
+    def __init__(self, database: str | Database, artefacts: Artefacts | Path, *, locale: Locale = POUNDS_UTC) -> None:
+        self.locale = locale
         self._artefacts = FolderArtefacts(artefacts) if isinstance(artefacts, Path) else artefacts
         self._database = open_database(database) if isinstance(database, str) else database
         prepare(self._database)
+        refuse_another_locale(self._database, locale)
 
     @classmethod
-    def existing(cls, url: str, artefacts: Path) -> "CampaignStore | None":
+    def existing(cls, url: str, artefacts: Path, *, locale: Locale = POUNDS_UTC) -> "CampaignStore | None":
         """The store, where its database has our tables; None, and nothing written, where it is empty or absent."""
         database = open_database(url)
         if is_empty(database):
             database.engine.dispose()
             return None
-        return cls(database, artefacts)
+        return cls(database, artefacts, locale=locale)
 
     @classmethod
     def embedded(cls, path: Path) -> "CampaignStore":
@@ -70,7 +75,7 @@ class CampaignStore:
     @contextmanager
     def reading(self) -> Iterator[SqlTransaction]:
         with plain_errors(self._database, "reading"), self._database.reading() as connection:
-            yield SqlTransaction(Session(connection, self._database, self._artefacts))
+            yield SqlTransaction(Session(connection, self._database, self._artefacts), self.locale)
 
     @contextmanager
     def writing(self, subject: str, *, dry_run: bool = False) -> Iterator[SqlTransaction]:
@@ -94,7 +99,7 @@ class CampaignStore:
                 begun as connection,
             ):
                 session = Session(connection, self._database, artefacts)
-                yield SqlTransaction(session)
+                yield SqlTransaction(session, self.locale)
                 seal_states(session)
                 if dry_run:
                     raise _Undone

@@ -48,7 +48,7 @@ class CsvSource:
 
     def __init__(self, name: str, *, file: str, path: Path, written: TableFormat = PLAIN) -> None:
         self.name, self.file = name, file
-        self._path, self._written = path, written
+        self._path, self._written, self.locale = path, written, written.locale
         self._ragged: list[pa.csv.InvalidRow] = []
         self._point_groups: dict[str, _PointGroups] = {}
         self._kinds = {column.name: column.kind for column in SCHEMAS[name].columns}

@@ -19,7 +19,7 @@ class FolderTables:
     """The `Tables` port over files. Nothing is read before it is asked for."""
 
     def __init__(self, folder: Path, *, written: TableFormat = PLAIN) -> None:
-        self._folder, self._written = folder, written
+        self._folder, self._written, self.locale = folder, written, written.locale
         if not folder.exists():
             raise InputError(str(folder), found="no such folder", expected="a folder with tables", fix=_example())
         if not folder.is_dir():

@@ -33,7 +33,7 @@ class ParquetSource:
         written: TableFormat = PLAIN,
     ) -> None:
         self.name, self.file = name, file
-        self._parts, self._written = tuple(parts), written
+        self._parts, self._written, self.locale = tuple(parts), written, written.locale
 
     @cached_property
     def dataset(self) -> pads.Dataset:

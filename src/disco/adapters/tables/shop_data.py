@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from disco.records.errors import InputError
 from disco.records.id_list import IdList
+from disco.records.locale import Locale
 from disco.records.table_format import PLAIN, TableFormat
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ class FolderShopData:
     """What the columns of the tables are called, and how CSV files are written."""
     network_file: Path
     """The file of the context network."""
+
+    @property
+    def locale(self) -> Locale:
+        """The currency and the time zone of the tables."""
+        return self.written.locale
 
     def tables(self) -> "FolderTables | SqlTables":
         """The retailer's tables; a context manager."""

@@ -28,7 +28,7 @@ class SqlSource:
 
     def __init__(self, name: str, *, file: str, spool: Path, written: TableFormat = PLAIN) -> None:
         self.name, self.file = name, file
-        self._spool, self._written = spool, written
+        self._spool, self._written, self.locale = spool, written, written.locale
 
     @cached_property
     def _columns(self) -> dict[str, str]:
@@ -73,7 +73,7 @@ class SqlTables:
         queries: Mapping[str, str] | None = None,
         written: TableFormat = PLAIN,
     ) -> None:
-        self._written = written
+        self._written, self.locale = written, written.locale
         for name in queries or ():
             if name not in SCHEMAS:
                 near = get_close_matches(name, SCHEMAS, n=1)

@@ -35,6 +35,7 @@ def belief(
 
 
 def _text(found: "LearnedBelief") -> str:
+    from disco.records.currency import read_currency
     from disco.records.depths import depth_percent
     from disco.reports import Column, Count, Estimate, Money, Percent, Table
 
@@ -51,7 +52,7 @@ def _text(found: "LearnedBelief") -> str:
     columns: list[Column | str] = [
         "Depth",
         Column("Purchases", Count()),
-        Column("Basket before the discount (90%)", Money()),
+        Column("Basket before the discount (90%)", Money(read_currency(found.currency))),
         Column("Codes", Count()),
         Column("Receivers who buy (90%)", Percent()),
     ]

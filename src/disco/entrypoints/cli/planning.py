@@ -101,9 +101,11 @@ def _review(here: "Shop", verb: str, names: list[str], *, by: list[str], as_json
 
 
 def _review_text(review: "PlanReview") -> str:
+    from disco.records.currency import read_currency
     from disco.records.depths import depth_percent
     from disco.reports import Column, Count, Money, Table
 
+    unit = Money(read_currency(review.currency))
     depths = review.planned.plan.offered
     figures = [Column(name, Count()) for name in ("Customers", *map(depth_percent, depths))]
     parts = [
@@ -119,17 +121,19 @@ def _review_text(review: "PlanReview") -> str:
         columns: list[Column | str] = [
             kind.capitalize(),
             *figures,
-            Column("Revenue", Money()),
-            Column("Markdown", Money()),
+            Column("Revenue", unit),
+            Column("Markdown", unit),
         ]
         parts.append(figures_text(Table(caption=kind, columns=columns, rows=rows)))
     return "\n\n".join([*parts, "Columns with % are codes. Revenue and markdown have 90% intervals."])
 
 
 def _difference_text(found: "PlanDifference") -> str:
+    from disco.records.currency import read_currency
     from disco.records.depths import depth_percent
     from disco.reports import Column, Count, Money, Table
 
+    unit = Money(read_currency(found.currency))
     parts = [f"From plan {found.first} to plan {found.second}."]
     if found.settings:
         settings: list[list[Cell]] = [[one.key, one.before or "–", one.after or "–"] for one in found.settings]
@@ -150,20 +154,20 @@ def _difference_text(found: "PlanDifference") -> str:
         parts.append(figures_text(Table(caption="Changes", columns=ends, rows=rows)))
     if found.revenue != (None, None):
         money: list[list[Cell]] = [["Revenue", *found.revenue], ["Markdown", *found.markdown]]
-        plans: list[Column | str] = ["All codes", Column("First", Money()), Column("Second", Money())]
+        plans: list[Column | str] = ["All codes", Column("First", unit), Column("Second", unit)]
         parts.append(figures_text(Table(caption="Money", columns=plans, rows=money)))
     return "\n\n".join(parts)
 
 
 def _plan_text(planned: "PlanResult", shop: Path) -> str:
-    from disco.records.wording import period
+    from disco.records.wording import validity
 
     plan = planned.planned.plan
     decided = "assigned at random" if planned.prices is None else f"decided by {plan.policy.name}"
     learned = "; nothing learned yet" if planned.version is None else f" with version {planned.version} of the model"
     parts = [
         f"{plan.campaign}: {planned.customers:,} customers, {decided}{learned}. "
-        f"Codes valid {period(plan.valid.start, plan.valid.last)}.",
+        f"Codes valid {validity(plan.valid.opens, plan.valid.closes)}.",
         figures_text(_arms(planned)),
     ]
     if planned.left_out:
@@ -212,21 +216,19 @@ def _left_out(planned: "PlanResult") -> str:
 
 
 def _budget(planned: "PlanResult") -> str:
-    from disco.records.wording import money
+    from disco.records.currency import read_currency
+    from disco.reports import Money
 
-    plan = planned.planned.plan
+    plan, money = planned.planned.plan, Money(read_currency(planned.currency), full=True).text
     assert plan.budget_amount is not None
     assert planned.ceiling is not None
     held = f"; {plan.reserve.share:.0%} of it is kept for late arrivals" if plan.reserve.share else ""
-    words = (
-        f"Budget {money(plan.budget_amount, full=True)}{held}. "
-        f"Chance that the codes cost more: {planned.overspend_chance:.1%}"
-    )
+    words = f"Budget {money(plan.budget_amount)}{held}. Chance that the codes cost more: {planned.overspend_chance:.1%}"
     if plan.overspend_risk is None:
         return f"{words}."
     words += f" (overspend_risk allows {plan.overspend_risk:.1%})."
     if planned.ceiling < plan.budget_amount:
-        words += f" The expected markdown was limited to {money(planned.ceiling, full=True)} for it."
+        words += f" The expected markdown was limited to {money(planned.ceiling)} for it."
     return words
 
 
@@ -254,9 +256,10 @@ def _arms(planned: "PlanResult") -> "Table":
 
 
 def _money(planned: "PlanResult") -> "Table":
+    from disco.records.currency import read_currency
     from disco.reports import Column, Money, Table
 
-    unit, figures = Money(), ("revenue", "markdown", "reward")
+    unit, figures = Money(read_currency(planned.currency)), ("revenue", "markdown", "reward")
     expected = {name: forecast.money for name, forecast in _groups(planned).items()} | {"all": planned.total}
     rows: list[list[Cell]] = []
     for name, money in expected.items():

@@ -1,7 +1,7 @@
 """A shop and its tables: `disco init`, `disco validate`."""
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -67,7 +67,9 @@ def validate(
 
     settings = load_settings(shop) if tables is None else settings_of_tables(tables, shop=shop)
     place = settings.data_place(shop) if tables is None else tables
-    found = validate_tables_at(place, settings=settings, as_of=day_of(as_of) or date.today())
+    found = validate_tables_at(
+        place, settings=settings, as_of=day_of(as_of) or settings.locale.day_of(datetime.now(UTC))
+    )
     read = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in found.rows.items())
     text = f"No problems found in {place}: {read}." if found.clean else _problems_text(found.problems, place)
     notes = "".join(f"Note: {note}.\n" for note in found.notes)

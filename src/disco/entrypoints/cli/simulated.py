@@ -9,6 +9,7 @@ import typer
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, progress, show
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import FileFormatError, InputError, UsageError
+from disco.records.locale import Locale
 from disco.records.wording import counted
 
 if TYPE_CHECKING:
@@ -152,10 +153,12 @@ def respond(
     visits of that time are appended to DIR. Codes sent before the simulated date of DIR are refused, so that no day is
     simulated twice.
     """
+    from disco.entrypoints.config import settings_of_tables
     from disco.operations.simulating import respond
 
     check_outputs(out, inputs=(folder, codes))
-    done = respond(folder, _read_codes(codes), out=out)
+    locale = settings_of_tables(str(folder), shop=Path()).locale
+    done = respond(folder, _read_codes(codes, locale), out=out, locale=locale)
     text = (
         f"{counted(done.purchases, 'purchase')} from {counted(done.codes, 'code')} written to {out}. "
         f"The simulated date of {folder} has moved from {done.start} to {done.today}, with "
@@ -165,13 +168,14 @@ def respond(
     show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
 
 
-def _read_codes(path: Path) -> "pa.Table":
+def _read_codes(path: Path, locale: Locale) -> "pa.Table":
     """The codes as a table, typed as the table `codes` is; further columns of a CSV stay text."""
     from disco.adapters.tables.csv import CsvSource
     from disco.adapters.tables.parquet import ParquetSource
+    from disco.records.table_format import TableFormat
 
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of codes")
     if path.suffix.lower() == ".csv":
-        return CsvSource("codes", file=str(path), path=path).scan()
+        return CsvSource("codes", file=str(path), path=path, written=TableFormat(locale=locale)).scan()
     return ParquetSource("codes", file=str(path), parts=[(str(path), path)]).dataset.to_table()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from disco.records.arrays import Flags, Integers
 from disco.records.identity import customer_keys
+from disco.records.locale import Locale
 from disco.records.money import minor_units
 from disco.records.tables import ColumnSchema, Kind
 
@@ -23,12 +24,13 @@ class Cells:
 
     column: ColumnSchema
     raw: pa.Array  # what the retailer wrote, for the message
-    typed: pa.Array  # ids: text or integers; money, depths, counts: numbers; times: UTC
-    values: NDArray[Any]  # float64 | int64 µs | int64 place among the choices (-1: none of them); nothing for ids
+    typed: pa.Array  # ids: text or integers; money, depths, counts: numbers; times: UTC where `zoned`, else local
+    values: NDArray[Any]  # float64 | int64 µs of the wall clock | int64 place among the choices (-1: none); no ids
     valid: Flags
     not_unicode: Flags
     unreadable: Flags
     zoned: Flags  # times that name their zone
+    locale: Locale  # of the shop
 
     @property
     def missing(self) -> Flags:
@@ -45,15 +47,20 @@ class Cells:
             typed = self.typed.cast(pa.int64(), safe=False) if pa.types.is_uint64(self.typed.type) else self.typed
             return customer_keys(typed.fill_null(empty), where=self.column.name)
         if self.column.kind is Kind.MONEY:
-            return np.asarray(minor_units(self.typed).fill_null(0).to_numpy(zero_copy_only=False))
+            return np.asarray(minor_units(self.typed, self.locale.currency).fill_null(0).to_numpy(zero_copy_only=False))
         return self.values
 
     def canonical(self, good: Flags) -> pa.Array:
         """The column in the type `Kind.canonical` names, with null where `good` is false."""
         kind = self.column.kind
         if kind is Kind.MONEY:
-            values = minor_units(self.typed)
-        elif kind in (Kind.MOMENT, Kind.DAY):
+            values = minor_units(self.typed, self.locale.currency)
+        elif kind is Kind.MOMENT:
+            instants = self.values
+            if not self.locale.is_utc:
+                instants = np.where(self.zoned, microseconds(self.typed), self.locale.instants(self.values))
+            values = pa.array(instants).cast(kind.canonical, safe=False)
+        elif kind is Kind.DAY:
             values = pa.array(self.values).cast(pa.timestamp("us", "UTC")).cast(kind.canonical, safe=False)
         elif kind is Kind.DEPTH:
             values = pc.round(pa.array(self.values), ndigits=6)  # a 32-bit 0.2 is 0.2, not 0.20000000298
@@ -134,8 +141,8 @@ def plain_text(cells: pa.Array) -> pa.Array:
         return bytes_
 
 
-def read_cells(raw: pa.Array, column: ColumnSchema) -> Cells:
-    """A column whose type `is_accepted`; text may come as its bytes."""
+def read_cells(raw: pa.Array, column: ColumnSchema, locale: Locale) -> Cells:
+    """A column whose type `is_accepted`; text may come as its bytes. locale: of times without a zone, and of money."""
     no_flags = np.zeros(len(raw), np.bool_)
     typed = raw.cast(raw.type.value_type) if pa.types.is_dictionary(raw.type) else raw
     if is_text(typed.type) or is_bytes(typed.type):
@@ -149,7 +156,10 @@ def read_cells(raw: pa.Array, column: ColumnSchema) -> Cells:
     if column.choices:
         typed = pc.utf8_lower(typed)
     valid = flags(typed.is_valid())
-    return Cells(column, raw, typed, _values(typed, column), valid, not_unicode, unreadable, zoned)
+    values = _values(typed, column)
+    if column.before_as_of and not locale.is_utc and zoned.any():
+        values = np.where(zoned, locale.wall_clock(values), values)
+    return Cells(column, raw, typed, values, valid, not_unicode, unreadable, zoned, locale)
 
 
 def _values(typed: pa.Array, column: ColumnSchema) -> NDArray[Any]:
@@ -169,8 +179,8 @@ _MICROSECONDS = {"day": 86_400_000_000, "s": 1_000_000, "ms": 1000, "us": 1}
 
 
 def microseconds(moments: pa.Array) -> Integers:
-    """Dates or times as UTC microseconds, null as 0; what lies beyond ±146,000 years stays there instead of wrapping
-    round into the past."""
+    """Dates or times as microseconds since 1970, null as 0; what lies beyond ±146,000 years stays there instead of
+    wrapping round into the past."""
     kind = moments.type
     unit = "day" if pa.types.is_date32(kind) else "ms" if pa.types.is_date64(kind) else kind.unit
     ticks = moments.cast(pa.int32()).cast(pa.int64()) if unit == "day" else moments.cast(pa.int64())
@@ -181,7 +191,16 @@ def microseconds(moments: pa.Array) -> Integers:
     return np.asarray(np.clip(count, -(2**62) // factor, 2**62 // factor) * factor)
 
 
-# the types that text is read into; times are UTC, whether or not the text said so
+def by_wall_clock(moments: pa.ChunkedArray, locale: Locale) -> pa.ChunkedArray:
+    """Times that name a zone as times of the shop without one, so that they lie in its days; others as they are."""
+    if not pa.types.is_timestamp(moments.type) or moments.type.tz is None or locale.is_utc:
+        return moments
+    given = moments.combine_chunks()
+    local = pa.array(locale.wall_clock(microseconds(given)), mask=given.is_null().to_numpy(zero_copy_only=False))
+    return pa.chunked_array([local.cast(pa.timestamp("us"))])
+
+
+# the types that text is read into; times are UTC where the text names a zone, else of the shop's wall clock
 TYPED = {
     Kind.ID: pa.string(),
     Kind.MONEY: pa.float64(),

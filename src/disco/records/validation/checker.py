@@ -15,6 +15,7 @@ import pyarrow.dataset as pads
 
 from disco.records.arrays import Flags, Integers
 from disco.records.errors import FileFormatError, Problem, TableError
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.tables import SCHEMAS, ColumnSchema, Kind, TableSchema
 from disco.records.validation.cells import TYPED, Cells, is_accepted, is_bytes, is_text, read_cells
 from disco.records.validation.rules import Rule, cell_rules, rules_of
@@ -34,6 +35,10 @@ class Source(Protocol):
     @property
     def has_bytes(self) -> bool:
         """Whether cells come as bytes that may be no text."""
+
+    @property
+    def locale(self) -> Locale:
+        """The currency of its money, and the time zone of its times without one."""
 
     def schema(self) -> pa.Schema: ...
 
@@ -57,6 +62,7 @@ class TableSource:
     name: str
     table: pa.Table | pads.Dataset
     file: str
+    locale: Locale = POUNDS_UTC
 
     @property
     def has_bytes(self) -> bool:
@@ -143,13 +149,15 @@ class CheckedBatch:
     faults: list[tuple[Rule, Flags]]
 
 
-def check_batch(batch: pa.RecordBatch, columns: Sequence[ColumnSchema], rules: Sequence[Rule]) -> CheckedBatch:
+def check_batch(
+    batch: pa.RecordBatch, columns: Sequence[ColumnSchema], rules: Sequence[Rule], locale: Locale
+) -> CheckedBatch:
     """A batch of these columns; an optional column that it lacks is read as empty."""
     cells, good = {}, {}
     for column in columns:
         there = column.name in batch.schema.names
         raw = batch.column(column.name) if there else pa.nulls(batch.num_rows, TYPED[column.kind])
-        cells[column.name] = read_cells(raw, column)
+        cells[column.name] = read_cells(raw, column, locale)
         good[column.name] = cells[column.name].valid
     faults = []
     for rule in rules:
@@ -224,18 +232,20 @@ class CheckedRows:
     rules: tuple[Rule, ...]
 
 
-def check_rows(name: str, table: pa.Table) -> CheckedRows:
+def check_rows(name: str, table: pa.Table, locale: Locale = POUNDS_UTC) -> CheckedRows:
     """Every row by itself, for a reader that sets bad rows aside; the columns were checked before.
+
+    locale: of the shop, for its money and for times without a zone.
 
     >>> rows = check_rows("returns", pa.table({"order_id": [17], "returned_at": ["2026-02-03"], "value": [-12.34]}))
     >>> [rows.rules[place].reason for place in rows.fault]
     ['value: expected an amount of 0 or more']
     """
     schema = SCHEMAS[name]
-    rules = rules_of(schema)
+    rules = rules_of(schema, locale=locale)
     known = [column.name for column in schema.columns if column.name in table.column_names]
     (batch,) = table.select(known).combine_chunks().to_batches() or [_nothing(table.select(known).schema)]
-    checked = check_batch(batch, schema.columns, rules)
+    checked = check_batch(batch, schema.columns, rules, locale)
     fault = np.full(table.num_rows, -1)
     for rule, broken in reversed(checked.faults):  # the first rule has the last word
         fault[broken] = rules.index(rule)
@@ -247,10 +257,10 @@ def check_rows(name: str, table: pa.Table) -> CheckedRows:
 
 
 def good_cells(name: str, column: str, cells: pa.Array) -> pa.Array:
-    """One column in its canonical type, with null where a cell is empty or breaks a rule of the column."""
+    """A column of ids in its canonical type, with null where a cell is empty or breaks a rule of the column."""
     declared = SCHEMAS[name].column(column)
     batch = pa.record_batch([cells], names=[column])
-    checked = check_batch(batch, (declared,), tuple(cell_rules(declared)))
+    checked = check_batch(batch, (declared,), tuple(cell_rules(declared)), POUNDS_UTC)
     return checked.cells[column].canonical(checked.good[column])
 
 
@@ -259,8 +269,8 @@ def _nothing(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def typed_table(source: Source) -> pa.Table:
-    """All columns in memory, text as the types of the declaration (ids stay text, times are UTC); further columns of
-    bytes are text.
+    """All columns in memory, text as the types of the declaration (ids stay text, times are of the shop's wall clock);
+    further columns of bytes are text.
 
     Raises TableError with every cell that cannot be read; whether the values make sense is for the other rules.
     """
@@ -273,14 +283,14 @@ def typed_table(source: Source) -> pa.Table:
     rows = 0
     for batch in source.batches(names):
         cells = {
-            column.name: read_cells(raw, column)
+            column.name: read_cells(raw, column, source.locale)
             for column, raw in zip(columns, batch.columns, strict=True)
             if column.name in known or is_text(raw.type) or is_bytes(raw.type)
         }
         for rule in rules:
             if rule.column in cells and (broken := rule.broken(cells)).any():
                 findings.note_batch(rule, cells, broken, offset=rows)
-        batches.append([_common(cells[name].typed if name in cells else batch.column(name)) for name in names])
+        batches.append([_common(_typed(cells[name]) if name in cells else batch.column(name)) for name in names])
         rows += batch.num_rows
     if problems := (*source.problems(), *findings.problems(source)):
         raise TableError(f"{source.file} cannot be read as the table {source.name}:", problems)
@@ -289,7 +299,15 @@ def typed_table(source: Source) -> pa.Table:
     return pa.table([pa.chunked_array(parts) for parts in zip(*batches, strict=True)], names=names)
 
 
-def readable(name: str, scan: pa.Table | pads.Dataset) -> pa.Table | pads.Dataset:
+def _typed(cells: Cells) -> pa.Array:
+    """The column as it is; times written as text, of which some name a zone, are all of the wall clock."""
+    is_moment = pa.types.is_timestamp(cells.typed.type) and cells.typed.type.tz is None
+    if not is_moment or cells.locale.is_utc or not cells.zoned.any():
+        return cells.typed
+    return pa.array(cells.values, mask=~cells.valid).cast(cells.typed.type)
+
+
+def readable(name: str, scan: pa.Table | pads.Dataset, *, locale: Locale = POUNDS_UTC) -> pa.Table | pads.Dataset:
     """The declared columns of a scan, with types that DuckDB has: streamed where the scan streams, or a table in memory
     where a column is text of another kind or a number of a rare type.
 
@@ -302,7 +320,7 @@ def readable(name: str, scan: pa.Table | pads.Dataset) -> pa.Table | pads.Datase
         of = scan.schema.field(column.name).type
         of = of.value_type if pa.types.is_dictionary(of) else of
         if is_rare(of) or (is_text(of) and column.kind not in (Kind.ID, Kind.CHOICE)):
-            return typed_table(TableSource(name, scan, file))
+            return typed_table(TableSource(name, scan, file, locale))
     return scan
 
 
@@ -344,7 +362,7 @@ def check_column(scan: pa.Table | pads.Dataset, name: str, column: str, *, file:
     source, findings, rows = TableSource(name, scan, file), Findings(), 0
     for usable in usable_columns(scan.schema, schema, findings):
         for batch in source.batches([usable.name]):
-            checked = check_batch(batch, (usable,), tuple(cell_rules(usable)))
+            checked = check_batch(batch, (usable,), tuple(cell_rules(usable)), POUNDS_UTC)
             for rule, broken in checked.faults:
                 findings.note_batch(rule, checked.cells, broken, offset=rows)
             rows += batch.num_rows

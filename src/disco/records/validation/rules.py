@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from disco.records.arrays import Flags, Integers
+from disco.records.currency import Currency
 from disco.records.depths import EXPECTED_DEPTH, depth_advice
-from disco.records.money import LARGEST_AMOUNT, MINOR_PER_UNIT
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.suggestions import did_you_mean
 from disco.records.tables import (
     END_DAY,
@@ -66,16 +67,16 @@ class Rule:
         return self.fix if isinstance(self.fix, str) else self.fix(row[self.column], place)
 
 
-def rules_of(schema: TableSchema, *, as_of: date | None = None) -> tuple[Rule, ...]:
+def rules_of(schema: TableSchema, *, as_of: date | None = None, locale: Locale = POUNDS_UTC) -> tuple[Rule, ...]:
     """Cell by cell in the order of the columns, then between the cells of a row.
 
-    as_of: the last day that dates may name; None: any day that a calendar has.
+    as_of: the last day that dates may name; None: any day that a calendar has. locale: of the shop.
     """
-    cells = (rule for column in schema.columns for rule in cell_rules(column, as_of))
-    return (*cells, *map(_row_rule, schema.rows))
+    cells = (rule for column in schema.columns for rule in cell_rules(column, as_of, locale=locale))
+    return (*cells, *(_row_rule(declared, locale) for declared in schema.rows))
 
 
-def cell_rules(column: ColumnSchema, as_of: date | None = None) -> Iterator[Rule]:
+def cell_rules(column: ColumnSchema, as_of: date | None = None, *, locale: Locale = POUNDS_UTC) -> Iterator[Rule]:
     """The rules of a column by itself; the first two say whether its text can be read."""
     name = column.name
 
@@ -108,7 +109,10 @@ def cell_rules(column: ColumnSchema, as_of: date | None = None) -> Iterator[Rule
     else:
         # no SQL: there NaN is above every number, so the ranges below refuse what is not finite
         yield rule("not_finite", _where(_is_infinite), "", "a finite number", _FIGURE)
-        for kind, test, sql, expected, fix in (*_NUMBERS[column.kind], *([_POSITIVE] if column.positive else [])):
+        numbers = (
+            _money(locale.currency, positive=column.positive) if column.kind is Kind.MONEY else _NUMBERS[column.kind]
+        )
+        for kind, test, sql, expected, fix in numbers:
             yield rule(kind, _where_finite(test), sql, expected, fix)
 
 
@@ -143,13 +147,9 @@ def _depth_fix(cells: Cells, place: int) -> str:
 
 _FIGURE, _SIGN = "Put in the true figure, or leave the row out.", "Correct the sign or the figure."
 _NOBODY = "Leave out customers who bought nothing, or give the basket's full price."
-_UNIT, _MOST = f"at most {LARGEST_AMOUNT:,}", f"at most {LARGEST_COUNT:,}"
+_MOST = f"at most {LARGEST_COUNT:,}"
 _NUMBERS: Mapping[Kind, tuple[_ValueRule, ...]] = {
     Kind.DEPTH: (("depth_range", lambda v: (v < 0) | (v >= 1), "{x} < 0 OR {x} >= 1", EXPECTED_DEPTH, _depth_fix),),
-    Kind.MONEY: (
-        ("negative_money", lambda v: v < 0, "{x} < 0", "an amount of 0 or more", _SIGN),
-        ("too_large", lambda v: v > LARGEST_AMOUNT, f"{{x}} > {LARGEST_AMOUNT}", _UNIT, "Check the unit."),
-    ),
     Kind.COUNT: (
         ("negative_count", lambda v: v < 0, "{x} < 0", "a count of 0 or more", _SIGN),
         (
@@ -162,13 +162,23 @@ _NUMBERS: Mapping[Kind, tuple[_ValueRule, ...]] = {
         ("too_large", lambda v: v > LARGEST_COUNT, f"{{x}} > {LARGEST_COUNT}", _MOST, "Check the column."),
     ),
 }
-_POSITIVE: _ValueRule = (
-    "zero_amount",
-    lambda v: (v >= 0) & (np.rint(np.minimum(v, 1.0) * MINOR_PER_UNIT) == 0),
-    "{x_minor} = 0",
-    f"an amount of at least {1 / MINOR_PER_UNIT:.2f}",
-    _NOBODY,
-)
+
+
+def _money(currency: Currency, *, positive: bool) -> tuple[_ValueRule, ...]:
+    """positive: an amount that rounds to nothing is refused, too."""
+    most, per_unit = currency.largest_amount, currency.minor_per_unit
+    amounts: tuple[_ValueRule, ...] = (
+        ("negative_money", lambda v: v < 0, "{x} < 0", "an amount of 0 or more", _SIGN),
+        ("too_large", lambda v: v > most, f"{{x}} > {most}", f"at most {most:,}", "Check the unit."),
+    )
+    zero: _ValueRule = (
+        "zero_amount",
+        lambda v: (v >= 0) & (np.rint(np.minimum(v, 1.0) * per_unit) == 0),
+        "{x_minor} = 0",
+        f"an amount of at least {currency.smallest}",
+        _NOBODY,
+    )
+    return (*amounts, zero) if positive else amounts
 
 
 def _where(test: Callable[[NDArray[Any]], Flags]) -> Test:
@@ -200,7 +210,7 @@ def _is_unusable_id(cells: Cells) -> Flags:
     return too_long | flags(pc.match_substring(ids, "\0"))
 
 
-def _row_rule(declared: AtMost | NotBefore | NeededUnless | SaidWith) -> Rule:
+def _row_rule(declared: AtMost | NotBefore | NeededUnless | SaidWith, locale: Locale) -> Rule:
     name, other = declared.column, declared.other
     if isinstance(declared, SaidWith):
         return Rule(
@@ -228,8 +238,8 @@ def _row_rule(declared: AtMost | NotBefore | NeededUnless | SaidWith) -> Rule:
         return Rule(
             "redeemed_before_sent",
             name,
-            lambda row: is_before(row[name].values, row[other].values),
-            _is_before_sql(f"{{{name}}}", f"{{{other}}}"),
+            lambda row: is_before(row[name].values, row[other].values, reversed_us=locale.reversed_us),
+            _is_before_sql(f"{{{name}}}", f"{{{other}}}", reversed_us=locale.reversed_us),
             f"a time at or after {other}",
             "Check whether the two columns are swapped or in different time zones.",
             needs=(name, other),
@@ -248,12 +258,14 @@ def _row_rule(declared: AtMost | NotBefore | NeededUnless | SaidWith) -> Rule:
 
 
 def start_of_day(day: date) -> int:
-    """Midnight in UTC microseconds."""
+    """Midnight in microseconds of the wall clock."""
     return (day - date(1970, 1, 1)).days * DAY_MICROSECONDS
 
 
-def is_before(later: Integers, earlier: Integers) -> Flags:
+def is_before(later: Integers, earlier: Integers, *, reversed_us: int = 0) -> Flags:
     """Where what should come later came first. Midnight means that only the day is known.
+
+    reversed_us: how much it may precede the other on the wall clock, because clocks go back (`Locale.reversed_us`).
 
     >>> noon, midnight = 36 * 3_600_000_000, 24 * 3_600_000_000
     >>> is_before(np.array([midnight, noon - 1]), np.array([noon, noon])).tolist()
@@ -261,10 +273,10 @@ def is_before(later: Integers, earlier: Integers) -> Flags:
     """
     only_day = (later % DAY_MICROSECONDS == 0) | (earlier % DAY_MICROSECONDS == 0)
     days_apart = later // DAY_MICROSECONDS - earlier // DAY_MICROSECONDS
-    return np.where(only_day, days_apart < 0, later < earlier)
+    return np.where(only_day, days_apart < 0, later + reversed_us < earlier)
 
 
-def _is_before_sql(later: str, earlier: str) -> str:
+def _is_before_sql(later: str, earlier: str, *, reversed_us: int) -> str:
     a, b = (f"epoch_us(CAST({time} AS TIMESTAMP))" for time in (later, earlier))
-    day = DAY_MICROSECONDS
-    return f"CASE WHEN {a} % {day} = 0 OR {b} % {day} = 0 THEN {a} // {day} < {b} // {day} ELSE {a} < {b} END"
+    day, shift = DAY_MICROSECONDS, f" + {reversed_us}" if reversed_us else ""
+    return f"CASE WHEN {a} % {day} = 0 OR {b} % {day} = 0 THEN {a} // {day} < {b} // {day} ELSE {a}{shift} < {b} END"

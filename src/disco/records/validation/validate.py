@@ -219,14 +219,14 @@ def _read_table(table: KeptColumns, *, as_of: date | None) -> int:
     schema, source, findings = table.schema, table.source, table.findings
     given = source.schema()
     columns = usable_columns(given, schema, findings)
-    rules = rules_of(schema, as_of=as_of)
+    rules = rules_of(schema, as_of=as_of, locale=source.locale)
     if source.has_bytes:  # readers of the whole table need text in the other columns too
         declared = {column.name for column in schema.columns}
         others = [further_column(name) for name in dict.fromkeys(given.names) if name not in declared]
         columns, rules = (*columns, *others), (*rules, *(next(cell_rules(column)) for column in others))
     rows = 0
     for batch in source.batches([column.name for column in columns if column.name in given.names]):
-        checked = check_batch(batch, columns, rules)
+        checked = check_batch(batch, columns, rules, source.locale)
         for rule, broken in checked.faults:
             findings.note_batch(rule, checked.cells, broken, offset=rows)
         table.add(checked, offset=rows)
@@ -375,7 +375,8 @@ def _check_within(table: KeptColumns, other: KeptColumns, within: Within) -> Non
         table.findings.note_rows(
             "returned_before_ordered",
             time,
-            both & is_before(table.values[time], other.values[since][place]),
+            both
+            & is_before(table.values[time], other.values[since][place], reversed_us=table.source.locale.reversed_us),
             lambda row: f"{table.show(time, row)}, before {other.show(since, int(place[row]))}",
             f"a time at or after {since} of its order",
             "Check the order_id and the two times.",
@@ -391,8 +392,11 @@ def _check_within(table: KeptColumns, other: KeptColumns, within: Within) -> Non
         above[last[(last >= 0) & (total > limit)]] = True
 
         def found(row: int) -> str:
-            refunds, paid = (from_minor_units(amounts[place[row]]) for amounts in (total, limit))
-            return f"refunds of {refunds:.2f} for order {table.show(name, row)}, for which {paid:.2f} was paid"
+            currency = table.source.locale.currency
+            refunds, paid = (
+                f"{from_minor_units(amounts[place[row]], currency):.{currency.digits}f}" for amounts in (total, limit)
+            )
+            return f"refunds of {refunds} for order {table.show(name, row)}, for which {paid} was paid"
 
         expected = "refunds that add to at most what was paid"
         table.findings.note_rows(

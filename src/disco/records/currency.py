@@ -1,0 +1,118 @@
+"""Currencies: their codes and minor units as ISO 4217 lists them, and the symbols that people read."""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from disco.records.errors import InputError
+
+_MOST_MINOR = 10**15  # sums of nine such amounts are still exact in float64: 2⁵³ is 9.007e15
+_MOST_UNITS = 10**13  # ln(10¹³) = 29.9 stays below the 32 that evidence takes
+
+
+@dataclass(frozen=True, slots=True)
+class Currency:
+    """One currency."""
+
+    code: str
+    """ISO 4217: three capital letters."""
+    digits: int = 2
+    """Digits of the minor unit: 2 for pennies and cents, 0 where there is none."""
+    symbol: str = ""
+    """In front of an amount; the code and a space that does not break where a symbol would be doubtful."""
+
+    @property
+    def minor_per_unit(self) -> int:
+        return int(10**self.digits)
+
+    @property
+    def smallest(self) -> str:
+        """One minor unit, in currency units.
+
+        >>> [read_currency(code).smallest for code in ("GBP", "JPY", "KWD")]
+        ['0.01', '1', '0.001']
+        """
+        return f"{1 / self.minor_per_unit:.{self.digits}f}"
+
+    @property
+    def largest_amount(self) -> int:
+        """In currency units; features and checks rely on exact sums of such amounts."""
+        return min(_MOST_UNITS, _MOST_MINOR // self.minor_per_unit)
+
+
+# ISO 4217, list one, by digits of the minor unit: what people pay with, without funds, metals and test codes
+_CODES = {
+    2: """
+    AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CNY COP CRC CUP
+    CVE CZK DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GTQ GYD HKD HNL HTG HUF IDR ILS INR IRR JMD KES KGS
+    KHR KPW KYD KZT LAK LBP LKR LRD LSL MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD
+    PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP
+    TRY TTD TWD TZS UAH USD UYU UZS VED VES WST XCD XCG YER ZAR ZMW ZWG""",
+    0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF",
+    3: "BHD IQD JOD KWD LYD OMR TND",
+}
+_DIGITS = {code: digits for digits, codes in _CODES.items() for code in codes.split()}
+_SYMBOLS = {
+    "GBP": "£",
+    "EUR": "€",
+    "USD": "$",
+    "JPY": "¥",
+    "AUD": "A$",
+    "BRL": "R$",
+    "CAD": "CA$",
+    "CNY": "CN¥",
+    "HKD": "HK$",
+    "ILS": "₪",
+    "INR": "₹",
+    "KRW": "₩",
+    "MXN": "MX$",
+    "NZD": "NZ$",
+    "PHP": "₱",
+    "TWD": "NT$",
+    "UAH": "₴",
+    "VND": "₫",
+    "ZAR": "R",
+}
+_NAMES = {
+    "€": "EUR",
+    "EURO": "EUR",
+    "EUROS": "EUR",
+    "£": "GBP",
+    "POUND": "GBP",
+    "POUNDS": "GBP",
+    "STERLING": "GBP",
+    "UKP": "GBP",
+    "$": "USD",
+    "US$": "USD",
+    "DOLLAR": "USD",
+    "DOLLARS": "USD",
+    "¥": "JPY",
+    "YEN": "JPY",
+    "RMB": "CNY",
+    "YUAN": "CNY",
+    "FRANKEN": "CHF",
+    "SFR": "CHF",
+    "ZL": "PLN",
+    "ZŁ": "PLN",
+}
+
+
+def read_currency(code: str) -> Currency:
+    """The currency with this code, in letters of either case; InputError.
+
+    >>> read_currency("jpy")
+    Currency(code='JPY', digits=0, symbol='¥')
+    >>> read_currency("euro")
+    Traceback (most recent call last):
+    ...
+    disco.records.errors.InputError: currency: found 'euro'; expected a code of ISO 4217, such as EUR... mean EUR?
+    """
+    name = code.strip().upper()
+    if name not in _DIGITS:
+        swapped = [known for known in _DIGITS if sorted(known) == sorted(name)]  # GPB
+        near = [_NAMES[name]] if name in _NAMES else swapped or get_close_matches(name, _DIGITS, n=1)
+        fix = f"Did you mean {near[0]}?" if near else "Give the three letters that a bank statement shows."
+        raise InputError("currency", found=repr(code), expected="a code of ISO 4217, such as EUR", fix=fix)
+    return Currency(name, _DIGITS[name], _SYMBOLS.get(name, f"{name}\u00a0"))
+
+
+GBP = read_currency("GBP")

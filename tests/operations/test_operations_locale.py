@@ -1,0 +1,156 @@
+"""A campaign in another currency and time zone: outcomes, words, exports, and settings that may not change."""
+
+import csv
+from datetime import UTC, date, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from disco.adapters.store import CampaignStore
+from disco.operations.explaining import explain
+from disco.operations.exporting import export, export_codes
+from disco.operations.launching import launch
+from disco.operations.ledger import ingest
+from disco.operations.planned import keep, load
+from disco.operations.results import read_out
+from disco.records.currency import read_currency
+from disco.records.errors import StateError
+from disco.records.life import Disposition
+from disco.records.locale import POUNDS_UTC, Locale
+
+YEN = Locale(read_currency("JPY"), "Asia/Tokyo")
+EURO = Locale(read_currency("EUR"), "Europe/Berlin")
+DINAR = Locale(read_currency("KWD"), "Asia/Kuwait")
+
+
+@pytest.fixture
+def opened(tmp_path, make_shop):
+    """Opens the same database in a locale."""
+    stores = []
+
+    def open_in(locale):
+        store = CampaignStore(f"sqlite:///{tmp_path}/disco.db", tmp_path / "artefacts", locale=locale)
+        stores.append(store)
+        return make_shop(store)
+
+    yield open_in
+    for store in stores:
+        store.close()
+
+
+def received(shop, rows):
+    with shop.store.reading() as transaction:
+        return transaction.ledger.outcomes("spring").to_pylist() if rows is None else rows
+
+
+@pytest.mark.parametrize(
+    ("locale", "minor", "worth"), [(YEN, 1234, 1234.0), (DINAR, 1234000, 1234.0), (EURO, 123400, 1234.0)]
+)
+def test_the_ledger_keeps_minor_units_and_results_are_in_currency_units(opened, locale, minor, worth):
+    shop = opened(locale)
+    sent = shop.sent(shop.launch())[:3]
+    ingest(shop.store, "spring", shop.outcomes(sent, full_price=[1234.0] * 3), source="file", clock=shop.clock)
+    assert [row["full_price_minor"] for row in received(shop, None)] == [minor] * 3
+    found = read_out(shop.store, "spring", as_of=shop.after)
+    assert found.currency == locale.currency.code
+    expected = sum(worth * (1 - row["depth"]) for row in sent)
+    assert sum(arm.summary.revenue for arm in found.arms.values()) == pytest.approx(expected)
+
+
+def test_words_have_the_symbol_of_the_shop(opened):
+    shop = opened(EURO)
+    sent = shop.sent(shop.launch())
+    customer = next(row["customer_id"] for row in sent if row["arm"] == "decided")
+    told = explain(shop.store, "spring", customer, prior=shop.knowledge())
+    assert told.currency == "EUR"
+    assert "€" in " ".join(told.words)
+    assert "£" not in " ".join(told.words)
+    assert all("£" not in words for words in shop.planned(shop.plan(campaign="summer")).binding)
+
+
+# ---- when codes can be used
+
+
+@pytest.mark.parametrize(
+    ("opens", "moment", "becomes"),
+    [
+        # 8 March begins at 23:00 UTC on 7 March in Berlin; clocks go forward on 28 March 2027
+        (date(2027, 3, 8), "2027-03-07T22:59:59Z", Disposition.REJECTED),
+        (date(2027, 3, 8), "2027-03-07T23:00:00Z", Disposition.APPLIED),
+        (date(2027, 3, 8), "2027-03-08 00:00:00", Disposition.APPLIED),
+        (date(2027, 3, 8), "2027-03-21T22:59:59Z", Disposition.APPLIED),
+        (date(2027, 3, 8), "2027-03-21T23:00:00Z", Disposition.EXPIRED),
+        ("2027-03-08T08:00", "2027-03-08 07:59:59", Disposition.REJECTED),
+        ("2027-03-08T08:00", "2027-03-08T07:00:00Z", Disposition.APPLIED),
+        ("2027-03-20T08:00", "2027-04-03T05:59:59Z", Disposition.APPLIED),  # summer time by then
+        ("2027-03-20T08:00", "2027-04-03T06:00:00Z", Disposition.EXPIRED),
+    ],
+)
+def test_validity_begins_and_ends_by_the_clock_of_the_shop(opened, opens, moment, becomes):
+    shop = opened(EURO)
+    (row, *_) = shop.sent(shop.launch(shop.plan(valid={"from": opens, "days": 14})))
+    rows = shop.outcomes([row], ordered_at=[moment])
+    ingest(shop.store, "spring", rows, source="file", clock=shop.clock)
+    assert [found["disposition"] for found in received(shop, None)] == [str(becomes)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_an_export_has_local_times_with_their_offset(opened, tmp_path, kind):
+    shop = opened(EURO)
+    shop.launch(shop.plan(valid={"from": "2027-03-20T08:00", "days": 14}, export={"columns": []}))
+    file = tmp_path / f"codes.{kind}"
+    export(shop.store, "spring", file=file)
+    if kind == "csv":
+        with file.open(newline="") as lines:
+            row = next(csv.DictReader(lines))
+        assert (row["sent_at"], row["expires_at"]) == ("2027-03-20 08:00:00+01:00", "2027-04-03 08:00:00+02:00")
+    else:
+        table = pq.read_table(file)
+        assert table.schema.field("sent_at").type == pa.timestamp("us", "Europe/Berlin")
+        row = table.to_pylist()[0]
+        assert row["sent_at"] == datetime(2027, 3, 20, 7, tzinfo=UTC)
+        assert row["expires_at"] == datetime(2027, 4, 3, 6, tzinfo=UTC)
+    assert (row["valid_from"], row["valid_until"]) == ("2027-03-20 08:00:00+01:00", "2027-04-03 08:00:00+02:00")
+
+
+def test_in_utc_exported_times_stay_without_a_zone(opened):
+    shop = opened(POUNDS_UTC)
+    shop.launch()
+    assert export_codes(shop.store, "spring").schema.field("sent_at").type == pa.timestamp("us")
+
+
+# ---- settings that may not change
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (EURO, Locale(read_currency("JPY"), "Europe/Berlin"), "currency: EUR.*JPY.*Set `currency: EUR`"),
+        (EURO, Locale(read_currency("EUR"), "UTC"), "time_zone: Europe/Berlin.*UTC.*Set `time_zone: Europe/Berlin`"),
+        (EURO, POUNDS_UTC, "currency: EUR.*GBP"),
+        (POUNDS_UTC, EURO, "currency: GBP.*EUR"),
+    ],
+)
+def test_neither_can_change_once_a_campaign_was_launched(opened, before, after, said):
+    opened(before).launch()
+    with pytest.raises(StateError, match=said):
+        opened(after)
+    opened(before)
+
+
+def test_both_may_change_before_the_first_launch_and_a_plan_made_before_is_refused(opened):
+    shop = opened(POUNDS_UTC)
+    planned = shop.planned()
+    keep(shop.store, planned)
+    later = opened(EURO)
+    with pytest.raises(StateError, match=r"currency or time zone .planned in GBP and UTC.*disco plan. again"):
+        launch(later.store, load(later.store, planned.plan_id), clock=shop.clock, secret=shop.secret)
+    later.launch()
+
+
+def test_a_plan_in_pounds_and_utc_keeps_its_id(opened):
+    assert "locale" not in opened(POUNDS_UTC).planned().inputs
+    plan = opened(EURO).planned()
+    assert plan.inputs["locale"] == "EUR Europe/Berlin"
+    assert plan.currency == "EUR"
