@@ -160,6 +160,11 @@ is left alone. Columns may have the names that `columns.orders` gives them. In s
 
 Kinds, codes and campaigns match whatever their case, as long as only one can be meant.
 
+`full_price` is the value of the basket before the discount. Amounts after it are the most common mix-up, so `disco
+ingest` warns where most of the purchases that are also in `orders` (by code or order id) have the order's full price
+less the discount, or, where they are not in `orders` yet, where the same customers spent clearly more before; `disco
+validate` warns where orders with a code have the same `full_price` and `paid`.
+
 ## Lists of customers
 
 A list of customers (of people who unsubscribed, say) is a text, CSV or Parquet file with one customer id per line, or a

@@ -299,3 +299,23 @@ def test_a_missing_column_is_asked_about_with_the_setting_that_names_it(tmp_path
         "in disco.yaml.",
         "Add it, or say what yours is called: write `columns: {customers: {joined_on: …}}` in disco.yaml.",
     ]
+
+
+@pytest.mark.parametrize(("paid", "said"), [("50.00", True), ("40.00", False), ("", False)])
+def test_orders_with_a_code_whose_full_price_was_paid_are_asked_about(tmp_path: Path, paid: str, said: bool) -> None:
+    rows = "".join(f"A{row},1,2025-02-01,50.00,{paid or 50 - row % 7},C{row}\n" for row in range(30))
+    tables = folder(
+        tmp_path,
+        customers="customer_id,joined_on\n1,2025-01-01\n",
+        orders=f"order_id,customer_id,ordered_at,full_price,paid,code\n{rows}",
+    )
+    report = validate_tables(tables, as_of=AS_OF)
+    assert report.problems == ()
+    assert report.warnings == (
+        (
+            "orders.csv: 30 of 30 orders with a code have the same amount in full_price and paid. full_price is the "
+            "value of the basket before the discount; is it the right column?",
+        )
+        if said
+        else ()
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
@@ -243,6 +244,23 @@ def test_each_row_of_a_bad_file_has_its_fate_and_its_reason(disco: Run, shop: Pa
     assert [row["row"] for row in aside] == list(range(2, 11)), "as a spreadsheet shows them"
     assert all(row["reason"] for row in aside)
     assert aside[5]["code"] == "'=cmd()", "a spreadsheet does not run it"
+
+
+def test_amounts_after_the_discount_are_noticed_in_a_simulated_shop(disco: Run, shop: Path) -> None:
+    outcomes, codes = pq.read_table(shop / "outcomes.parquet"), pq.read_table(shop / "codes.parquet")
+    depth = dict(zip(codes["code_id"].to_pylist(), codes["depth"].to_pylist(), strict=True))
+    left = [1 - depth[code] for code in outcomes["code"].to_pylist()]
+    at = outcomes.schema.get_field_index("full_price")
+    wrong = outcomes.set_column(at, "full_price", pa.array(np.round(outcomes["full_price"].to_numpy() * left, 2)))
+    pq.write_table(wrong, shop / "wrong.parquet")
+    again = done(disco, "ingest", "first", shop / "outcomes.parquet", "--shop", shop)  # only duplicates
+    for name, is_odd in (("wrong", True), ("outcomes", False)):
+        for batch in done(disco, "campaigns", "first", "--shop", shop)["campaigns"][0]["batches"]:
+            if batch["reverted_at"] is None:
+                done(disco, "revert", batch["batch_id"], "--shop", shop)
+        found = done(disco, "ingest", "first", shop / f"{name}.parquet", "--shop", shop)
+        assert found["applied"] == again["received"]
+        assert any("amount after the discount" in warning for warning in found["warnings"]) is is_odd
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ class Shop:
         check_outputs(aside, inputs=(outcomes,) if isinstance(outcomes, str | Path) else (), shop=self.folder)
         rows, source = _outcomes(outcomes, self.settings)
         with self.store() as store:
-            done = ingest(store, campaign, rows, source=source, clock=self.clock, dry_run=dry_run)
+            done = ingest(store, campaign, rows, source=source, clock=self.clock, data=self.data, dry_run=dry_run)
             if aside is not None and not dry_run:
                 try:
                     write_quarantine(store, done.batch_id, file=aside)
@@ -706,7 +706,9 @@ def validate_tables_at(place: str, *, settings: ShopSettings, as_of: date) -> "T
     with open_tables(place, queries=queries, written=settings.written) as opened:
         report = validate_tables(opened, as_of=as_of)
         notes = opened.notes()
-    return TablesVerdict.of(as_of=as_of, rows=report.rows, problems=tuple(report.problems), notes=notes)
+    return TablesVerdict.of(
+        as_of=as_of, rows=report.rows, problems=tuple(report.problems), notes=notes, warnings=report.warnings
+    )
 
 
 def tables_opener(shop: Path) -> "Callable[[str], FolderTables | SqlTables]":

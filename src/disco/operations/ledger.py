@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from disco.operations import campaign_evidence
+from disco.operations.amounts import amount_warnings
 from disco.operations.codes import sent_codes
 from disco.operations.door import codes_in, known_columns, read_outcomes, sharers_in
 from disco.operations.exporting import csv_safe
@@ -32,6 +34,9 @@ from disco.records.ports import Clock, LedgerRepository, Store, Transaction
 from disco.records.result import Result
 from disco.records.validation.checker import good_cells
 from disco.records.wording import counted, moment_text
+
+if TYPE_CHECKING:
+    from disco.operations.audience import ShopData
 
 _CLOCK_SLACK = timedelta(days=1)  # times without a zone may be of another one than the shop's
 _ID_LENGTH = 16
@@ -126,11 +131,19 @@ class Quarantine(Result):
 
 
 def ingest(
-    store: Store, campaign: str, outcomes: pa.Table, *, source: str, clock: Clock, dry_run: bool = False
+    store: Store,
+    campaign: str,
+    outcomes: pa.Table,
+    *,
+    source: str,
+    clock: Clock,
+    data: "ShopData | None" = None,
+    dry_run: bool = False,
 ) -> Ingested:
     """Receive a batch of outcomes. received = applied + duplicate + expired + unmatched + rejected, always.
 
     The result is that of all rows received so far, whatever their order and however they were cut into batches.
+    data: the shop's tables, with whose orders the amounts are compared for a warning.
     """
     outcomes = known_columns(outcomes, file=source)
     content = content_hash(outcomes)
@@ -160,6 +173,7 @@ def ingest(
         warnings=(
             *_warnings(received, change.after, again, received_at=batch.received_at, first_row=first_row(source)),
             *_contradictions(received, outcomes.column_names, first_row=first_row(source)),
+            *_odd_amounts(store, data, record, received),
         ),
         dry_run=dry_run,
     )
@@ -416,6 +430,18 @@ def _warnings(
     if after.over_refunded:
         warnings.append(f"{after.over_refunded:,} purchases have refunds above their amount and count as nothing")
     return tuple(warnings)
+
+
+def _odd_amounts(store: Store, data: "ShopData | None", record: CampaignRecord, received: pa.Table) -> tuple[str, ...]:
+    if data is None:
+        return ()
+    counts = pc.and_(
+        pc.equal(received["disposition"], str(Disposition.APPLIED)), pc.equal(received["kind"], "purchase")
+    )
+    with store.reading() as transaction:
+        return amount_warnings(
+            transaction, data, record.campaign, received.filter(counts), start=record.plan.valid.start
+        )
 
 
 def _contradictions(received: pa.Table, given: Sequence[str], *, first_row: int) -> tuple[str, ...]:

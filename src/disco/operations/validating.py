@@ -27,12 +27,28 @@ class TablesVerdict(Result):
     """Every problem; a problem of several rows is named once, with its first row and their number."""
     notes: tuple[str, ...]
     """What was found in the files without being told: delimiters, encodings, names of columns."""
+    warnings: tuple[str, ...]
+    """What may be a mistake although every rule is kept."""
 
     @classmethod
     def of(
-        cls, *, as_of: date, rows: Mapping[str, int], problems: tuple[Problem, ...], notes: tuple[str, ...] = ()
+        cls,
+        *,
+        as_of: date,
+        rows: Mapping[str, int],
+        problems: tuple[Problem, ...],
+        notes: tuple[str, ...] = (),
+        warnings: tuple[str, ...] = (),
     ) -> "TablesVerdict":
-        return cls(clean=not problems, as_of=as_of, rows=rows, count=len(problems), problems=problems, notes=notes)
+        return cls(
+            clean=not problems,
+            as_of=as_of,
+            rows=rows,
+            count=len(problems),
+            problems=problems,
+            notes=notes,
+            warnings=warnings,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -30,4 +30,4 @@ def open_tables(
 def validate_tables(tables: FolderTables | SqlTables, *, as_of: date) -> TablesReport:
     """Every problem of the tables and of how their files are named."""
     report = validate([tables.source(name) for name in tables.names()], as_of=as_of)
-    return TablesReport(report.rows, (*tables.problems(), *report.problems))
+    return TablesReport(report.rows, (*tables.problems(), *report.problems), report.warnings)

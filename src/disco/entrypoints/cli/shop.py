@@ -72,6 +72,7 @@ def validate(
     )
     read = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in found.rows.items())
     text = f"No problems found in {place}: {read}." if found.clean else _problems_text(found.problems, place)
+    warn(found.warnings)
     notes = "".join(f"Note: {note}.\n" for note in found.notes)
     show(found, notes + text, as_json=as_json, quiet=quiet and found.clean)
     if not found.clean:

@@ -4,7 +4,7 @@ ids and times of two sorts.
 Ids are compared by their 64-bit keys, so 17 and "17" are one customer and ten million ids take 80 MB.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -89,6 +89,7 @@ class ColumnProfile:
             findings[name, "mixed_ids"] = Fault(found, expected, fix, self.words.row, self.words.rows)
 
 
+_FEWEST_CODED = 20  # orders with a code, to say something about all of them
 _ONE_ZONE = ("all times with a zone, or none", "Write every time in UTC.")
 _ONE_FORM = ("all ids integers, or all of another form", "Correct the id, or give all ids one form.")
 _ONE_TYPE = ("ids of one type in all tables", "Store them as text everywhere, or as integers everywhere.")
@@ -103,6 +104,8 @@ class KeptColumns:
     profiles: dict[str, ColumnProfile] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)  # column → one number per row (batches, until `close`)
     good: dict[str, Any] = field(default_factory=dict)  # column → where the number means something
+    coded: int = 0  # orders with a code of which full_price and paid are known
+    undiscounted: int = 0  # of them, those with the same amount in both
 
     @property
     def schema(self) -> TableSchema:
@@ -116,6 +119,12 @@ class KeptColumns:
                 self.good.setdefault(name, []).append(batch.good[name])
             if cells.column.before_as_of or name in self.schema.key:
                 self.profiles.setdefault(name, ColumnProfile()).add(cells, offset=offset)
+
+        if {"code", "full_price", "paid"} <= batch.cells.keys():
+            known = batch.good["code"] & batch.good["full_price"] & batch.good["paid"]
+            same = batch.cells["paid"].comparable() == batch.cells["full_price"].comparable()
+            self.coded += int(np.count_nonzero(known))
+            self.undiscounted += int(np.count_nonzero(known & same))
 
     def close(self) -> None:
         """All batches have passed."""
@@ -169,6 +178,7 @@ class TablesReport:
 
     rows: dict[str, int]  # read, per table
     problems: tuple[Problem, ...]
+    warnings: tuple[str, ...] = ()  # what may be a mistake
 
     def raise_if_any(self, what: str) -> None:
         if self.problems:
@@ -206,7 +216,16 @@ def validate(sources: Iterable[Source], *, as_of: date | None, relations: bool =
     for name, table in tables.items():
         problems += [unreadable[name]] if name in unreadable else []
         problems += [*table.source.problems(), *table.findings.problems(table.source)]
-    return TablesReport(rows, tuple(problems))
+    return TablesReport(rows, tuple(problems), tuple(w for table in tables.values() for w in _odd_amounts(table)))
+
+
+def _odd_amounts(table: KeptColumns) -> Iterator[str]:
+    """The most common mix-up of columns: what was paid, given as the value before the discount."""
+    if table.coded >= _FEWEST_CODED and table.undiscounted > table.coded / 2:
+        yield (
+            f"{table.source.file}: {table.undiscounted:,} of {table.coded:,} orders with a code have the same amount "
+            "in full_price and paid. full_price is the value of the basket before the discount; is it the right column?"
+        )
 
 
 def _unreadable(source: Source, error: InputError) -> Problem:
