@@ -132,3 +132,14 @@ def test_a_plans_list_lies_in_the_shop(tmp_path: Path) -> None:
         data.id_list("vips.csv", setting="include")
     with pytest.raises(InputError, match="outside the shop's folder"):
         data.id_list("../outside.csv", setting="include")
+
+
+def test_a_list_as_table_of_customers_needs_a_header_or_another_key(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    data = FolderShopData(folder=tmp_path, place=str(tmp_path / "data"), queries=None, network_file=tmp_path / "x")
+    (tmp_path / "vip.csv").write_text("customer_id\n1\n2\n", encoding="utf-8")
+    with data.customers("vip.csv") as (_, table):
+        assert table.to_pylist() == [{"customer_id": "1"}, {"customer_id": "2"}]
+    (tmp_path / "vip.csv").write_text("1\n2\n", encoding="utf-8")
+    with pytest.raises(FileFormatError, match=r"one column, named '1'.*`include:`"), data.customers("vip.csv"):
+        pass

@@ -319,3 +319,40 @@ def test_orders_with_a_code_whose_full_price_was_paid_are_asked_about(tmp_path: 
         if said
         else ()
     )
+
+
+@pytest.mark.parametrize(
+    ("cells", "advice"),
+    [
+        (("1.2.2026", "17,50"), 'csv: {decimal: ","}'),
+        (("13.2.2026", "17.50"), 'csv: {dates: "%d.%m.%Y"}'),
+        (("2026-02-01", "1,234"), "Say which"),
+    ],
+)
+def test_purchases_in_another_notation_are_refused_whole_with_the_setting(
+    tmp_path: Path, cells: tuple[str, str], advice: str
+) -> None:
+    path = tmp_path / "export.csv"
+    line = ";".join(("C1", "7", *cells))
+    path.write_text(f"code;customer_id;ordered_at;full_price\n{line}\n{line}\n", encoding="utf-8")
+    with pytest.raises(TableError) as caught:
+        read_outcomes_file(path)
+    assert any(advice in problem.fix and (problem.row, problem.rows) == (2, 2) for problem in caught.value.problems)
+
+
+def test_one_purchase_in_another_notation_is_left_to_the_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    rows = "C1;7;2026-02-01;17,50\nC2;8;2026-02-01;17.50\n"
+    path.write_text(f"code;customer_id;ordered_at;full_price\n{rows}", encoding="utf-8")
+    assert read_outcomes_file(path).num_rows == 2
+
+
+def test_validate_and_plan_agree_about_text_in_a_further_column(tmp_path: Path) -> None:
+    content = "customer_id,joined_on,note\n1,2025-01-01,plain\n2,2025-01-01,Müller\n".encode("cp1252")
+    tables = folder(tmp_path, customers=content)
+    (problem,) = problems(tables)
+    assert (problem.kind, problem.column, problem.row) == ("encoding", "note", 3)
+    assert problem.found == r"'M\xfcller'"
+    with pytest.raises(TableError) as caught:
+        tables.scan("customers")
+    assert caught.value.problems == (problem,)

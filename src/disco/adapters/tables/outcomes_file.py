@@ -5,12 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from disco.adapters.tables.csv import CsvSource
 from disco.adapters.tables.parquet import ParquetSource
-from disco.records.errors import InputError, TableError
+from disco.records.errors import InputError, Problem, TableError
 from disco.records.table_format import PLAIN, TableFormat
 from disco.records.tables import CELLS, MOST_OUTCOMES, SCHEMAS
+from disco.records.validation.cells import READABLE, parse_text, shown
+
+_SAMPLE = 1000  # rows that mostly tell already that a column can be read
 
 
 def read_outcomes_file(path: Path, *, written: TableFormat = PLAIN) -> pa.Table:
@@ -42,7 +46,8 @@ def _text_rows(source: CsvSource) -> pa.Table:
         for batch in _counted(source.batches(names), source.file)
     ]
     table, ragged = pa.Table.from_batches(batches, schema), source.ragged_rows()
-    if problems := [one for one in source.problems() if one.kind != "ragged_row" or not table.num_rows]:
+    refused = [one for one in source.problems() if one.kind != "ragged_row" or not table.num_rows]
+    if problems := (*refused, *_in_another_notation(source, table)):
         raise TableError(f"{source.file} cannot be read as the table outcomes:", problems)
     return _with_ragged(table, ragged) if ragged else table
 
@@ -55,6 +60,26 @@ def _with_ragged(table: pa.Table, ragged: Sequence[tuple[int, str]]) -> pa.Table
     empty = {name: pa.nulls(places.size, pa.string()) for name in table.column_names}
     without = pa.table({**empty, CELLS: pa.array([found for _, found in ragged])}, schema=rows.schema)
     return pa.concat_tables([rows, without]).take(np.argsort(np.concatenate([others, places])))
+
+
+def _in_another_notation(source: CsvSource, table: pa.Table) -> Iterable[Problem]:
+    """Columns of numbers or dates of which no cell can be read, but could be with another setting.
+
+    A column with some cells that can be read is left to the ledger, which sets the other rows aside.
+    """
+    for column in SCHEMAS["outcomes"].columns:
+        if column.name not in table.column_names or column.kind not in READABLE:
+            continue
+        cells = table[column.name].combine_chunks()
+        for part in (cells[:_SAMPLE], cells):
+            parsed = parse_text(part, column.kind)
+            if not parsed.unreadable.any() or len(pc.drop_null(parsed.values)):
+                break
+        else:
+            row, rows = int(np.argmax(parsed.unreadable)), int(np.count_nonzero(parsed.unreadable))
+            found, expected = shown(cells[row]), READABLE[column.kind]
+            if fix := source.advice(column.name, "wrong_type"):
+                yield Problem("wrong_type", source.file, column.name, found, expected, fix, source.place(row)[1], rows)
 
 
 def _counted(batches: Iterable[pa.RecordBatch], file: str) -> Iterable[pa.RecordBatch]:

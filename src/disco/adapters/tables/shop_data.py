@@ -8,7 +8,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from disco.records.errors import InputError
+from disco.records.errors import FileFormatError, InputError
 from disco.records.id_list import IdList
 from disco.records.locale import Locale
 from disco.records.table_format import PLAIN, TableFormat
@@ -78,10 +78,22 @@ class FolderShopData:
         elif not path.is_file():
             expected = "a Parquet or CSV file, seen from the shop's folder, or the name of a table, such as customers"
             raise InputError("customers.table", found=f"no file {path}", expected=expected)
-        elif path.suffix.lower() == ".csv":
-            yield table, CsvSource("customers", file=table, path=path, written=self.written).scan()
         else:
-            yield table, ParquetSource("customers", file=table, parts=[(table, path)], written=self.written).scan()
+            source = (
+                CsvSource("customers", file=table, path=path, written=self.written)
+                if path.suffix.lower() == ".csv"
+                else ParquetSource("customers", file=table, parts=[(table, path)], written=self.written)
+            )
+            names = source.schema().names
+            if len(names) == 1 and names != ["customer_id"]:
+                raise FileFormatError(
+                    table,
+                    found=f"one column, named {names[0]!r}",
+                    expected="a table with a column customer_id",
+                    fix="Write customer_id as its first line. As `include:` or `exclude:` of a plan, a list needs no "
+                    "header.",
+                )
+            yield table, source.scan()
 
     def file_hash(self, name: str, *, setting: str) -> str:
         """Of the content of a file that a plan names, and of how the shop writes files; empty without the file."""

@@ -81,7 +81,7 @@ def shown(cell: pa.Scalar) -> str:
     if text is None:
         return "None"
     if is_text(cell.type) or is_bytes(cell.type):
-        text = repr(text)
+        text = repr(text).replace("\\\\x", "\\x")  # bytes that are no text are written out once
     elif pa.types.is_timestamp(cell.type) and cell.type.tz:
         text = f"{text} UTC"
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
