@@ -65,6 +65,9 @@ def test_segments_hold_in_the_export_and_are_broken_down(disco: Run, shop: Path)
 def test_segments_that_cannot_be_planned_are_refused(disco: Run, shop: Path, segments: object, words: str) -> None:
     code, _, err = disco("plan", write(shop, segments=segments), "--shop", shop)
     assert (code, words in err) == (1, True), err
+    if "Did you mean" in words:
+        code, _, err = disco("validate", write(shop, segments=segments), "--shop", shop)
+        assert (code, words in err) == (1, True), err
 
 
 def with_channels(shop: Path) -> dict[str, str]:
@@ -106,7 +109,9 @@ def test_a_customer_without_a_channel_is_named_with_their_row(disco: Run, shop: 
     customers = {"table": "customers.csv", "as_of": "2025-10-01"}
     code, _, err = disco("plan", write(shop, customers=customers, channel={"column": "channel"}), "--shop", shop)
     who = lines[4].split(",")[0].strip('"')
-    assert (code, f"no channel for customer {who}" in err, "row 4" in err or "row 5" in err) == (1, True, True), err
+    assert (code, f"no channel for customer {who}" in err, "row 5" in err) == (1, True, True), err
+    code, _, err = disco("validate", shop / "segments.yaml", "--shop", shop)
+    assert (code, f"no channel for customer {who}" in err) == (1, True), err
 
 
 def test_lists_and_contact_rules_leave_customers_out(disco: Run, shop: Path) -> None:
@@ -148,8 +153,11 @@ def test_a_list_that_changed_stops_the_launch(disco: Run, shop: Path) -> None:
     (shop / "out.csv").write_text("\n".join(customers[:6]) + "\n")
     code, _, err = disco("launch", planned["plan_id"], "--shop", shop)
     assert (code, "exclude" in err, "Run `disco plan` again" in err) == (1, True, True), err
-    code, _, err = disco("plan", write(shop, exclude="absent.csv"), "--shop", shop)
-    assert (code, "exclude" in err) == (1, True), err
+    for command in ("plan", "validate"):
+        code, _, err = disco(command, write(shop, exclude="absent.csv"), "--shop", shop)
+        assert (code, "exclude" in err) == (1, True), err
+    found = done(disco, "validate", write(shop, include="out.csv"), "--shop", shop)
+    assert found["eligible"] == 6
 
 
 def test_a_shared_code_conditions_and_a_bounded_budget(disco: Run, shop: Path) -> None:

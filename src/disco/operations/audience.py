@@ -267,7 +267,8 @@ def _refuse_unknown_channels(data: ShopData, plan: Plan, ids: pa.ChunkedArray, c
     customer, value = str(ids[int(wrong[0])].as_py()), channel[wrong[0]]
     with data.customers(plan.customers.table) as (name, table):
         column = table["customer_id"] if isinstance(table, pa.Table) else table.to_table(columns=["customer_id"])[0]
-        row = pc.index(column.cast(pa.string()), customer).as_py() + 1
+        # a spreadsheet counts the header of a CSV file
+        row = pc.index(column.cast(pa.string()), customer).as_py() + (2 if name.lower().endswith(".csv") else 1)
     more = f" (and for {counted(wrong.size - 1, 'more customer')})" if wrong.size > 1 else ""
     raise InputError(
         f"{name}, column {plan.channel_column}, row {row:,}",
