@@ -139,11 +139,19 @@ def test_lists_and_contact_rules_leave_customers_out(disco: Run, shop: Path) -> 
     }
     assert planned["customers"] == len(left - received)
     assert f"{planned['left_out']['contact']:,} at the limit of one code in 60 days" in " ".join(text.split())
+    assert done(disco, "plan", "show", planned["plan_id"], "--shop", shop)["left_out"] == planned["left_out"]
+    assert "Eligible, but left out" in disco("plan", "show", planned["plan_id"], "--shop", shop)[1]
     done(disco, "launch", planned["plan_id"], "--shop", shop)
     done(disco, "export", "second", "-o", shop / "out.parquet", "--shop", shop)
     assert {row["customer_id"] for row in pq.read_table(shop / "out.parquet").to_pylist()} <= left - received
     code, _, err = disco("late", "second", customers[50], "--as-of", "2025-10-03", "--shop", shop)
     assert (code, "is on the list out.txt" in err) == (1, True), err
+    tired = min(left & received)
+    code, _, err = disco("late", "second", tired, "--as-of", "2025-10-03", "--shop", shop)
+    assert (code, "is at the limit of one code in 60 days" in err) == (1, True), err
+    (shop / "out.txt").write_text("\n".join([*out, min(left - received)]) + "\n")
+    again = done(disco, "late", "second", min(left - received), "--as-of", "2025-10-03", "--shop", shop)
+    assert [one["customer_id"] for one in again["decisions"]] == [min(left - received)], "decided is decided"
 
 
 def test_a_list_that_changed_stops_the_launch(disco: Run, shop: Path) -> None:

@@ -66,6 +66,8 @@ class PlanReview(TableResult):
     """Number of customers."""
     currency: str = GBP.code
     """The currency of all money here, by its code of ISO 4217."""
+    left_out: Mapping[str, int]
+    """Eligible customers who were not decided about, by the key that leaves them out: include, exclude, contact."""
     groups: tuple[PlanGroup, ...]
     """By depth, by group, by history (bought in the past year or not), by spend decile, by the columns of the
     plan's segments and channels, by the columns asked for."""
@@ -106,6 +108,7 @@ def review_plan(store: Store, data: ShopData, name: str, *, prior: Belief, by: t
         launched=record is not None and record.plan_id == planned.plan_id,
         customers=planned.decisions.num_rows,
         currency=planned.currency,
+        left_out=planned.left_out or {},
         groups=tuple(_group(planned, belief, kind, value, rows) for kind, value, rows in parts),
         notes=notes,
         planned=planned,

@@ -21,9 +21,12 @@ from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from disco.entrypoints.python import Shop
     from disco.operations.plan_review import PlanDifference, PlanReview
     from disco.operations.planning import PlanResult
+    from disco.records.plan import Plan
     from disco.records.plan_summary import ArmForecast
     from disco.reports import Table
     from disco.reports.table import Cell
@@ -112,6 +115,8 @@ def _review_text(review: "PlanReview") -> str:
         f"Plan {review.plan_id} of {review.campaign}: {review.customers:,} customers, "
         f"{'launched' if review.launched else 'not launched'}."
     ]
+    if review.left_out:
+        parts.append(_left_out(review.planned.plan, review.left_out))
     for kind in dict.fromkeys(one.by for one in review.groups):
         rows: list[list[Cell]] = [
             [one.value, one.customers, *(one.codes[depth] for depth in depths), one.revenue, one.markdown]
@@ -171,7 +176,7 @@ def _plan_text(planned: "PlanResult", shop: Path) -> str:
         figures_text(_arms(planned)),
     ]
     if planned.left_out:
-        parts.append(_left_out(planned))
+        parts.append(_left_out(planned.planned.plan, planned.left_out))
     if planned.total is not None:
         parts.append(f"Forecast, with 90% intervals:\n{figures_text(_money(planned))}\n{_corrections(planned)}")
     elif planned.version is None:
@@ -205,9 +210,9 @@ def _corrections(planned: "PlanResult") -> str:
     return f"Corrected by earlier campaigns, actual against forecast: {', '.join(said)}."
 
 
-def _left_out(planned: "PlanResult") -> str:
-    plan, words = planned.planned.plan, []
-    for key, count in planned.left_out.items():
+def _left_out(plan: "Plan", left_out: "Mapping[str, int]") -> str:
+    words = []
+    for key, count in left_out.items():
         why = {"include": f"not on {plan.include}", "exclude": f"on {plan.exclude}"}.get(key)
         if plan.contact is not None and key == "contact":
             why = f"at the limit of {plan.contact.words}"
