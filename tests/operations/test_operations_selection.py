@@ -162,6 +162,29 @@ def test_a_code_given_between_plan_and_launch_stops_the_launch(shop):
     assert launch(shop.store, again, clock=shop.clock, secret=shop.secret).codes, "they concern other customers"
 
 
+def test_a_late_arrival_whom_another_campaign_reached_meanwhile_is_refused(shop):
+    shop.launch(shop.plan(contact={"at_most": 1, "days": 30}, reserve={"share": "50%"}, holdout={"share": 0}))
+    others = campaign(shop, "others", date(2027, 3, 7), rows=400)
+    reached, free = next(one for one in others if one >= 200), np.array([900])
+
+    def decide(ids):
+        return decide_late_arrivals(
+            shop.store,
+            "spring",
+            shop.people(len(ids), ids=ids),
+            network=shop.network,
+            prior=shop.knowledge(),
+            clock=shop.clock,
+            secret=shop.secret,
+        )
+
+    with pytest.raises(StateError, match=f"customer {reached}: found as many codes as `contact` of the plan allows"):
+        decide(np.array([900, reached]))
+    assert decide(free)["customer_id"].to_pylist() == [900]
+    at_launch = next(one for one in others if one < 200)
+    assert decide(np.array([at_launch])).num_rows == 1, "decided at the launch, before the other campaign"
+
+
 def test_forgetting_names_the_lists_where_somebody_may_still_stand(shop, tmp_path):
     launched = shop.launch(shop.plan(include="vip.csv", exclude="out.csv"))
     someone = str(launched.decisions["customer_id"][0])

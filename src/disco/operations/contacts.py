@@ -23,17 +23,31 @@ _CODES = pa.schema([("customer_id", pa.large_string()), ("code", pa.large_string
 _MOMENT = pa.timestamp("us")
 
 
-def contacted(store: Store, data: ShopData, plan: Plan, *, day: date | None = None) -> pa.Array | None:
+def contacted(
+    store: Store, data: ShopData, plan: Plan, *, day: date | None = None, customers: pa.Array | None = None
+) -> pa.Array | None:
     """Ids, as text, of customers who may get no further code; None: the plan has no contact rule.
 
-    day: on which the code would be sent, for late arrivals; default: the first day of the plan's codes.
+    For late arrivals: `day` is that on which the code would be sent (default: the first day of the plan's codes),
+    `customers` are their ids as text.
     """
     rule, last = plan.contact, day or plan.valid.start
     if rule is None:
         return None
     with store.reading() as transaction:
-        ours = _of_campaigns(transaction, plan, rule, last=last)
-    sent = pa.concat_tables([ours, _of_table(data, ours, rule, last=last)])
+        ours = _of_campaigns(transaction, plan, rule, last=last, customers=customers)
+    return _at_limit(pa.concat_tables([ours, _of_table(data, ours, rule, last=last)]), rule)
+
+
+def contacted_by_campaigns(transaction: Transaction, plan: Plan, customers: pa.Array, *, day: date) -> pa.Array:
+    """Of these customers (ids as text), those whom campaigns alone gave so many codes that they may get no further."""
+    if plan.contact is None:
+        return pa.array([], pa.large_string())
+    sent = _of_campaigns(transaction, plan, plan.contact, last=day, customers=customers)
+    return _at_limit(sent, plan.contact)
+
+
+def _at_limit(sent: pa.Table, rule: ContactSection) -> pa.Array:
     counts = sent.group_by("customer_id").aggregate([([], "count_all")])
     full = pc.greater_equal(counts["count_all"], rule.at_most)
     return counts["customer_id"].filter(full).combine_chunks()
@@ -49,15 +63,20 @@ def contact_inputs(transaction: Transaction, plan: Plan, customers: pa.Array) ->
     return {"contact": content_hash(counts.combine_chunks())}
 
 
-def _of_campaigns(transaction: Transaction, plan: Plan, rule: ContactSection, *, last: date) -> pa.Table:
-    """customer_id and code of the codes that other launched campaigns gave in the days before, the last included."""
+def _of_campaigns(
+    transaction: Transaction, plan: Plan, rule: ContactSection, *, last: date, customers: pa.Array | None = None
+) -> pa.Table:
+    """customer_id and code of the codes that other launched campaigns gave in the days before, the last included.
+
+    customers: of these alone, found by the index of each campaign.
+    """
     first = last - timedelta(days=rule.days)
     parts = [_CODES.empty_table()]
     for record in transaction.plans.campaigns():
         valid = record.plan.valid
         if record.campaign == plan.campaign or valid.start > last or valid.end <= first:
             continue
-        decisions = transaction.decisions.of(record.campaign, only_late=valid.start < first)
+        decisions = transaction.decisions.of(record.campaign, customers=customers, only_late=valid.start < first)
         decisions = decisions.filter(decisions["code"].is_valid())
         texts = (decisions["customer_id"].cast(pa.string()), sent_codes(record.plan, decisions))
         parts.append(pa.table([text.cast(pa.large_string()) for text in texts], schema=_CODES))

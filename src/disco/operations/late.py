@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from disco.operations import campaign_evidence
 from disco.operations.arms import split
 from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.codes import codes_for, read_pool, sent_codes
-from disco.operations.contacts import contacted
+from disco.operations.contacts import contacted, contacted_by_campaigns
 from disco.operations.planned import coded_rows, decision_table, with_codes
 from disco.operations.planning import policy_of
 from disco.operations.versions import belief_of
@@ -88,7 +89,9 @@ def late_arrivals(
         as_of=today,
         only=customers,
         settled=settled.cast(pa.string()).cast(pa.large_string()).combine_chunks(),
-        contacted=contacted(store, data, record.plan, day=max(today, record.plan.valid.start)),
+        contacted=contacted(
+            store, data, record.plan, day=_sent_on(record, clock), customers=pa.array(customers, pa.string())
+        ),
     )
     decided = decide_late_arrivals(
         store,
@@ -141,6 +144,7 @@ def decide_late_arrivals(
         decided = transaction.decisions.of(campaign, customers=ids)
         fresh = pc.invert(pc.is_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
         rows = np.flatnonzero(fresh.to_numpy(zero_copy_only=False))
+        _refuse_contacted(transaction, record, ids.filter(fresh), clock)
         if rows.size:
             members, belief = audience.take(rows), _belief(transaction, record, prior)
             table = _decisions(transaction, record, members, belief)
@@ -164,6 +168,23 @@ def _refuse_when_over(record: CampaignRecord, clock: Clock, locale: Locale) -> N
     if record.state is not State.LAUNCHED or over:
         found = str(record.state) if record.state is not State.LAUNCHED else f"over since {record.plan.valid.closes}"
         raise StateError(f"campaign {record.campaign}", found=found, expected="a launched campaign that still runs")
+
+
+def _sent_on(record: CampaignRecord, clock: Clock) -> date:
+    """The day on which a late arrival is sent a code."""
+    return max(clock.now().date(), record.plan.valid.start)
+
+
+def _refuse_contacted(transaction: Transaction, record: CampaignRecord, ids: pa.Array, clock: Clock) -> None:
+    """Somebody may have got a code from another campaign since they were looked at."""
+    full = contacted_by_campaigns(transaction, record.plan, ids, day=_sent_on(record, clock))
+    if len(full):
+        raise StateError(
+            f"customer {full[0]}",
+            found="as many codes as `contact` of the plan allows",
+            expected="somebody who may get another code",
+            fix="Leave them out.",
+        )
 
 
 def _refuse_other_network(transaction: Transaction, record: CampaignRecord, network: str) -> None:
