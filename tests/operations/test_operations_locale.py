@@ -1,7 +1,7 @@
 """A campaign in another currency and time zone: outcomes, words, exports, and settings that may not change."""
 
 import csv
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +14,13 @@ from disco.operations.launching import launch
 from disco.operations.ledger import ingest
 from disco.operations.planned import keep, load
 from disco.operations.results import read_out
+from disco.operations.simulating import respond, simulate
 from disco.records.currency import read_currency
 from disco.records.errors import StateError
 from disco.records.life import Disposition
 from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.validation.cells import by_wall_clock
+from disco.retailer import RetailerSettings
 
 YEN = Locale(read_currency("JPY"), "Asia/Tokyo")
 EURO = Locale(read_currency("EUR"), "Europe/Berlin")
@@ -154,3 +157,32 @@ def test_a_plan_in_pounds_and_utc_keeps_its_id(opened):
     plan = opened(EURO).planned()
     assert plan.inputs["locale"] == "EUR Europe/Berlin"
     assert plan.currency == "EUR"
+
+
+def test_simulated_customers_answer_by_the_clock_of_the_shop(tmp_path):
+    shop = simulate(RetailerSettings(customers=80, seed=3), tmp_path / "data")
+    ids = [f"c{number:07d}" for number in range(80)]
+    opens, closes = (YEN.moment(shop.today + timedelta(days=days)) for days in (0, 20))
+    codes = pa.table(
+        {
+            "code_id": [f"x{name}" for name in ids],
+            "customer_id": ids,
+            "campaign_id": ["spring"] * 80,
+            "depth": [0.4] * 80,
+            "sent_at": pa.array([opens] * 80, pa.timestamp("us", "Asia/Tokyo")),
+            "expires_at": pa.array([closes] * 80, pa.timestamp("us", "Asia/Tokyo")),
+        }
+    )
+    respond(tmp_path / "data", codes, out=tmp_path / "outcomes.parquet", locale=YEN)
+    moments = pq.read_table(tmp_path / "outcomes.parquet")["ordered_at"].to_pylist()
+    assert moments
+    assert min(moments) >= opens.replace(tzinfo=None)
+    assert max(moments) < closes.replace(tzinfo=None)
+
+
+def test_times_that_name_a_zone_become_those_of_the_shop():
+    given = pa.chunked_array([pa.array([datetime(2026, 7, 1, 23, tzinfo=UTC), None], pa.timestamp("s", "UTC"))])
+    assert by_wall_clock(given, EURO).to_pylist() == [datetime(2026, 7, 2, 1), None]
+    plain = pa.chunked_array([pa.array([datetime(2026, 7, 1, 23)])])
+    assert by_wall_clock(plain, EURO) is plain
+    assert by_wall_clock(given, POUNDS_UTC) is given
