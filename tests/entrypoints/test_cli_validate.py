@@ -292,3 +292,22 @@ def test_a_plan_beyond_the_tables_is_warned_about(disco: Run, small_shop: Path) 
     code, _, err = disco("validate", plan)
     assert code == 0
     assert "has no order in the year before 2027-09-01" in err
+
+
+def test_rows_of_csv_files_are_numbered_as_in_a_spreadsheet_by_every_command(disco: Run, small_shop: Path) -> None:
+    line = (small_shop / "data" / "orders.csv").read_text().splitlines()[1]
+    with (small_shop / "data" / "orders.csv").open("a") as orders:
+        orders.write(line.replace("A1", "A2").replace(",5", ",-5") + "\n")
+    _, out, _ = disco("validate", "--shop", small_shop)
+    assert "column full_price, row 3: found '-5'" in out
+    _, _, err = disco("features", small_shop / "data", "--as-of", "2025-09-01", "-o", small_shop / "features.parquet")
+    assert "orders.csv, column full_price, row 3: found '-5'" in err
+    (small_shop / "vip.csv").write_text("customer_id,country\n1,GB\n,GB\n")
+    plan = small_shop / "plan.yaml"
+    plan.write_text(plan.read_text().replace("table: customers ", "table: vip.csv "))
+    _, _, err = disco("validate", plan)
+    assert "vip.csv, column customer_id, row 3: found nothing" in err
+    (small_shop / "vip.csv").write_text("customer_id,country\n1,GB\n2.0,GB\n")
+    _, _, err = disco("validate", plan)
+    assert "found 1 unknown id, the first '2.0'; expected customers of the table customers" in err
+    assert "Did you mean '2'?" in err

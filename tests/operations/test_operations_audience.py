@@ -120,7 +120,7 @@ def test_a_wrong_condition_is_named_with_what_there_is(shop: Shop, eligible: str
     ("content", "named"),
     [
         ("customer_id,joined_on\n1,2025-01-01\n1,2025-01-01\n", "1 twice"),
-        ("customer_id,joined_on\n99,2025-01-01\n", "1 unknown ones, the first 99"),
+        ("customer_id,joined_on\n99,2025-01-01\n", "1 unknown id, the first '99'"),
         ("id,joined_on\n1,2025-01-01\n", "customer_id"),
     ],
 )

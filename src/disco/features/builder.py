@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from os import PathLike
@@ -18,7 +18,7 @@ from disco.records.chunks import read_threads
 from disco.records.errors import FileFormatError, InputError, TableError
 from disco.records.ports import Tables, locale_of
 from disco.records.private import temporary_folder
-from disco.records.validation import TableSource, mixed_ids, readable, validate
+from disco.records.validation import Source, TableSource, mixed_ids, readable, validate
 
 
 class MissingTableWarning(UserWarning):
@@ -176,8 +176,7 @@ def reading(tables: Tables) -> Iterator[None]:
         if said.startswith(REFUSED):
             name = said.removeprefix(REFUSED)
             try:
-                source = TableSource(name, tables.scan(name), f"table {name}", locale_of(tables))
-                found = validate([source], as_of=None, relations=False)
+                found = validate([_source(tables, name)], as_of=None, relations=False)
             except pa.ArrowException as damage:  # in a column that DuckDB had not come to
                 reason, expected = " ".join(str(damage).split())[:200], "a table that can be read"
                 raise FileFormatError(
@@ -187,6 +186,14 @@ def reading(tables: Tables) -> Iterator[None]:
         formula = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
         fix = "Check the formulas of your own features." if formula else "`disco validate` shows the rows."
         raise InputError(said, fix=fix) from error
+
+
+def _source(tables: Tables, name: str) -> Source:
+    """The table as its own reader has it, which knows the file and numbers its rows as people see them."""
+    own: Callable[[str], Source] | None = getattr(tables, "source", None)
+    if own is not None:
+        return own(name)
+    return TableSource(name, tables.scan(name), f"table {name}", locale_of(tables))
 
 
 def missing_tables(features: Sequence[Feature], present: Sequence[str]) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from disco.records.locale import Locale
 from disco.records.plan import Plan, is_channel
 from disco.records.ports import Engine, Tables
 from disco.records.private import private_folder
+from disco.records.suggestions import near_ids
 from disco.records.wording import counted
 
 _NAME_LENGTH = 32  # hexadecimal digits: 128 bits
@@ -354,10 +355,13 @@ def _nobody(plan: Plan, left_out: Mapping[str, int], *, joined: str = "") -> Inp
 
 def _refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:
     """Customers of the plan's table whom the shop's own table does not have."""
-    strangers = eligible.filter(pc.invert(pc.is_in(eligible, value_set=customer_ids(data))))
+    known = customer_ids(data)
+    strangers = eligible.filter(pc.invert(pc.is_in(eligible, value_set=known)))
     if len(strangers):
+        near = near_ids(strangers[:1], known)[0].as_py()
         raise InputError(
             f"customers of {plan.customers.table}",
-            found=f"{len(strangers):,} unknown ones, the first {strangers[0]}",
+            found=f"{counted(len(strangers), 'unknown id')}, the first {strangers[0].as_py()!r}",
             expected=f"customers of the table customers in {data.place}",
+            fix=None if near is None else f"Did you mean {near!r}? Write ids alike in both tables.",
         )

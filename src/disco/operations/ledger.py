@@ -32,7 +32,7 @@ from disco.records.kept import OUTCOMES
 from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
 from disco.records.ports import Clock, LedgerRepository, Store, Transaction
 from disco.records.result import Result
-from disco.records.validation.checker import good_cells
+from disco.records.validation.checker import first_row, good_cells
 from disco.records.wording import counted, moment_text
 
 if TYPE_CHECKING:
@@ -209,11 +209,6 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
 def batch_name(campaign: str, place: int, content: str) -> str:
     """The id of a batch: the hash of its campaign, its place among the campaign's batches, and its content."""
     return sha256(f"{campaign}\x1f{place}\x1f{content}".encode()).hexdigest()[:_ID_LENGTH]
-
-
-def first_row(source: str) -> int:
-    """The number of the first row of outcomes: a spreadsheet counts the header of a CSV file, nothing else has one."""
-    return 2 if source.lower().endswith(".csv") else 1
 
 
 def counts_of(rows: pa.Table) -> IngestCounts:

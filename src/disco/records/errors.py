@@ -66,7 +66,8 @@ class UsageError(InputError):
 class Problem:
     """One thing wrong with a table or a plan: where it is, what was found, what was expected, the next step.
 
-    `row` is the first row concerned, counted from 1 below the header; `rows` is how many rows are concerned.
+    `row` is the first row concerned, as a spreadsheet numbers those of a CSV file (the header is row 1), elsewhere
+    counted from 1; `rows` is how many rows are concerned.
     """
 
     kind: str

@@ -82,13 +82,18 @@ class TableSource:
             raise FileFormatError(self.file, found=found, expected="rows that can be read") from error
 
     def place(self, row: int) -> tuple[str, int]:
-        return self.file, row + 1
+        return self.file, row + first_row(self.file)
 
     def problems(self) -> tuple[Problem, ...]:
         return ()
 
     def advice(self, column: str, kind: str) -> str | None:
         return None
+
+
+def first_row(file: str) -> int:
+    """The number of a file's first row: a spreadsheet counts the header of a CSV file, nothing else has one."""
+    return 2 if file.lower().endswith(".csv") else 1
 
 
 @dataclass(slots=True)
