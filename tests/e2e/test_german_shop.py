@@ -1,7 +1,7 @@
 """A German shop with its own tables, from `init` to `results`, against what the script that made it knows.
 
-Semicolons, decimal commas, days first with times of day, cp1252, umlauts, names of its own; no returns, no site table,
-no codes among the orders. Purchases come back as an export of orders in the same form.
+Semicolons, decimal commas, days first with times of day, cp1252, umlauts, names of its own, euro, the clock of Berlin;
+no returns, no site table, no codes among the orders. Purchases come back as an export of orders in the same form.
 """
 
 import csv
@@ -20,8 +20,10 @@ import pytest
 
 from disco.entrypoints import cli
 
-# what this shop says about itself in disco.yaml; further settings of the shop belong here
+# what this shop says about itself in disco.yaml
 SETTINGS = """
+currency: EUR
+time_zone: Europe/Berlin
 columns:
   customers: {customer_id: Kundennummer, joined_on: Registriert}
   orders: {order_id: Bestellnummer, customer_id: Kundennummer, ordered_at: Bestellzeit, full_price: Warenwert}
@@ -129,7 +131,7 @@ def answers(shop: GermanShop, codes: Path, start: datetime) -> Answers:
         if shop.rng.random() < 0.3 + depth:
             when = start + timedelta(minutes=int(shop.rng.integers(0, 14 * 24 * 60)))
             if not orders:
-                when = start  # the first minute counts …
+                when = start  # the first minute counts, by the clock of Berlin …
             orders.append(shop.bought(customer, when, depth=depth, code=row["code_id"].lower()))
             prices.append(float(orders[-1]["Warenwert"].replace(".", "").replace(",", ".")))
             depths.append(depth)
@@ -161,8 +163,9 @@ def test_a_german_shop_goes_from_its_own_tables_to_results(disco: Callable[..., 
     disco("init", folder)
     for example in (folder / "data").iterdir():
         example.unlink()
-    with (folder / "disco.yaml").open("a", encoding="utf-8") as settings:
-        settings.write(SETTINGS)
+    settings = (folder / "disco.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
+    settings = [line for line in settings if not line.startswith(("currency:", "time_zone:"))]
+    (folder / "disco.yaml").write_text("".join(settings) + SETTINGS, encoding="utf-8")
     shop = GermanShop(folder)
     shop.live(OPENED, FIRST_START)
     shop.write_tables()
@@ -223,4 +226,5 @@ def campaign(disco: Callable[..., Any], shop: GermanShop, name: str, start: date
     assert sum(group["purchasers"] for group in groups) == truth.counted
     assert sum(group["revenue"] for group in groups) == pytest.approx(truth.revenue)
     assert sum(group["markdown"] for group in groups) == pytest.approx(truth.markdown)
+    assert results["currency"] == "EUR"
     return {"planned": planned, "results": results, "truth": truth}

@@ -8,8 +8,11 @@ import pyarrow as pa
 import pytest
 from tests.features.conftest import MemoryTables
 
+from disco.adapters.store import CampaignStore
 from disco.operations.amounts import against_history, against_orders
 from disco.operations.ledger import ingest
+from disco.records.currency import read_currency
+from disco.records.locale import Locale
 
 SHOPS = 200
 
@@ -73,7 +76,7 @@ def matched(paid, *, by="code", rows=8):
 def test_amounts_are_compared_with_the_orders_they_belong_to(by):
     found = matched([0.8] * 8, by=by)
     assert "8 of 8 purchases that are also in the table orders" in found
-    assert "such as code C0 (32.00 here, 40.00 there, 20% off)" in found
+    assert "such as code C0 (£32.00 here, £40.00 there, 20% off)" in found
     assert matched([1.0] * 8, by=by) == ""
     assert matched([0.8] * 3 + [1.0] * 5, by=by) == "", "a few odd rows are no mix-up of columns"
 
@@ -83,7 +86,11 @@ def test_orders_that_are_not_there_yet_say_nothing():
     assert matched([0.8] * 3, rows=3) is None
 
 
-def test_ingest_compares_with_the_tables_of_the_shop(shop):
+@pytest.mark.parametrize("code", ["GBP", "JPY", "KWD"])
+def test_ingest_compares_with_the_tables_of_the_shop(make_shop, tmp_path, code):
+    locale = Locale(read_currency(code), "Asia/Tokyo")
+    store = CampaignStore(f"sqlite:///{tmp_path}/disco.db", tmp_path / "artefacts", locale=locale)
+    shop = make_shop(store)
     launched = shop.launch()
     sent = shop.sent(launched)[:40]
 
@@ -112,3 +119,4 @@ def test_ingest_compares_with_the_tables_of_the_shop(shop):
     for tables in ({"orders": orders}, {"customers": orders}):
         done = ingest(shop.store, "spring", right, source="a", clock=shop.clock, data=Data(tables), dry_run=True)
         assert (done.applied, done.warnings) == (40, ())
+    store.close()

@@ -18,14 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.records.arrays import Flags, Integers, Vector
+from disco.records.currency import GBP, Currency
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
 from disco.records.money import from_minor_units
-from disco.records.ports import Transaction
+from disco.records.ports import Transaction, locale_of
 from disco.records.validation import readable
 from disco.records.validation.cells import flags, microseconds
 from disco.records.validation.rules import start_of_day
-from disco.records.wording import counted, percent
+from disco.records.wording import counted, money, percent
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData
@@ -37,7 +38,7 @@ FEWEST_PURCHASES = 50
 _SHARE, _SIGMAS = 0.6, 4.0
 _CLOSE = 0.01  # relative: amounts were rounded, perhaps article by article
 _LOOKS = "full_price looks like the amount after the discount"
-_FIX = "full_price is the value of the basket before the discount: export that column, `disco revert` this batch"
+_FIX = "full_price is the value of the basket before the discount: export that column, and `disco revert` this batch"
 
 
 def amount_warnings(
@@ -56,8 +57,9 @@ def amount_warnings(
         orders = _orders(data, applied)
     except InputError:  # what is wrong with the shop's tables is for `disco validate` to say
         return ()
-    full_price = from_minor_units(applied["full_price_minor"].to_numpy())
-    found = against_orders(applied, full_price, depth, orders)
+    currency = transaction.locale.currency
+    full_price = from_minor_units(applied["full_price_minor"].to_numpy(), currency)
+    found = against_orders(applied, full_price, depth, orders, currency=currency)
     if found is None:
         ordinary = (orders["micros"].to_numpy() < start_of_day(start)) & ~flags(orders["code"].is_valid())
         earlier = orders.filter(pa.array(ordinary))
@@ -72,7 +74,9 @@ def amount_warnings(
     return (found,) if found else ()
 
 
-def against_orders(rows: pa.Table, full_price: Vector, depth: Vector, orders: pa.Table) -> str | None:
+def against_orders(
+    rows: pa.Table, full_price: Vector, depth: Vector, orders: pa.Table, *, currency: Currency = GBP
+) -> str | None:
     """The warning; empty where the orders say that all is well; None where too few of the purchases are among them.
 
     rows: event_id, code. full_price, depth: (n,) of these purchases. orders: order_id, code, full_price.
@@ -93,10 +97,10 @@ def against_orders(rows: pa.Table, full_price: Vector, depth: Vector, orders: pa
     if after.sum() * 2 <= known.sum():
         return ""
     at, number = int(np.argmax(after)), counted(int(known.sum()), "purchase")
+    here, whole = (money(amount, currency=currency, full=True) for amount in (full_price[at], there[at]))
     return (
         f"{_LOOKS}: {after.sum():,} of {number} that are also in the table orders have the order's full price less the "
-        f"discount, such as code {rows['code'][at]} ({full_price[at]:,.2f} here, {there[at]:,.2f} there, "
-        f"{depth_percent(depth[at])}). {_FIX}"
+        f"discount, such as code {rows['code'][at]} ({here} here, {whole} there, {depth_percent(depth[at])}). {_FIX}"
     )
 
 
@@ -149,7 +153,9 @@ def _orders(data: "ShopData", applied: pa.Table) -> pa.Table:
     """Orders of these customers: order_id, customer_id, code (text), full_price (float), micros (UTC)."""
     people, parts = pc.unique(applied["customer_id"].combine_chunks()), []
     with data.tables() as tables:
-        scan = readable("orders", tables.scan("orders")) if "orders" in tables.names() else _ORDERS.empty_table()
+        scan = _ORDERS.empty_table()
+        if "orders" in tables.names():
+            scan = readable("orders", tables.scan("orders"), locale=locale_of(tables))
         rows = len(scan) if isinstance(scan, pa.Table) else scan.count_rows()
         for batch in scan.to_batches() if rows <= MOST_ORDERS else ():
             theirs = pc.is_in(batch["customer_id"].cast(pa.string()), value_set=people)
