@@ -3,12 +3,13 @@
 import json
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, get_args, get_origin
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from disco.entrypoints.config import ShopSettings, load_settings
 from disco.records.plan import Plan, read_plan
@@ -115,10 +116,18 @@ def test_the_next_command_can_be_pasted_whatever_the_folder_is_called(disco: Run
     assert (command, Path(place)) == ("disco", tmp_path / "my shop" / "data")
 
 
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The sections that a key may hold, also where it may hold something else or nothing."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in () if get_origin(annotation) is dict else get_args(annotation):  # depths have names of their own
+        yield from models_in(part)
+
+
 def test_the_page_about_plans_names_every_key() -> None:
     page = (Path(__file__).parents[2] / "docs" / "plan.md").read_text()
     for name, field in Plan.model_fields.items():
-        section = field.annotation
-        keys = [inner.alias or key for key, inner in getattr(section, "model_fields", {}).items()]
+        sections = list(models_in(field.annotation))
+        keys = [inner.alias or key for section in sections for key, inner in section.model_fields.items()]
         for key in [f"{name}.{key}" for key in keys] or [name]:
             assert f"`{key}`" in page, key
