@@ -2,7 +2,7 @@
 
 from collections import Counter
 from contextlib import contextmanager
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +16,15 @@ from disco.operations.launching import launch
 from disco.operations.selection import Selection
 from disco.records.errors import InputError, PlanError, StateError
 from disco.records.id_list import IdList
+from disco.records.locale import Locale
 
 
 class Data:
     """The shop's tables and lists, as far as a selection asks for them."""
 
-    def __init__(self, lists=None, codes=None, customers=400):
+    def __init__(self, lists=None, codes=None, customers=400, time_zone="UTC"):
         self.lists, self.codes, self.customers = lists or {}, codes, customers
+        self.locale = Locale(time_zone=time_zone)
 
     @contextmanager
     def tables(self):
@@ -124,6 +126,18 @@ def test_the_shops_own_codes_count_once(shop):
     assert at_limit == {str(sent[0])}, "one code of the campaign and one of another system"
     one = set(contacted(shop.store, Data(codes=codes), shop.plan(contact={"at_most": 1, "days": 60})).to_pylist())
     assert one == {*map(str, sent), others[0]}, "neither before the 60 days nor after the first day"
+
+
+def test_days_are_those_of_the_shop(shop):
+    """23:30 UTC on the first day is the next day in Berlin, and 23:30 UTC before the 60 days begin is within them."""
+    moments = [datetime(2027, 3, 8, 23, 30, tzinfo=UTC), datetime(2027, 1, 6, 23, 30, tzinfo=UTC)]
+    codes = pa.table({"code_id": ["a", "b"], "customer_id": ["1", "2"], "sent_at": pa.array(moments)})
+    plan = shop.plan(contact={"at_most": 1, "days": 60})
+    found = {
+        zone: contacted(shop.store, Data(codes=codes, time_zone=zone), plan).to_pylist()
+        for zone in ("UTC", "Europe/Berlin")
+    }
+    assert found == {"UTC": ["1"], "Europe/Berlin": ["2"]}
 
 
 def test_codes_of_late_arrivals_count_until_their_campaign_ends(shop):

@@ -90,7 +90,7 @@ def late_arrivals(
         only=customers,
         settled=settled.cast(pa.string()).cast(pa.large_string()).combine_chunks(),
         contacted=contacted(
-            store, data, record.plan, day=_sent_on(record, clock), customers=pa.array(customers, pa.string())
+            store, data, record.plan, day=_sent_on(record, today), customers=pa.array(customers, pa.string())
         ),
     )
     decided = decide_late_arrivals(
@@ -144,7 +144,7 @@ def decide_late_arrivals(
         decided = transaction.decisions.of(campaign, customers=ids)
         fresh = pc.invert(pc.is_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
         rows = np.flatnonzero(fresh.to_numpy(zero_copy_only=False))
-        _refuse_contacted(transaction, record, ids.filter(fresh), clock)
+        _refuse_contacted(transaction, record, ids.filter(fresh), today=transaction.locale.day_of(clock.now()))
         if rows.size:
             members, belief = audience.take(rows), _belief(transaction, record, prior)
             table = _decisions(transaction, record, members, belief)
@@ -170,14 +170,14 @@ def _refuse_when_over(record: CampaignRecord, clock: Clock, locale: Locale) -> N
         raise StateError(f"campaign {record.campaign}", found=found, expected="a launched campaign that still runs")
 
 
-def _sent_on(record: CampaignRecord, clock: Clock) -> date:
-    """The day on which a late arrival is sent a code."""
-    return max(clock.now().date(), record.plan.valid.start)
+def _sent_on(record: CampaignRecord, today: date) -> date:
+    """The day on which somebody who arrives today, by the clock of the shop, is sent a code."""
+    return max(today, record.plan.valid.start)
 
 
-def _refuse_contacted(transaction: Transaction, record: CampaignRecord, ids: pa.Array, clock: Clock) -> None:
+def _refuse_contacted(transaction: Transaction, record: CampaignRecord, ids: pa.Array, *, today: date) -> None:
     """Somebody may have got a code from another campaign since they were looked at."""
-    full = contacted_by_campaigns(transaction, record.plan, ids, day=_sent_on(record, clock))
+    full = contacted_by_campaigns(transaction, record.plan, ids, day=_sent_on(record, today))
     if len(full):
         raise StateError(
             f"customer {full[0]}",
