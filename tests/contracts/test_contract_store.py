@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,7 @@ def store(database_url: str) -> Iterator[CampaignStore]:
     store.close()
 
 
+LATER = MOMENT + timedelta(days=3)
 NOBODY = PlanTables(decisions=decisions([]).drop_columns(["code"]), contexts=np.zeros((0, 3)), features=None)
 
 
@@ -62,6 +64,11 @@ def test_a_campaign_has_a_plan_and_is_launched_once(store: CampaignStore) -> Non
             transaction.plans.launch(record)
         transaction.plans.set_state("spring", State.PAUSED)
         assert transaction.plans.campaign("spring").state is State.PAUSED
+        transaction.plans.recall("spring", at=LATER)
+        assert transaction.plans.campaign("spring").recalled_at == LATER
+        assert transaction.plans.campaign("a-later-one").recalled_at is None
+        with pytest.raises(StateError, match="recalled before"):
+            transaction.plans.recall("spring", at=LATER)
         assert transaction.plans.find_campaign("autumn") is None
         decided, ledger = transaction.decisions, transaction.ledger
         for ask in (transaction.plans.campaign, decided.of, ledger.batches, decided.reserve, ledger.counts):

@@ -372,6 +372,38 @@ def test_a_row_with_too_many_or_too_few_cells_is_set_aside_alone(disco: Run, sho
     assert "the same rows were received before" in again["warnings"][0]
 
 
+def test_a_recall_lists_the_unused_codes_and_shows_what_was_bought_after_it(disco: Run, shop: Path) -> None:
+    done(disco, "plan", shop / "second.yaml", "--shop", shop)
+    done(disco, "launch", "second", "--shop", shop)
+    codes = done(disco, "export", "second", "-o", shop / "codes.parquet", "--shop", shop)["codes"]
+    done(disco, "respond", shop / "data", shop / "codes.parquet", "-o", shop / "second.parquet")
+    moments = pq.read_table(shop / "second.parquet")["ordered_at"].to_pylist()
+    day = max(moments).date()
+    late = sum(moment.date() == day for moment in moments)
+    early = len(moments) - late
+    assert early > 0
+    assert "would be recalled" in disco("recall", "second", "--dry-run", "--shop", shop)[1]
+    listed = shop / "recalled.csv"
+    recalled = done(disco, "recall", "second", "--as-of", day, "--yes", "-o", listed, "--shop", shop)
+    assert recalled["codes"] == codes
+    assert recalled["recalled_at"] == f"{day}T00:00:00Z"
+    assert len(listed.read_text().splitlines()) == codes + 1
+    received = done(disco, "ingest", "second", shop / "second.parquet", "--shop", shop)
+    assert (received["applied"], received["expired"]) == (early, late)
+    code, out, _ = disco("results", "second", "--as-of", "2025-12-20", "--shop", shop)
+    assert (code, f"was recalled on {day.day} {day:%b %Y}" in out) == (0, True)
+    assert f"{late} purchase{'s'[: late > 1]} after the recall {'were' if late > 1 else 'was'} set aside" in out
+    assert "recalled" in disco("campaigns", "--shop", shop)[1]
+    again = done(disco, "recall", "second", "-o", listed, "--shop", shop)
+    assert (again["again"], again["codes"], again["used"]) == (True, codes - early, early)
+    learned = done(disco, "learn", "second", "--as-of", "2025-12-03", "--shop", shop)
+    assert "second" in learned["campaigns"]
+    for words in (("export", "second", "-o", shop / "again.csv"), ("late", "second", "c0000001"), ("pause", "second")):
+        assert "recalled" in refused(disco, *words, "--shop", shop)
+    assert done(disco, "doctor", "--shop", shop)["ok"]
+    assert ".parquet or .csv" in disco("recall", "second", "-o", "list.txt", "--shop", shop)[2]
+
+
 # ---- frontier --------------------------------------------------------------------------------------------------------
 
 
@@ -429,6 +461,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     [
         ("launch", "PLAN"),
         ("close", "first"),
+        ("recall", "first"),
         ("forget", "c0000001"),
         ("prune", "--older-than", "400d"),
     ],

@@ -4,10 +4,12 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -128,9 +130,41 @@ def test_explain_gives_the_chosen_depth_the_largest_surplus_and_a_chance(disco: 
             best = max(found["figures"], key=lambda figure: figure["value"] - figure["price"])
             chosen += best["depth"] == row["depth"]
     assert chosen
-    code, _, err = disco("explain", "second", "nobody", "--shop", answered)
-    assert code == 1
-    assert "nobody" in err
+
+
+def test_explain_without_a_customer_shows_an_example(disco: Run, answered: Path) -> None:
+    found = done(disco, "explain", "second", "--shop", answered)
+    assert (found["arm"], found["code"] is not None) == ("decided", True)
+    assert "An example" in found["words"][0]
+    assert found["figures"] == done(disco, "explain", "second", found["customer"], "--shop", answered)["figures"]
+
+
+def test_explain_says_why_somebody_was_not_part_of_the_campaign(disco: Run, answered: Path) -> None:
+    def said(customer: str) -> str:
+        code, out, err = disco("explain", "second", customer, "--shop", answered)
+        assert (code, out) == (1, "")
+        return str(err)
+
+    file = answered / "data" / "customers.parquet"
+    customers = pq.read_table(file)
+    french = next(row["customer_id"] for row in customers.to_pylist() if row["country"] == "FR")
+    assert f"{french} was not part of campaign second: they are not eligible (country = 'FR')" in said(french)
+    assert "the plan asks for country = 'GB'" in said(french)
+    assert "has no such customer" in said("nobody")
+    assert f"Did you mean {french}?" in said(french.upper())
+    new = pa.Table.from_pylist(
+        [
+            {**customers.to_pylist()[0], "customer_id": f"c99{day}", "country": "GB", "joined_on": date(2025, day, 2)}
+            for day in (3, 11)
+        ],
+        customers.schema,
+    )
+    pq.write_table(pa.concat_tables([customers, new]), file)
+    assert "they joined on 2 Nov 2025, and the plan is as of" in said("c9911")
+    assert "`disco late second c9911` decides about them" in said("c9911")
+    assert "were not in the tables when the plan was made" in said("c993")
+    file.unlink()
+    assert "was not part of campaign second. The reason is not known" in said("c993")
 
 
 def test_the_doctor_finds_a_sound_shop_sound(disco: Run, answered: Path) -> None:
@@ -248,3 +282,16 @@ def test_belief_narrows_with_what_is_learned(disco: Run, answered: Path) -> None
     assert code == 0
     assert "10% off" in out
     assert disco("belief", 9, "--shop", answered)[0] == 1
+
+
+def test_explain_names_the_list_that_left_somebody_out(disco: Run, shop: Path) -> None:
+    customers = pq.read_table(shop / "data" / "customers.parquet").to_pylist()
+    british = next(row["customer_id"] for row in customers if row["country"] == "GB")
+    (shop / "unsubscribed.txt").write_text(british + "\n")
+    plan = (shop / "second.yaml").read_text() + "exclude: unsubscribed.txt\n"
+    (shop / "without.yaml").write_text(plan.replace("campaign: second", "campaign: without"))
+    done(disco, "plan", shop / "without.yaml", "--shop", shop)
+    done(disco, "launch", "without", "--shop", shop)
+    code, _, err = disco("explain", "without", british, "--shop", shop)
+    assert code == 1
+    assert "they are on the list unsubscribed.txt, which the plan names as `exclude`" in err

@@ -31,6 +31,7 @@ FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class
     "pause": ("operations.launching:CampaignState",),
     "resume": ("operations.launching:CampaignState",),
     "close": ("operations.launching:CampaignState",),
+    "recall": ("operations.recalling:Recalled",),
     "late": ("operations.late:LateArrivals",),
     "propensities": ("operations.propensities:PropensitiesResult",),
     "forget": ("operations.forgetting:Forgotten",),

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from disco.operations.planning import PlanResult
     from disco.operations.propensities import PropensitiesResult
     from disco.operations.pruning import Pruned
+    from disco.operations.recalling import Recalled
     from disco.operations.results import AllResults, CampaignResults
     from disco.operations.shop_files import ShopFiles
     from disco.operations.validating import PlanVerdict, TablesVerdict
@@ -297,12 +298,15 @@ class Shop:
                 return all_results(store, self.data, as_of=day)
             return campaign_results(store, self.data, campaign, as_of=day)
 
-    def explain(self, campaign: str, customer: str | int) -> "Explanation":
-        """Why a customer got this depth or none, and what the runner-up was worth."""
+    def explain(self, campaign: str, customer: str | int | None = None) -> "Explanation":
+        """Why a customer got this depth or none, and what the runner-up was worth; None: of an example.
+
+        An InputError says why somebody was not part of the campaign.
+        """
         from disco.operations.explaining import explain
 
         with self.store() as store:
-            return explain(store, campaign, customer, prior=self.prior())
+            return explain(store, campaign, customer, prior=self.prior(), data=self.data)
 
     def campaigns(self, campaign: str | None = None) -> "CampaignList":
         """The launched campaigns, or one of them, with every batch of outcomes."""
@@ -397,6 +401,32 @@ class Shop:
 
         with self.store() as store:
             return close(store, campaign)
+
+    def recall(
+        self,
+        campaign: str,
+        file: str | Path | None = None,
+        *,
+        as_of: date | None = None,
+        dry_run: bool = False,
+    ) -> "Recalled":
+        """Make the codes that were not used invalid; with `file` (.parquet or .csv) their list is written there.
+
+        Purchases ordered before the recall count, later ones are set aside, and no code counts as unused. as_of: the
+        recall was at the beginning of this day; default: now. If the file cannot be written, the campaign is recalled
+        all the same: the ReportError has the result, and another call writes the file.
+        """
+        from disco.entrypoints.outputs import check_outputs
+        from disco.operations.exporting import check_kind
+        from disco.operations.recalling import recall
+
+        place = None if file is None else Path(file)
+        if place is not None:
+            check_kind(place)
+        check_outputs(place, shop=self.folder)
+        with self.store() as store:
+            at = None if as_of is None else store.locale.moment(as_of)
+            return recall(store, campaign, clock=self.clock, at=at, file=place, dry_run=dry_run)
 
     # ---- what may go
 

@@ -287,7 +287,7 @@ def _batches(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagn
 def _ledger(transaction: Transaction, record: CampaignRecord) -> Iterator[Diagnosis]:
     """Dispositions as the rules give them for all rows in force; counts as the rows say."""
     rows = transaction.ledger.outcomes(record.campaign)
-    wrong = misjudged(rows).num_rows
+    wrong = misjudged(rows, recalled_at=record.recalled_at).num_rows
     words = f"{rows.num_rows:,} rows, {f'{wrong:,} misclassified' if wrong else 'none misclassified'}"
     yield _found("ledger", record, not wrong, words, fix=REPAIR)
     set_aside = rows.filter(rows["raw"].is_valid())

@@ -32,7 +32,7 @@ class CampaignEvidence:
     """What a campaign has taught so far, as it is stored."""
 
     baskets: Evidence  # ln(full price) of purchases by customers with a context of their own
-    codes: EngagementCounts  # sent and redeemed so far, matured or not
+    codes: EngagementCounts  # sent and redeemed so far, matured or not; none of a recalled campaign
     only_random: bool  # whether `codes` counts only those assigned at random (docs/decisions/002)
 
     @classmethod
@@ -132,13 +132,17 @@ def update(transaction: Transaction, record: CampaignRecord, *, before: NetPurch
         (gained_baskets, gained_codes), (lost_baskets, lost_codes) = (
             _of_purchases(transaction, record, network, decisions, part, kept.only_random) for part in (new, old)
         )
-        codes = _redeemed(kept.codes, gained_codes, lost_codes)
+        codes = kept.codes if record.recalled_at is not None else _redeemed(kept.codes, gained_codes, lost_codes)
         moved = replace(kept, baskets=kept.baskets - lost_baskets + gained_baskets, codes=codes)
         transaction.beliefs.put_evidence(record.campaign, network, moved.to_bytes())
 
 
 def rebuilt(transaction: Transaction, record: CampaignRecord, network: str) -> CampaignEvidence:
-    """The evidence from decisions and the whole ledger in force."""
+    """The evidence from decisions and the whole ledger in force.
+
+    A recall cuts short the time in which codes could be used. Those used before it would all count as redeemed and the
+    others as nothing, which is a rate of 1, so a recalled campaign teaches baskets and no engagement at all.
+    """
     decisions = transaction.decisions.of(record.campaign)
     applied = transaction.ledger.outcomes(record.campaign, dispositions=(Disposition.APPLIED,))
     size = transaction.contexts.of(record.campaign, network, np.zeros(1, np.int64)).shape[1]
@@ -146,6 +150,8 @@ def rebuilt(transaction: Transaction, record: CampaignRecord, network: str) -> C
     coded = decisions.filter(decisions["code"].is_valid())
     purchases = net_purchases(applied)
     baskets, codes = _of_purchases(transaction, record, network, coded, purchases, fresh.only_random)
+    if record.recalled_at is not None:
+        return replace(fresh, baskets=baskets, codes=EngagementCounts())
     return replace(fresh, baskets=baskets, codes=_redeemed(fresh.codes, gained=codes, lost=EngagementCounts()))
 
 

@@ -28,7 +28,7 @@ class BatchEntry:
     duplicate: int
     """Rows about an event that was received before."""
     expired: int
-    """Purchases after their code had expired, and outcomes of a closed campaign."""
+    """Purchases after their code had expired or was recalled, and outcomes of a closed campaign."""
     unmatched: int
     """Rows that fit no code, customer or event."""
     rejected: int
@@ -42,7 +42,7 @@ class CampaignEntry:
     campaign: str
     """The name of the campaign."""
     state: Phase
-    """scheduled (its codes are not valid yet), running, paused, ended (all codes have expired) or closed."""
+    """scheduled (its codes are not valid yet), running, paused, recalled, ended (all codes have expired) or closed."""
     plan_id: str
     """The id of its plan."""
     policy: str
@@ -51,6 +51,8 @@ class CampaignEntry:
     """The first day of its codes."""
     valid_before: date
     """The day after their last."""
+    recalled_at: datetime | None
+    """The moment of the recall, from which on no code is valid; null: it was not recalled."""
     version: int | None
     """The version of the model that decided; null: none was learned."""
     customers: int
@@ -114,6 +116,7 @@ def _entry(transaction: Transaction, record: CampaignRecord, *, today: date) -> 
         policy=record.plan.policy.name,
         valid_from=record.plan.valid.start,
         valid_before=record.plan.valid.end,
+        recalled_at=record.recalled_at,
         version=record.version,
         customers=summary.customers,
         codes=sum(sum(arm.codes.values()) for arm in summary.arms.values()),

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from disco import objective
 from disco.campaign import Belief
@@ -21,10 +23,13 @@ from disco.records.forgotten import is_forgotten
 from disco.records.identity import read_ids
 from disco.records.life import CampaignRecord
 from disco.records.plan_summary import Solution
-from disco.records.ports import Store
+from disco.records.ports import Store, Transaction
 from disco.records.result import TableResult
 from disco.records.wording import money as money_text
 from disco.records.wording import number, percent
+
+if TYPE_CHECKING:
+    from disco.operations.audience import ShopData
 
 _SAME = 1e-9  # relative: figures made again may differ from kept ones by rounding on another machine
 
@@ -111,14 +116,22 @@ class _Decision:
         return "no code" if self.depth is None else depth_percent(self.depth)
 
 
-def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> Explanation:
-    """Explain one decision from what was kept: the context, the model that decided, the prices of the solve."""
+def explain(
+    store: Store, campaign: str, customer: object = None, *, prior: Belief, data: "ShopData | None" = None
+) -> Explanation:
+    """Explain one decision from what was kept: the context, the model that decided, the prices of the solve.
+
+    customer: None explains an example, the first customer whose code was decided. data: tells why somebody was not
+    part of the campaign.
+    """
     with store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
+        is_example = customer is None
+        if is_example:
+            customer = _example(transaction.decisions.of(campaign))
         found = transaction.decisions.of(campaign, customers=pa.array([str(customer)]))
         if not found.num_rows:
-            fix = "`disco export` lists the customers who got a code."
-            raise InputError(f"{customer} was not part of campaign {campaign}", fix=fix)
+            raise _not_a_member(transaction, record, str(customer), data)
         kept = [part.name for part in fields(_Decision) if part.name in found.column_names]
         found = found.set_column(found.schema.get_field_index("code"), "code", sent_codes(record.plan, found))
         made = _Decision(**found.select(kept).to_pylist()[0])
@@ -135,6 +148,7 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> 
     others = [figure for figure in figures if figure.depth != made.depth]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
     words = [
+        *([f"An example; `disco explain {campaign} CUSTOMER` explains another one."] if is_example else []),
         _outcome(record, made),
         _rule(record, solution, arm, made),
         _context_words(context, known=made.known),
@@ -158,6 +172,28 @@ def explain(store: Store, campaign: str, customer: object, *, prior: Belief) -> 
         propensity=made.propensity,
         words=tuple(words),
     )
+
+
+def _not_a_member(
+    transaction: Transaction, record: CampaignRecord, customer: str, data: "ShopData | None"
+) -> InputError:
+    from disco.operations.absent import not_a_member  # reads tables, which explanations of members do not
+
+    if transaction.forgotten.among([customer], since=record.launched_at):
+        return InputError(f"{customer} was not part of campaign {record.campaign}, or was forgotten after its launch")
+    return not_a_member(record, customer, data=data)
+
+
+def _example(decisions: pa.Table) -> str | int:
+    """The first customer with a decided code, or else the first with a code, or else the first."""
+    at_launch = decisions.filter(pa.array(~is_forgotten(decisions["customer_id"])))
+    coded = at_launch.filter(at_launch["code"].is_valid())
+    decided = coded.filter(pc.equal(coded["arm"], str(Arm.DECIDED)))
+    rows = next((one for one in (decided, coded, at_launch) if one.num_rows), None)
+    if rows is None:
+        raise InputError("No decision of this campaign can be explained: all its customers were forgotten")
+    customer: str | int = rows["customer_id"][0].as_py()
+    return customer
 
 
 def _figures(
@@ -193,7 +229,8 @@ def _segment_prices(solution: Solution, made: _Decision) -> Vector:
 
 def _outcome(record: CampaignRecord, made: _Decision) -> str:
     code = "" if made.code is None else f" (code {made.code})"
-    return f"Customer {made.customer_id} got {made.got}{code} in campaign {record.campaign}."
+    recall = "" if record.recalled_at is None else f", which was recalled on {record.recalled_at:%Y-%m-%d}"
+    return f"Customer {made.customer_id} got {made.got}{code} in campaign {record.campaign}{recall}."
 
 
 def _rule(record: CampaignRecord, solution: Solution, arm: Arm, made: _Decision) -> str:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from disco.operations.audience import ShopData
 from disco.operations.codes import sent_codes
 from disco.records.depths import depth_percent
-from disco.records.errors import InputError, UsageError
+from disco.records.errors import InputError, StateError, UsageError
 from disco.records.files import written_whole
 from disco.records.forgotten import is_forgotten
 from disco.records.locale import Locale
@@ -113,7 +113,13 @@ def export(store: Store, campaign: str, *, file: Path | None = None, data: ShopD
     if file is not None:
         check_kind(file)
     with store.reading() as transaction:
-        plan = transaction.plans.campaign(campaign).plan
+        record = transaction.plans.campaign(campaign)
+    plan = record.plan
+    if record.recalled_at is not None:
+        raise StateError(
+            f"Campaign {campaign} was recalled on {record.recalled_at:%Y-%m-%d}, so its codes must not be sent",
+            fix=f"`disco recall {campaign} -o FILE` writes the codes that the shop has to make invalid.",
+        )
     codes = export_codes(store, campaign)
     rows, without_email = codes, None
     if plan.export is not None:
@@ -133,13 +139,18 @@ def export(store: Store, campaign: str, *, file: Path | None = None, data: ShopD
         rows=rows,
     )
     if file is not None:
-        with written_whole(file) as unfinished:
-            if file.suffix.lower() == ".csv":
-                pacsv.write_csv(csv_safe(_with_offsets(rows, store.locale)), unfinished)
-            else:
-                pq.write_table(rows, unfinished)
+        write_rows(rows, file, store.locale)
         _write_manifest(found, file)
     return found
+
+
+def write_rows(rows: pa.Table, file: Path, locale: Locale) -> None:
+    """FILE.csv with cells made safe for a spreadsheet, or else Parquet; the whole file or none."""
+    with written_whole(file) as unfinished:
+        if file.suffix.lower() == ".csv":
+            pacsv.write_csv(csv_safe(_with_offsets(rows, locale)), unfinished)
+        else:
+            pq.write_table(rows, unfinished)
 
 
 def check_kind(file: Path) -> None:

@@ -109,12 +109,13 @@ def calibrate(past: Sequence[Backtest], *, decided: bool) -> Calibration:
 def calibrations(store: Store, *, learned: Collection[str], as_of: date) -> Mapping[bool, Calibration]:
     """For codes that a policy decided (True) and for codes assigned at random (False).
 
-    From campaigns that had ended by that day and have been learned, since their outcomes are taken to be complete.
+    From campaigns that had ended by that day and have been learned, since their outcomes are taken to be complete. A
+    recalled one was cut short, so its forecast cannot be compared.
     """
     past: dict[bool, list[Backtest]] = {True: [], False: []}
     with store.reading() as transaction:
         campaigns = [record for record in transaction.plans.campaigns() if record.campaign in learned]
-        over = [record.campaign for record in campaigns if has_matured(record, as_of=as_of)]
+        over = [one.campaign for one in campaigns if has_matured(one, as_of=as_of) and one.recalled_at is None]
         for campaign in over[-_MOST_CAMPAIGNS:]:
             for decided, seen in _backtest(transaction, campaign).items():
                 past[decided].append(seen)

@@ -145,7 +145,7 @@ def _forget_in(transaction: Transaction, campaign: str, names: dict[str, int]) -
     transaction.seals.reseal_batches(campaign)
     transaction.seals.reseal_campaign(campaign)
     if traces.outcomes:  # of rows of one event that contradict each other the least is believed, by customer too
-        wrong = misjudged(transaction.ledger.outcomes(campaign))
+        wrong = misjudged(transaction.ledger.outcomes(campaign), recalled_at=record.recalled_at)
         if wrong.num_rows:
             transaction.ledger.redispose(wrong)
     if traces.decisions:

@@ -80,6 +80,7 @@ def late_arrivals(
     with store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
         settled = transaction.decisions.of(campaign, customers=pa.array(customers, pa.string()))["customer_id"]
+    _refuse_when_over(record, clock, store.locale)  # before features are built; asked again when it is written
     today = store.locale.day_of(clock.now())
     loaded = load_audience(
         data,
@@ -164,6 +165,9 @@ def decide_late_arrivals(
 
 
 def _refuse_when_over(record: CampaignRecord, clock: Clock, locale: Locale) -> None:
+    if record.recalled_at is not None:
+        words = f"Campaign {record.campaign} was recalled on {record.recalled_at:%Y-%m-%d}, so nobody gets a code of it"
+        raise StateError(words, fix="Leave them for the next campaign.")
     over = clock.now() >= locale.moment(record.plan.valid.closes)
     if record.state is not State.LAUNCHED or over:
         found = str(record.state) if record.state is not State.LAUNCHED else f"over since {record.plan.valid.closes}"

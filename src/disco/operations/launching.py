@@ -316,6 +316,8 @@ def _move(store: Store, campaign: str, state: State, *, allowed: tuple[State, ..
         record = transaction.plans.campaign(campaign)
         if record.state is state:
             return CampaignState(campaign=campaign, state=state)
+        if record.recalled_at is not None and state is not State.CLOSED:
+            raise StateError(f"Campaign {campaign} was recalled on {record.recalled_at:%Y-%m-%d}, and stays so")
         if record.state not in allowed:
             raise StateError(f"campaign {campaign}", found=str(record.state), expected=" or ".join(allowed))
         transaction.plans.set_state(campaign, state)

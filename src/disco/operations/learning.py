@@ -44,7 +44,8 @@ class StoredLesson:
     @property
     def all_unused(self) -> bool:
         """The codes have matured and not one was used: either nobody liked the campaign or its outcomes are missing."""
-        return self.matured and not self.evidence.codes.redeemed.any() and not self.evidence.baskets.total_rows
+        codes, baskets = self.evidence.codes, self.evidence.baskets
+        return self.matured and bool(codes.sent.any()) and not (codes.redeemed.any() or baskets.total_rows)
 
     @property
     def hash(self) -> str:
@@ -54,7 +55,15 @@ class StoredLesson:
 
 def has_matured(record: CampaignRecord, *, as_of: date) -> bool:
     """Whether the codes have expired and the grace period is over; an unused code that is still valid says nothing."""
-    return record.plan.valid.end + timedelta(days=GRACE_DAYS) <= as_of
+    return matures_on(record) <= as_of
+
+
+def matures_on(record: CampaignRecord) -> date:
+    """The day on which the last purchase has been reported: grace days after the validity, or after the recall."""
+    end = record.plan.valid.end
+    if record.recalled_at is not None:
+        end = min(end, record.recalled_at.date() + timedelta(days=1))
+    return end + timedelta(days=GRACE_DAYS)
 
 
 def lessons_of(

@@ -72,7 +72,7 @@ class Ingested(Result):
     duplicate: int
     """Rows about an event that was received before."""
     expired: int
-    """Purchases after their code had expired, and outcomes of a closed campaign."""
+    """Purchases after their code had expired or was recalled, and outcomes of a closed campaign."""
     unmatched: int
     """Rows that fit no code, customer or event of the campaign."""
     rejected: int
@@ -157,7 +157,8 @@ def ingest(
             received_at=clock.now(),
         )
         rows = _read(transaction, record, outcomes, batch.batch_id)
-        change = _judge_arrival(related_rows(transaction.ledger, campaign, outside_quarantine(rows)), rows)
+        related = related_rows(transaction.ledger, campaign, outside_quarantine(rows))
+        change = _judge_arrival(related, rows, recalled_at=record.recalled_at)
         _apply(transaction, record, batch, change)
     again = next((other for other in earlier if other.content_hash == content and other.reverted_at is None), None)
     received = change.received
@@ -193,7 +194,8 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
                 fix="Ingest its file again to count it again.",
             )
         rows = transaction.ledger.outcomes(campaign, batch_id=batch.batch_id)
-        change = _judge_departure(related_rows(transaction.ledger, campaign, outside_quarantine(rows)), batch.batch_id)
+        related = related_rows(transaction.ledger, campaign, outside_quarantine(rows))
+        change = _judge_departure(related, batch.batch_id, recalled_at=record.recalled_at)
         _apply(transaction, record, replace(batch, reverted_at=clock.now()), change)
     return Reverted(
         batch_id=batch.batch_id,
@@ -330,10 +332,10 @@ class _Change:
     after: NetPurchases
 
 
-def _judge_arrival(before: pa.Table, rows: pa.Table) -> _Change:
+def _judge_arrival(before: pa.Table, rows: pa.Table, *, recalled_at: datetime | None) -> _Change:
     """`rows` arrive and are judged together with the related rows that are there."""
     together = pa.concat_tables([before, outside_quarantine(rows)], promote_options="default")
-    judged = judge(together)
+    judged = judge(together, recalled_at=recalled_at)
     disposed = _disposed(together, judged.disposition, judged.reason)
     received = pa.concat_tables(
         [rows.filter(rows["raw"].is_valid()), disposed.slice(before.num_rows)], promote_options="default"
@@ -346,10 +348,10 @@ def _judge_arrival(before: pa.Table, rows: pa.Table) -> _Change:
     )
 
 
-def _judge_departure(before: pa.Table, batch_id: str) -> _Change:
+def _judge_departure(before: pa.Table, batch_id: str, *, recalled_at: datetime | None) -> _Change:
     """The rows of a batch leave, and what is left is judged without them."""
     left = before.filter(pc.not_equal(before["batch_id"], batch_id))
-    judged = judge(left)
+    judged = judge(left, recalled_at=recalled_at)
     return _Change(
         received=None,
         redisposed=_redisposed(left, _disposed(left, judged.disposition, judged.reason)),
@@ -358,13 +360,13 @@ def _judge_departure(before: pa.Table, batch_id: str) -> _Change:
     )
 
 
-def misjudged(rows: pa.Table) -> pa.Table:
+def misjudged(rows: pa.Table, *, recalled_at: datetime | None) -> pa.Table:
     """batch_id, row, disposition, reason as the rules give them, of the rows in force that have others.
 
-    rows: all of a campaign; those in quarantine are left out.
+    rows: all of a campaign; those in quarantine are left out. recalled_at: of the campaign.
     """
     kept = outside_quarantine(rows)
-    judged = judge(kept)
+    judged = judge(kept, recalled_at=recalled_at)
     return _redisposed(kept, _disposed(kept, judged.disposition, judged.reason))
 
 

@@ -3,7 +3,7 @@
 Pure functions of the set of rows, never of the order in which they came:
 
     event     rows of one event id say the same thing, or the one that is least by (ordered_at, price, …) is believed
-    purchase  a code is used once: its purchase that is least by (ordered_at, event_id)
+    purchase  a code is used once: its purchase that is least by (ordered_at, event_id); none from a recall on
     refund    counts where the purchase it refers to counts; a part may be given back, several times
     correction replaces the amount of a purchase or refund that counts; the latest one by (ordered_at, event_id) holds
 
@@ -12,6 +12,7 @@ quarantine (`door.py`) have their disposition for good and never come here.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +21,9 @@ import pyarrow.compute as pc
 from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
 
-_APPLIED, _DUPLICATE, _CONFLICT, _USED, _WAITING, _NOT_COUNTED, _ELSEWHERE, _WRONG_KIND = range(8)
+_APPLIED, _DUPLICATE, _CONFLICT, _USED, _WAITING, _NOT_COUNTED, _ELSEWHERE, _WRONG_KIND, _RECALLED = range(9)
 CONFLICT = "the same event was received with other content; send a correction"
+AFTER_RECALL = "ordered after the code was recalled"
 _DISPOSITIONS: tuple[tuple[Disposition, str | None], ...] = (
     (Disposition.APPLIED, None),
     (Disposition.DUPLICATE, "the same event was received before"),
@@ -31,6 +33,7 @@ _DISPOSITIONS: tuple[tuple[Disposition, str | None], ...] = (
     (Disposition.UNMATCHED, "the event it refers to does not count"),
     (Disposition.UNMATCHED, "the event it refers to is of another customer or code"),
     (Disposition.UNMATCHED, "a refund refers to a purchase, a correction to a purchase or a refund"),
+    (Disposition.EXPIRED, AFTER_RECALL),
 )
 _KINDS = pa.array(["purchase", "refund", "correction"])
 _PURCHASE, _REFUND, _CORRECTION = range(3)
@@ -57,10 +60,11 @@ class Judged:
         return np.asarray(self.codes == _APPLIED)
 
 
-def judge(rows: pa.Table) -> Judged:
+def judge(rows: pa.Table, *, recalled_at: datetime | None = None) -> Judged:
     """The disposition of each of these rows (columns of `kept.OUTCOMES`, in the order received).
 
-    Complete in itself when no row outside shares an event, a code or a reference with a row inside.
+    Complete in itself when no row outside shares an event, a code or a reference with a row inside. recalled_at: the
+    moment from which on no code is valid; None: the campaign was not recalled.
     """
     disposition = np.full(rows.num_rows, _APPLIED, np.int64)
     if not rows.num_rows:
@@ -80,6 +84,11 @@ def judge(rows: pa.Table) -> Judged:
     disposition[chief] = _APPLIED
 
     purchases = chief[kind[chief] == _PURCHASE]
+    if recalled_at is not None:
+        moment = pa.scalar(recalled_at, rows["ordered_at"].type).cast(pa.int64()).as_py()
+        after = amounts[0][purchases] >= moment
+        disposition[purchases[after]] = _RECALLED
+        purchases = purchases[~after]
     place = np.unique(code[purchases], return_inverse=True)[1]
     disposition[purchases] = _USED
     disposition[purchases[_first_rows(place, rows.select(["ordered_at", "event_id"]).take(purchases))]] = _APPLIED

@@ -58,7 +58,8 @@ def _steps(transaction: Transaction, name: str, *, with_reserve: bool) -> Iterat
         yield Repair(where=where, changed=f"{count:,} outcomes were marked as their batches are: reverted or in force.")
     if _broken(transaction, name, lambda seal: not _is_evidence(seal)):
         return  # the rows themselves are damaged, and nothing is built from them
-    wrong = misjudged(transaction.ledger.outcomes(name))
+    recalled_at = transaction.plans.campaign(name).recalled_at
+    wrong = misjudged(transaction.ledger.outcomes(name), recalled_at=recalled_at)
     if wrong.num_rows:
         transaction.ledger.redispose(wrong)
         yield Repair(where=where, changed=f"{wrong.num_rows:,} outcomes were classified again by the rules.")

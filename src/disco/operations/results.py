@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import partial
 
 import numpy as np
@@ -13,9 +13,10 @@ from disco.evaluation import AbTest, Comparison, Design, Finding, PooledUplift, 
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, SampleRatio
 from disco.operations.audience import ShopData
 from disco.operations.codes import sent_codes
-from disco.operations.learning import GRACE_DAYS, has_matured
+from disco.operations.learning import GRACE_DAYS, has_matured, matures_on
 from disco.operations.ledger import counts_of
 from disco.operations.purchases import bought, revenue_beside
+from disco.operations.recalling import recalled_codes, set_aside
 from disco.records.arrays import Flags, Vector
 from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, IngestCounts
@@ -23,11 +24,11 @@ from disco.records.errors import InputError, StateError
 from disco.records.life import CampaignRecord, Phase
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
-from disco.records.ports import Store, locale_of
+from disco.records.ports import Store, Transaction, locale_of
 from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.records.validation.cells import by_wall_clock
+from disco.records.wording import counted, money, number, p_value, percent
 from disco.records.wording import date as day_text
-from disco.records.wording import money, number, p_value, percent
 
 _POWER = 0.8
 _POOLED: tuple[Metric, ...] = ("objective", "revenue", "reward")
@@ -50,6 +51,18 @@ class GroupResult:
     """What the plan forecast for the group, with its 90% intervals; null where nothing was learned before."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallRead:
+    """A recall, as the outcomes stand."""
+
+    recalled_at: datetime
+    """The moment from which on no code is valid."""
+    codes: int
+    """Codes that were not used before it; they count neither as used nor as unused."""
+    set_aside: int
+    """Purchases ordered after it; they do not count."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CampaignResults(TableResult):
     """A campaign as its outcomes stand: what each group bought, and the A/B test of decided against random codes.
@@ -60,13 +73,15 @@ class CampaignResults(TableResult):
     campaign: str
     """The name of the campaign."""
     state: Phase
-    """On the day of the read-out: scheduled, running, paused, ended (all codes have expired) or closed."""
+    """On the day of the read-out: scheduled, running, paused, recalled, ended (all codes have expired) or closed."""
     as_of: date
     """The day of the read-out."""
     final: bool
-    """Whether all codes have expired and the days of grace are over."""
+    """Whether all codes have expired or were recalled, and the days of grace are over."""
     counts: IngestCounts
     """What became of the outcomes received."""
+    recall: RecallRead | None
+    """The recall of the campaign; null: it was not recalled."""
     currency: str = GBP.code
     """The currency of all money here, by its code of ISO 4217."""
     arms: Mapping[Arm, GroupResult]
@@ -88,7 +103,8 @@ class CampaignResults(TableResult):
     detectable: float | None
     """The smallest relative change of revenue per customer that groups of this size detect with a chance of 80%."""
     expected: MoneyForecast | None
-    """What the plan forecast for all codes, with 90% intervals; null where nothing was learned before."""
+    """What the plan forecast for all codes, with 90% intervals; null where nothing was learned before, and for a
+    recalled campaign, whose forecast was for the whole validity."""
     plan: NotInJson[Plan]
     ab: NotInJson[AbTest | None]
     why_not: NotInJson[str | None]
@@ -109,6 +125,7 @@ class CampaignResults(TableResult):
         detectable: float | None,
         expected: MoneyForecast | None,
         currency: Currency = GBP,
+        recall: RecallRead | None = None,
     ) -> "CampaignResults":
         return cls(
             campaign=record.campaign,
@@ -117,10 +134,11 @@ class CampaignResults(TableResult):
             final=final,
             counts=counts,
             currency=currency.code,
+            recall=recall,
             arms=arms,
             late=late,
             verdict=None if ab is None else ab.verdict,
-            words=_words(record, counts, ab, why_not, detectable, as_of=as_of, final=final, currency=currency),
+            words=_words(record, counts, recall, ab, why_not, detectable, as_of=as_of, final=final, currency=currency),
             findings=() if ab is None else ab.findings,
             undifferentiated={} if ab is None else ab.undifferentiated,
             incremental={} if ab is None else {Arm(name): found for name, found in ab.incremental.items()},
@@ -264,35 +282,48 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)
         full_price = bought(transaction, campaign, decisions)
         counts = counts_of(transaction.ledger.counts(campaign))
+        recall = _recall(transaction, record)
         summary = transaction.plans.get(record.plan_id).summary
     arm = np.asarray(decisions["arm"].to_pylist(), object)
     late = np.asarray(decisions["late"].to_numpy(), np.bool_)
     over = has_matured(record, as_of=as_of)
     ab, why_not = _test(record, decisions, full_price, arm, ~late, orders, final=over)
     detectable = None if ab is None or not ab.findings else _detectable(decisions, full_price, arm, ~late)
-    forecasts = {name: planned.money for name, planned in summary.arms.items()}
+    is_whole = recall is None
+    forecasts = {name: planned.money if is_whole else None for name, planned in summary.arms.items()}
     return CampaignResults.of(
         record,
         as_of=as_of,
         final=over,
         counts=counts,
+        recall=recall,
         arms={
-            name: _arm_result(decisions, full_price, here, forecasts.get(name))
+            name: _arm_result(decisions, full_price, here, forecasts.get(name), is_whole=is_whole)
             for name in Arm
             if (here := (arm == name) & ~late).any()
         },
-        late=_arm_result(decisions, full_price, late) if late.any() else None,
+        late=_arm_result(decisions, full_price, late, is_whole=is_whole) if late.any() else None,
         ab=ab,
         why_not=why_not,
         detectable=detectable,
-        expected=summary.total,
+        expected=summary.total if is_whole else None,
         currency=store.locale.currency,
+    )
+
+
+def _recall(transaction: Transaction, record: CampaignRecord) -> RecallRead | None:
+    if record.recalled_at is None:
+        return None
+    found = recalled_codes(transaction, record.campaign)
+    return RecallRead(
+        recalled_at=record.recalled_at, codes=found.num_rows, set_aside=set_aside(transaction, record.campaign)
     )
 
 
 def _words(
     record: CampaignRecord,
     counts: IngestCounts,
+    recall: RecallRead | None,
     ab: AbTest | None,
     why_not: str | None,
     detectable: float | None,
@@ -307,6 +338,8 @@ def _words(
         f"{counts.expired:,} expired, {counts.unmatched:,} unmatched, {counts.rejected:,} rejected."
     )
     said = [f"{_state(record, as_of=as_of, final=final)} {ledger}"]
+    if recall is not None:
+        said.append(_recall_words(recall))
     if ab is None:
         return (*said, why_not or "")
     ratio = ab.sample_ratio
@@ -320,10 +353,21 @@ def _words(
     return tuple(said)
 
 
+def _recall_words(recall: RecallRead) -> str:
+    aside = f"{counted(recall.set_aside, 'purchase')} after the recall {'was' if recall.set_aside == 1 else 'were'}"
+    return (
+        f"{counted(recall.codes, 'code')} had not been used by then and count neither as used nor as unused"
+        + (f"; {aside} set aside." if recall.set_aside else ".")
+        + " The forecast was for the whole validity, so it is not compared."
+    )
+
+
 def _state(record: CampaignRecord, *, as_of: date, final: bool) -> str:
     name, phase = f"Campaign {record.campaign}", record.phase(as_of)
     if phase is Phase.CLOSED:
         return f"{name} is closed."
+    if record.recalled_at is not None:
+        return f"{name} was recalled on {day_text(record.recalled_at.date())}."
     if final:
         return f"{name} has ended: all codes have expired."
     if phase is Phase.ENDED:
@@ -362,14 +406,20 @@ def _p(value: float) -> str:
 
 
 def _arm_result(
-    decisions: pa.Table, full_price: Vector, rows: Flags, forecast: MoneyForecast | None = None
+    decisions: pa.Table,
+    full_price: Vector,
+    rows: Flags,
+    forecast: MoneyForecast | None = None,
+    *,
+    is_whole: bool,
 ) -> GroupResult:
+    """`is_whole`: whether the codes were valid as long as planned, so that expected figures can be compared."""
     part = decisions.filter(pa.array(rows))
     depth = part["depth"].to_numpy()
     outcomes = ArmOutcomes(depth=depth, full_price=full_price[rows], before=None, other_revenue=None)
     depths, codes = np.unique(depth[~np.isnan(depth)], return_counts=True)
     expected = np.nan_to_num(part["expected_full_price"].to_numpy() * part["expected_engagement"].to_numpy())
-    has_forecast = part["expected_full_price"].null_count < part.num_rows
+    has_forecast = is_whole and part["expected_full_price"].null_count < part.num_rows
     return GroupResult(
         summary=ArmSummary.of(outcomes),
         codes=dict(zip(depths.tolist(), codes.tolist(), strict=True)),
@@ -405,7 +455,7 @@ def _test(
     rows &= np.isin(arm, [str(name) for name in compared])
     expected = np.nan_to_num(decisions["expected_engagement"].to_numpy())[rows].sum()
     if not final and expected < 1:
-        day = day_text(plan.valid.end + timedelta(days=GRACE_DAYS))
+        day = day_text(matures_on(record))
         return None, (
             "It is too early for a verdict: the plan forecast no purchases, so an interim test is not possible. "
             f"Run `disco results` again on or after {day}."
@@ -415,7 +465,9 @@ def _test(
         part = decisions.filter(pa.array(rows))
         sent = sent_codes(plan, part) if plan.shared_codes else None
         before = revenue_beside(orders, part, _year_before(plan.customers.as_of), sent=sent)
-        other = revenue_beside(orders, part, (plan.valid.opens, plan.valid.closes), sent=sent)
+        whole = record.recalled_at is None
+        last = plan.valid.closes if whole else matures_on(record) - timedelta(days=GRACE_DAYS)
+        other = revenue_beside(orders, part, (plan.valid.opens, last), sent=sent)
     found = ab_test(
         arm[rows],
         decisions["depth"].to_numpy()[rows],

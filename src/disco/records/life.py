@@ -30,6 +30,7 @@ class Phase(StrEnum):
     SCHEDULED = "scheduled"  # launched, and its codes are not valid yet
     RUNNING = "running"
     PAUSED = "paused"  # its codes are valid, and customers who arrive now get none
+    RECALLED = "recalled"  # codes that were not used became invalid before their time
     ENDED = "ended"  # all codes have expired; outcomes may still arrive
     CLOSED = "closed"
 
@@ -39,7 +40,7 @@ class Disposition(StrEnum):
 
     APPLIED = "applied"  # in force
     DUPLICATE = "duplicate"  # an event that is in force already, received again
-    EXPIRED = "expired"  # a purchase after its code had expired, or any outcome of a closed campaign
+    EXPIRED = "expired"  # a purchase after its code had expired or was recalled, or any outcome of a closed campaign
     UNMATCHED = "unmatched"  # no such code, customer or event in this campaign (a refund may precede its purchase)
     REJECTED = "rejected"  # cannot be read as an outcome, or contradicts what is in force
 
@@ -78,11 +79,14 @@ class CampaignRecord:
     version: int | None  # the belief that decided it; None: no belief was needed
     solution: "Solution"
     launched_at: datetime
+    recalled_at: datetime | None = None  # from this moment on no code of it is valid; None: it was not recalled
 
     def phase(self, today: date) -> Phase:
         """Where it stands on this day; paused and over is over."""
         if self.state is State.CLOSED:
             return Phase.CLOSED
+        if self.recalled_at is not None:
+            return Phase.RECALLED
         if today >= self.plan.valid.end:
             return Phase.ENDED
         if self.state is State.PAUSED:

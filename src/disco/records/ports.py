@@ -205,6 +205,9 @@ class PlanRepository(Protocol):
 
     def set_state(self, campaign: str, state: "State") -> None: ...
 
+    def recall(self, campaign: str, *, at: datetime) -> None:
+        """Record that no code of a campaign is valid from this moment on. StateError where it was recalled before."""
+
     def damaged(self, campaign: str) -> tuple[str, ...]:
         """Artefacts of a campaign that are missing or not as they were written; reads all of them."""
 
@@ -322,7 +325,7 @@ class LedgerRepository(Protocol):
         """
 
     def redispose(self, changes: "pa.Table") -> None:
-        """Write batch_id, row, disposition, reason of rows that the rules judge otherwise. For repairs."""
+        """Write batch_id, row, disposition, reason of rows that the rules judge otherwise. For repairs and recalls."""
 
     def align_reverted(self, campaign: str) -> int:
         """Let rows be reverted where their batch is, and nowhere else; how many were not. For repairs."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from disco.records.arrays import Matrix
 from disco.records.errors import FileFormatError, InputError, StateError
 from disco.records.kept import LABELS, PLANNED
 from disco.records.life import CampaignRecord, PlanRecord, PlanTables, State
+from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.plan_summary import PlanSummary
 from disco.records.ports import Artefacts
@@ -29,8 +31,9 @@ _ARMS = pa.dictionary(pa.int8(), pa.string())
 class SqlPlans:
     """Implements `records.ports.PlanRepository`."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, locale: Locale) -> None:
         self._session = session
+        self._locale = locale
         self._connection = session.connection
 
     def add(self, record: PlanRecord, tables: PlanTables, *, renew: bool = False) -> None:
@@ -131,7 +134,7 @@ class SqlPlans:
     def find_campaign(self, campaign: str) -> CampaignRecord | None:
         check_campaign(self._session, campaign)
         row = self._connection.execute(_ROWS.where(campaigns.c.campaign == campaign)).one_or_none()
-        return None if row is None else _campaign_record(row)
+        return None if row is None else _campaign_record(row, self._locale)
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         records = [self.campaign(name) for name in self.names()]
@@ -144,6 +147,13 @@ class SqlPlans:
         number = self._session.number(campaign)
         touch(self._session, number)
         self._connection.execute(campaigns.update().where(campaigns.c.number == number).values(state=state))
+
+    def recall(self, campaign: str, *, at: datetime) -> None:
+        number = self._session.number(campaign)
+        touch(self._session, number)
+        once = sa.and_(campaigns.c.number == number, campaigns.c.recalled_at.is_(None))
+        if not self._connection.execute(campaigns.update().where(once).values(recalled_at=at)).rowcount:
+            raise StateError(f"Campaign {campaign} was recalled before")
 
     def damaged(self, campaign: str) -> tuple[str, ...]:
         row = self._session.campaign_row(campaign)
@@ -237,7 +247,7 @@ def _plan_record(row: sa.Row[Any]) -> PlanRecord:
     )
 
 
-def _campaign_record(row: sa.Row[Any]) -> CampaignRecord:
+def _campaign_record(row: sa.Row[Any], locale: Locale) -> CampaignRecord:
     return CampaignRecord(
         campaign=row.campaign,
         plan_id=row.plan_id,
@@ -249,4 +259,5 @@ def _campaign_record(row: sa.Row[Any]) -> CampaignRecord:
         version=row.version,
         solution=PlanSummary.from_json(row.summary).solution,
         launched_at=row.launched_at,
+        recalled_at=None if row.recalled_at is None else locale.local(row.recalled_at),
     )

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
-REVISION = "0004"  # the last of migrations/versions
+REVISION = "0006"  # the last of migrations/versions
 REVISIONS = "alembic_version"  # the table that alembic keeps the revision in
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -107,13 +107,14 @@ campaigns = sa.Table(
     sa.Column("network", sa.Text, nullable=False),
     sa.Column("version", sa.Integer),
     sa.Column("launched_at", Moment, nullable=False),
+    sa.Column("recalled_at", Moment),  # null: it was not recalled
     sa.Column("codes", sa.Text),  # artefacts, as are the following; set by the launch
     sa.Column("customer_index", sa.Text),
     sa.Column("code_index", sa.Text),
     sa.Column("propensities", sa.Text),  # null until they are estimated
     _seal(),  # of what the launch wrote
     _seal("late_seal"),  # of all late arrivals in their order; null while there are none
-    _seal("state_seal"),  # of what changes: state, propensities, late arrivals, reserves, contexts
+    _seal("state_seal"),  # of what changes: state, propensities, late arrivals, reserves, contexts, the recall
 )
 
 late_decisions = sa.Table(

@@ -11,7 +11,7 @@ integers, as they are stored. Where more than columns of one row goes in:
 - late: first the seal before (null for the first late arrival), so that the last one seals all of them in their order;
   after the columns, segment and channel where one of them is not null;
 - state: after the columns, depth and codes of every reserve by depth, then network and artefact of every row of
-  `contexts` by network;
+  `contexts` by network, then the moment of a recall where there was one;
 - batch: `rows_seal` is `records.content.content_hash` of the columns of its outcomes that never change, by row, and
   of disposition and reason where the row was set aside (null elsewhere);
 - active: after the columns, the seal of the last version;
@@ -139,6 +139,7 @@ def state_seal(connection: sa.Connection, row: Mapping[str, Any]) -> str:
             for one in sorted(contexts, key=lambda one: str(one["network"]))
             for cell in (one["network"], one["artefact"])
         ),
+        *(() if row.get("recalled_at") is None else (row["recalled_at"],)),
     )
 
 

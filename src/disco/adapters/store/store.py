@@ -28,7 +28,7 @@ class SqlTransaction:
 
     def __init__(self, session: Session, locale: Locale) -> None:
         self.locale = locale
-        self.plans = SqlPlans(session)
+        self.plans = SqlPlans(session, locale)
         self.decisions = SqlDecisions(session)
         self.contexts = SqlContexts(session)
         self.ledger = SqlLedger(session)

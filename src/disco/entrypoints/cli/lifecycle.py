@@ -1,4 +1,4 @@
-"""A campaign from its launch to its end: launch, export, late, pause, resume, close, propensities."""
+"""A campaign from its launch to its end: launch, export, late, pause, resume, close, recall, propensities."""
 
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ from disco.records.wording import counted
 if TYPE_CHECKING:
     from disco.operations.late import LateArrivals
     from disco.operations.launching import CampaignState, Launched
+    from disco.operations.recalling import Recalled
 
 _MOST_SHOWN = 20  # late arrivals in the table
 Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")]
@@ -38,6 +39,7 @@ def register(app: typer.Typer) -> None:
     app.command("pause", epilog="Example: disco pause spring-27")(pause)
     app.command("resume", epilog="Example: disco resume spring-27")(resume)
     app.command("close", epilog="Example: disco close spring-27")(close)
+    app.command("recall", epilog="Example: disco recall spring-27 -o recalled.csv")(recall)
     app.command("propensities", epilog="Example: disco propensities spring-27 --draws 500")(propensities)
 
 
@@ -177,6 +179,54 @@ def close(
     here = Shop.open(shop)
     confirm(f"Close {campaign} for good? Outcomes that arrive later will not count.", yes=yes)
     _say(here.close(campaign), as_json=as_json, quiet=quiet)
+
+
+def recall(
+    campaign: Campaign,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="FILE.parquet or FILE.csv for the codes that became invalid.")
+    ] = None,
+    as_of: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="The recall was at the beginning of this day; default: now."),
+    ] = None,
+    dry_run: DryRunFlag = False,
+    yes: YesFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Recall a campaign: codes that were not used become invalid, and -o lists them for the shop.
+
+    Purchases ordered before the recall count. Later ones are set aside as expired. Codes of a recalled campaign never
+    count as unused: the model learns from its baskets and not from its engagement. A recall cannot be undone. Running
+    it again changes nothing and writes the list again.
+    """
+    from disco.entrypoints.python import Shop
+
+    here = Shop.open(shop)
+    if not dry_run:
+        confirm(f"Recall {campaign}? Codes that were not used become invalid for good.", yes=yes)
+    found = here.recall(campaign, out, as_of=day_of(as_of), dry_run=dry_run)
+    done = None if dry_run else f"{campaign} is recalled"
+    show(found, _recalled_text(found, shop), as_json=as_json, quiet=quiet, done=done)
+
+
+def _recalled_text(found: "Recalled", shop: Path) -> str:
+    figures = f"{counted(found.codes, 'unused code')} recalled, {counted(found.used, 'code')} used before"
+    if found.set_aside:
+        figures += f", {counted(found.set_aside, 'purchase')} after the recall set aside"
+    when = f"{found.recalled_at:%Y-%m-%d %H:%M}"
+    if found.dry_run:
+        said = f"{found.campaign} would be recalled as of {when}: {figures}. Nothing was written."
+        return f"{found.campaign} was recalled on {when}: {figures}. Nothing was written." if found.again else said
+    before = "was recalled before" if found.again else "is recalled"
+    listed = (
+        next_command(f"recall {found.campaign} -o recalled.csv", shop)
+        if found.file is None
+        else f"The codes to make invalid in the shop are in {found.file}."
+    )
+    return f"{found.campaign} {before} ({when}): {figures}. {listed}"
 
 
 def _say(now: "CampaignState", *, as_json: bool, quiet: bool) -> None:

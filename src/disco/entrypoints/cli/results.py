@@ -82,14 +82,17 @@ def _with_caption(table: "Table") -> str:
 
 def explain(
     campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched campaign.")],
-    customer: Annotated[str, typer.Argument(metavar="CUSTOMER", help="One of its customers.")],
+    customer: Annotated[
+        str | None, typer.Argument(metavar="[CUSTOMER]", help="One of its customers; without one, an example.")
+    ] = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Explain why a customer got this code or none, and what the runner-up was worth.
 
-    The figures of the decision are computed again from what was kept: context, model, draws, prices.
+    The figures of the decision are computed again from what was kept: context, model, draws, prices. For somebody who
+    was not part of the campaign the reason is given, from the customers table as it is now.
     """
     from disco.entrypoints.python import Shop
 

@@ -1,0 +1,149 @@
+"""A campaign is recalled: codes that were not used become invalid, and the shop gets their list.
+
+One moment is kept. Purchases ordered from it on are set aside, whenever they arrive; those ordered before count. The
+campaign's codes no longer count for engagement, used or not (`campaign_evidence.rebuilt`); its baskets do.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.operations import campaign_evidence
+from disco.operations.codes import sent_codes
+from disco.operations.exporting import check_kind, write_rows
+from disco.operations.ledger import misjudged
+from disco.operations.net_purchases import AFTER_RECALL
+from disco.records.errors import DiscoError, InputError, ReportError, StateError
+from disco.records.life import CampaignRecord, Disposition, State
+from disco.records.locale import Locale
+from disco.records.ports import Clock, Store, Transaction
+from disco.records.result import NotInJson, TableResult
+from disco.records.wording import moment_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Recalled(TableResult):
+    """A recalled campaign. As a table: the codes that became invalid, one row each."""
+
+    campaign: str
+    """The name of the campaign."""
+    recalled_at: datetime
+    """The moment from which on no code of it is valid."""
+    codes: int
+    """Codes that became invalid: those without a purchase before that moment, as far as outcomes were received."""
+    used: int
+    """Codes with a purchase before that moment; these purchases count."""
+    set_aside: int
+    """Purchases received that were ordered after that moment; they do not count."""
+    again: bool
+    """Whether it had been recalled before, so that nothing was changed now."""
+    file: str | None
+    """Where the codes were written."""
+    dry_run: bool
+    """Whether this was a rehearsal: nothing was written."""
+    rows: NotInJson[pa.Table]
+
+    def to_arrow(self) -> pa.Table:
+        return self.rows
+
+
+def recall(
+    store: Store,
+    campaign: str,
+    *,
+    clock: Clock,
+    at: datetime | None = None,
+    file: Path | None = None,
+    dry_run: bool = False,
+) -> Recalled:
+    """Recall a campaign, in one transaction or not at all; then write the list of its invalid codes.
+
+    A campaign that was recalled before stays as it is, and its list is written again: codes whose purchases arrived
+    meanwhile are no longer in it. at: the moment of the recall; None: now. file: FILE.parquet or FILE.csv.
+    """
+    if file is not None:
+        check_kind(file)
+    with store.writing(campaign, dry_run=dry_run) as transaction:
+        record = transaction.plans.campaign(campaign)
+        again = record.recalled_at is not None
+        if not again:
+            moment = clock.now() if at is None else at
+            _refuse(record, moment, now=clock.now(), locale=store.locale)
+            transaction.plans.recall(campaign, at=moment)
+            record = transaction.plans.campaign(campaign)
+            _count_again(transaction, record)
+        found = _result(transaction, record, again=again, file=None if dry_run else file, dry_run=dry_run)
+    if file is not None and not dry_run:
+        try:
+            write_rows(found.rows, file, store.locale)
+        except (DiscoError, OSError) as error:
+            words = f"Campaign {campaign} is recalled. Only the list of its codes could not be written"
+            fix = f"`disco recall {campaign} -o FILE` writes it."
+            raise ReportError(f"{words} ({error})", fix=fix, result=found) from error
+    return found
+
+
+def _refuse(record: CampaignRecord, moment: datetime, *, now: datetime, locale: Locale) -> None:
+    if record.state is State.CLOSED:
+        raise StateError(
+            f"Campaign {record.campaign} is closed, so it cannot be recalled",
+            fix="Codes of a closed campaign count as they stood when it was closed.",
+        )
+    if moment > now:
+        expected = f"a moment that has passed, at most {moment_text(now, locale)}"
+        raise InputError("moment of the recall", found=moment_text(moment, locale), expected=expected)
+
+
+def _count_again(transaction: Transaction, record: CampaignRecord) -> None:
+    """Dispositions and evidence as if the recall had been known when every outcome came."""
+    wrong = misjudged(transaction.ledger.outcomes(record.campaign), recalled_at=record.recalled_at)
+    if wrong.num_rows:
+        transaction.ledger.redispose(wrong)
+    for network in transaction.beliefs.networks(record.campaign):
+        again = campaign_evidence.rebuilt(transaction, record, network)
+        transaction.beliefs.put_evidence(record.campaign, network, again.to_bytes())
+
+
+def _result(
+    transaction: Transaction, record: CampaignRecord, *, again: bool, file: Path | None, dry_run: bool
+) -> Recalled:
+    assert record.recalled_at is not None
+    left = recalled_codes(transaction, record.campaign)
+    codes = transaction.decisions.of(record.campaign)["code"]
+    return Recalled(
+        campaign=record.campaign,
+        recalled_at=record.recalled_at,
+        codes=left.num_rows,
+        used=len(codes) - codes.null_count - left.num_rows,
+        set_aside=set_aside(transaction, record.campaign),
+        again=again,
+        file=None if file is None else str(file),
+        dry_run=dry_run,
+        rows=pa.table(
+            {
+                "code_id": sent_codes(record.plan, left),
+                "customer_id": left["customer_id"],
+                "campaign_id": pa.array([record.campaign]).take(pa.array(np.zeros(left.num_rows, np.int64))),
+                "depth": left["depth"],
+            }
+        ),
+    )
+
+
+def recalled_codes(transaction: Transaction, campaign: str) -> pa.Table:
+    """Decisions whose code was not used before the recall, as the ledger stands; a returned purchase was one, too."""
+    decisions = transaction.decisions.of(campaign)
+    coded = decisions.filter(decisions["code"].is_valid())
+    applied = transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,))
+    bought = applied.filter(pc.equal(applied["kind"], "purchase"))
+    return coded.filter(pc.invert(pc.is_in(coded["code"], value_set=bought["code"].combine_chunks())))
+
+
+def set_aside(transaction: Transaction, campaign: str) -> int:
+    """Purchases received that were ordered after the recall."""
+    expired = transaction.ledger.outcomes(campaign, dispositions=(Disposition.EXPIRED,))
+    return int(pc.sum(pc.equal(expired["reason"], AFTER_RECALL)).as_py() or 0)

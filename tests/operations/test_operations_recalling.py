@@ -1,0 +1,315 @@
+"""A recall: unused codes become invalid and are listed, what was bought before counts, no code counts as unused."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from disco.operations import campaign_evidence, recalling
+from disco.operations import launching as states
+from disco.operations.audit import audit
+from disco.operations.campaign_list import list_campaigns
+from disco.operations.explaining import explain
+from disco.operations.exporting import export
+from disco.operations.forecast import calibrations
+from disco.operations.late import decide_late_arrivals
+from disco.operations.learning import learn_campaigns, rebuild
+from disco.operations.ledger import ingest, revert
+from disco.operations.recalling import recall
+from disco.operations.repair import repair_campaigns
+from disco.operations.results import AllResults, read_out
+from disco.records.errors import InputError, ReportError, StateError
+from disco.records.life import Phase
+
+MOMENT = datetime(2027, 3, 11, 15, tzinfo=UTC)
+
+
+@dataclass
+class Clock:
+    moment: datetime = MOMENT
+
+    def now(self):
+        return self.moment
+
+
+@pytest.fixture
+def launched(shop):
+    return shop.launch()
+
+
+def at(rows, *clock):
+    return pa.array([datetime(*clock)] * rows, pa.timestamp("us"))
+
+
+def receive(shop, rows, **columns):
+    return ingest(shop.store, "spring", shop.outcomes(rows, **columns), source="test", clock=shop.clock)
+
+
+def take_back(shop, **more):
+    return recall(shop.store, "spring", clock=Clock(), **more)
+
+
+def evidence(shop):
+    with shop.store.reading() as transaction:
+        record = transaction.plans.campaign("spring")
+        stored = transaction.beliefs.evidence("spring", record.network)
+        assert campaign_evidence.rebuilt(transaction, record, record.network).to_bytes() == stored
+    return campaign_evidence.CampaignEvidence.from_bytes(stored, name="spring")
+
+
+def test_the_codes_not_used_are_listed_and_those_used_before_count(shop, launched, tmp_path):
+    sent = shop.sent(launched)
+    receive(shop, sent[:5])
+    done = take_back(shop, file=tmp_path / "recalled.csv")
+    assert (done.codes, done.used, done.set_aside, done.again) == (len(sent) - 5, 5, 0, False)
+    assert done.recalled_at == MOMENT
+    assert set(done.to_arrow()["code_id"].to_pylist()) == {row["code"] for row in sent[5:]}
+    written = pacsv.read_csv(tmp_path / "recalled.csv")
+    assert written.column_names == ["code_id", "customer_id", "campaign_id", "depth"]
+    assert written["code_id"].to_pylist() == done.to_arrow()["code_id"].to_pylist()
+    assert list_campaigns(shop.store, today=date(2027, 3, 12)).campaigns[0].state is Phase.RECALLED
+    assert all(finding.ok for finding in audit(shop.store))
+
+
+def test_a_returned_purchase_was_a_use_so_its_code_is_not_recalled(shop, launched):
+    sent = shop.sent(launched)
+    receive(shop, sent[:1])
+    back = shop.outcomes(sent[:1], event_id=["back"], kind=["refund"], refers_to=[f"e{sent[0]['customer_id']}"])
+    ingest(shop.store, "spring", back, source="test", clock=shop.clock)
+    assert sent[0]["code"] not in take_back(shop).to_arrow()["code_id"].to_pylist()
+
+
+def test_no_code_of_a_recalled_campaign_counts_for_engagement_and_its_baskets_do(shop, launched):
+    sent = shop.sent(launched)
+    receive(shop, sent[:20])
+    before = evidence(shop)
+    assert before.codes.sent.sum() > before.codes.redeemed.sum() > 0
+    take_back(shop)
+    after = evidence(shop)
+    assert after.codes.sent.sum() == after.codes.redeemed.sum() == 0
+    assert after.baskets == before.baskets
+    found = learn_campaigns(shop.store, ["spring"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
+    assert found.belief.engagement.counts.sent.sum() == 0, "as if no code had been sent, not as if none were used"
+    assert found.campaigns == {"spring": before.baskets.total_rows}
+
+
+def test_a_recall_without_any_purchase_teaches_nothing_and_nobody_is_warned_of_unused_codes(shop, launched):
+    take_back(shop)
+    found = learn_campaigns(shop.store, ["spring"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
+    assert (found.warnings, found.belief.engagement.counts.sent.sum()) == ((), 0)
+
+
+def test_purchases_count_by_when_they_were_ordered_whenever_they_arrive(shop, launched):
+    """Before or after the recall is what the order says: files may come in any order, before the recall or after it."""
+    rows = shop.sent(launched)[:4]
+    early, late = rows[:2], rows[2:]
+    receive(shop, late, ordered_at=at(2, 2027, 3, 11, 15))
+    receive(shop, early[:1], ordered_at=at(1, 2027, 3, 11, 14))
+    assert take_back(shop).set_aside == 2, "received before the recall, dated after it"
+    found = receive(shop, early[1:], ordered_at=at(1, 2027, 3, 11, 14), event_id=["arrived later"])
+    assert found.counts.applied == 1
+    found = receive(shop, late, ordered_at=at(2, 2027, 3, 12, 9), event_id=["x", "y"])
+    assert (found.counts.expired, found.reasons[0].reason) == (2, "ordered after the code was recalled")
+    assert evidence(shop).baskets.total_rows == sum(row["known"] for row in early)
+    again = take_back(shop)
+    assert (again.again, again.used, again.set_aside) == (True, 2, 4)
+    assert early[1]["code"] not in again.to_arrow()["code_id"].to_pylist()
+    assert all(finding.ok for finding in audit(shop.store))
+
+
+def test_the_order_of_recall_and_outcomes_changes_no_byte_of_evidence(shop, make_shop, launched, tmp_path):
+    from disco.adapters.store import CampaignStore
+
+    rows = shop.sent(launched)[:30]
+    hours = np.arange(30) * 5
+    moments = np.datetime64("2027-03-08T01:00", "us") + hours.astype("timedelta64[h]")
+    receive(shop, rows, ordered_at=pa.array(moments))
+    take_back(shop)
+    other = make_shop(CampaignStore.embedded(tmp_path / "other.sqlite"))
+    other.launch()
+    take_back(other)
+    for part in (slice(0, 11), slice(11, 30)):
+        receive(other, rows[part], ordered_at=pa.array(moments[part]))
+    assert evidence(other).to_bytes() == evidence(shop).to_bytes()
+    other.store.close()
+
+
+def test_a_batch_that_is_reverted_after_a_recall_leaves_no_trace(shop, launched):
+    rows = shop.sent(launched)[:6]
+    take_back(shop)
+    empty = evidence(shop).to_bytes()
+    batch = receive(shop, rows)
+    assert evidence(shop).baskets.total_rows == sum(row["known"] for row in rows)
+    revert(shop.store, batch.batch_id, clock=shop.clock)
+    assert evidence(shop).to_bytes() == empty
+
+
+def test_a_refund_after_the_recall_still_takes_a_purchase_back(shop, launched):
+    row = shop.sent(launched)[:1]
+    receive(shop, row)
+    take_back(shop)
+    back = {"event_id": ["back"], "kind": ["refund"], "refers_to": [f"e{row[0]['customer_id']}"]}
+    assert receive(shop, row, ordered_at=at(1, 2027, 3, 20), **back).counts.applied == 1
+    assert evidence(shop).baskets.total_rows == 0
+
+
+def test_again_changes_nothing_and_the_first_moment_stays(shop, launched):
+    first = take_back(shop)
+    again = recall(shop.store, "spring", clock=Clock(datetime(2027, 3, 15, tzinfo=UTC)))
+    assert (again.again, again.recalled_at) == (True, first.recalled_at)
+
+
+def test_a_rehearsal_changes_nothing(shop, launched, tmp_path):
+    before = evidence(shop).to_bytes()
+    done = take_back(shop, dry_run=True, file=tmp_path / "list.csv")
+    assert (done.dry_run, done.codes, done.file) == (True, len(shop.sent(launched)), None)
+    assert not list(tmp_path.glob("list.csv*"))
+    assert evidence(shop).to_bytes() == before
+    with shop.store.reading() as transaction:
+        assert transaction.plans.campaign("spring").recalled_at is None
+
+
+def test_a_recall_that_breaks_off_is_undone_as_a_whole(shop, launched, monkeypatch):
+    receive(shop, shop.sent(launched)[:3], ordered_at=at(3, 2027, 3, 12))
+    before = evidence(shop).to_bytes()
+
+    def broken(*_arguments):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recalling.campaign_evidence, "rebuilt", broken)
+        with pytest.raises(OSError, match="no space"):
+            take_back(shop)
+    assert evidence(shop).to_bytes() == before
+    assert list_campaigns(shop.store, today=date(2027, 3, 12)).campaigns[0].recalled_at is None
+    assert all(finding.ok for finding in audit(shop.store))
+
+
+def test_a_list_that_cannot_be_written_says_that_the_recall_is_done(shop, launched, tmp_path, monkeypatch):
+    def full(*_arguments):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(recalling, "write_rows", full)
+    words = r"spring is recalled.*could not be written \(no space left\).*recall spring"
+    with pytest.raises(ReportError, match=words) as said:
+        take_back(shop, file=tmp_path / "list.parquet")
+    assert said.value.result.codes == len(shop.sent(launched))
+    monkeypatch.undo()
+    assert take_back(shop, file=tmp_path / "list.parquet").again
+    assert pq.read_table(tmp_path / "list.parquet").num_rows == len(shop.sent(launched))
+
+
+def test_nobody_gets_a_code_of_a_recalled_campaign_any_more(shop):
+    shop.launch(shop.plan(reserve={"share": "50%"}))
+    take_back(shop)
+    with pytest.raises(StateError, match="was recalled on 2027-03-11, so nobody gets a code"):
+        decide_late_arrivals(
+            shop.store,
+            "spring",
+            shop.people(rows=5, ids=np.arange(1000, 1005)),
+            network=shop.network,
+            prior=shop.prior,
+            clock=shop.clock,
+        )
+    with pytest.raises(StateError, match=r"must not be sent.*disco recall spring -o FILE"):
+        export(shop.store, "spring")
+    with pytest.raises(StateError, match="was recalled on 2027-03-11, and stays so"):
+        states.pause(shop.store, "spring")
+
+
+def test_a_recalled_campaign_can_be_closed_and_a_closed_one_cannot_be_recalled(shop, launched):
+    take_back(shop)
+    assert str(states.close(shop.store, "spring").state) == "closed"
+    assert take_back(shop).again
+    shop.launch(shop.plan(campaign="summer"))
+    states.close(shop.store, "summer")
+    with pytest.raises(StateError, match="summer is closed, so it cannot be recalled"):
+        recall(shop.store, "summer", clock=Clock())
+
+
+def test_a_recall_in_the_future_is_refused(shop, launched):
+    with pytest.raises(InputError, match=r"found 2027-03-12.*a moment that has passed"):
+        take_back(shop, at=datetime(2027, 3, 12, tzinfo=UTC))
+
+
+def test_the_list_is_parquet_or_csv(shop, launched, tmp_path):
+    with pytest.raises(Exception, match=r"\.parquet or \.csv"):
+        take_back(shop, file=tmp_path / "list.xlsx")
+
+
+def test_a_repair_after_a_recall_gives_what_the_recall_gave(shop, launched):
+    rows = shop.sent(launched)[:4]
+    receive(shop, rows[:2])
+    receive(shop, rows[2:], ordered_at=at(2, 2027, 3, 12))
+    take_back(shop)
+    kept = evidence(shop).to_bytes()
+    with shop.store._database.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE outcomes SET disposition = 'applied', reason = NULL WHERE row >= 0")
+    assert not all(finding.ok for finding in audit(shop.store))
+    repairs, problems = repair_campaigns(shop.store)
+    assert (len(repairs), problems) == (1, ())
+    assert evidence(shop).to_bytes() == kept
+    assert all(finding.ok for finding in audit(shop.store))
+
+
+def test_a_changed_moment_is_found(shop, launched):
+    take_back(shop)
+    with shop.store._database.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE campaigns SET recalled_at = NULL")
+    with shop.store.reading() as transaction:
+        found = [one.words for one in transaction.seals.broken_of("spring")]
+    assert found == ["state, reserve or contexts of campaign spring is changed by something other than disco"]
+
+
+def test_a_new_network_learns_baskets_of_a_recalled_campaign_and_no_codes(shop):
+    features = pa.table({"customer_id": np.arange(200), "x": np.arange(200.0) / 200})
+    launched = shop.launch(features=features)
+    receive(shop, shop.sent(launched)[:20])
+    learn_campaigns(shop.store, ["spring"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
+    take_back(shop)
+    found = rebuild(
+        shop.store,
+        network="second network",
+        contexts_of=lambda table: shop.on_grid(table["x"].to_numpy()[:, None]),
+        prior=shop.prior,
+        as_of=shop.after,
+        clock=shop.clock,
+    )
+    assert found.belief.engagement.counts.sent.sum() == 0
+    assert found.campaigns["spring"] > 0
+
+
+def test_a_recalled_campaign_says_nothing_about_how_good_forecasts_are(shop, launched):
+    receive(shop, shop.sent(launched)[:20])
+    assert calibrations(shop.store, learned=["spring"], as_of=shop.after)[True].campaigns == 1
+    take_back(shop)
+    assert calibrations(shop.store, learned=["spring"], as_of=shop.after)[True].campaigns == 0
+
+
+def test_results_show_the_recall_and_compare_no_forecast(shop, launched):
+    rows = shop.sent(launched)
+    receive(shop, rows[:10])
+    receive(shop, rows[10:12], ordered_at=at(2, 2027, 3, 12))
+    planned = read_out(shop.store, "spring", as_of=date(2027, 3, 12))
+    assert planned.expected is not None
+    take_back(shop)
+    found = read_out(shop.store, "spring", as_of=date(2027, 3, 14))
+    assert (found.state, found.final, found.expected) == (Phase.RECALLED, True, None)
+    assert found.recall.codes == len(rows) - 10
+    assert found.recall.set_aside == 2
+    assert sum(arm.summary.purchasers for arm in found.arms.values()) == 10
+    assert all(arm.forecast is None and arm.expected_revenue is None for arm in found.arms.values())
+    assert found.words[0].startswith("Campaign spring was recalled on 11 Mar 2027.")
+    assert "2 purchases after the recall were set aside" in found.words[1]
+    assert AllResults.of([found]).against_control["revenue"].campaigns == 1, "its groups were cut short alike"
+    assert not read_out(shop.store, "spring", as_of=date(2027, 3, 13)).final, "outcomes may still arrive"
+
+
+def test_an_explanation_says_that_the_campaign_was_recalled(shop, launched):
+    take_back(shop)
+    said = explain(shop.store, "spring", shop.sent(launched)[0]["customer_id"], prior=shop.knowledge())
+    assert "which was recalled on 2027-03-11" in said.words[0]
