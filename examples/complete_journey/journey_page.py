@@ -42,7 +42,8 @@ def page(journey: Journey) -> Report:
                 f"{journey.trained_orders:,} baskets of {_months(TRAINED)} to learn from, {journey.tested_orders:,} of "
                 f"{_months(TESTED)} to test on, with {len(journey.households.column_names)} features of the eight "
                 "months before each. The target is ln of the basket at full price. Intervals count households, since "
-                "the baskets of one household are alike.",
+                "the baskets of one household are alike."
+                + ("\n\nQuick run: too few trees and epochs to judge models by." if journey.quick else ""),
                 [accuracy_table(journey), _against_line(journey)],
             ),
             Section(
@@ -95,15 +96,13 @@ def _estimate(value: Measured) -> Estimate:
 
 def _lead(journey: Journey) -> str:
     models = [result for result in journey.results if result.model != OWN_MEAN]
-    (own,) = (result for result in journey.results if result.model == OWN_MEAN)
+    (line,) = (result for result in journey.results if result.model == LEAST_SQUARES)
     best = min(models, key=lambda result: result.accuracy.wape)
     better = [r.model for r in models if r.against_line is not None and r.against_line.upper < 0]
-    beats = f"{' and '.join(better)} clearly beats" if better else "no model clearly beats"
-    return (
-        f"{beats[0].upper()}{beats[1:]} least squares: WAPE {best.accuracy.wape:.3f} at best ({best.model}), "
-        f"{own.accuracy.wape:.3f} for a household's own mean."
-        f"{' Quick run: too few trees and epochs to judge models by.' if journey.quick else ''}"
-    )
+    figures = f"WAPE {best.accuracy.wape:.3f} compared with {line.accuracy.wape:.3f}"
+    if not better:
+        return f"No model clearly beats least squares: {figures} at best."
+    return f"{' and '.join(better)} clearly beat{'s'[: len(better) == 1]} least squares: {figures}."
 
 
 def _months(window: tuple[object, object]) -> str:

@@ -224,21 +224,20 @@ def summary(found: Findings) -> Table:
 
 
 def _lead(found: Findings) -> str:
-    """The effect of depth, and which policy would have earned most, in one sentence each."""
-    ends = list(found.steps[TAKE_UP].values())[-1]
+    """Which policy would have earned most."""
     gains = {name: found.judged[name, OBJECTIVE].gain for name in found.trial.targets if name != AS_SENT}
     best = max(gains, key=lambda name: gains[name].value)
-    effect = (
-        f"From the shallowest to the deepest offers take-up changes by {_points(ends)} points"
-        if is_clear(ends)
-        else "Take-up at the deepest offers cannot be told from that at the shallowest"
-    )
-    earned = (
-        f"{named(found, best)} would have earned most, {CHANGE.text(gains[best].value)} per letter."
-        if gains[best].lower > 0
-        else "No policy clearly earns more than the offers as sent."
-    )
-    return f"{'Generated data. ' if found.generated else ''}{effect}. {earned}"
+    if gains[best].lower <= 0:
+        return "No policy clearly earns more than the offers as sent."
+    return f"{named(found, best)} would earn {RAND.text(gains[best].value)} more per letter than as sent."
+
+
+def _effect(found: Findings) -> str:
+    """What a deeper offer does to take-up."""
+    ends = list(found.steps[TAKE_UP].values())[-1]
+    if not is_clear(ends):
+        return "Take-up at the deepest offers cannot be told from that at the shallowest."
+    return f"From the shallowest to the deepest offers take-up changes by {_points(ends)} percentage points."
 
 
 def _points(value: evaluation.Estimate) -> str:
@@ -290,6 +289,7 @@ def page(found: Findings) -> Report:
         sections=[
             Section(
                 "Does a deeper offer bring more?",
+                f"{_effect(found)}\n\n"
                 "Depths were assigned at random only within risk band and wave, so every figure compares like with "
                 "like: it is the mean within each stratum, weighted by the stratum's share of all letters. The grey "
                 "line ignores the strata and mixes the effect of depth with who got the deep offers.\n\n"

@@ -107,6 +107,17 @@ def test_nothing_spills_over(page: Path, width_px: int) -> None:
     assert findings == [[[], []]] * len(findings)
 
 
+def test_no_column_of_a_table_is_off_the_screen_of_a_phone(page: Path) -> None:
+    expression = """[...page.querySelectorAll(".table td, .table th[scope=row]")].map((cell) => {
+      const box = cell.getBoundingClientRect();
+      return [cell.textContent, box.left >= 0 && box.right <= width && box.width > 0];
+    }).filter(([, fits]) => !fits)"""
+    outside, _ = _found_at(page, 390, expression)
+    assert outside == []
+    said, _ = _found_at(page, 390, "getComputedStyle(page.querySelector('.wide td'), '::before').content")
+    assert said not in ("none", '""'), "each figure stands beside the name of its column"
+
+
 def test_a_picture_is_a_png_of_the_asked_width(tmp_path: Path) -> None:
     content = save_png(basket_curve(), tmp_path / "curve.png", width_px=700).read_bytes()
     assert content.startswith(b"\x89PNG\r\n\x1a\n")

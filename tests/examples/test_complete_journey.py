@@ -1,6 +1,7 @@
 """The example on public grocery data: baskets are what the data say, both sets look back equally far, no overclaims."""
 
 import json
+import re
 import sys
 from importlib import import_module
 
@@ -35,6 +36,8 @@ def test_one_command_makes_the_page(tmp_path, command, capsys):
     assert "Nothing here is about cause and effect" in page
     assert "simulated" in page
     assert "Quick run" in page
+    (lead,) = re.findall(r'<p class="lead">(.*?)</p>', page)
+    assert len(lead.split()) <= 15, lead
     assert json.loads((tmp_path / "new" / "result.json").read_text())["quick"] is True
 
 

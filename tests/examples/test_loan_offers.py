@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -71,6 +72,8 @@ def test_the_look_alike_runs_without_a_file_and_says_what_it_is(tmp_path, comman
     page = (tmp_path / "new" / "report.html").read_text()
     assert "GENERATED DATA" in page
     assert "look-alike" in page
+    (lead,) = re.findall(r'<p class="lead">(.*?)</p>', page)
+    assert len(lead.split()) <= 15, lead
     assert {"as sent", "greedy", "Thompson", "greedy for loan value"} <= set(found["policies"])
     for figures in found["policies"].values():
         for judged in figures.values():

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import pytest
 from gallery import gallery
 
@@ -93,7 +94,7 @@ def test_the_file_asks_nothing_of_any_network() -> None:
     page = Page(text)
     for tag, attributes in page.tags:
         for name in ("src", "href", "action", "data", "poster", "srcset"):
-            assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
+            assert (attributes.get(name) or "data:").startswith(("data:", "#")), (tag, attributes)
     style = resources.files("disco.reports").joinpath("templates", "report.css").read_text(encoding="utf-8")
     assert "url(" not in style
     assert "@import" not in style
@@ -170,7 +171,20 @@ def test_an_interval_in_a_table_stays_on_one_line() -> None:
     column = Column("<b>", Money(signed=True))
     table = Table(caption="t", columns=["a", column], rows=[["x", Estimate(2.1, -0.5, 4.7, 0.95)]])
     page = Report(title="t", lead="l", sections=[Section("h", "", [table])]).html()
-    assert '<td class="figure">+£2.10 <span>(−£0.50 to +£4.70)</span></td>' in page
+    cell = '<td data-label="&lt;b&gt;" class="figure"><span>+£2.10 <span>(−£0.50 to +£4.70)</span></span></td>'
+    assert cell in page
+
+
+def test_a_long_page_begins_with_a_list_of_its_parts() -> None:
+    parts = [Section(f"Part {number} & more", "Words.") for number in range(1, 6)]
+    page = Report(title="t", lead="l", sections=parts).html()
+    assert re.findall(r'<a href="#(part-\d)">', page) == re.findall(r'<section id="(part-\d)">', page)
+    assert '<li><a href="#part-5">Part 5 &amp; more</a></li>' in page
+    assert '<nav class="contents"' not in Report(title="t", lead="l", sections=parts[:4]).html()
+
+
+def test_e_mail_is_not_broken_apart() -> None:
+    assert "by e\u2011mail" in Report(title="t", lead="Codes by e-mail", sections=[]).html()
 
 
 def test_a_column_may_hold_figures_of_several_units() -> None:
@@ -249,6 +263,35 @@ def test_deeper_is_darker_in_both_themes(theme: str) -> None:
     # luminance alone orders the depths, so the sequence survives every kind of colour blindness and a grey printer
     luminances = [_luminance(_themes()[theme][f"depth-{place}"]) for place in range(1, 11)]
     assert all(deeper < 0.93 * shallower for shallower, deeper in itertools.pairwise(luminances))
+
+
+def _oklab(colour: str) -> np.ndarray:
+    """Coordinates in which equal distances look equally different (Ottosson 2020)."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = np.array([part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts])
+    cones = np.array(
+        [
+            [0.4122214708, 0.5363325363, 0.0514459929],
+            [0.2119034982, 0.6806995451, 0.1073969566],
+            [0.0883024619, 0.2817188376, 0.6299787005],
+        ]
+    )
+    opponents = np.array(
+        [
+            [0.2104542553, 0.7936177850, -0.0040720468],
+            [1.9779984951, -2.4285922050, 0.4505937099],
+            [0.0259040371, 0.7827717662, -0.8086757660],
+        ]
+    )
+    return np.asarray(opponents @ np.cbrt(cones @ linear))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_depths_two_and_a_half_points_apart_look_different(theme: str) -> None:
+    # halfway between two steps both are mixed in OKLab, so half of their distance is that of such depths
+    steps = [_oklab(_themes()[theme][f"depth-{place}"]) for place in range(1, 11)]
+    nearest = min(float(np.linalg.norm(deeper - shallower)) for shallower, deeper in itertools.pairwise(steps))
+    assert nearest / 2 >= 0.04  # 0.02 is just noticeable side by side
 
 
 def test_the_page_and_the_charts_agree_on_what_is_narrow() -> None:

@@ -60,7 +60,7 @@ def test_the_headline_is_one_short_sentence_with_the_finding(runs):
     share = sum(each["revenue"] for each in judged) / sum(each["random_revenue"] for each in judged) - 1
     page = html.unescape((runs / "one" / "report.html").read_text())
     (lead,) = re.findall(r"DISCO's choices earned .*?\(simulated\)\.", page)
-    assert len(lead.split()) < 25
+    assert len(lead.split()) <= 15
     assert f"{100 * share:.0f}" in lead
 
 

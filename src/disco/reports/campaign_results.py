@@ -10,7 +10,7 @@ from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
 from disco.records.plan_summary import MoneyForecast
-from disco.records.wording import date, percent
+from disco.records.wording import counted, date, percent
 from disco.records.wording import money as money_text
 from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Points
 from disco.reports.formats import (
@@ -38,6 +38,7 @@ _UNITS: dict[str, tuple[Unit, Unit]] = {  # of a figure that is not money, and o
 }
 _UPLIFT = Percent(signed=True)
 _P = Column("p", PValue())
+_MOST_WORDS = 15  # of a headline
 
 
 def _group(results: CampaignResults, arm: Arm) -> str:
@@ -165,13 +166,15 @@ def campaign_report(results: CampaignResults) -> Report:
 
 
 def _lead(results: CampaignResults) -> str:
-    """One figure, one comparison, then money; at most 15 words where the verdict is a figure."""
+    """One figure, one comparison, then money; at most 15 words, since the words below say the rest."""
     ab, money = results.ab, partial(money_text, currency=read_currency(results.currency))
     if ab is None:
         purchases = sum(arm.summary.purchasers for arm in results.arms.values())
-        return f"{money(results.revenue)} of revenue from {purchases:,} purchases. {results.why_not or ''}".strip()
+        figure = f"{money(results.revenue)} of revenue from {counted(purchases, 'purchase')}."
+        both = f"{figure} {results.why_not or ''}".strip()
+        return both if len(both.split()) <= _MOST_WORDS else figure
     if ab.verdict is Verdict.BLOCKED:
-        return ab.reason
+        return "Group sizes are not as planned, so no figure can be trusted."
     uplift = ab.deciding.decisive.relative
     revenue = ab.finding("revenue") if ab.findings else ab.deciding
     earned = revenue.decisive.difference.value * results.arms[Arm.DECIDED].summary.customers

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from disco.operations.frontier import Frontier, FrontierEntry
-from disco.records.currency import GBP, read_currency
+from disco.records.currency import read_currency
 from disco.records.depths import depth_percent
 from disco.reports.charts import Axis, CurveChart, Line, Points
 from disco.reports.formats import Count, Money, Number
@@ -55,9 +55,8 @@ def frontier_report(found: Frontier) -> Report:
         name: dict(sorted((point.markdown, point.revenue) for point in path if point.feasible)) for name, path in paths
     }
     now, money = found.present, _money(found)
-    unit = "pound" if money.currency == GBP else f"{money.currency.symbol}1"
     chart = CurveChart(
-        title=f"What another {unit} of markdown would bring",
+        title="What more markdown would bring",
         subtitle=f"Expected over the campaign {found.campaign}, everybody eligible, under the plan's limits",
         x=Axis("Markdown", money),
         y=Axis("Revenue", money),

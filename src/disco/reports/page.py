@@ -117,11 +117,12 @@ def json_for_script(value: Any) -> Markup:
 
 @_filter
 def words(text: str) -> str:
-    """No line break inside a date ("8 Mar") or between a sign and its currency ("+£2.73").
+    """No line break inside a date ("8 Mar") or "e-mail", or between a sign and its currency ("+£2.73").
 
     >>> words("until 8 Mar")
     'until 8\\xa0Mar'
     """
+    text = re.sub(r"\b([Ee])-(?=mail)", "\\1\u2011", text)
     text = re.sub(rf"(?<=\d) (?=(?:{'|'.join(MONTHS)})\b)", "\u00a0", text)
     return re.sub(r"(?<=[+−])(?=[^\w\s.,;:!?()/+−-]\d)", "\u2060", text)
 

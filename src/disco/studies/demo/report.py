@@ -243,7 +243,7 @@ def curve_chart(result: DemoResult) -> CurveChart:
     furthest = float(np.abs(np.expm1(mean - truth))[inside].max())
     return CurveChart(
         title=f"The learned curve is within {percent(furthest, decimals=0)} of the true one where codes were sent",
-        subtitle="Typical basket of buyers before the discount, £; observed: codes assigned at random",
+        subtitle="Typical basket of buyers before the discount; observed: codes assigned at random",
         x=Axis("Discount", Percent(decimals=0)),
         y=Axis("Full-price basket", Money()),
         interval="90% interval",

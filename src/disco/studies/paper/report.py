@@ -39,26 +39,33 @@ def report(result: Reproduction) -> Report:
     )
 
 
-def _lead(verdicts: Sequence[str], *, environments: int, customers: int, is_full: bool) -> str:
+def _lead(verdicts: Sequence[str]) -> str:
     """The finding in one sentence.
 
-    >>> _lead(["reproduces", "partly", "undecided"], environments=4, customers=900, is_full=True)
-    '1 of 3 figures and tables reproduces, 1 partly, 0 do not; 1 undecided (4 simulated retailers of 900 customers).'
+    >>> _lead(["reproduces", "partly", "undecided"])
+    '1 of 3 figures and tables reproduces, 1 partly; 0 do not, 1 undecided.'
     """
     whole, part, unknown, none = (verdicts.count(str(verdict)) for verdict in ItemVerdict)
-    found = (
-        f"{whole} of {len(verdicts)} figures and tables reproduce{'s' if whole == 1 else ''}, {part} partly, "
-        f"{none} do not; {unknown} undecided ({environments} simulated retailers of {customers:,} customers)."
+    return (
+        f"{whole} of {len(verdicts)} figures and tables reproduce{'s' if whole == 1 else ''}, {part} partly; "
+        f"{none} do not, {unknown} undecided."
     )
-    return found if is_full else f"{found} Quick run: the retailers are too small to judge by."
+
+
+def _extent(*, environments: int, customers: int, is_full: bool) -> str:
+    """How much was simulated."""
+    found = f"{environments} simulated retailers of {customers:,} customers."
+    return found if is_full else f"Quick run: {found} They are too small to judge by."
 
 
 def _summary(result: Reproduction) -> Section:
+    settings = result.settings
     rows = [(item.title, str(item.verdict), tally(item), f"{item.seconds:,.0f} s") for item in result.items]
     facts = Facts([Fact(str(verdict), f"{result.count(verdict)} of {len(result.items)}") for verdict in ItemVerdict])
     table = Table(caption="Verdicts", columns=("Item", "Verdict", "Claims that hold", "Time"), rows=rows)
     return Section(
         "Verdicts",
+        _extent(environments=settings.environments, customers=settings.customers, is_full=settings.is_full) + "\n\n"
         "Each verdict is computed. An item reproduces when every claim checked holds, and partly when some do. When "
         "none holds, it is undecided if the intervals allow all of them, and does not reproduce if they rule one out. "
         "Where the depth's encoding matters, the main reading (γ = 20) decides and the others stand beside it. Time is "
@@ -83,12 +90,7 @@ def as_json(result: Reproduction) -> dict[str, Any]:
         "customers": settings.customers,
         "command": result.command,
         "seconds": round(result.seconds, 1),
-        "lead": _lead(
-            [str(item.verdict) for item in result.items],
-            environments=settings.environments,
-            customers=settings.customers,
-            is_full=settings.is_full,
-        ),
+        "lead": _lead([str(item.verdict) for item in result.items]),
         "items": [_item(item) for item in result.items],
     }
 
@@ -165,8 +167,9 @@ def page(result: Mapping[str, Any]) -> str:
         "[reproduction.json](reproduction.json); do not edit. "
         f"This run took {_duration(result['seconds'])}; results kept from an earlier run take no time. "
         "All data are simulated.",
-        _lead(
-            [item["verdict"] for item in items],
+        _lead([item["verdict"] for item in items])
+        + " "
+        + _extent(
             environments=result["environments"],
             customers=result["customers"],
             is_full=result["extent"] == RunSize.FULL,
