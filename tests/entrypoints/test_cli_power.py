@@ -36,8 +36,10 @@ def test_options_move_the_count_the_right_way(disco):
 
 
 def test_words_for_people(disco):
-    assert "in control" in disco(*FIGURES, "--uplift", "1%")[1]
-    assert "probability of 80%" in disco(*FIGURES, "--customers", "10000")[1]
+    said = disco(*FIGURES, "--uplift", "1%")[1]
+    assert "in control" in said
+    assert "give a chance of 80% of detecting an uplift of 1%." in said
+    assert "a chance of 80%" in disco(*FIGURES, "--customers", "10000")[1]
     assert "buy" in disco(*FIGURES, "--customers", "10000", "--uplift", "5%", "--engagement", "8%")[1]
     assert disco(*FIGURES, "--uplift", "1%", "--quiet")[1] == ""
 

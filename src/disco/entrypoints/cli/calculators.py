@@ -114,7 +114,7 @@ def power(
 def _power_text(found: "PowerResult", *, asked: bool) -> str:
     """`asked`: how many customers are needed was the question."""
     whom = f"{found.customers:,} customers" + (f" ({found.control:,} of them in control)" if asked else "")
-    text = f"{whom} detect an uplift of {_percent(found.uplift)} with a probability of {_percent(found.power)}."
+    text = f"{whom} give a chance of {_percent(found.power)} of detecting an uplift of {_percent(found.uplift)}."
     return text if found.purchasers is None else f"{text} About {found.purchasers:,} of them buy."
 
 

@@ -239,7 +239,7 @@ def _budget(planned: "PlanResult") -> str:
 
 def _certificate(planned: "PlanResult") -> str:
     solved = "Proved optimal." if planned.gap == 0 else f"Optimal to within {100 * planned.gap:.1g}%."
-    return f"{solved} Limits that cost something:" if planned.binding else solved
+    return f"{solved} Limits worth changing:" if planned.binding else solved
 
 
 def _arms(planned: "PlanResult") -> "Table":
