@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from small_life import ingest_small, launch_small, outcomes_of
 from stores import artefacts_of
 
 from disco.adapters.store import CampaignStore, schema
@@ -379,3 +380,31 @@ def test_codes_of_a_pool_that_another_program_changed_are_found(sealed_store: Ca
             assert connection.exec_driver_sql(statement.replace("3", str(number))).rowcount == 1
         found = {one.what for one in _broken(sealed_store)}
         assert found == {"codes of the pool of campaign"}
+
+
+# ---- from revision 0004
+
+
+def test_an_upgrade_from_0004_adds_the_moment_of_a_recall_and_keeps_every_seal(
+    new_database_url: Callable[[], str],
+) -> None:
+    url = new_database_url()
+    store = CampaignStore(url, artefacts_of(url))
+    launch_small(store, customers=60)
+    ingest_small(store, outcomes_of(store))
+    store.close()
+    with open_database(url).engine.begin() as connection:  # as the program of revision 0004 left it
+        seals = connection.exec_driver_sql("SELECT seal, state_seal FROM campaigns").all()
+        connection.exec_driver_sql("ALTER TABLE campaigns DROP COLUMN recalled_at")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
+    with pytest.raises(StateError, match=r"revision 0004.*disco db upgrade"):
+        CampaignStore(url, artefacts_of(url))
+    assert upgrade(open_database(url), artefacts=FolderArtefacts(artefacts_of(url))) == ("0004", schema.REVISION)
+    store = CampaignStore(url, artefacts_of(url))
+    assert _broken(store) == []
+    assert [finding for finding in audit(store) if not finding.ok] == []
+    with store.reading() as transaction:
+        assert transaction.plans.campaign("drill").recalled_at is None
+    with open_database(url).engine.begin() as connection:
+        assert connection.exec_driver_sql("SELECT seal, state_seal FROM campaigns").all() == seals
+    store.close()

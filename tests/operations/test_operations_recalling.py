@@ -313,3 +313,15 @@ def test_an_explanation_says_that_the_campaign_was_recalled(shop, launched):
     take_back(shop)
     said = explain(shop.store, "spring", shop.sent(launched)[0]["customer_id"], prior=shop.knowledge())
     assert "which was recalled on 2027-03-11" in said.words[0]
+
+
+def test_a_shared_code_is_listed_as_it_was_sent_for_everybody_who_had_not_used_it(shop):
+    launched = shop.launch(shop.plan(codes={"shared": {0.1: "SPRING10"}}))
+    sent = [row for row in shop.sent(launched) if row["depth"] == 0.1]
+    receive(shop, sent[:3], code=["SPRING10"] * 3)
+    receive(shop, sent[3:4], code=["SPRING10"], ordered_at=at(1, 2027, 3, 12))
+    done = take_back(shop)
+    assert (done.used, done.set_aside) == (3, 1)
+    rows = done.to_arrow().to_pylist()
+    listed = {row["customer_id"]: row["code_id"] for row in rows if row["depth"] == 0.1}
+    assert listed == {row["customer_id"]: "SPRING10" for row in sent[3:]}
