@@ -35,6 +35,7 @@ from disco.reports import (
     IntervalRow,
     Line,
     Money,
+    Number,
     Percent,
     Points,
 )
@@ -181,6 +182,17 @@ def test_deeper_is_darker_and_the_same_for_every_chart() -> None:
     assert [step(depth) for depth in demo] == pytest.approx([depth / 0.05 for depth in demo])
     one = Bars("30% off", [1.0, 2.0], depth=0.3).colours("unused")
     assert one == (depth_colour(0.3),) * 2
+
+
+def test_lines_that_end_apart_are_named_in_the_key_and_not_over_each_other() -> None:
+    short, long = Line("budgets", [1.0, 2.0], [1.0, 2.0]), Line("caps", [1.0, 3.0], [1.0, 3.0])
+    apart, together = (
+        CurveChart(title="t", subtitle="s", x=Axis("x", Number()), y=Axis("y", Number()), lines=lines)
+        for lines in ([short, long], [short, replace(long, x=(1.0, 2.0))])
+    )
+    for chart, named in ((apart, False), (together, True)):
+        assert [entry.narrow_only for entry in chart.key()] == [named, named]
+        assert chart.option()["media"][1]["option"]["series"][0]["label"]["show"] is named
 
 
 def test_labels_at_line_ends_do_not_overlap() -> None:

@@ -18,11 +18,11 @@ def frontier_tables(found: Frontier) -> list[Table]:
     """
     weight, budget = Column("Revenue weight", Number()), Column("Budget", _money(found, full=True))
     tables = [
-        _table(found, found.by_weight, "Over the revenue weight, no budget:", weight, "revenue_weight"),
-        _table(found, found.by_budget, "Over the budget, at the plan's revenue weight:", budget, "budget"),
+        _table(found, found.by_weight, "Over the revenue weight, no budget", weight, "revenue_weight"),
+        _table(found, found.by_budget, "Over the budget, at the plan's revenue weight", budget, "budget"),
     ]
     if found.cap_depth is not None:
-        caption = f"Over the cap of {depth_percent(found.cap_depth)}, all else as in the plan:"
+        caption = f"Over the cap of {depth_percent(found.cap_depth)}, all else as in the plan"
         tables.append(_table(found, found.by_cap, caption, Column("At most", Count()), "cap"))
     return tables
 

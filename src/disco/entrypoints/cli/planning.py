@@ -316,7 +316,7 @@ def frontier(
     warn(found.warnings)
     if html is not None:
         frontier_report(found).save(html)
-    text = "\n\n".join(f"{table.caption}\n{figures_text(table)}" for table in frontier_tables(found))
+    text = "\n\n".join(f"{table.caption}:\n{figures_text(table)}" for table in frontier_tables(found))
     show(found, text, as_json=as_json, quiet=quiet)
 
 

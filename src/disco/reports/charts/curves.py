@@ -166,11 +166,16 @@ class CurveChart:
         alone = not self.lines and len(self.points) > 1
         return tuple(series_colour(position) if alone else INK for position in range(len(self.points)))
 
+    def _ends_together(self) -> bool:
+        """Whether all lines end at one x, so that names at their ends lie on no other line."""
+        ends = [line.x[-1] for line in self.lines]
+        return len(set(ends)) <= 1
+
     def key(self) -> tuple[KeyEntry, ...]:
         """The entries above the chart."""
         # one line needs no name beside its title on a narrow screen; several do
         entries = [
-            KeyEntry(line.label, "line", colour, narrow_only=True)
+            KeyEntry(line.label, "line", colour, narrow_only=self._ends_together())
             for line, colour in zip(self.lines, self._colours(), strict=True)
         ]
         dots = list(zip(self.points, self._points_colours(), strict=True))
@@ -213,9 +218,11 @@ class CurveChart:
                 ends = [(x.plotted(at), y.plotted(low), y.plotted(high)) for at, low, high in points.ends()]
                 series += whiskers(ends, colour=colour)
             series.append(_dots(points, x, y, colour=colour, tips=tips))
+        named = self._ends_together()
         series.append(self._labels(x, y))
-        right = min(_WIDEST_LABEL_PX, max((text_px(line.label) for line in self.lines), default=0)) + 16
-        labels: Any = {"id": "labels", "label": {"show": True}}
+        widest = max((text_px(line.label) for line in self.lines), default=0) if named else 0
+        right = min(_WIDEST_LABEL_PX, widest) + 16
+        labels: Any = {"id": "labels", "label": {"show": named}}
         return {
             **frame(tooltip="axis"),
             "grid": grid(left=_LEFT_PX, right=right, top=_TOP_PX, bottom=_BOTTOM_PX),
