@@ -9,7 +9,9 @@ from scipy.stats import ttest_ind_from_stats
 
 from disco.allocation import allocate
 from disco.belief import BasketModel
-from disco.evaluation import Design, Mean, ab_test, compare, to_date
+from disco.evaluation.ab_test import ab_test
+from disco.evaluation.estimates import Mean, compare, to_date
+from disco.evaluation.power import Design
 from disco.objective import values
 from disco.policy import Policy, Thompson
 from disco.policy.propensity import Propensities, propensities

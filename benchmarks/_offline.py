@@ -15,8 +15,9 @@ from scipy.stats import binom
 
 from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief, Lesson, decide, learn
-from disco.evaluation import off_policy, random_log, replay
-from disco.evaluation.log import RandomLog
+from disco.evaluation.log import RandomLog, random_log
+from disco.evaluation.off_policy import off_policy
+from disco.evaluation.replay import replay
 from disco.policy import Thompson
 from disco.records.decisions import Audience, Offer, Purchases
 

@@ -20,8 +20,8 @@ from disco import objective
 from disco.allocation import allocate
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief, Lesson, learn
-from disco.evaluation import UnconstrainedLearner, random_log
-from disco.evaluation.passes import play, read_batch_limits
+from disco.evaluation.log import random_log
+from disco.evaluation.passes import UnconstrainedLearner, play, read_batch_limits
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.decisions import Purchases
 

@@ -9,10 +9,12 @@ import pyarrow as pa
 from grocery import write_shop
 
 import disco
-from disco.evaluation import Accuracy, Estimate, accuracy, ratio_estimate
+from disco.evaluation.accuracy import Accuracy, accuracy
+from disco.evaluation.estimates import ratio_estimate
 from disco.features.baselines import LEAST_SQUARES, Effort, fit_models
 from disco.features.catalogue import FEATURES
 from disco.features.training_set import TrainingSet
+from disco.records.estimate import Estimate
 
 # Only orders are known here: no returns, no codes, no visits, and no day on which a household joined.
 KNOWN = [f.name for f in FEATURES if f.group == "purchases" and f.name != "tenure_days"] + ["markdown_365d"]

@@ -3,8 +3,8 @@
 import numpy as np
 from journey import OWN_MEAN, TESTED, TRAINED, Journey
 
-from disco.evaluation import Estimate as Measured
 from disco.features.baselines import LEAST_SQUARES
+from disco.records.estimate import Estimate as Measured
 from disco.reports import (
     Axis,
     BarChart,

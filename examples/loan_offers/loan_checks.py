@@ -9,7 +9,10 @@ from scipy.stats import binom
 from trial import AS_SENT, LOAN_VALUE, OBJECTIVE, TAKE_UP, Trial, between
 
 import disco
-from disco.evaluation import Accuracy, Estimate, RandomisationWarning, accuracy, mean_estimate
+from disco.evaluation.accuracy import Accuracy, accuracy
+from disco.evaluation.estimates import mean_estimate
+from disco.evaluation.log import RandomisationWarning
+from disco.records.estimate import Estimate
 
 PLACEBO_ROUNDS = 100
 LEVEL, SD_OF_LEVEL = 0.9, 1.645  # of the intervals that are checked

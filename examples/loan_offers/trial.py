@@ -12,15 +12,9 @@ from letters import Letters
 
 import disco
 from disco.errors import InputError
-from disco.evaluation import (
-    Estimate,
-    OffPolicy,
-    decision_propensities,
-    mean_estimate,
-    off_policy,
-    ratio_estimate,
-    target_probabilities,
-)
+from disco.evaluation.estimates import mean_estimate, ratio_estimate
+from disco.evaluation.off_policy import OffPolicy, decision_propensities, off_policy, target_probabilities
+from disco.records.estimate import Estimate
 
 AS_SENT, THOMPSON, GREEDY, MOST_LOANS = "as sent", "Thompson", "greedy", "greedy for loan value"
 POLICIES = (GREEDY, THOMPSON, MOST_LOANS)

@@ -1,13 +1,13 @@
 """exp, ln and normals made of exactly rounded operations: as accurate as the library's, and truly normal."""
 
-import numba as nb
 import numpy as np
 from scipy import stats
 
 from disco.belief.elementary import customer_words, exponential, exponentials, logarithm, normal_pair
+from disco.records.compiled import njit
 
 
-@nb.njit(error_model="numpy")
+@njit(error_model="numpy")
 def logarithms(values):
     out = np.empty_like(values)
     for place in range(values.size):

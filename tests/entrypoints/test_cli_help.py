@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,23 +50,6 @@ print(json.dumps(loaded))
     for name, modules in loaded.items():
         assert "typer" in modules
         assert HEAVY.isdisjoint(modules), name
-
-
-def test_the_list_of_campaigns_imports_neither_kernels_nor_networks(learned_shop: Path) -> None:
-    """A question to the database takes no longer than the question: what only planning and learning need stays out."""
-    script = """
-import contextlib, io, json, sys
-from disco.entrypoints.cli import main
-shown = io.StringIO()
-with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-    main()
-assert "first" in shown.getvalue(), shown.getvalue()
-print(json.dumps(sorted(sys.modules)))
-"""
-    asked = [sys.executable, "-c", script, "campaigns", "--shop", str(learned_shop)]
-    done = subprocess.run(asked, capture_output=True, text=True, check=True)
-    unneeded = {"numba", "scipy", "sklearn", "torch", "duckdb", "lightgbm", "highspy"}
-    assert unneeded.isdisjoint(json.loads(done.stdout))
 
 
 @pytest.mark.parametrize(("name", "command"), commands())

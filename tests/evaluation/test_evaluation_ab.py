@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import chisquare
 
 from disco.allocation import allocate
-from disco.evaluation import Verdict, ab_test, uplift
+from disco.evaluation.ab_test import Verdict, ab_test
 from disco.evaluation.arms import sample_ratio
+from disco.evaluation.estimates import uplift
 from disco.records.errors import InputError
 
 NONE = np.nan

@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from disco.belief import BasketModel, monotone_shares
-from disco.evaluation import accuracy, monotonicity
+from disco.evaluation.accuracy import accuracy, monotonicity
 from disco.policy import Greedy
 from disco.records.errors import InputError
 

@@ -4,18 +4,13 @@ import numpy as np
 import pytest
 
 import disco
-from disco.evaluation import (
-    Design,
-    accuracy,
-    judge,
-    monotonicity,
-    off_policy,
-    random_log,
-    replay,
-    target_probabilities,
-    to_date,
-    uplift,
-)
+from disco.evaluation.accuracy import accuracy, monotonicity
+from disco.evaluation.estimates import to_date, uplift
+from disco.evaluation.log import random_log
+from disco.evaluation.off_policy import off_policy, target_probabilities
+from disco.evaluation.power import Design
+from disco.evaluation.replay import replay
+from disco.evaluation.truth import judge
 from disco.records.errors import InputError
 
 ARMS = (["decided"] * 3 + ["control"] * 3, [0.1] * 6, [50, 70, np.nan, 40, np.nan, np.nan])

@@ -5,20 +5,22 @@ import pytest
 from scipy.stats import binom, kurtosis, sem, ttest_ind
 from scipy.stats import t as student
 
-from disco.evaluation import (
-    Estimate,
+from disco.evaluation.estimates import (
     Mean,
+    always_valid_p_value,
     always_valid_quantile,
     compare,
     compare_adjusted,
+    error_of_sum,
     estimate_around,
     mean_estimate,
+    quantile,
     ratio_estimate,
     to_date,
     uplift,
 )
-from disco.evaluation.estimates import always_valid_p_value, error_of_sum, quantile
 from disco.records.errors import InputError
+from disco.records.estimate import Estimate
 
 
 def test_ratio_by_hand():

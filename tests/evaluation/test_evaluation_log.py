@@ -5,8 +5,9 @@ import warnings
 import numpy as np
 import pytest
 
-from disco.evaluation import RandomisationWarning, random_log, replay
 from disco.evaluation.balance import bonferroni, imbalance, unevenness
+from disco.evaluation.log import RandomisationWarning, random_log
+from disco.evaluation.replay import replay
 from disco.policy import Greedy
 from disco.records.errors import InputError
 

@@ -5,7 +5,7 @@ import pytest
 
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief, decide
-from disco.evaluation import decision_propensities, off_policy, target_probabilities
+from disco.evaluation.off_policy import decision_propensities, off_policy, target_probabilities
 from disco.policy import EpsilonGreedy, Greedy, Thompson
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import InfeasibleError, InputError

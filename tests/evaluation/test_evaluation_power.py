@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from disco.evaluation import Design
+from disco.evaluation.power import Design
 from disco.records.errors import InputError
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from disco.belief import BasketModel, OneHotDepth, SmoothSpline
 from disco.campaign import Belief
-from disco.evaluation import UnconstrainedLearner, random_log, replay
-from disco.evaluation.passes import bootstrap_rows, play, presented_rows, read_batch_limits
+from disco.evaluation.log import random_log
+from disco.evaluation.passes import UnconstrainedLearner, bootstrap_rows, play, presented_rows, read_batch_limits
+from disco.evaluation.replay import replay
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.errors import InputError, LimitError, SchemaMismatchError
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from disco.evaluation import random_log, replay
+from disco.evaluation.log import random_log
+from disco.evaluation.replay import replay
 from disco.policy import Greedy
 
 DEPTHS, CENTRES, GAMMA = (0.1, 0.2, 0.35), (0.25, 0.5, 0.75), 20.0

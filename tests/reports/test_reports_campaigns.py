@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import numpy as np
 import pytest
 
-from disco.evaluation import Verdict, ab_test
+from disco.evaluation.ab_test import Verdict, ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary
 from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.decisions import Arm, IngestCounts

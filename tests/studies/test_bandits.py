@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from disco.evaluation import UnconstrainedLearner
+from disco.evaluation.passes import UnconstrainedLearner
 from disco.policy import Greedy, Random, Thompson
 from disco.records.errors import InputError
 from disco.studies.bandits.figures import RunColumn, Runs, basket_uplift, objective_uplift

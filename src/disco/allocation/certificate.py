@@ -11,13 +11,13 @@ below 2⁻⁴⁹ of the values and prices it is a difference of (or below 2⁻�
 
 import time
 
-import numba as nb
 import numpy as np
 
 from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Allocation, Status, relative_gap
 from disco.records.arrays import Array
+from disco.records.compiled import njit
 from disco.records.errors import CertificateError
 
 _ROUNDING = 2.0**-49
@@ -25,7 +25,7 @@ _NOTHING = 2.0**-999  # denormal money: two steps of the finest grid there is
 _BLOCK = 2048  # customers at a time, so that what is known of them stays in the cache
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _audit(
     values: Array,
     eligible: Array | None,

@@ -11,15 +11,15 @@ D - value(x) = Σ_i loss(i, x_i) + (unused limits), with loss ≥ 0. So a better
 
 from dataclasses import replace
 
-import numba as nb
 import numpy as np
 
 from disco.allocation.lagrangian import Lagrangian, Priced, spent
 from disco.allocation.paths import Assignment
 from disco.records.arrays import Array
+from disco.records.compiled import njit
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def split_into_cycles(origin: Array, target: Array, parent: Array, cycle_of: Array) -> int:
     """Fill cycle_of (edges,) for customers moving origin[e] → target[e] (nodes); returns the number of cycles."""
     nodes = parent.size
@@ -81,7 +81,7 @@ def split_into_cycles(origin: Array, target: Array, parent: Array, cycle_of: Arr
     return cycles
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def fill_budget(gain: Array, cost: Array, budget: float, taken: Array) -> None:
     """Choose cycles with Σ cost ≤ budget and Σ gain as high as greed and swaps of one for one can make it."""
     count = gain.size
@@ -131,7 +131,7 @@ def fill_budget(gain: Array, cost: Array, budget: float, taken: Array) -> None:
             left += cost[out]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _spent(cost: Array, options: Array, at: Array) -> float:
     """Σ cost of the options tried, with its rounding error carried along: budgets are kept to the last bit."""
     total = low = 0.0
@@ -143,7 +143,7 @@ def _spent(cost: Array, options: Array, at: Array) -> float:
     return total + low
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def search(
     value: Array,
     cost: Array,

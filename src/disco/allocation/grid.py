@@ -11,28 +11,28 @@ Byte-critical: `grid_scale`, `to_grid` and `tie_hash` decide who gets a code. A 
 import math
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from disco.records.arrays import Array
+from disco.records.compiled import njit
 from disco.records.identity_kernels import mix
 
 NEVER = -(2**61)  # the grid value of an ineligible cell
 _STRIDE = np.uint64(0x9E3779B97F4A7C15)
 
 
-@nb.njit("int64(uint64, int64)", inline="always", cache=True)
+@njit("int64(uint64, int64)", inline="always", cache=True)
 def tie_hash(key: np.uint64, column: int) -> int:
     """hash(customer id, depth) in [-2⁴⁹, 0): below "no code", whose hash is 0, so an idle code is not given away."""
     return int(np.int64(mix(key + np.uint64(column + 1) * _STRIDE) >> np.uint64(15)) - np.int64(2**49))
 
 
-@nb.njit(inline="always", cache=True)
+@njit(inline="always", cache=True)
 def less(a_value: int, a_hash: int, b_value: int, b_hash: int) -> bool:
     return a_value < b_value or (a_value == b_value and a_hash < b_hash)
 
 
-@nb.njit(inline="always", cache=True)
+@njit(inline="always", cache=True)
 def move_cost(worth: Array, keys: Array, i: int, a: int, b: int) -> tuple[int, int]:
     """(value, hash) lost when customer i moves from a to b (columns, -1 = none)."""
     value = 0
@@ -56,7 +56,7 @@ class Movers(NamedTuple):
     floor_cost: Array  # (lists, 2)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def refill(row: int, a: int, b: int, member: int, worth: Array, keys: Array, movers: Movers, following: Array) -> None:
     """Collect the cheapest movers a → b among the members of a place, cheapest first."""
     nearest, cost, size, partial, floor_cost = movers
@@ -100,7 +100,7 @@ def refill(row: int, a: int, b: int, member: int, worth: Array, keys: Array, mov
     floor_cost[row, 1] = low_hash
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def forget(row: int, i: int, movers: Movers) -> None:
     """Take customer i out of a list."""
     nearest, cost, size = movers.nearest, movers.cost, movers.size
@@ -114,7 +114,7 @@ def forget(row: int, i: int, movers: Movers) -> None:
             return
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def remember(row: int, i: int, value: int, tie: int, movers: Movers) -> None:
     """Insert a newcomer, unless their move costs more than the list answers for."""
     nearest, cost, size, partial, floor_cost = movers
@@ -155,7 +155,7 @@ def grid_scale(largest: float, *, nodes: int) -> float:
     return math.ldexp(1.0, min(56 - nodes.bit_length() - math.frexp(largest)[1], 1000))
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def to_grid(kept: Array, scale: float, keep_negative: bool, out: Array) -> None:
     """out[i, k] = round(kept[k, i] · scale); NEVER for -∞, and for a loss where no floor could ask for it."""
     for i in range(kept.shape[1]):

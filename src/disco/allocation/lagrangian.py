@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass, replace
 
-import numba as nb
 import numpy as np
 
 from disco.allocation.limits import UNLIMITED
@@ -11,6 +10,7 @@ from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
 from disco.allocation.solver import solve
 from disco.records.arrays import Array
+from disco.records.compiled import njit
 from disco.records.ports import Engine
 
 
@@ -26,7 +26,7 @@ class Priced:
     bound: float  # L(rate), or what other prices at this rate give; grid units of value
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _total(matrix: Array, choice: Array, scale: float) -> int:
     """Σ round(matrix[choice[i], i] · scale): an integer, so the order of customers cannot change it."""
     total = 0
@@ -36,7 +36,7 @@ def _total(matrix: Array, choice: Array, scale: float) -> int:
     return total
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def spent(costs: Array, choice: Array) -> float:
     """Σ costs[choice[i], i] with its rounding error carried along."""
     total = low = 0.0
@@ -49,7 +49,7 @@ def spent(costs: Array, choice: Array) -> float:
     return total + low
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _wanted(
     values: Array, eligible: Array | None, costs: Array, segment: Array | None, prices: Array, rate: float
 ) -> float:

@@ -8,16 +8,16 @@ bars. Nothing here need be exact: the prices and the box around them are a guess
 refute.
 """
 
-import numba as nb
 import numpy as np
 
 from disco.allocation.screen import compete, compete_two
 from disco.records.arrays import Array
+from disco.records.compiled import njit
 
 _WIDENINGS = 7
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def demand(sample: Array, prices: Array, first: Array, second: Array, winner: Array, counts: Array) -> float:
     """Customers who want each depth at these prices (filled into counts); returns Σ_i of their best net value."""
     columns, rows = sample.shape
@@ -39,7 +39,7 @@ def demand(sample: Array, prices: Array, first: Array, second: Array, winner: Ar
     return total
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def window_of(first: Array, second: Array, customers: float) -> float:
     """A width that about `customers` of the gaps between best and second best do not exceed."""
     rows = first.size
@@ -55,7 +55,7 @@ def window_of(first: Array, second: Array, customers: float) -> float:
     return float(gaps[at])
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _pairs_within(
     sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, wanted: Array,
     seen: Array,
@@ -78,7 +78,7 @@ def _pairs_within(
                 seen[place, runner_up] += 1.0
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def tie_density(
     sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, density: Array
 ) -> None:
@@ -117,7 +117,7 @@ def tie_density(
                 density[b - 1, a - 1] -= weight
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def solve_symmetric(matrix: Array, free: Array, right: Array) -> None:
     """right ← matrix⁻¹ right on the free coordinates, 0 elsewhere; columns of right are separate systems."""
     size = matrix.shape[0]
@@ -152,7 +152,7 @@ def solve_symmetric(matrix: Array, free: Array, right: Array) -> None:
                 right[a, system] = total / factor[a, a]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _gradient(prices: Array, counts: Array, low: Array, high: Array, slope: Array, free: Array) -> float:
     """dD/dp and which prices may move; returns the largest imbalance."""
     worst = 0.0
@@ -170,7 +170,7 @@ def _gradient(prices: Array, counts: Array, low: Array, high: Array, slope: Arra
     return worst
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def limits_worth(prices: Array, low: Array, high: Array) -> float:
     total = 0.0
     for k in range(prices.size):
@@ -181,7 +181,7 @@ def limits_worth(prices: Array, low: Array, high: Array) -> float:
     return total
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def descend(
     sample: Array,
     low: Array,
@@ -248,7 +248,7 @@ def descend(
         prices[:] = trial
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _anchor(sample: Array, prices: Array, high: Array, counts: Array, density: Array) -> None:
     """Where every customer finds a place, prices are fixed up to a common shift only: make the smallest 0."""
     columns, rows = sample.shape
@@ -264,7 +264,7 @@ def _anchor(sample: Array, prices: Array, high: Array, counts: Array, density: A
     tie_density(sample, prices, first, second, winner, window, density)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def guess(
     sample: Array, low: Array, high: Array, prices: Array, cold: bool, passes: int, tolerance: float,
     thinning: float, spread: float, width: Array,
@@ -292,7 +292,7 @@ def guess(
     return shift, left, opened
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def box(
     density: Array, prices: Array, counts: Array, low: Array, high: Array, rows: float, thinning: float,
     spread: float, width: Array,

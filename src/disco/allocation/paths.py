@@ -10,18 +10,18 @@ value are settled by the hash and never by rounding or by order. Conventions, fo
 
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 
 from disco.allocation.grid import NEVER, Movers, forget, less, move_cost, refill, remember, tie_hash
 from disco.allocation.limits import Tree
 from disco.records.arrays import Array
+from disco.records.compiled import njit
 
 _FAR = 2**62
 _KEPT = (12, 32, 96)  # nearest movers remembered per pair of places: a refill reads all who sit there
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def settle(
     worth: Array,
     keys: Array,

@@ -9,12 +9,12 @@ for the same table, are drawn here too.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from disco.allocation.problem import AllocationProblem
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks, spread
+from disco.records.compiled import njit
 from disco.records.identity_kernels import mix
 from disco.records.ports import Engine
 
@@ -39,7 +39,7 @@ class PriceBox(NamedTuple):
         return bool((least <= most).all())
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def sample_rows(customers: int, size: int, run: int) -> Array:
     """About `size` row numbers: one run of neighbours (they share a cache line) from each of size / run strata."""
     runs = size // run
@@ -53,7 +53,7 @@ def sample_rows(customers: int, size: int, run: int) -> Array:
     return rows
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def take(
     values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array
 ) -> tuple[float, float]:
@@ -80,7 +80,7 @@ def take(
     return magnitude, largest
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def gather(values: Array, eligible: Array | None, costs: Array | None, rate: float, rows: Array, out: Array) -> None:
     """out[k, j] = value - rate · cost of customer rows[j], -∞ where ineligible: `take` without its statistics."""
     for k in range(values.shape[0]):
@@ -98,7 +98,7 @@ def gather(values: Array, eligible: Array | None, costs: Array | None, rate: flo
 BLOCK = 2048  # customers per block: long enough for the prefetcher, short enough for the second-level cache
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def compete(line: Array, shift: float, place: int, first: Array, second: Array, winner: Array) -> None:
     """Let one more place bid line - shift for every customer: keep the best two bids and who made the best."""
     for j in range(line.size):
@@ -112,7 +112,7 @@ def compete(line: Array, shift: float, place: int, first: Array, second: Array, 
         winner[j] = place if ahead else winner[j]
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def compete_two(
     line: Array, other: Array, shift: float, other_shift: float, place: int, first: Array, second: Array,
     winner: Array,
@@ -135,7 +135,7 @@ def compete_two(
         winner[j] = of if ahead else w
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def value_range(
     bits: Array, eligible: Array | None, k: int, start: int, stop: int, largest: int, magnitude: int
 ) -> tuple[int, int]:
@@ -164,7 +164,7 @@ def value_range(
     return largest, magnitude
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def load_line(
     values: Array,
     eligible: Array | None,
@@ -195,7 +195,7 @@ def load_line(
             line[j] = line[j] if eligible[k, start + j] else -np.inf
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def screen(
     values: Array,
     bits: Array,
@@ -279,7 +279,7 @@ def screen(
     return opened, largest, magnitude
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def copy_all(
     values: Array, bits: Array, eligible: Array | None, costs: Array | None, rate: float, out: Array
 ) -> tuple[int, int]:

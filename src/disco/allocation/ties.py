@@ -6,7 +6,6 @@ by more than the sampling error of those prices; shortest paths on the rest; the
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
 from disco.allocation.grid import NEVER, grid_scale, tie_hash
@@ -15,6 +14,7 @@ from disco.allocation.paths import Assignment, Settled, settle_from
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.screen import sample_rows, take
 from disco.records.arrays import Array
+from disco.records.compiled import njit
 
 _FEW = 4_000  # customers; up to here a sample would be hardly smaller than the table, and none is taken
 _HASH_RANGE = 2.0**49  # of a tie hash
@@ -29,7 +29,7 @@ class GridBox(NamedTuple):
     hash_width: Array
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def screen_exactly(
     values: Array,
     eligible: Array | None,

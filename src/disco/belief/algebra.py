@@ -6,16 +6,16 @@ blocking nor on its number of threads.
 
 import math
 
-import numba as nb
 import numpy as np
 
 from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.compiled import njit
 from disco.records.grid import GRID
 
 _BLOCK = 64  # rows handled together, so that inner loops run on whole vectors
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def assemble(sums: Matrix, encoded: Matrix, weight: Vector) -> tuple[Matrix, Vector, float, float]:
     """Σ_a weight_a · (Σx̃x̃ᵀ) ⊗ (ããᵀ), Σ_a weight_a · (Σx̃y) ⊗ ã, Σy², n from Σzzᵀ per depth, z = (x̃, y).
 
@@ -43,7 +43,7 @@ def assemble(sums: Matrix, encoded: Matrix, weight: Vector) -> tuple[Matrix, Vec
     return gram, moment, square, rows
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
     """R (lower triangular) with V⁻¹ = RᵀR, ln|V|, and the condition number of V after scaling to a unit diagonal.
 
@@ -98,7 +98,7 @@ def inverse_root(precision: Matrix) -> tuple[Matrix, float, float]:
     return root, log_determinant, norm * inverse_norm
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def solve(root: Matrix, moment: Vector) -> Vector:
     """V⁻¹B = Rᵀ(RB)."""
     d = moment.size
@@ -115,7 +115,7 @@ def solve(root: Matrix, moment: Vector) -> Vector:
     return answer
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def inverse(root: Matrix) -> Matrix:
     """V⁻¹ = RᵀR."""
     d = root.shape[0]
@@ -127,7 +127,7 @@ def inverse(root: Matrix) -> Matrix:
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def product(a: Matrix, b: Matrix) -> Matrix:
     """ab."""
     out = np.zeros((a.shape[0], b.shape[1]))
@@ -138,7 +138,7 @@ def product(a: Matrix, b: Matrix) -> Matrix:
     return out
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def shifted(mean: Vector, root: Matrix, normals: Vector, beta: float) -> Vector:
     """mean + β·Rᵀz: a draw from N(mean, β²V⁻¹) when z is standard normal."""
     out = mean.copy()
@@ -148,7 +148,7 @@ def shifted(mean: Vector, root: Matrix, normals: Vector, beta: float) -> Vector:
     return out
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def half(covariance: Matrix) -> Matrix:
     """Lower triangular L with LLᵀ = covariance; a direction without variance gives a column of zeros."""
     d = covariance.shape[0]
@@ -165,7 +165,7 @@ def half(covariance: Matrix) -> Matrix:
     return lower
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def predict_rows(
     context: Matrix, encoded: Matrix, which: Integers, mean: Vector, root: Matrix
 ) -> tuple[Vector, Vector]:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numba as nb
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri, stdtrit
 
 from disco.belief.elementary import exponential
 from disco.belief.inputs import read_depth_column
@@ -20,6 +18,7 @@ from disco.belief.law import serve_means
 from disco.belief.serving import FullPrices
 from disco.records.arguments import column_names, read_array, read_count, read_level
 from disco.records.arrays import Flags, Integers, Matrix, Vector
+from disco.records.compiled import njit
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.frames import data_frame
@@ -129,6 +128,8 @@ def demand_curve(
     >>> bool(curve.effective_plays[0] > curve.effective_plays[1])
     True
     """
+    from scipy.special import ndtri, stdtrit  # not needed by those who decide
+
     read_level(level)
     count = read_count(draws, where="draws")
     if column_names(context) is None:
@@ -149,10 +150,14 @@ def demand_curve(
 
     theta = posterior.draws(count, np.random.Generator(np.random.Philox(key=name_key(seed))))
     shift = posterior.noise_sd**2 / 2
-    money, out = np.empty((count, offered.size)), np.empty((offered.size, len(contexts)))
-    for draw in range(count):
-        serve_means(contexts, theta[draw].reshape(law.mean.shape), encoded, shift, out)
-        money[draw] = out.mean(axis=1)
+    out = np.empty((offered.size, len(contexts)))
+    if len(contexts) == 1:
+        money = _one_customer(contexts[0], theta.reshape(count, *law.mean.shape), encoded, shift)
+    else:
+        money = np.empty((count, offered.size))
+        for draw in range(count):
+            serve_means(contexts, theta[draw].reshape(law.mean.shape), encoded, shift, out)
+            money[draw] = out.mean(axis=1)
     serve_means(contexts, law.mean, encoded, shift, out)
     lower, upper = np.quantile(money, ((1 - level) / 2, (1 + level) / 2), axis=0)
     plays = _effective_plays(model, average[None, :], offered)
@@ -163,6 +168,22 @@ def demand_curve(
         effective_plays=plays,
         extrapolated=_extrapolated(model, average[None, :], plays),
     )
+
+
+def _one_customer(context: Vector, thetas: Matrix, encoded: Matrix, shift: float) -> Matrix:
+    """(draws, depths) what `serve_means` gives for one customer under each θ, bit for bit: its sums in its order.
+
+    context (d1,), thetas (draws, 1+d1, 1+d2), encoded (depths, 1+d2).
+    """
+    c = thetas[:, 0].copy()
+    for i, x in enumerate(np.rint(context * GRID) * (1.0 / GRID), start=1):
+        c += thetas[:, i] * x
+    c[:, 0] += shift
+    line = np.repeat(c[:, :1], len(encoded), axis=1)
+    for j in range(1, encoded.shape[1]):
+        line += encoded[:, j] * c[:, j, None]
+    whole: Any = exponential.__wrapped__  # its operations work on arrays as on numbers
+    return np.asarray(whole(line.clip(-LOG_PRICE_LIMIT, LOG_PRICE_LIMIT)))
 
 
 def monotone_shares(
@@ -230,7 +251,7 @@ def draw_full_price_totals(
     return np.maximum(rates * first + spread * generator.standard_normal(first.shape), 0.0)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _sums(context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix, shift: float) -> tuple[Matrix, Matrix]:
     """Σφ and Σφ² per (draw, depth)."""
     draws, p, q = thetas.shape

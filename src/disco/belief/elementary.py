@@ -11,10 +11,10 @@ may change (`tests/test_fixed_bytes.py`).
 
 import math
 
-import numba as nb
 import numpy as np
 
 from disco.records.arrays import Keys, Vector
+from disco.records.compiled import njit
 from disco.records.identity_kernels import mix
 
 _SHIFTER = 6755399441055744.0  # 1.5·2⁵²: adding it rounds to an integer and leaves that integer in the low bits
@@ -27,7 +27,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ over the golden ratio, made odd:
 _ROOT_HALF = 0.7071067811865476
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def exponential(x: float) -> float:
     """e^x for |x| ≤ 700.
 
@@ -53,7 +53,7 @@ def exponential(x: float) -> float:
     return s * np.int64(power).view(np.float64)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def logarithm(x: float) -> float:
     """ln x for normal positive x.
 
@@ -83,14 +83,14 @@ def logarithm(x: float) -> float:
     return k * _LN2_HIGH - ((h - (s * (h + t * p) + k * _LN2_LOW)) - f)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def exponentials(line: Vector, size: int, limit: float) -> None:
     """e^x in place, x first brought into ±limit."""
     for b in range(size):
         line[b] = exponential(min(max(line[b], -limit), limit))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def stream_normals(stream: np.uint64, count: int) -> Vector:
     """`count` standard normals of one stream, shared by all customers."""
     words, first, second = np.empty(count, np.uint64), np.empty(count), np.empty(count)
@@ -99,14 +99,14 @@ def stream_normals(stream: np.uint64, count: int) -> Vector:
     return first
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def customer_words(keys: Keys, start: int, size: int, stream: np.uint64, words: Keys) -> None:
     """The root of a customer's random numbers within one stream."""
     for b in range(size):
         words[b] = mix(keys[start + b] ^ stream)
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def normal_pair(words: Keys, size: int, index: int, first: Vector, second: Vector) -> None:
     """Two independent standard normals per customer, a pure function of (word, index), by Box and Muller.
 

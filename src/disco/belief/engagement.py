@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv
 
 from disco.belief.inputs import read_depth_column
 from disco.belief.isotonic import pool_adjacent
@@ -154,6 +153,8 @@ class Engagement:
 
     def interval(self, depths: ArrayLike, level: float = 0.9) -> tuple[Vector, Vector]:
         """A central interval of the rate at each depth; an operator's rate has no width."""
+        from scipy.special import betaincinv
+
         read_level(level)
         asked = read_depth_column(depths)
         rate, codes = self._learned(asked)

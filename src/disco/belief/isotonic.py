@@ -1,13 +1,13 @@
 """Isotonic projection: the nearest non-decreasing curve over the depths offered."""
 
-import numba as nb
 import numpy as np
 
 from disco.belief.elementary import exponential, logarithm
 from disco.records.arrays import Floats, Integers, Vector
+from disco.records.compiled import njit
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def pool_adjacent(values: Vector, weights: Vector) -> Vector:
     """The non-decreasing sequence nearest to `values` in weighted least squares (pool adjacent violators).
 
@@ -36,7 +36,7 @@ def pool_adjacent(values: Vector, weights: Vector) -> Vector:
     return out
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def make_monotone(prices: Floats, order: Integers) -> None:
     """Project every customer's curve of ln(price) in place; prices (depths, customers), `order` sorts the depths."""
     depths, customers = prices.shape

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numba as nb
 import numpy as np
 
 from disco.belief import algebra
 from disco.belief.elementary import customer_words, exponentials, normal_pair
 from disco.records.arrays import Floats, Keys, Matrix, Vector
+from disco.records.compiled import njit
 from disco.records.grid import GRID, LOG_PRICE_LIMIT
 
 BLOCK = 128
@@ -41,7 +41,7 @@ class CurveLaw:
         return cls(mean.reshape(p, q).copy(), root, quadratic, noise_sd)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _means(context: Matrix, start: int, size: int, mean: Matrix, x: Matrix, c: Matrix) -> None:
     """x̃ on the grid into x (p, BLOCK), Θ̂ᵀx̃ into c (q, BLOCK)."""
     p, q = mean.shape
@@ -60,7 +60,7 @@ def _means(context: Matrix, start: int, size: int, mean: Matrix, x: Matrix, c: M
                 c[j, b] += mean[i, j] * x[i, b]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _covariances(size: int, quadratic: Matrix, x: Matrix, pairs: Matrix, cov: Matrix) -> None:
     """C(x̃) without σ², upper triangle by rows, into cov (q(q+1)/2, BLOCK)."""
     p = x.shape[0]
@@ -90,7 +90,7 @@ def _covariances(size: int, quadratic: Matrix, x: Matrix, pairs: Matrix, cov: Ma
             done += 1
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _cholesky(size: int, q: int, cov: Matrix, inverse: Vector) -> None:
     """cov becomes U with UᵀU = C, per customer; a direction without variance gives a row of zeros."""
     for j in range(q):
@@ -109,7 +109,7 @@ def _cholesky(size: int, q: int, cov: Matrix, inverse: Vector) -> None:
                 cov[row + l, b] *= inverse[b]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def normals(keys: Keys, start: int, size: int, stream: np.uint64, words: Keys, z: Matrix) -> None:
     """Standard normals as a pure function of (stream, customer key, index) into z (an even number of lines, BLOCK)."""
     customer_words(keys, start, size, stream, words)
@@ -117,7 +117,7 @@ def normals(keys: Keys, start: int, size: int, stream: np.uint64, words: Keys, z
         normal_pair(words, size, pair, z[2 * pair], z[2 * pair + 1])
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _serve(size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out: Floats) -> None:
     """exp(ãᵀc) for every depth into out (depths, customers)."""
     depths, q = encoded.shape
@@ -133,7 +133,7 @@ def _serve(size: int, start: int, encoded: Matrix, c: Matrix, line: Vector, out:
             out[a, start + b] = line[b]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def serve_means(context: Matrix, mean: Matrix, encoded: Matrix, shift: float, out: Floats) -> None:
     """exp(mean + shift): the posterior mean's curve; also one shared θ when `mean` is a draw of Θ."""
     p, q = mean.shape
@@ -146,7 +146,7 @@ def serve_means(context: Matrix, mean: Matrix, encoded: Matrix, shift: float, ou
         _serve(size, start, encoded, c, line, out)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def serve_draws(
     context: Matrix,
     keys: Keys,
@@ -177,7 +177,7 @@ def serve_draws(
         _serve(size, start, encoded, c, line, out)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def serve_bounds(context: Matrix, mean: Matrix, quadratic: Matrix, encoded: Matrix, beta: float, out: Floats) -> None:
     """exp(ãᵀΘ̂ᵀx̃ + β√(ãᵀCã)): an upper confidence bound per customer and depth."""
     p, q = mean.shape

@@ -8,11 +8,11 @@ and fuse it (`fastmath`) without changing a bit.
 
 import math
 
-import numba as nb
 import numpy as np
 
 from disco.belief.elementary import logarithm
 from disco.records.arrays import Integers, Keys, Matrix, Vector
+from disco.records.compiled import njit
 from disco.records.grid import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
 
 LIMB_BITS = 40
@@ -23,7 +23,7 @@ _BLOCK = 512
 OK, BAD_CONTEXT, BAD_DEPTH, BAD_PRICE, TOO_MANY_DEPTHS = range(5)
 
 
-@nb.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def _carry(waiting: Matrix, count: int, high: Integers, low: Integers) -> None:
     """Add Σzzᵀ of the `count` rows waiting (m, LANE) to one depth's limbs, upper triangle by rows."""
     place = 0
@@ -38,14 +38,14 @@ def _carry(waiting: Matrix, count: int, high: Integers, low: Integers) -> None:
             place += 1
 
 
-@nb.njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy")
 def _log_units(full_price: Vector, start: int, size: int, out: Vector) -> None:
     """ln F in grid units; figures that are not finite and positive give rubbish here and are refused by the caller."""
     for b in range(size):
         out[b] = np.rint(logarithm(full_price[start + b]) * GRID)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _slot(table: Integers, seen: Vector, depth: float, bits: np.uint64) -> np.int64:
     """Where a depth is, or would go, in the open-addressing table."""
     mask = table.size - 1
@@ -55,7 +55,7 @@ def _slot(table: Integers, seen: Vector, depth: float, bits: np.uint64) -> np.in
     return at
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def tally(
     context: Matrix, depth: Vector, bits: Keys, full_price: Vector, limit: int
 ) -> tuple[int, int, int, Vector, Integers, Integers]:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from disco.evaluation.estimates import Comparison, estimate_around
+from disco.evaluation.roots import root_between
 from disco.records.arguments import read_level
 from disco.records.arrays import Vector
 from disco.records.errors import InputError
@@ -117,10 +117,8 @@ def random_effects(values: Vector, errors: Vector, *, level: float = 0.95) -> tu
 
     def end(share: float) -> float:
         reach = 12 * spread
-        return float(
-            brentq(
-                lambda x: float(density @ ndtr((x - means) / spread)) - share, min(means - reach), max(means + reach)
-            )
+        return root_between(
+            lambda x: float(density @ ndtr((x - means) / spread)) - share, min(means - reach), max(means + reach)
         )
 
     tail = (1 - level) / 2

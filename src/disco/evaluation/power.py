@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from disco.evaluation.estimates import quantile
+from disco.evaluation.roots import root_between
 from disco.records.arguments import read_number
 from disco.records.errors import InputError
 
@@ -84,7 +84,9 @@ class Design:
         least = int(np.ceil(2 / min(self.control_share, 1 - self.control_share)))  # two in the smaller arm
         if self.power(uplift, customers=least) >= power:
             return least
-        return int(np.ceil(brentq(lambda count: self.power(uplift, customers=count) - power, 4, most, rtol=1e-12)))
+        return int(
+            np.ceil(root_between(lambda count: self.power(uplift, customers=count) - power, 4, most, relative=1e-12))
+        )
 
     def detectable_uplift(self, *, customers: int, power: float = 0.8) -> float:
         """The smallest relative difference that this many customers show with this chance."""
@@ -94,7 +96,7 @@ class Design:
             raise InputError(
                 "customers", found=customers, expected=f"enough to find any uplift with a chance of {power:.0%}"
             )
-        return float(brentq(lambda uplift: self.power(uplift, customers=customers) - power, 0.0, top, xtol=1e-15))
+        return root_between(lambda uplift: self.power(uplift, customers=customers) - power, 0.0, top, absolute=1e-15)
 
     def _check_power(self, power: float) -> None:
         expected = f"a chance between {1 - self.level:g} and 1"

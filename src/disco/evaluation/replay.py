@@ -189,7 +189,7 @@ def replay(
     at each batch learned from the rows accepted before. A deployed policy learns from every row, so from about as many
     times more as there are depths.
 
-    >>> from disco.evaluation import random_log
+    >>> from disco.evaluation.log import random_log
     >>> from disco.policy import Greedy
     >>> rng = np.random.default_rng(1)
     >>> log = random_log(rng.normal(size=(600, 2)), rng.choice([0.1, 0.3], 600), rng.lognormal(3, 0.5, 600))

@@ -7,10 +7,10 @@ bits alone, in any chunk, in any order and on any machine with IEEE arithmetic.
 
 import math
 
-import numba as nb
 import numpy as np
 
 from disco.records.arrays import Integers, Keys, Matrix, Vector
+from disco.records.compiled import njit
 from disco.records.grid import CONTEXT_LIMIT, GRID
 from disco.records.identity_kernels import mix
 
@@ -19,7 +19,7 @@ INPUT_LIMIT = 6.0  # scaled inputs beyond this many robust sds count as this man
 _LN_2 = math.log(2.0)
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _scale_row(
     row: Vector, unit: Vector, centre: Vector, spread: Vector, size: Vector, bits: Integers, out: Vector
 ) -> None:
@@ -45,7 +45,7 @@ def _scale_row(
         out[place] = 0.0 if math.isnan(row[place]) else scaled
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def scale_rows(rows: Matrix, unit: Vector, centre: Vector, spread: Vector, out: Matrix) -> None:
     """Inputs as the first layer sees them, shape (rows, features)."""
     size = np.empty(rows.shape[1])
@@ -53,7 +53,7 @@ def scale_rows(rows: Matrix, unit: Vector, centre: Vector, spread: Vector, out: 
         _scale_row(rows[row], unit, centre, spread, size, size.view(np.int64), out[row])
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def row_keys(rows: Matrix, bits: Keys, out: Keys) -> None:
     """A 64-bit key per row that depends on its values alone; `bits` is `rows` seen as integers."""
     for row in range(rows.shape[0]):
@@ -63,7 +63,7 @@ def row_keys(rows: Matrix, bits: Keys, out: Keys) -> None:
         out[row] = key
 
 
-@nb.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def context_rows(
     rows: Matrix,
     unit: Vector,

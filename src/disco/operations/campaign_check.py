@@ -12,10 +12,10 @@ from disco.features.builder import day_after_last_order
 from disco.features.files import read_sample
 from disco.operations.audience import FeatureCache, ShopData
 from disco.operations.audit import audit
-from disco.operations.forecast import LEVEL
 from disco.operations.results import CampaignResults, read_out
 from disco.records.decisions import IngestCounts
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
+from disco.records.estimate import LEVEL
 from disco.records.ports import Store
 from disco.records.result import TableResult
 

@@ -14,17 +14,20 @@ of the shared code by this customer, so that the ledger, the evidence and every 
 import hmac
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.operations.audience import ShopData
 from disco.records.arrays import Flags, Integers
 from disco.records.errors import InputError, StateError
 from disco.records.plan import Plan
 from disco.records.ports import DecisionRepository
 from disco.records.wording import counted
+
+if TYPE_CHECKING:
+    from disco.operations.audience import ShopData
 
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # 32 characters; no 0/O, 1/I: nobody mistypes a look-alike
 LENGTH = 16  # 80 bits
@@ -115,7 +118,7 @@ def pool_codes(decisions: DecisionRepository, pool: Sequence[str], *, needed: in
     return unused.slice(0, needed)
 
 
-def read_pool(data: ShopData, plan: Plan) -> list[str] | None:
+def read_pool(data: "ShopData", plan: Plan) -> list[str] | None:
     """Codes bought elsewhere, where the plan names a file of them: one per line."""
     if plan.codes.pool is None:
         return None

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from disco import objective
 from disco.campaign import Belief
 from disco.operations.codes import sent_codes
-from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
+from disco.policy import policy_of
 from disco.records.arrays import Matrix, Vector
+from disco.records.compiled import without_compiler
 from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
@@ -143,8 +144,9 @@ def explain(
     solution, arm = record.solution, Arm(made.arm)
     figures: tuple[DepthFigures, ...] = ()
     if arm is Arm.DECIDED and solution.prices is not None:
-        belief = belief_at(store, record.version, prior=prior)
-        figures = _figures(record, solution, belief, made, context)
+        with without_compiler():  # one customer
+            belief = belief_at(store, record.version, prior=prior)
+            figures = _figures(record, solution, belief, made, context)
     others = [figure for figure in figures if figure.depth != made.depth]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
     words = [

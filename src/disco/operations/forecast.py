@@ -18,16 +18,14 @@ from disco import objective
 from disco.belief import draw_full_price_totals
 from disco.campaign import Belief
 from disco.operations.campaign_evidence import assigned_at_random
-from disco.operations.learning import has_matured
 from disco.operations.purchases import bought
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience
-from disco.records.estimate import Estimate
+from disco.records.estimate import LEVEL, Estimate
 from disco.records.identity import customer_keys, uniforms
 from disco.records.plan_summary import Calibration, MoneyForecast
 from disco.records.ports import Store, Transaction
 
-LEVEL = 0.9
 _DRAWS = 200
 _MOST_CUSTOMERS = 50_000  # a sample of this size adds 0.3% to intervals of several per cent
 _DECIDED_SD, _RANDOM_SD = 0.2, 0.1  # τ: how far off a first forecast may well be
@@ -115,7 +113,7 @@ def calibrations(store: Store, *, learned: Collection[str], as_of: date) -> Mapp
     past: dict[bool, list[Backtest]] = {True: [], False: []}
     with store.reading() as transaction:
         campaigns = [record for record in transaction.plans.campaigns() if record.campaign in learned]
-        over = [one.campaign for one in campaigns if has_matured(one, as_of=as_of) and one.recalled_at is None]
+        over = [one.campaign for one in campaigns if one.matures_on <= as_of and one.recalled_at is None]
         for campaign in over[-_MOST_CAMPAIGNS:]:
             for decided, seen in _backtest(transaction, campaign).items():
                 past[decided].append(seen)

@@ -18,8 +18,8 @@ from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.codes import codes_for, read_pool, sent_codes
 from disco.operations.contacts import contacted, contacted_by_campaigns
 from disco.operations.planned import coded_rows, decision_table, with_codes
-from disco.operations.planning import policy_of
 from disco.operations.versions import belief_of
+from disco.policy import policy_of
 from disco.records.arrays import Floats, Integers, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError

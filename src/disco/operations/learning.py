@@ -6,7 +6,8 @@ built in a moment from all lessons as they stand: a batch that arrives later or 
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -14,9 +15,8 @@ from disco.belief import EngagementCounts, Evidence
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, Lesson, learn
 from disco.operations import campaign_evidence
-from disco.operations.audience import ShopData
 from disco.operations.campaign_evidence import CampaignEvidence
-from disco.operations.ledger import counts_of
+from disco.operations.net_purchases import counts_of
 from disco.operations.versions import belief_of, engagement_text
 from disco.records.arrays import Matrix
 from disco.records.errors import StateError
@@ -24,7 +24,8 @@ from disco.records.life import CampaignRecord, VersionRecord
 from disco.records.ports import BELIEF, Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, Result
 
-GRACE_DAYS = 2  # an order of the last day may be reported a little later
+if TYPE_CHECKING:
+    from disco.operations.audience import ShopData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,19 +52,6 @@ class StoredLesson:
     def hash(self) -> str:
         """Of what `lesson` holds, and of nothing else."""
         return replace(self.evidence, codes=self.lesson.codes).hash
-
-
-def has_matured(record: CampaignRecord, *, as_of: date) -> bool:
-    """Whether the codes have expired and the grace period is over; an unused code that is still valid says nothing."""
-    return matures_on(record) <= as_of
-
-
-def matures_on(record: CampaignRecord) -> date:
-    """The day on which the last purchase has been reported: grace days after the validity, or after the recall."""
-    end = record.plan.valid.end
-    if record.recalled_at is not None:
-        end = min(end, record.recalled_at.date() + timedelta(days=1))
-    return end + timedelta(days=GRACE_DAYS)
 
 
 def lessons_of(
@@ -173,7 +161,7 @@ def rebuild(
 
 def rebuild_for_network(
     store: Store,
-    data: ShopData,
+    data: "ShopData",
     *,
     prior: Belief,
     as_of: date,
@@ -257,7 +245,7 @@ def _make_version(
 ) -> Learned:
     """`asked`: the campaigns somebody wants to learn now, and would want to be warned of."""
     active = transaction.beliefs.version()
-    lessons = lessons_of(transaction, campaigns, network, is_matured=lambda record: has_matured(record, as_of=as_of))
+    lessons = lessons_of(transaction, campaigns, network, is_matured=lambda record: record.matures_on <= as_of)
     if active is not None:
         _refuse_earlier_day(transaction, active, [one.campaign for one in lessons if not one.matured], as_of=as_of)
     belief = learn(under_network(prior, network), [stored.lesson for stored in lessons])

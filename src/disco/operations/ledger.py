@@ -5,7 +5,6 @@ the evidence it moves are one transaction. Only rows that share an event, a code
 however long the ledger is.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -23,7 +22,7 @@ from disco.operations.amounts import amount_warnings
 from disco.operations.codes import sent_codes
 from disco.operations.door import codes_in, known_columns, read_outcomes, sharers_in
 from disco.operations.exporting import csv_safe
-from disco.operations.net_purchases import CONFLICT, NetPurchases, judge, net_purchases
+from disco.operations.net_purchases import CONFLICT, NetPurchases, counts_of, judge, net_purchases
 from disco.records.content import content_hash
 from disco.records.decisions import IngestCounts
 from disco.records.errors import StateError
@@ -211,17 +210,6 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
 def batch_name(campaign: str, place: int, content: str) -> str:
     """The id of a batch: the hash of its campaign, its place among the campaign's batches, and its content."""
     return sha256(f"{campaign}\x1f{place}\x1f{content}".encode()).hexdigest()[:_ID_LENGTH]
-
-
-def counts_of(rows: pa.Table) -> IngestCounts:
-    """How many rows have each disposition; `rows` has one each, or is a table of counts (`kept.COUNTS`)."""
-    each = rows if "rows" in rows.column_names else rows.append_column("rows", pa.array(np.ones(len(rows), int)))
-    found: Counter[str] = Counter()
-    for group in each.group_by("disposition").aggregate([("rows", "sum")]).to_pylist():
-        found[group["disposition"]] = group["rows_sum"]
-    return IngestCounts(
-        received=found.total(), **{str(disposition): found[str(disposition)] for disposition in Disposition}
-    )
 
 
 # ---- read ----

@@ -11,6 +11,7 @@ Whatever does not count today may count tomorrow (a refund may precede its purch
 quarantine (`door.py`) have their disposition for good and never come here.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.records.arrays import Flags, Integers
+from disco.records.decisions import IngestCounts
 from disco.records.life import Disposition
 
 _APPLIED, _DUPLICATE, _CONFLICT, _USED, _WAITING, _NOT_COUNTED, _ELSEWHERE, _WRONG_KIND, _RECALLED = range(9)
@@ -190,3 +192,14 @@ def _indices(column: pa.Array) -> Integers:
     """Places as int64, -1 where there is none."""
     places = column.indices if isinstance(column, pa.DictionaryArray) else column
     return np.array(pc.fill_null(places.cast(pa.int64()), -1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def counts_of(rows: pa.Table) -> IngestCounts:
+    """How many rows have each disposition; `rows` has one each, or is a table of counts (`kept.COUNTS`)."""
+    each = rows if "rows" in rows.column_names else rows.append_column("rows", pa.array(np.ones(len(rows), int)))
+    found: Counter[str] = Counter()
+    for group in each.group_by("disposition").aggregate([("rows", "sum")]).to_pylist():
+        found[group["disposition"]] = group["rows_sum"]
+    return IngestCounts(
+        received=found.total(), **{str(disposition): found[str(disposition)] for disposition in Disposition}
+    )

@@ -38,7 +38,7 @@ from disco.operations.planned import (
     plan_id,
 )
 from disco.operations.versions import belief_for
-from disco.policy import Policy, policy_named
+from disco.policy import policy_of
 from disco.records.arrays import Flags, Floats, Integers, Matrix, Vector
 from disco.records.content import content_hash
 from disco.records.currency import GBP, Currency
@@ -469,15 +469,6 @@ def _launched_before(store: Store, plan: Plan, inputs: Mapping[str, str]) -> tup
     if launched is None or launched.plan_id == plan_id(plan, inputs):
         return ()
     return (f"{plan.campaign} was launched with plan {launched.plan_id}. To launch this one, give it another name.",)
-
-
-def policy_of(plan: Plan) -> Policy:
-    settings: dict[str, object] = {}
-    if plan.policy.name in ("thompson", "ucb"):
-        settings["exploration"] = plan.policy.exploration
-    if plan.policy.name == "thompson":
-        settings["scope"] = plan.policy.scope
-    return policy_named(plan.policy.name, **settings)
 
 
 def own_costs(belief: Belief, audience: Audience, offer: Offer, *, engine: Engine | None = None) -> Floats | None:

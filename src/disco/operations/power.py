@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from disco.evaluation import Design
+from disco.evaluation.power import Design
 from disco.records.errors import InputError
 from disco.records.result import Result
 

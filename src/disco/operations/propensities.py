@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from disco.campaign import Belief
-from disco.evaluation import decision_propensities
+from disco.evaluation.off_policy import decision_propensities
 from disco.operations.arms import offer_of, share_offers
 from disco.operations.planned import segment_sizes, segments_of
-from disco.operations.planning import policy_of
 from disco.operations.versions import belief_at
+from disco.policy import policy_of
 from disco.records.arrays import Integers, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.plan import Plan

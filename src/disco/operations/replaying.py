@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disco.belief import BasketModel
-from disco.evaluation import Estimate, PolicyReplay, RandomisationWarning, Replay
-from disco.evaluation import replay as run
-from disco.evaluation.log import RandomLog, read_log
+from disco.evaluation.log import RandomisationWarning, RandomLog, read_log
 from disco.evaluation.off_policy import OffPolicy
 from disco.evaluation.passes import Skew
-from disco.evaluation.replay import Player
+from disco.evaluation.replay import Player, PolicyReplay, Replay
+from disco.evaluation.replay import replay as run
+from disco.records.estimate import Estimate
 from disco.records.ports import Engine
 from disco.records.result import DepthKey, Result
 

@@ -5,23 +5,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from disco.evaluation import AbTest, Comparison, Design, Finding, PooledUplift, Verdict, ab_test, pool
+from disco.evaluation.ab_test import AbTest, Finding, Verdict, ab_test
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, SampleRatio
-from disco.operations.audience import ShopData
+from disco.evaluation.estimates import Comparison
+from disco.evaluation.pooling import PooledUplift, pool
+from disco.evaluation.power import Design
 from disco.operations.codes import sent_codes
-from disco.operations.learning import GRACE_DAYS, has_matured, matures_on
-from disco.operations.ledger import counts_of
+from disco.operations.net_purchases import counts_of
 from disco.operations.purchases import bought, revenue_beside
 from disco.operations.recalling import recalled_codes, set_aside
 from disco.records.arrays import Flags, Vector
 from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, IngestCounts
 from disco.records.errors import InputError, StateError
-from disco.records.life import CampaignRecord, Phase
+from disco.records.life import GRACE_DAYS, CampaignRecord, Phase
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast
 from disco.records.ports import Store, Transaction, locale_of
@@ -29,6 +31,9 @@ from disco.records.result import DepthKey, NotInJson, TableResult
 from disco.records.validation.cells import by_wall_clock
 from disco.records.wording import counted, money, number, p_value, percent
 from disco.records.wording import date as day_text
+
+if TYPE_CHECKING:
+    from disco.operations.audience import ShopData
 
 _POWER = 0.8
 _POOLED: tuple[Metric, ...] = ("objective", "revenue", "reward")
@@ -216,7 +221,7 @@ class AllResults(TableResult):
         )
 
 
-def all_results(store: Store, data: ShopData, *, as_of: date) -> AllResults:
+def all_results(store: Store, data: "ShopData", *, as_of: date) -> AllResults:
     """Read out every launched campaign."""
     with store.reading() as transaction:
         names = [record.campaign for record in transaction.plans.campaigns()]
@@ -249,14 +254,14 @@ def _trusted(campaigns: Sequence[CampaignResults]) -> list[CampaignResults]:
     return [one for one in campaigns if one.final and one.verdict not in (None, Verdict.BLOCKED)]
 
 
-def campaign_results(store: Store, data: ShopData, campaign: str, *, as_of: date) -> CampaignResults:
+def campaign_results(store: Store, data: "ShopData", campaign: str, *, as_of: date) -> CampaignResults:
     """Read out one campaign, with the shop's orders where it has them."""
     with store.reading() as transaction:
         transaction.plans.campaign(campaign)  # a wrong name is refused before the orders are read
     return read_out(store, campaign, as_of=as_of, orders=load_orders(data))
 
 
-def load_orders(data: ShopData) -> pa.Table | None:
+def load_orders(data: "ShopData") -> pa.Table | None:
     """What customers bought beside their codes; None where the shop has no table of orders."""
     with data.tables() as tables:
         if "orders" not in tables.names():
@@ -286,7 +291,7 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
         summary = transaction.plans.get(record.plan_id).summary
     arm = np.asarray(decisions["arm"].to_pylist(), object)
     late = np.asarray(decisions["late"].to_numpy(), np.bool_)
-    over = has_matured(record, as_of=as_of)
+    over = record.matures_on <= as_of
     ab, why_not = _test(record, decisions, full_price, arm, ~late, orders, final=over)
     detectable = None if ab is None or not ab.findings else _detectable(decisions, full_price, arm, ~late)
     is_whole = recall is None
@@ -455,7 +460,7 @@ def _test(
     rows &= np.isin(arm, [str(name) for name in compared])
     expected = np.nan_to_num(decisions["expected_engagement"].to_numpy())[rows].sum()
     if not final and expected < 1:
-        day = day_text(matures_on(record))
+        day = day_text(record.matures_on)
         return None, (
             "It is too early for a verdict: the plan forecast no purchases, so an interim test is not possible. "
             f"Run `disco results` again on or after {day}."
@@ -466,7 +471,7 @@ def _test(
         sent = sent_codes(plan, part) if plan.shared_codes else None
         before = revenue_beside(orders, part, _year_before(plan.customers.as_of), sent=sent)
         whole = record.recalled_at is None
-        last = plan.valid.closes if whole else matures_on(record) - timedelta(days=GRACE_DAYS)
+        last = plan.valid.closes if whole else record.matures_on - timedelta(days=GRACE_DAYS)
         other = revenue_beside(orders, part, (plan.valid.opens, last), sent=sent)
     found = ab_test(
         arm[rows],

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from disco.belief import BasketModel
-from disco.evaluation import read_log
 from disco.evaluation.accuracy import Accuracy, accuracy
+from disco.evaluation.log import read_log
 from disco.features import ContextNetwork, Feature
 from disco.features.builder import feature_batches, missing_tables
 from disco.features.catalogue import choose

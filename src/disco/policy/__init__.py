@@ -2,6 +2,7 @@
 
 from disco.policy.policies import EpsilonGreedy, Greedy, Policy, Random, Thompson, UpperConfidence, require_policy
 from disco.records.errors import InputError
+from disco.records.plan import Plan
 
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy for policy in (Thompson, UpperConfidence, EpsilonGreedy, Greedy, Random)
@@ -16,6 +17,7 @@ __all__ = [
     "Thompson",
     "UpperConfidence",
     "policy_named",
+    "policy_of",
     "require_policy",
 ]
 
@@ -32,3 +34,13 @@ def policy_named(name: str, **settings: object) -> Policy:
         return POLICIES[name](**settings)
     except TypeError as error:
         raise InputError(f"policy {name}", found=f"settings {sorted(settings)}", expected=str(error)) from None
+
+
+def policy_of(plan: Plan) -> Policy:
+    """The policy that a plan names, with its settings."""
+    settings: dict[str, object] = {}
+    if plan.policy.name in ("thompson", "ucb"):
+        settings["exploration"] = plan.policy.exploration
+    if plan.policy.name == "thompson":
+        settings["scope"] = plan.policy.scope
+    return policy_named(plan.policy.name, **settings)

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
-import numba as nb
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -19,6 +18,7 @@ from disco.belief.serving import FullPrices, read_dtype
 from disco.records.arguments import read_non_negative, read_seed, read_share
 from disco.records.arrays import Flags, Floats, Keys, Matrix, Vector
 from disco.records.chunks import stack_rows
+from disco.records.compiled import njit
 from disco.records.errors import InputError
 from disco.records.grid import LOG_PRICE_LIMIT
 from disco.records.identity import customer_keys, name_key
@@ -330,7 +330,7 @@ def _population(offer: FullPrices) -> tuple[Vector, Matrix]:
     return product(offer.encoded, np.ascontiguousarray(centre.T))[:, 0], product(offer.encoded, half(between))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _draw(keys: Keys, stream: np.uint64, level: Vector, loading: Matrix, noise_sd: float, out: Floats) -> None:
     depths, q = loading.shape
     count = q + depths
@@ -350,7 +350,7 @@ def _draw(keys: Keys, stream: np.uint64, level: Vector, loading: Matrix, noise_s
                 out[a, start + b] = line[b]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _mixed(words: Keys) -> Keys:
     """`mix` over an array of words."""
     out = np.empty_like(words)

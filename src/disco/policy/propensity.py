@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-import numba as nb
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -22,6 +21,7 @@ from disco.belief.model import BasketModel
 from disco.policy.policies import Policy, Thompson
 from disco.records.arguments import read_count, read_number
 from disco.records.arrays import Floats, Integers, Matrix, Vector
+from disco.records.compiled import njit
 from disco.records.errors import InputError
 from disco.records.identity import name_key
 from disco.records.ports import Engine
@@ -152,14 +152,14 @@ def propensities(
     return Propensities(counts=counts, draws=draws, method="prices", resolves=price_resolves)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count(choice: Integers, counts: Integers) -> None:
     last = counts.shape[1] - 1
     for row in range(choice.size):
         counts[row, choice[row] if choice[row] >= 0 else last] += 1
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _count_best(values: Floats, prices: Vector, counts: Integers) -> None:
     """values (K, n): count each customer's best depth at these prices, or none where no depth is worth its price."""
     for row in range(values.shape[1]):

@@ -9,6 +9,8 @@ from disco.records.errors import InputError
 if TYPE_CHECKING:
     from disco.records.arrays import Vector
 
+LEVEL = 0.9  # of the intervals of forecasts, and of what was learned
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

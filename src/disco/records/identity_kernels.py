@@ -4,20 +4,21 @@ Apart from it because Numba takes longer to import than a short command takes to
 most a handful of ids.
 """
 
-import numba as nb
 import numpy as np
 
 from disco.records.arrays import Integers, Keys, Vector
+from disco.records.compiled import njit
 
 _FNV_OFFSET = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
 # Arrow hands out read-only memory; a kernel declared for it takes writable arrays too
-_READ_INTEGERS = nb.types.Array(nb.int64, 1, "C", readonly=True)
-_READ_BYTES = nb.types.Array(nb.uint8, 1, "C", readonly=True)
-_KEYS = nb.types.Array(nb.uint64, 1, "C")
+_READ_INTEGERS = "Array(int64, 1, 'C', True)"
+_READ_BYTES = "Array(uint8, 1, 'C', True)"
+_READ_KEYS = "Array(uint64, 1, 'C', True)"
+_KEYS = "Array(uint64, 1, 'C')"
 
 
-@nb.njit("uint64(uint64)", inline="always", cache=True)
+@njit("uint64(uint64)", inline="always", cache=True)
 def mix(word: np.uint64) -> np.uint64:
     """A bijection of 64-bit words in which every input bit reaches every output bit (splitmix64's finaliser)."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -25,7 +26,7 @@ def mix(word: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
-@nb.njit(nb.void(_READ_INTEGERS, _KEYS), nogil=True, cache=True)
+@njit(f"void({_READ_INTEGERS}, {_KEYS})", nogil=True, cache=True)
 def keys_of_integers(ids: Integers, out: Keys) -> None:
     digits = np.empty(20, np.uint8)
     for row in range(ids.size):
@@ -47,7 +48,7 @@ def keys_of_integers(ids: Integers, out: Keys) -> None:
         out[row] = mix(key)
 
 
-@nb.njit(nb.void(_READ_INTEGERS, _READ_BYTES, _KEYS), nogil=True, cache=True)
+@njit(f"void({_READ_INTEGERS}, {_READ_BYTES}, {_KEYS})", nogil=True, cache=True)
 def keys_of_texts(offsets: Integers, text: "np.ndarray[tuple[int], np.dtype[np.uint8]]", out: Keys) -> None:
     for row in range(out.size):
         key = _FNV_OFFSET
@@ -56,7 +57,7 @@ def keys_of_texts(offsets: Integers, text: "np.ndarray[tuple[int], np.dtype[np.u
         out[row] = mix(key)
 
 
-@nb.njit(nb.void(nb.types.Array(nb.uint64, 1, "C", readonly=True), nb.uint64, nb.float64[::1]), nogil=True, cache=True)
+@njit(f"void({_READ_KEYS}, uint64, float64[::1])", nogil=True, cache=True)
 def uniforms_of(keys: Keys, stream: np.uint64, out: Vector) -> None:
     for row in range(keys.size):
         out[row] = (mix(mix(keys[row] ^ stream)) >> np.uint64(11)) * 2.0**-53

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from disco.records.arrays import Matrix
     from disco.records.plan_summary import PlanSummary, Solution
+
+
+GRACE_DAYS = 2  # an order of the last day may be reported a little later
 
 
 class State(StrEnum):
@@ -92,6 +95,17 @@ class CampaignRecord:
         if self.state is State.PAUSED:
             return Phase.PAUSED
         return Phase.RUNNING if today >= self.plan.valid.start else Phase.SCHEDULED
+
+    @property
+    def matures_on(self) -> date:
+        """The day on which the last purchase has been reported: grace days after the validity, or after the recall.
+
+        An unused code counts as unused from then on, unless it was recalled.
+        """
+        end = self.plan.valid.end
+        if self.recalled_at is not None:
+            end = min(end, self.recalled_at.date() + timedelta(days=1))
+        return end + timedelta(days=GRACE_DAYS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

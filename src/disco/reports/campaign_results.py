@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from disco.evaluation import Finding, PooledUplift, Verdict
+from disco.evaluation.ab_test import Finding, Verdict
+from disco.evaluation.pooling import PooledUplift
 from disco.operations.results import AllResults, CampaignResults, GroupResult
 from disco.records.currency import read_currency
 from disco.records.decisions import Arm

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-import jinja2
 from markupsafe import Markup, escape
 
 from disco.records.files import written_whole
@@ -18,6 +17,9 @@ from disco.records.private import private_folder
 from disco.reports.charts.parts import CHART
 from disco.reports.formats import MONTHS
 from disco.reports.table import Table
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 class PageItem(Protocol):
@@ -163,7 +165,9 @@ def _part(folder: str, name: str) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def _environment() -> "jinja2.Environment":
+    import jinja2  # only a page needs it; the same tables are shown on a terminal
+
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: _part("templates", name)),
         autoescape=True,

@@ -4,10 +4,10 @@ One generator per fixed block of customers, for the ordinary life of the shop, a
 customer), for answers to codes. Neither depends on how much is simulated at once, or on row order.
 """
 
-import numba as nb
 import numpy as np
 
 from disco.records.arrays import Keys, Vector
+from disco.records.compiled import njit
 from disco.records.identity import name_key
 from disco.records.identity_kernels import mix
 
@@ -25,7 +25,7 @@ def block_generator(seed: int, *, purpose: str, block: int, month: int = 0) -> n
     return np.random.Generator(np.random.Philox(key=key))
 
 
-@nb.njit("void(uint64[::1], uint64[::1], float64[::1])", nogil=True, cache=True)
+@njit("void(uint64[::1], uint64[::1], float64[::1])", nogil=True, cache=True)
 def _fill(keys: Keys, salts: Keys, out: Vector) -> None:
     for row in range(keys.size):
         word = mix(mix(keys[row] ^ salts[row]) + np.uint64(0x9E3779B97F4A7C15))

@@ -4,7 +4,10 @@ import os
 import signal
 import sys
 import threading
-from types import FrameType
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
 from typing import Any
 
 _PAUSE_S = 0.01
@@ -13,6 +16,7 @@ _INTERRUPTED = 128 + signal.SIGINT  # as shells count; output.py is not imported
 
 def command() -> None:
     """`disco` as a process of its own."""
+    sys.meta_path.insert(0, _PandasWhenNeeded())
     try:
         main()
     finally:
@@ -39,6 +43,28 @@ def main() -> None:
         sys.stderr.write("Interrupted. What was committed before is kept; everything else was undone.\n")
         code = _INTERRUPTED
     sys.exit(code)
+
+
+class _PandasWhenNeeded(MetaPathFinder):
+    """Refuses the first imports of pandas in a process, and no others.
+
+    PyArrow imports pandas, which takes half a second, at its first conversion of a list, in case it is given a Series.
+    No command gives it one. PyArrow tries twice and then does without; where pandas is needed, as for `to_pandas()`, it
+    tries again.
+    """
+
+    def __init__(self) -> None:
+        self._refusals_left = 2
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname == "pandas":
+            self._refusals_left -= 1
+            if not self._refusals_left:
+                sys.meta_path.remove(self)
+            raise ModuleNotFoundError("pandas is not needed yet", name=fullname)
+        return None
 
 
 class _Interruption:

@@ -151,7 +151,7 @@ def _players(names: list[str]) -> "list[Player]":
 
 
 def _player(name: str) -> "Player":
-    from disco.evaluation import UnconstrainedLearner
+    from disco.evaluation.passes import UnconstrainedLearner
     from disco.policy import POLICIES, Thompson, policy_named
 
     if name == UnconstrainedLearner.name:

@@ -16,7 +16,7 @@ import numpy as np
 from disco import objective
 from disco.belief import Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, decide, learn
-from disco.evaluation import BatchLimits, UnconstrainedLearner
+from disco.evaluation.passes import BatchLimits, UnconstrainedLearner
 from disco.policy import EpsilonGreedy, Greedy, Policy, Random, Thompson, UpperConfidence
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.decisions import Audience, Purchases

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from disco.evaluation import RandomLog, random_log
+from disco.evaluation.log import RandomLog, random_log
 from disco.evaluation.passes import generator
 from disco.features import ContextNetwork
 from disco.records.arrays import Integers, Matrix, Vector

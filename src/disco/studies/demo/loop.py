@@ -18,7 +18,9 @@ from disco.adapters.store import CampaignStore
 from disco.adapters.tables import FolderTables
 from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief, decide
-from disco.evaluation import Accuracy, Judgement, Uplift, accuracy, judge, uplift
+from disco.evaluation.accuracy import Accuracy, accuracy
+from disco.evaluation.estimates import Uplift, uplift
+from disco.evaluation.truth import Judgement, judge
 from disco.features import ContextNetwork, build_features, has_history, training_set
 from disco.operations.arms import offer_of, share_offers
 from disco.operations.exporting import export_codes

@@ -4,7 +4,7 @@ from dataclasses import astuple
 
 import numpy as np
 
-from disco.evaluation import accuracy
+from disco.evaluation.accuracy import accuracy
 from disco.reports import Axis, Column, IntervalChart, IntervalRow, Number, Table
 from disco.reports.formats import number
 from disco.studies.cache import Arrays

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from disco.evaluation import monotonicity
+from disco.evaluation.accuracy import monotonicity
 from disco.reports import Axis, Column, CurveChart, Line, Number, Percent, Table
 from disco.reports.formats import percent
 from disco.studies.cache import Arrays

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from disco.belief import BasketModel, DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis
-from disco.evaluation import accuracy, monotonicity
+from disco.evaluation.accuracy import accuracy, monotonicity
 from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Purchases
 from disco.reports import Axis, Column, CurveChart, IntervalChart, IntervalRow, Line, Number, Percent, Table

@@ -4,7 +4,7 @@ from dataclasses import astuple
 
 import numpy as np
 
-from disco.evaluation import accuracy
+from disco.evaluation.accuracy import accuracy
 from disco.features import TrainingSet
 from disco.features.baselines import LEAST_SQUARES, LIGHT_GBM, NETWORK, RANDOM_FOREST, fit_models
 from disco.reports import Axis, BarChart, Bars, Column, Number, Table

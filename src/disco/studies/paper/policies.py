@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from disco.evaluation import replay
+from disco.evaluation.replay import replay
 from disco.records.arrays import Vector
 from disco.reports import Axis, Column, Count, CurveChart, IntervalChart, IntervalRow, Line, Percent, Table
 from disco.reports.formats import estimate_text

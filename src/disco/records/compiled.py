@@ -1,0 +1,111 @@
+"""Functions for Numba to compile, without importing Numba before one of them is called.
+
+Importing Numba takes longer than a short command takes to answer. So `njit` keeps the function and its options, and the
+first call compiles it or loads what an earlier process has compiled. A question about one customer or one model need
+not wait even for that: under `without_compiler` small arrays are computed by the interpreter. The bits are the same,
+because the functions that may run so use exactly rounded operations in a fixed order (`belief/elementary.py`).
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import update_wrapper
+from threading import RLock
+from types import FunctionType
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+#: Elements in the arguments of a call. With more, the interpreter would be slower than importing the compiler.
+MOST_INTERPRETED = 20_000
+_interpreting: ContextVar[bool] = ContextVar("interpreting", default=False)
+_building = RLock()  # an engine's threads may make the first call at the same time
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Within it, kernels on small arrays are interpreted unless Numba is loaded already: for a few rows only."""
+    before = _interpreting.set(True)
+    try:
+        with np.errstate(over="ignore"):  # 64-bit words wrap around, as compiled ones do
+            yield
+    finally:
+        _interpreting.reset(before)
+
+
+class Kernel(Generic[Parameters, Returned]):
+    """A function that is compiled when it is first called."""
+
+    __wrapped__: Callable[Parameters, Returned]
+
+    def __init__(
+        self, function: Callable[Parameters, Returned], signature: str | None, options: dict[str, Any]
+    ) -> None:
+        update_wrapper(self, function)
+        self._signature, self._options = signature, options
+        self._compiled: Callable[..., Returned] | None = None
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        if self._compiled is not None:
+            return self._compiled(*args, **kwargs)
+        if _interpreting.get() and "numba" not in sys.modules and _elements(args) <= MOST_INTERPRETED:
+            return self.__wrapped__(*args, **kwargs)
+        return self.compiled()(*args, **kwargs)
+
+    def compiled(self) -> Callable[..., Returned]:
+        """Numba's form of the function, in which the kernels it calls are Numba's as well."""
+        with _building:
+            if self._compiled is None:
+                import numba
+
+                decorate = numba.njit(**self._options)
+                if self._signature is not None:
+                    decorate = numba.njit(self._signature, **self._options)
+                self._compiled = decorate(_with_compiled_names(self.__wrapped__))
+            return self._compiled
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # a name of its module, as functions are pickled
+
+    __qualname__: str
+
+
+def njit(
+    signature: str | None = None, **options: Any
+) -> Callable[[Callable[Parameters, Returned]], Kernel[Parameters, Returned]]:
+    """As `numba.njit`, at the first call. A signature is text: the types of Numba are not there to be named.
+
+    >>> @njit(error_model="numpy")
+    ... def total(values):
+    ...     sum = 0.0
+    ...     for value in values:
+    ...         sum += value
+    ...     return sum
+    >>> total(np.array([1.0, 2.5]))
+    3.5
+    """
+    return lambda function: Kernel(function, signature, options)
+
+
+def _with_compiled_names(function: Any) -> Any:
+    """The function with Numba's form of each kernel among its globals; where there is none, the function itself."""
+    names = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    kernels = {name: value.compiled() for name, value in names.items() if isinstance(value, Kernel)}
+    if not kernels:
+        return function
+    copy = FunctionType(
+        function.__code__,
+        {**function.__globals__, **kernels},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    return update_wrapper(copy, function)
+
+
+def _elements(args: tuple[Any, ...]) -> int:
+    return sum(arg.size for arg in args if isinstance(arg, np.ndarray))

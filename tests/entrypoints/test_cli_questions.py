@@ -1,0 +1,58 @@
+"""Questions to a shop that are answered at once: what only planning, learning and pages need is not even imported.
+
+Time is not asserted here; `./run bench questions` measures it.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+Run = Callable[..., tuple[int, str, str]]
+HEAVY = {"numba", "torch", "duckdb", "sklearn", "lightgbm", "highspy", "jinja2", "scipy.optimize", "scipy.stats"} | {
+    "pandas.core"  # an import that is refused is listed, too, but only with its own name
+}
+_DISCO = "from disco.entrypoints.cli import command; command()"
+
+
+def imported(*arguments: object) -> tuple[set[str], str]:
+    """What `disco ARGUMENTS`, as a process of its own, imports and prints."""
+    asked = [sys.executable, "-X", "importtime", "-c", _DISCO, *map(str, arguments)]
+    done = subprocess.run(asked, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return set(re.findall(r"^import time: .*\| +(\S+)$", done.stderr, re.MULTILINE)), done.stdout
+
+
+def test_short_questions_import_nothing_heavy(disco: Run, shop: Path) -> None:
+    for step in (("plan", shop / "second.yaml"), ("launch", "second"), ("export", "second", "-o", shop / "c.parquet")):
+        assert disco(*step, "--shop", shop)[0] == 0
+    customers = pq.read_table(shop / "c.parquet")["customer_id"].to_pylist()
+    explained = [disco("explain", "second", customer, "--shop", shop)[1] for customer in customers[:20]]
+    decided = next(place for place, text in enumerate(explained) if "Baskets the policy used" in text)
+    without_statistics = ["campaigns"], ["explain", "second", customers[decided]]
+    for question in (*without_statistics, ["belief"], ["results", "second", "--as-of", "2025-10-20"]):
+        modules, shown = imported(*question, "--shop", shop)
+        assert "disco.entrypoints.cli.app" in modules
+        assert HEAVY.isdisjoint(modules), (question, HEAVY & modules)
+        assert question not in without_statistics or "scipy" not in modules
+        assert shown == disco(*question, "--shop", shop)[1]  # computed by compiled code, in this process
+    assert shown
+
+
+def test_pandas_is_refused_to_pyarrows_first_conversion_and_to_nothing_else() -> None:
+    script = """
+import sys
+from disco.entrypoints.cli import _PandasWhenNeeded
+sys.meta_path.insert(0, _PandasWhenNeeded())
+import pyarrow as pa
+table = pa.table({"x": [1, 2]})
+assert "pandas" not in sys.modules
+assert table.to_pandas()["x"].tolist() == [1, 2]
+import pandas as pd
+assert pa.table({"x": pd.Series([1.5])})["x"].to_pylist() == [1.5]
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

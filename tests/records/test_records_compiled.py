@@ -1,0 +1,75 @@
+"""Kernels: compiled at the first call; the interpreter gives the same bits, and only where it is asked to."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+
+from disco.belief.curves import demand_curve
+from disco.belief.elementary import exponential, exponentials
+from disco.belief.encodings import SmoothSpline
+from disco.belief.model import BasketModel
+from disco.belief.model_file import to_bytes
+from disco.policy import POLICIES
+
+_FIGURES = """
+import json, sys
+import numpy as np
+from contextlib import nullcontext
+from disco.belief.curves import demand_curve
+from disco.belief.encodings import RadialBasis, SmoothSpline
+from disco.belief.model import BasketModel
+from disco.policy import POLICIES
+from disco.records.compiled import without_compiler
+
+found = {}
+with without_compiler() if sys.argv[1] == "interpreted" else nullcontext():
+    evidence = BasketModel.from_bytes(bytes.fromhex(sys.argv[2])).evidence
+    for encoding in (SmoothSpline(), RadialBasis()):
+        for monotone in (False, True):
+            model = BasketModel(encoding=encoding, monotone=monotone).add(evidence)
+            for name, policy in POLICIES.items():
+                drawn = policy().full_prices(
+                    model, [[0.3, -1.2]], [0.1, 0.2, 0.4], ids=["c0000017"], seed=3, campaign="spring"
+                )
+                found[f"{encoding.kind} {monotone} {name}"] = drawn.tobytes().hex()
+            curve = demand_curve(model, [0.3, -1.2], [0.1, 0.25], draws=50)
+            found[f"{encoding.kind} {monotone} curve"] = curve.full_price.draws.tobytes().hex()
+print(json.dumps({"found": found, "numba": "numba" in sys.modules}))
+"""
+
+
+def test_the_interpreter_gives_the_bits_of_the_compiler() -> None:
+    rng = np.random.default_rng(5)
+    context, depth = rng.normal(size=(400, 2)).clip(-4, 4), rng.choice([0.1, 0.2, 0.3], size=400)
+    learned = BasketModel().update(context, depth, np.exp(3 + context[:, 0] * 0.3 + depth + rng.normal(0, 0.5, 400)))
+    stored = to_bytes(learned).hex()
+    answers = {}
+    for how in ("interpreted", "compiled"):
+        done = subprocess.run([sys.executable, "-c", _FIGURES, how, stored], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-2000:]
+        answers[how] = json.loads(done.stdout)
+    assert answers["interpreted"]["found"] == answers["compiled"]["found"]
+    assert (answers["interpreted"]["numba"], answers["compiled"]["numba"]) == (False, True)
+
+
+def test_one_customers_draws_are_those_of_a_segment_of_one() -> None:
+    """A curve of one customer is computed over draws; of a segment, over customers. Two equal customers are one."""
+    rng = np.random.default_rng(6)
+    model = BasketModel(encoding=SmoothSpline()).update(
+        rng.normal(size=(200, 3)).clip(-4, 4), rng.choice([0.1, 0.3], size=200), np.exp(rng.normal(3, 0.5, 200))
+    )
+    alone = demand_curve(model, [0.5, -0.25, 1.0], [0.1, 0.2, 0.3])
+    twice = demand_curve(model, [[0.5, -0.25, 1.0]] * 2, [0.1, 0.2, 0.3])
+    assert (alone.full_price.draws == twice.full_price.draws).all()
+    assert (alone.full_price.mean == twice.full_price.mean).all()
+
+
+def test_a_kernel_is_pickled_by_its_name() -> None:
+    assert pickle.loads(pickle.dumps(exponentials)) is exponentials
+    line = np.array([0.0, 1.0])
+    exponentials(line, 2, 700.0)
+    assert line.tolist() == [1.0, exponential(1.0)]
+    assert set(POLICIES) == {"thompson", "ucb", "epsilon_greedy", "greedy", "random"}
