@@ -176,6 +176,52 @@ def trained_with(**further: np.ndarray) -> ContextNetwork:
     return ContextNetwork(hidden=(8,), dimensions=3, max_epochs=3).fit(training, target)
 
 
+def of_one_shop(*, seed: int, mixed_up: str = "") -> pa.Table:
+    """Customers as three tables see them; the ids of one table may belong to other people."""
+    rng = np.random.default_rng(seed)
+    keen = rng.gamma(2.0, 1.0, ROWS)
+    orders, joined = rng.poisson(keen) + 1.0, rng.uniform(100, 900, ROWS)
+    tables = {
+        "orders": {
+            "orders_365d": orders,
+            "coded_order_share_365d": rng.binomial(orders.astype(int), 0.3) / orders,
+            "days_since_first_order": rng.uniform(0, 1, ROWS) * joined.clip(0, 365),
+        },
+        "site": {"visits_365d": rng.poisson(6 * keen).astype(float)},
+        "customers": {"tenure_days": joined},
+    }
+    tables["codes"] = {"codes_redeemed_365d": np.rint(tables["orders"]["coded_order_share_365d"] * orders)}
+    others = rng.permutation(ROWS)
+    columns = {
+        name: values[others] if part == mixed_up else values
+        for part, table in tables.items()
+        for name, values in table.items()
+    }
+    return pa.table(columns).replace_schema_metadata({SCHEMA_KEY: b"one"})
+
+
+def test_ids_that_do_not_belong_together_are_found():
+    """Every column has the distribution of training, so only the relations between tables show it."""
+    training = of_one_shop(seed=0)
+    trained = ContextNetwork(hidden=(8,), dimensions=3, max_epochs=3).fit(
+        training, np.log(training["visits_365d"].to_numpy() + 1)
+    )
+    for seed in range(1, 4):
+        assert bad(check_context(trained, of_one_shop(seed=seed))) == {}
+        found = {
+            part: {where for (check, where), outcome in bad(check_context(trained, mixed)).items() if check == "ids"}
+            for part in ("orders", "site", "codes", "customers")
+            for mixed in [of_one_shop(seed=seed, mixed_up=part)]
+        }
+        assert found == {
+            "orders": {"orders and site", "orders and codes", "orders and customers"},
+            "site": {"orders and site"},
+            "codes": {"orders and codes"},
+            "customers": {"orders and customers"},
+        }
+        assert check_context(trained, of_one_shop(seed=seed, mixed_up="site")).failed
+
+
 def test_what_campaigns_move_by_themselves_is_no_drift():
     """The first campaign gives everybody a code: days since the last one leave the law of training at once."""
     rng = np.random.default_rng(3)

@@ -46,6 +46,15 @@ _ALIKE_AFTER_A_CAMPAIGN = frozenset(
     {"codes_received_7d", "codes_received_30d", "codes_received_90d", "days_since_last_code"}
 )
 _CLOCKS = frozenset({"tenure_days"})  # grow by a day every day; compared with training as many days later
+#: Features of two tables that rise together in any shop, because the same people are behind both: those who buy more
+#: visit more, and those who use codes have orders with codes. Simulated shops have rank correlations of 0.5 and more;
+#: tables whose customer ids do not belong together have 0.
+_RELATED = (
+    ("orders_365d", "visits_365d", "orders and site"),
+    ("coded_order_share_365d", "codes_redeemed_365d", "orders and codes"),
+)
+LINK_WATCH, LINK_ALARM = 0.2, 0.1  # rank correlation
+EARLY_WATCH, EARLY_ALARM = 0.01, 0.1  # share of customers with an order before they joined: guests may have one
 
 
 def check_context(network: "ContextNetwork", features: pa.Table) -> CheckUp:
@@ -156,6 +165,7 @@ class _Limits:
 
 _DRIFT = _Limits(PSI_WATCH, PSI_ALARM, f"below {PSI_WATCH:g}; {PSI_ALARM:g} fails")
 _CLIP = _Limits(CLIP_WATCH, CLIP_ALARM, f"below {CLIP_WATCH:.0%}; {CLIP_ALARM:.0%} fails")
+_EARLY = _Limits(EARLY_WATCH, EARLY_ALARM, f"below {EARLY_WATCH:.0%}; {EARLY_ALARM:.0%} fails")
 _EDGE = _Limits(EDGE_WATCH, EDGE_ALARM, f"below {EDGE_WATCH:.0%}; {EDGE_ALARM:.0%} fails")
 
 
@@ -174,6 +184,10 @@ class _Look:
         names = zip(embedding.feature_names, low < high, strict=True)
         return cls(embedding, rows, frozenset(name for name, varies in names if varies))
 
+    def column(self, name: str) -> Vector:
+        """The values of a feature, one per customer."""
+        return self.rows[:, self.embedding.feature_names.index(name)]
+
     def varying(self, figures: Mapping[str, float]) -> dict[str, float]:
         """Without the constant features, about which enough is said already."""
         return {name: figure for name, figure in figures.items() if name in self.varies}
@@ -185,9 +199,9 @@ def check_rows(embedding: Embedding, rows: Matrix) -> Iterator[Diagnosis]:
     yield from _constant(look)
     if len(rows) < FEWEST_ROWS:
         said = f"{len(rows):,} customers with a history, too few to compare"
-        yield say("unit, drift, unseen, range, clipped", Outcome.SKIPPED, "", said, f"{FEWEST_ROWS:,} or more")
+        yield say("unit, ids, drift, unseen, range, clipped", Outcome.SKIPPED, "", said, f"{FEWEST_ROWS:,} or more")
         return
-    for part in (_rescaled, _drift, _unseen, _out_of_range, _clipped):
+    for part in (_rescaled, _linked, _drift, _unseen, _out_of_range, _clipped):
         yield from part(look)
 
 
@@ -199,6 +213,28 @@ def _rescaled(look: _Look) -> Iterator[Diagnosis]:
         yield say("unit", Outcome.FAILED, name, f"values {factor:.3g} times those of training", expected, fix, factor)
     if not found:
         yield say("unit", Outcome.OK, "", "no column in another unit", expected)
+
+
+def _linked(look: _Look) -> Iterator[Diagnosis]:
+    """Whether the customer ids of the tables belong together: what one customer did must fit from table to table.
+
+    Every distribution stays as it is when ids are mixed up, so no other check would notice.
+    """
+    fix = "Were customer ids mixed up when the tables were exported or joined? Compare a few customers by hand."
+    for one, other, tables in _RELATED:
+        if one in look.varies and other in look.varies:
+            link = rank_correlation(look.column(one), look.column(other))
+            outcome = Outcome.OK if link >= LINK_WATCH else Outcome.WATCH if link >= LINK_ALARM else Outcome.FAILED
+            said = f"a rank correlation of {link:.2f} between {one} and {other}"
+            expected = f"at least {LINK_WATCH:g}; below {LINK_ALARM:g} fails"
+            yield say("ids", outcome, tables, said, expected, "" if outcome is Outcome.OK else fix, link)
+    if {"days_since_first_order", "tenure_days"} <= set(look.embedding.feature_names):
+        early = float(np.mean(look.column("days_since_first_order") > look.column("tenure_days")))
+        outcome = _EARLY.outcome(early)
+        said = f"{early:.2%} of the customers have an order from before they joined"
+        yield say(
+            "ids", outcome, "orders and customers", said, _EARLY.words, "" if outcome is Outcome.OK else fix, early
+        )
 
 
 def _constant(look: _Look) -> Iterator[Diagnosis]:
@@ -314,6 +350,22 @@ def stability_index(reference: Vector, shares: Vector, *, smallest_share: float 
     """
     q, p = (np.maximum(values, smallest_share) for values in (reference, shares))
     return float(np.sum((p - q) * np.log(p / q)))
+
+
+def rank_correlation(one: Vector, other: Vector) -> float:
+    """Spearman's ρ over the customers for whom both are known; equal values share their mean rank. 0 without any.
+
+    >>> rank_correlation(np.array([1.0, 2.0, 2.0, np.nan]), np.array([10.0, 30.0, 30.0, 5.0]))
+    1.0
+    """
+    known = ~(np.isnan(one) | np.isnan(other))
+    ranks = []
+    for values in (one[known], other[known]):
+        _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+        rank = (np.cumsum(count) - (count - 1) / 2)[place]
+        ranks.append(rank - rank.mean() if rank.size else rank)
+    size = math.sqrt(float(ranks[0] @ ranks[0]) * float(ranks[1] @ ranks[1]))
+    return float(ranks[0] @ ranks[1]) / size if size > 0 else 0.0
 
 
 def drift(embedding: Embedding, rows: Matrix) -> dict[str, float]:

@@ -4,13 +4,13 @@ import numpy as np
 
 from disco.belief import demand_curve, monotone_shares
 from disco.campaign import Belief
-from disco.features.check import stability_index
+from disco.features.check import PSI_ALARM, stability_index
 from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Audience
 from disco.records.depths import depth_percent
 from disco.records.identity import customer_keys
 
-SHIFTED = 0.25  # the usual reading of a population stability index: above it, another population
+SHIFTED = PSI_ALARM  # a campaign to everybody alone moves a context by up to 0.4
 _MOSTLY_MONOTONE = 0.9
 _MOST_CUSTOMERS = 20_000  # enough for a share
 _BINS = 10

@@ -195,7 +195,7 @@ def checks_text(checks: "Sequence[Diagnosis]") -> str:
         fix = f". {first.fix}" if first.fix else ""
         same = all(other.found == first.found for other in others)  # what is well may be well with other figures
         found = f": {first.found}{expected}{fix}" if same else ""
-        lines.append(f"{first.outcome:<7}  {first.check}, {where}{found}")
+        lines.append(f"{first.outcome:<7}  {', '.join(filter(None, (first.check, where)))}{found}")
     return "\n".join(lines)
 
 
