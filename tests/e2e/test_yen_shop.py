@@ -99,7 +99,7 @@ def answers(codes: list[dict[str, object]], file: Path, start: date, *, seed: in
     for place, code in enumerate(codes):
         if rng.random() < 0.5:
             continue
-        price = int(np.exp(rng.normal(8.8, 0.5)))
+        price = int(np.exp(rng.normal(9.1, 0.5)))  # somewhat more than without a code
         moment = opens + timedelta(minutes=int(rng.integers(0, 14 * 24 * 60)))
         if place % 40 == 0:
             moment = opens - timedelta(seconds=1)  # not valid yet
@@ -155,6 +155,7 @@ def test_a_shop_in_tokyo_from_init_to_results(tmp_path: Path) -> None:
         counted = answers(codes, shop / f"{campaign}.csv", start, seed=number)
         taken = json.loads(done("ingest", campaign, shop / f"{campaign}.csv", "--shop", shop, "--json"))
         assert (taken["applied"], taken["received"] > taken["applied"]) == (len(counted), True)
+        assert not any("full_price" in words for words in taken["warnings"]), "yen are not compared with hundredths"
         done("learn", campaign, "--as-of", start + 20 * DAY, "--shop", shop)
         totals[campaign] = sum(yen * (1 - depth) for yen, depth in counted.values())
 

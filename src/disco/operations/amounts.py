@@ -21,10 +21,11 @@ from disco.records.arrays import Flags, Integers, Vector
 from disco.records.currency import GBP, Currency
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
+from disco.records.locale import Locale
 from disco.records.money import from_minor_units
 from disco.records.ports import Transaction, locale_of
 from disco.records.validation import readable
-from disco.records.validation.cells import flags, microseconds
+from disco.records.validation.cells import by_wall_clock, flags, microseconds
 from disco.records.validation.rules import start_of_day
 from disco.records.wording import counted, money, percent
 
@@ -150,16 +151,16 @@ def _number_of(ids: pa.ChunkedArray, people: pa.Array) -> Integers:
 
 
 def _orders(data: "ShopData", applied: pa.Table) -> pa.Table:
-    """Orders of these customers: order_id, customer_id, code (text), full_price (float), micros (UTC)."""
+    """Orders of these customers: order_id, customer_id, code (text), full_price (float), micros (wall clock)."""
     people, parts = pc.unique(applied["customer_id"].combine_chunks()), []
     with data.tables() as tables:
-        scan = _ORDERS.empty_table()
+        locale, scan = locale_of(tables), _ORDERS.empty_table()
         if "orders" in tables.names():
-            scan = readable("orders", tables.scan("orders"), locale=locale_of(tables))
+            scan = readable("orders", tables.scan("orders"), locale=locale)
         rows = len(scan) if isinstance(scan, pa.Table) else scan.count_rows()
         for batch in scan.to_batches() if rows <= MOST_ORDERS else ():
             theirs = pc.is_in(batch["customer_id"].cast(pa.string()), value_set=people)
-            parts.append(_plain(batch.filter(theirs)))
+            parts.append(_plain(batch.filter(theirs), locale))
     return pa.Table.from_batches(parts, _ORDERS)
 
 
@@ -174,11 +175,12 @@ _ORDERS = pa.schema(
 )
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _plain(batch: pa.RecordBatch, locale: Locale) -> pa.RecordBatch:
     ids = [
         batch[name].cast(pa.string()) if name in batch.schema.names else pa.nulls(len(batch), pa.string())
         for name in ("order_id", "customer_id", "code")
     ]
     ids[2] = pc.if_else(pc.equal(ids[2], ""), pa.scalar(None, pa.string()), ids[2])
     amounts = pc.fill_null(batch["full_price"].cast(pa.float64(), safe=False), 0.0)
-    return pa.record_batch([*ids, amounts, pa.array(microseconds(batch["ordered_at"]))], schema=_ORDERS)
+    moments = by_wall_clock(pa.chunked_array([batch["ordered_at"]]), locale).combine_chunks()
+    return pa.record_batch([*ids, amounts, pa.array(microseconds(moments))], schema=_ORDERS)

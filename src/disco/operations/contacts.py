@@ -16,7 +16,7 @@ from disco.operations.audience import ShopData
 from disco.operations.codes import sent_codes
 from disco.records.content import content_hash
 from disco.records.plan import ContactSection, Plan
-from disco.records.ports import Store, Transaction
+from disco.records.ports import Store, Transaction, locale_of
 from disco.records.validation.cells import by_wall_clock
 
 _CODES = pa.schema([("customer_id", pa.large_string()), ("code", pa.large_string())])
@@ -91,7 +91,7 @@ def _of_table(data: ShopData, ours: pa.Table, rule: ContactSection, *, last: dat
             return _CODES.empty_table()
         source = tables.scan("codes")
         codes = source.select(wanted) if isinstance(source, pa.Table) else source.to_table(columns=wanted)
-    sent = by_wall_clock(codes["sent_at"], data.locale).cast(_MOMENT, safe=False)
+        sent = by_wall_clock(codes["sent_at"], locale_of(tables)).cast(_MOMENT, safe=False)
     start, end = (pa.scalar(day, pa.date32()).cast(_MOMENT) for day in _window(rule, last))
     codes = codes.filter(pc.and_(pc.greater_equal(sent, start), pc.less(sent, end)))
     found = pa.table([codes[name].cast(pa.large_string()) for name in ("customer_id", "code_id")], schema=_CODES)
