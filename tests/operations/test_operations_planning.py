@@ -279,6 +279,12 @@ def test_codes_are_new_whoever_else_has_them(shop):
     assert [code for code in given.decisions["code"].to_pylist() if code] == fresh[: given.codes]
 
 
+def test_a_prefix_beside_a_pool_is_not_used_and_that_is_said(shop):
+    planned = shop.planned(shop.plan(codes={"prefix": "SPRING", "pool": "codes.txt"}))
+    assert any("the prefix SPRING is not used" in words for words in planned.warnings)
+    assert not any("prefix" in words for words in shop.planned(shop.plan(codes={"pool": "codes.txt"})).warnings)
+
+
 def test_a_prefix_stands_before_every_code(shop):
     launched = shop.launch(shop.plan(codes={"prefix": "SPRING"}))
     assert all(row["code"].startswith("SPRING-") for row in shop.sent(launched))

@@ -298,6 +298,7 @@ def plan_campaign(
         warnings=(
             *notes,
             *_launched_before(store, plan, inputs),
+            *_unused_prefix(plan),
             *plan_warnings(
                 belief,
                 audience,
@@ -460,6 +461,11 @@ def _shared_elsewhere(store: Store, planned: Planned) -> Iterator[str]:
                     f"{counted(both, 'customer')} would have it from both; a purchase counts for the campaign whose "
                     "outcomes it is in."
                 )
+
+
+def _unused_prefix(plan: Plan) -> Iterator[str]:
+    if plan.codes.prefix is not None and plan.codes.pool is not None:
+        yield f"Codes come from {plan.codes.pool} as they are, so the prefix {plan.codes.prefix} is not used."
 
 
 def _launched_before(store: Store, plan: Plan, inputs: Mapping[str, str]) -> tuple[str, ...]:

@@ -312,8 +312,8 @@ def _read_shared(value: object) -> object:
 
 
 class CodesSection(_Section):
-    """How codes look (`prefix`), or the file of codes bought elsewhere that are handed out instead (`pool`). Depths in
-    `shared` have one code for all who get that depth."""
+    """How codes look (`prefix`), or the file of codes bought elsewhere that are handed out as they are (`pool`). Depths
+    in `shared` have one code for all who get that depth."""
 
     prefix: Annotated[str | None, PlainValidator(_read_prefix)] = None
     pool: str | None = None
@@ -321,12 +321,6 @@ class CodesSection(_Section):
     shared: Annotated[dict[float, str] | None, BeforeValidator(_read_shared)] = Field(
         default=None, exclude_if=_is_absent
     )
-
-    @model_validator(mode="after")
-    def _one_way(self) -> "CodesSection":
-        if self.prefix is not None and self.pool is not None:
-            raise ValueError("a prefix or a pool: codes of a pool are handed out as they are")
-        return self
 
 
 _LONGEST_TEXT = 500

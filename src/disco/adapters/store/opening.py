@@ -21,7 +21,7 @@ from disco.records.ports import Artefacts
 
 SCHEMA_SUBJECT = "disco: schema"
 _SECRET_BYTES = 32
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0006")
+KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
 _ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."
 # where trying again would not help: what SQLite says, in our words, and what to do
