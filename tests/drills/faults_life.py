@@ -441,6 +441,7 @@ _LIFE = (
     Step("learn --activate", _given("learn", "--activate", "1")),
     Step("forget", _a_customer, repeatable=False),
     Step("prune", _given("prune", "--older-than", "30d")),
+    Step("recall", _given("recall", "second", "--as-of", "2025-10-20", "-o", "recalled.csv")),
     Step("close", _given("close", "first")),
     Step(
         "simulate --overwrite",

@@ -411,7 +411,7 @@ def test_the_frontier_as_table_json_and_page(disco: Run, shop: Path) -> None:
     page = shop / "frontier.html"
     result = done(disco, "frontier", shop / "second.yaml", "--weights", "1,3", "--html", page, "--shop", shop)
     assert [reach["revenue_weight"] for reach in result["by_weight"]] == [1.0, 3.0]
-    assert "What another pound of markdown would bring" in page.read_text()
+    assert "What more markdown would bring" in page.read_text()
     code, out, _ = disco("frontier", shop / "second.yaml", "--budgets", "10,20", "--shop", shop)
     assert code == 0
     assert "£10.00" in out
