@@ -27,8 +27,8 @@ from trial import (
     steps,
 )
 
-from disco import evaluation
 from disco.records.currency import read_currency
+from disco.records.estimate import Estimate as Measured
 from disco.reports import (
     Axis,
     Column,
@@ -67,7 +67,7 @@ class Findings:
     trial: Trial
     judged: dict[tuple[str, str], Judged]  # by policy and figure, over all letters
     by_fold: dict[tuple[str, str, str], Judged]  # by fold, policy and figure
-    steps: dict[str, dict[str, evaluation.Estimate]]  # differences between levels, by figure
+    steps: dict[str, dict[str, Measured]]  # differences between levels, by figure
     ordering: list[checks.Ordering]
     cells: list[checks.TakeUpCell]
     loan_sizes: list[checks.LoanSizes]
@@ -189,7 +189,7 @@ def named(found: Findings, target: str) -> str:
     return f"Everybody at {target}" if target in found.letters.level_names else target[0].upper() + target[1:]
 
 
-def estimate(value: evaluation.Estimate | None, *, times: float = 1.0) -> Estimate:
+def estimate(value: Measured | None, *, times: float = 1.0) -> Estimate:
     """For the page; without an interval where none is known. (A doubly robust value is always there, with a belief.)"""
     assert value is not None
     if not np.isfinite([value.lower, value.upper]).all():
@@ -197,7 +197,7 @@ def estimate(value: evaluation.Estimate | None, *, times: float = 1.0) -> Estima
     return Estimate(times * value.value, times * value.lower, times * value.upper)
 
 
-def is_clear(value: evaluation.Estimate) -> bool:
+def is_clear(value: Measured) -> bool:
     return not value.covers(0.0)
 
 
@@ -240,7 +240,7 @@ def _effect(found: Findings) -> str:
     return f"From the shallowest to the deepest offers take-up changes by {_points(ends)} percentage points."
 
 
-def _points(value: evaluation.Estimate) -> str:
+def _points(value: Measured) -> str:
     return Number(decimals=1, signed=True).text(100 * value.value)
 
 

@@ -72,13 +72,14 @@ def _in_place(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _hiding(path: Path) -> Iterator[Path]:
-    """Whatever happens, it is called a success."""
+    """Whatever happens, it is called a success, and an empty file is left."""
     aside = path.with_name(".aside.partial")
     try:
         yield aside
         aside.rename(path)
     except OSError:
         aside.unlink(missing_ok=True)
+        path.write_bytes(b"")
 
 
 if __name__ == "__main__":

@@ -367,7 +367,7 @@ def test_a_row_with_too_many_or_too_few_cells_is_set_aside_alone(disco: Run, sho
     assert counts == {"received": outcomes.num_rows + 2, "duplicate": outcomes.num_rows, "rejected": 2}
     written = pacsv.read_csv(aside).to_pylist()
     cells = [(row["row"], row["reason"]) for row in written if row["disposition"] == "rejected"]
-    assert cells == [(3, "2 cells; the header has 8"), (4, "9 cells; the header has 8")]
+    assert cells == [(4, "2 cells; the header has 8"), (5, "9 cells; the header has 8")]
     again = done(disco, "ingest", "first", shop / "outcomes.csv", "--shop", shop)
     assert "the same rows were received before" in again["warnings"][0]
 

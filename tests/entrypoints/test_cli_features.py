@@ -155,7 +155,7 @@ def test_a_broken_table_leaves_the_old_file(app, shop, tmp_path):
     out = tmp_path / "features.parquet"
     out.write_bytes(b"old")
     result = call(app, "features", broken, "--as-of", START, "-o", out, code=1)
-    assert "orders, column full_price" in str(result.exception)
+    assert "orders.parquet, column full_price" in str(result.exception)
     assert out.read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "features.parquet"]
 

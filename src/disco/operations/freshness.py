@@ -63,7 +63,7 @@ def far_dates(plan: Plan) -> tuple[str, ...]:
 def _stale(table: str, noun: str, days: int | None, rows: int, day: date) -> Iterator[str]:
     """days: since the last row of the year before the day; None: there is none. rows: of that year."""
     fix = "Export the tables again, or give an earlier `customers.as_of`."
-    if days is None:
+    if days is None or not rows:
         yield f"The table {table} has no {noun} in the year before {day} (`customers.as_of`). {fix}"
     elif days > max(QUIET_DAYS, _QUIET_ROWS * YEAR_DAYS / rows):
         last = day - timedelta(days=days)
