@@ -361,6 +361,21 @@ def test_an_interruption_inside_duckdb_changes_nothing(shop: Path) -> None:
     assert sorted(path.name for path in shop.rglob("*")) == before
 
 
+@pytest.mark.parametrize("moment", ["__enter__", "__exit__"])
+def test_an_interruption_in_the_moment_before_or_after_is_one_line_too(moment: str) -> None:
+    program = f"""
+import signal
+from disco.entrypoints import cli
+def interrupted(*_):
+    signal.raise_signal(signal.SIGINT)
+cli._Interruption.{moment} = interrupted
+cli.command()
+"""
+    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.count("\n")) == (130, 1)
+    assert done.stderr.startswith("Interrupted.")
+
+
 def test_an_interruption_that_a_finalizer_swallows_is_repeated() -> None:
     program = """
 import signal, sys, time

@@ -30,15 +30,18 @@ def main() -> None:
     written. 130: interrupted by Ctrl-C.
     """
     interruption = _Interruption()
-    with interruption:
-        try:
-            from disco.entrypoints.cli.ending import run
+    try:
+        with interruption:
+            try:
+                from disco.entrypoints.cli.ending import run
 
-            code = run(lambda: interruption.happened)
-        except BaseException:
-            if not interruption.happened:
-                raise
-            code = _INTERRUPTED
+                code = run(lambda: interruption.happened)
+            except BaseException:
+                if not interruption.happened:
+                    raise
+                code = _INTERRUPTED
+    except KeyboardInterrupt:  # heard by Python itself, in the moment before or after
+        interruption.happened, code = True, _INTERRUPTED
     if interruption.happened and code:
         sys.stderr.write("Interrupted. What was committed before is kept; everything else was undone.\n")
         code = _INTERRUPTED
