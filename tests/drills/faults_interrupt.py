@@ -16,7 +16,7 @@ from pathlib import Path
 
 from faults_life import Moment, environment, forked, verdict
 from faults_report import Report
-from warm_commands import Ended
+from warm_commands import BEFORE_THE_PROGRAM, Ended
 
 _PROGRAM = [sys.executable, "-c", "from disco.entrypoints.cli import command; command()"]
 _SECONDS = 300
@@ -49,8 +49,8 @@ def strike(case: Interruption, folder: Path, report: Report) -> None:
     else:
         report.missed(f"{case.moment.step.name} at {case.share:.0%}")
         return
-    if case.cold and _before_the_program(ended):
-        report.missed(f"{case.moment.step.name} at {case.share:.0%}: Python itself was still starting")
+    if _before_the_program(ended, cold=case.cold):
+        report.missed(f"{case.moment.step.name} at {case.share:.0%}: the program was not called yet")
         return
     problems = verdict(case.moment, world, ended, folder, codes=(130,)) + _too_many_words(ended)
     kind = "a new process" if case.cold else "a fork"
@@ -112,8 +112,10 @@ def _started(moment: Moment, world: Path, folder: Path) -> "subprocess.Popen[byt
         )
 
 
-def _before_the_program(ended: Ended) -> bool:
+def _before_the_program(ended: Ended, *, cold: bool) -> bool:
     """Python prints a traceback of its own when it is interrupted before the first line of the program is called."""
+    if not cold:
+        return ended.code == BEFORE_THE_PROGRAM
     return ended.shows_traceback and not re.search(r"in (command|main)$", ended.err, re.M)
 
 

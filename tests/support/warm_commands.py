@@ -78,6 +78,10 @@ def run_here(arguments: Sequence[str], *, cwd: Path) -> int:
             sys.argv = before[1]
 
 
+BEFORE_THE_PROGRAM = 70
+"""The exit code of a fork that ended before its command was called."""
+
+
 class Forked:
     """A command that runs in a fork of this process, held before its first step until `go`."""
 
@@ -147,7 +151,7 @@ class Forked:
         at_start: Callable[[], None] | None,
     ) -> None:
         """Never returns: from here on this is the command's process."""
-        code = 70
+        code = BEFORE_THE_PROGRAM
         try:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             nothing = os.open(os.devnull, os.O_RDONLY)
