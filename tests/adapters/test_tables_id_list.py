@@ -42,6 +42,21 @@ def test_every_form_of_a_list_gives_the_same_customers(listed: Path, content: by
     assert (found.ids.to_pylist(), found.unknown) == (["1", "007"], 0)
 
 
+@pytest.mark.parametrize("csv", [CsvFormat(), CsvFormat(encoding="cp1252", delimiter=";"), CsvFormat(encoding="utf-8")])
+@pytest.mark.parametrize("content", [b"", b"\n", b"\r\n \r\n"])
+def test_an_empty_file_is_refused_however_the_shop_writes_its_files(
+    listed: Path, csv: CsvFormat, content: bytes
+) -> None:
+    listed.write_bytes(content)
+    with pytest.raises(FileFormatError, match="found an empty file"):
+        read_id_list(listed, written=TableFormat(csv=csv))
+
+
+def test_a_header_alone_is_a_list_of_nobody(listed: Path) -> None:
+    listed.write_text("customer_id\n", encoding="utf-8")
+    assert read_id_list(listed).among(CUSTOMERS).ids.to_pylist() == []
+
+
 def test_a_list_in_the_shops_own_words_is_read(listed: Path) -> None:
     listed.write_bytes("Straße;Kundennummer\nAllee 1;2\n".encode("cp1252"))
     assert read_id_list(listed, written=GERMAN).among(CUSTOMERS).ids.to_pylist() == ["2"]

@@ -17,6 +17,7 @@ from disco.records.tables import Kind
 from disco.records.validation.cells import is_accepted
 
 _EXPECTED = "one customer id per line, or a column customer_id"
+_FIX_EMPTY = "For a list of nobody, write the line customer_id alone."
 
 
 def read_id_list(path: Path, *, file: str | None = None, written: TableFormat = PLAIN) -> IdList:
@@ -57,7 +58,9 @@ def _of_text(source: CsvSource, path: Path, file: str, written: TableFormat) -> 
         except csv.Error as error:
             fix = "Look for a quotation mark that is never closed."
             raise FileFormatError(file, found=str(error), expected=_EXPECTED, fix=fix) from None
-    head = next(at for at, cells in enumerate(lines) if cells)
+    head = next((at for at, cells in enumerate(lines) if cells), None)
+    if head is None:
+        raise FileFormatError(file, found="an empty file", expected=_EXPECTED, fix=_FIX_EMPTY)
     names, column = lines[head], 0
     own = written.own_names("customers").get("customer_id", "customer_id")
     named = alike(own, names) or alike("customer_id", names)
