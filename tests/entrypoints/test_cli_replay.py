@@ -230,10 +230,11 @@ def test_one_customer_shows_no_spread(disco, write):
         assert found["interval"] == [None, None]
 
 
-def test_ids_that_are_lists_are_refused_by_name(disco, write):
-    code, _, error = disco("replay", write(customer_id=[["me"]] * 900), *CONTEXT, *GREEDY)
+@pytest.mark.parametrize(("given", "found"), [(["me"], "list"), (b"\xff", "binary")])
+def test_ids_that_are_lists_or_bytes_are_refused_by_name(disco, write, given, found):
+    code, _, error = disco("replay", write(customer_id=[given] * 900), *CONTEXT, *GREEDY)
     assert code == 1
-    assert "column customer_id: found list" in error
+    assert f"column customer_id: found {found}" in error
 
 
 def test_a_warm_log_teaches_engagement_too(disco, write):

@@ -18,6 +18,7 @@ from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError
 from disco.records.grid import CONTEXT_LIMIT, LOG_PRICE_LIMIT
+from disco.records.validation.cells import is_bytes
 
 NO_CONTEXT = ("customer_id", "depth", "full_price", "propensity")  # columns of a log file with a meaning of their own
 SUM_TOLERANCE = 1e-3  # written propensities are rounded: 0.333 · 3
@@ -247,7 +248,7 @@ def read_log(
         raise InputError("context", found="no column", expected="the names of the context columns, such as x1,x2")
     table = _read(path, wanted)
     for name in ("customer_id", *strata):
-        if pa.types.is_nested(table[name].type):
+        if pa.types.is_nested(table[name].type) or is_bytes(table[name].type):
             raise InputError(f"{path}, column {name}", found=str(table[name].type), expected="text or numbers")
     for name in ("customer_id", *context, "depth", *strata):
         if table[name].null_count:
