@@ -7,6 +7,7 @@ import pytest
 
 from disco.adapters.tables import FolderTables, validate_tables
 from disco.records.errors import FileFormatError, Problem, TableError
+from disco.records.table_format import CsvFormat, TableFormat
 
 AS_OF = date(2026, 3, 1)
 HEADER = b"customer_id,joined_on\n"
@@ -54,6 +55,14 @@ def test_ragged_rows_are_named_and_do_not_shift_the_rows_after_them(tmp_path: Pa
         ("future_date", 7, 1),
     ]
     assert "1 cells" in found[0].found
+
+
+@pytest.mark.parametrize("encoding", [None, "cp1252"])
+def test_a_file_that_is_nothing_but_a_byte_order_mark_is_empty(tmp_path: Path, encoding: str | None) -> None:
+    (tmp_path / "customers.csv").write_bytes(b"\xef\xbb\xbf\r\n")
+    written = TableFormat(csv=CsvFormat(encoding=encoding))
+    (problem,) = problems(FolderTables(tmp_path, written=written))
+    assert (problem.kind, problem.found) == ("unreadable_file", "an empty file")
 
 
 def test_ragged_rows_stop_a_scan(tmp_path: Path) -> None:

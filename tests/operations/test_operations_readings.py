@@ -95,7 +95,7 @@ def test_a_holdout_without_a_control_group_is_compared_once_the_orders_are_there
     ingest(shop.store, "spring", shop.outcomes(rows, full_price=[50.0] * len(rows)), source="test", clock=shop.clock)
     alone = read_out(shop.store, "spring", as_of=shop.after)
     assert alone.ab is None
-    assert alone.why_not.startswith("Without a table of orders, what the holdout bought is unknown")
+    assert alone.why_not.startswith("Without a table of orders that has the column code, what the holdout bought")
     ids = np.arange(200)
     orders = pa.table(
         {

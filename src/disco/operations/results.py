@@ -262,7 +262,7 @@ def campaign_results(store: Store, data: "ShopData", campaign: str, *, as_of: da
 
 
 def load_orders(data: "ShopData") -> pa.Table | None:
-    """What customers bought beside their codes; None where the shop has no table of orders."""
+    """What customers bought beside their codes; None where the shop has no table of orders with codes."""
     with data.tables() as tables:
         if "orders" not in tables.names():
             return None
@@ -492,7 +492,10 @@ def _why_not(plan: Plan, sizes: Mapping[Arm, int], *, has_orders: bool) -> str:
         decided, control = sizes[Arm.DECIDED], sizes[Arm.CONTROL]
         return f"With {decided:,} customers decided and {control:,} in control there is nothing to compare."
     if plan.holdout.share and not has_orders:
-        return "Without a table of orders, what the holdout bought is unknown, so there is nothing to compare."
+        return (
+            "Without a table of orders that has the column code, what the holdout bought is unknown, so there is "
+            "nothing to compare."
+        )
     return "There is no control group to compare with."
 
 

@@ -58,7 +58,7 @@ class CsvSource:
         with readable(self.file, expected=_EXPECTED, fix=_FIX), self._path.open("rb") as stream:
             opening = stream.read(1 << 16)
         found = None
-        if not opening.strip():
+        if not opening.removeprefix(codecs.BOM_UTF8).strip():
             found = "an empty file"
         elif b"\0" in opening and opening[:2] not in _UTF_16 and self._written.csv.encoding is None:
             found = "bytes that are not text"
@@ -69,9 +69,10 @@ class CsvSource:
     @cached_property
     def encoding(self) -> str:
         """As the settings say; without them UTF-8, or UTF-16 where the file begins with its byte-order mark."""
+        opening = self._opening  # first: Arrow never ends with a file that is nothing but a mark, when told an encoding
         if self._written.csv.encoding is not None:
             return self._written.csv.encoding
-        return "utf-16" if self._opening[:2] in _UTF_16 else "utf-8"
+        return "utf-16" if opening[:2] in _UTF_16 else "utf-8"
 
     @cached_property
     def delimiter(self) -> str:
