@@ -231,11 +231,14 @@ def plan_campaign(
     shared = share_offers(offer, sizes, segment_sizes=by_label)
     depths = np.asarray(plan.offered)
 
-    def attempt(share: float) -> _Attempt:
-        parts = [
+    def offers(share: float) -> list[Offer]:
+        return [
             replace(part, budget=None if part.budget is None else part.budget * share / factor)
             for part, factor in zip(shared, factors, strict=True)
         ]
+
+    def attempt(share: float) -> _Attempt:
+        parts = offers(share)
         made = _decided(plan, audience, arms, parts, belief=belief, engine=engine)
         forecasts, drawn = _forecasts(belief, audience, arms, made.choice, plan, past)
         return _Attempt(parts=parts, made=made, forecasts=forecasts, drawn=drawn)
@@ -243,10 +246,7 @@ def plan_campaign(
     try:
         found = attempt(1.0)
     except InfeasibleError:  # its figures are those of one group
-        parts = [
-            replace(part, budget=None if part.budget is None else part.budget / factor)
-            for part, factor in zip(shared, factors, strict=True)
-        ]
+        parts = offers(1.0)
         costs = [own_costs(belief, one, part, engine=engine) for one, part in zip(members, parts, strict=True)]
         outside = audience.take(~arms[Arm.HOLDOUT])
         explain_conflict(plan, offer, outside, members, parts, costs, factors, currency=store.locale.currency)
