@@ -13,7 +13,7 @@ import pytest
 from disco.adapters.tables import open_tables
 from disco.features import ContextNetwork, Feature, build_features, training_set
 from disco.features.builder import opened_duckdb
-from disco.records.errors import FileFormatError, InputError, SchemaMismatchError, TableError
+from disco.records.errors import InputError, SchemaMismatchError, TableError
 
 AS_OF = dt.date(2025, 3, 1)
 KEYED = ("customers", "orders", "codes", "site")
@@ -64,18 +64,6 @@ def test_a_formula_that_is_no_sql_points_to_the_formulas(memory_tables, raw):
 def test_a_feature_may_not_take_the_name_of_a_target_or_an_id(name):
     with pytest.raises(InputError, match="feature name"):
         Feature(name, "site", "visits_365", "visits", "visits")
-
-
-def test_a_damaged_column_beside_a_refused_row_is_named(memory_tables, raw, monkeypatch):
-    def damaged(*_, **__):
-        raise pa.ArrowInvalid("Index not in dictionary bounds")
-
-    monkeypatch.setattr("disco.features.builder.validate", damaged)
-    place = raw["orders"].column_names.index("full_price")
-    prices = pa.array(np.full(raw["orders"].num_rows, -5.0))
-    broken = raw | {"orders": raw["orders"].set_column(place, "full_price", prices)}
-    with pytest.raises(FileFormatError, match=r"table orders: found Index not in dictionary bounds"):
-        build_features(memory_tables(broken), as_of=AS_OF)
 
 
 def test_prices_beyond_all_money_name_their_column(memory_tables, raw):

@@ -15,7 +15,7 @@ from disco.features.measures import MEASURES, Measure
 from disco.features.selection import FEATURES_KEY, to_text
 from disco.features.sources import REFUSED, Sources
 from disco.records.chunks import read_threads
-from disco.records.errors import FileFormatError, InputError, TableError
+from disco.records.errors import InputError, TableError
 from disco.records.ports import Tables, locale_of
 from disco.records.private import temporary_folder
 from disco.records.validation import Source, TableSource, mixed_ids, readable, validate
@@ -175,13 +175,7 @@ def reading(tables: Tables) -> Iterator[None]:
             raise InputError(said, fix="Check the tables, and the space left for temporary files.") from error
         if said.startswith(REFUSED):
             name = said.removeprefix(REFUSED)
-            try:
-                found = validate([_source(tables, name)], as_of=None, relations=False)
-            except pa.ArrowException as damage:  # in a column that DuckDB had not come to
-                reason, expected = " ".join(str(damage).split())[:200], "a table that can be read"
-                raise FileFormatError(
-                    f"table {name}", found=reason, expected=expected, fix="Export it again."
-                ) from error
+            found = validate([_source(tables, name)], as_of=None, relations=False)
             found.raise_if_any(f"table {name} cannot be used:")
         formula = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
         fix = "Check the formulas of your own features." if formula else "`disco validate` shows the rows."
