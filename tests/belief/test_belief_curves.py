@@ -141,6 +141,25 @@ def test_one_theta_for_everybody_keeps_the_uncertainty_of_a_total():
     assert widths[1] > 0.7 * widths[0]
 
 
+def test_totals_around_an_expectation_keep_their_relative_spread():
+    """Also of a single code, whose draws are mostly cut at 0: they are scaled before the cut."""
+    model = learned(RadialBasis(gamma=2), count=300)
+    context = np.random.default_rng(5).normal(size=(400, 3)).clip(-4, 4)
+    choice = np.r_[np.zeros(399, int), 1]
+    engagement = Engagement(counts=EngagementCounts([0.3, 0.5], [200, 300], [40, 90]))
+    free = draw_full_price_totals(model, context, choice, [0.3, 0.5, 0.7], engagement=engagement, draws=4000)
+    expected = np.array([0.9, 1.0, 0.0]) * free.mean(axis=0)
+    found = draw_full_price_totals(
+        model, context, choice, [0.3, 0.5, 0.7], engagement=engagement, expected=expected, draws=4000
+    )
+    assert found[:, 0].mean() == pytest.approx(expected[0], rel=0.01)
+    ratio = found[:, :2].max(axis=0) / free[:, :2].max(axis=0)
+    np.testing.assert_allclose(found[:, :2], ratio * free[:, :2], rtol=1e-12)
+    assert ratio[0] == pytest.approx(0.9, rel=0.01)
+    assert ratio[1] > 1.2, "the cut raised the mean of the free draws, so to reach it the spread must grow"
+    assert (found[:, 2] == 0).all()
+
+
 def test_nobody_chosen_costs_nothing():
     totals = draw_full_price_totals(MODEL, np.zeros((5, 3)), np.full(5, -1), [0.3], engagement=Engagement())
     assert (totals == 0).all()

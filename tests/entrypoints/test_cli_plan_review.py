@@ -31,6 +31,9 @@ def test_a_breakdown_adds_up_to_the_plan_and_its_intervals_are_those_of_the_plan
     for kind in kinds - {"spend decile"}:
         groups = [one for one in review["groups"] if one["by"] == kind]
         assert sum(one["customers"] for one in groups) == planned["customers"], kind
+        for figure in ("revenue", "markdown"):
+            whole = sum(one[figure]["value"] for one in groups if one[figure] is not None)
+            assert whole == pytest.approx(planned["total"][figure]["value"], rel=1e-12), kind
         codes = sum(sum(one["codes"].values()) for one in groups)
         assert codes == sum(sum(arm["codes"].values()) for arm in planned["arms"].values()), kind
     by_group = {one["value"]: one for one in review["groups"] if one["by"] == "group"}

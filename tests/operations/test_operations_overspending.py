@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from disco.belief import draw_full_price_totals
 from disco.operations import planning
-from disco.operations.forecast import draw_totals
 from disco.operations.launching import launch
 from disco.operations.overspending import TOLERANCE, first_share, largest_share
 from disco.operations.propensities import add_propensities
@@ -33,16 +33,20 @@ def chance_of(shop, planned, amount, past):
     arm = np.asarray(planned.decisions["arm"].to_pylist(), object)
     depth = planned.decisions["depth"].to_numpy()
     choice = np.where(np.isnan(depth), -1, np.searchsorted(depths, np.nan_to_num(depth))).astype(np.int64)
+    price, rate = (planned.decisions[name].to_numpy() for name in ("expected_full_price", "expected_engagement"))
     markdown = 0.0
     for name in (Arm.DECIDED, Arm.CONTROL):
-        here = arm == str(name)
-        if not (choice[here] >= 0).any():
+        here = (arm == str(name)) & (choice >= 0)
+        if not here.any():
             continue
-        drawn = draw_totals(
-            shop.knowledge(), shop.people(400).take(here), choice[here], depths, seed=plan.seed, campaign=plan.campaign
-        )
+        expected = [(price * rate)[here & (choice == column)].sum() for column in range(depths.size)]
+        belief, context = shop.knowledge(), shop.people(400).context[here]
+        drawn = draw_full_price_totals(
+            belief.basket, context, choice[here], depths, engagement=belief.engagement, expected=expected,
+            draws=200, seed=plan.seed,
+        )  # fmt: skip
         error = past[name is Arm.DECIDED].draws(len(drawn), plan.seed, plan.campaign, name.salt)
-        markdown = markdown + (drawn @ depths) * error
+        markdown = markdown + (drawn @ depths) * error * past[name is Arm.DECIDED].factor / error.mean()
     return float(np.mean(np.asarray(markdown) > amount))
 
 

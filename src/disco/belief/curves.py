@@ -216,6 +216,7 @@ def draw_full_price_totals(
     depths: ArrayLike,
     *,
     engagement: Engagement,
+    expected: ArrayLike | None = None,
     draws: int = 500,
     seed: int = 0,
 ) -> Matrix:
@@ -225,6 +226,9 @@ def draw_full_price_totals(
     Σ_a (1−a)·T_a, markdown Σ_a a·T_a. Per draw: one θ, one engagement rate per depth; given these the total over
     independent purchasers has mean e·Σφ and variance Σ(e·φ²·exp(σ²) − e²φ²), φ = exp(ψᵀθ + σ²/2), and is taken as
     normal, never below 0.
+
+    expected (depths,): what is expected of T_a. The draws of a depth are then multiplied by one number, so that e·Σφ
+    has this mean over the draws; only then are they cut at 0, so that few codes keep the spread of few codes.
     """
     contexts = model.read_context(context)
     count = read_count(draws, where="draws")
@@ -248,7 +252,12 @@ def draw_full_price_totals(
     )
     rates = engagement.draws(offered, count=count, generator=generator)
     spread = np.sqrt(np.maximum(rates * second * math.exp(variance) - rates**2 * second, 0.0))
-    return np.maximum(rates * first + spread * generator.standard_normal(first.shape), 0.0)
+    mean = rates * first
+    totals = mean + spread * generator.standard_normal(first.shape)
+    if expected is not None:
+        centre = mean.mean(axis=0)
+        totals *= np.asarray(expected, np.float64) / np.where(centre > 0, centre, 1.0)
+    return np.maximum(totals, 0.0)
 
 
 @njit(cache=True, nogil=True)

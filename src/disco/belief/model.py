@@ -272,7 +272,7 @@ class BasketModel:
     ) -> Vector:
         """(n,) `expected_full_price` at the depth each customer was given, money; NaN where `choice` is -1, no code.
 
-        Each depth is served on its own, so `monotone` has nothing to project here.
+        With `monotone` it is the projected price, so that the sum over customers is what a budget counts.
 
         context: (n, d1) numbers within ±4.
         depths: (K,) from 0 to 1.
@@ -280,6 +280,12 @@ class BasketModel:
         engine: what the customers are spread over; None is this thread.
         """
         expected = np.full(len(choice), np.nan)
+        if self.monotone:  # a price depends on the other depths
+            rows = np.flatnonzero(choice >= 0)
+            expected[rows] = self.expected_full_price(context[rows], depths, engine=engine)[
+                np.arange(rows.size), choice[rows]
+            ]
+            return expected
         for column in range(depths.size):
             rows = np.flatnonzero(choice == column)
             offered = depths[column : column + 1]

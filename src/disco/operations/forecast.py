@@ -33,22 +33,62 @@ _BETWEEN_CAMPAIGNS_SD = 0.05  # ω
 _MOST_CAMPAIGNS = 6  # the latest; older ones say less about the next, and each is read from the store
 
 
-def money_of(totals: Matrix, depths: Vector) -> MoneyForecast:
-    """From draws of full price per depth, shape (draws, depths)."""
-    return MoneyForecast(
-        revenue=Estimate.of_draws(totals @ (1 - depths), level=LEVEL),
-        markdown=Estimate.of_draws(totals @ depths, level=LEVEL),
-        reward=Estimate.of_draws(totals @ (1 - 2 * depths), level=LEVEL),
-    )
+def expected_totals(full_price: Vector, engagement: Vector, choice: Integers, *, depths: int) -> Vector:
+    """(depths,) Σ F_i·e_i over the customers who get each depth: the expectation that a budget counts.
+
+    full_price, engagement (n,): of each customer at the depth they get, at the posterior mean; not read where `choice`
+    is -1, no code.
+    """
+    coded = choice >= 0
+    bought = full_price[coded] * engagement[coded]
+    return np.asarray(np.bincount(choice[coded], weights=bought, minlength=depths), np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Totals:
+    """Full price bought per depth with some codes, corrected by earlier campaigns. Totals of one campaign add up."""
+
+    expected: Vector  # (depths,)
+    drawn: Matrix  # (draws, depths), around it; equal rows have equal θ
+
+    def __add__(self, other: "Totals") -> "Totals":
+        return Totals(expected=self.expected + other.expected, drawn=self.drawn + other.drawn)
+
+    def money(self, depths: Vector) -> MoneyForecast:
+        """Money is linear in full price, so revenue, markdown and any w·revenue − markdown agree with each other."""
+        return MoneyForecast(
+            revenue=self._estimate(1 - depths), markdown=self._estimate(depths), reward=self._estimate(1 - 2 * depths)
+        )
+
+    def _estimate(self, weights: Vector) -> Estimate:
+        return Estimate.around(float(self.expected @ weights), self.drawn @ weights, level=LEVEL)
 
 
 def draw_totals(
-    belief: Belief, audience: Audience, choice: Integers, depths: Vector, *, seed: int, campaign: str
-) -> Matrix:
-    """Draws of the full price bought per depth, (draws, depths); equal seeds share θ, so arms may be added up.
+    belief: Belief,
+    audience: Audience,
+    choice: Integers,
+    depths: Vector,
+    *,
+    full_price: Vector,
+    engagement: Vector,
+    correction: Calibration,
+    arm: Arm,
+    seed: int,
+    campaign: str,
+) -> Totals:
+    """What the codes of one arm are expected to bring, with draws around it; equal seeds share θ, so arms add up.
+
+    full_price, engagement (n,): as in `expected_totals`.
+
+    The draws are scaled, depth by depth, to the expectation at the posterior mean. Left alone, their mean would be
+    larger by E[exp(ψᵀθ)]/exp(ψᵀE[θ]), and off by the noise of a finite number of draws. But the correction contains
+    that ratio already: it was learned from actual ÷ expected, with expected at the posterior mean. They are scaled and
+    not shifted because every error but that of single purchases is a factor, and so nothing falls below 0.
 
     A large campaign is drawn from a random part of its customers and scaled up, depth by depth.
     """
+    expected = expected_totals(full_price, engagement, choice, depths=depths.size)
     coded = choice >= 0
     kept, scale = coded, np.ones(depths.size)
     if coded.sum() > _MOST_CUSTOMERS:
@@ -65,10 +105,13 @@ def draw_totals(
         choice[kept],
         depths,
         engagement=belief.engagement,
+        expected=expected / scale,
         draws=_DRAWS,
         seed=seed,
     )
-    return drawn * scale
+    error = correction.draws(_DRAWS, seed, campaign, arm.salt)
+    error *= correction.factor / error.mean()
+    return Totals(expected=expected * correction.factor, drawn=drawn * scale * error[:, None])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from disco.campaign import Belief
 from disco.operations.audience import ShopData
-from disco.operations.forecast import draw_totals, money_of
+from disco.operations.forecast import draw_totals
 from disco.operations.launching import plan_id_of
 from disco.operations.planned import Planned, read_planned
 from disco.operations.versions import belief_at
@@ -212,6 +212,9 @@ def _choice(planned: Planned) -> Integers:
 def _money(planned: Planned, belief: Belief, choice: Integers, rows: Flags) -> MoneyForecast | None:
     """As the plan forecast its groups: one θ per draw for everybody, times what earlier forecasts got wrong."""
     plan, depths = planned.plan, np.asarray(planned.plan.offered)
+    full_price, engagement = (
+        planned.decisions[name].to_numpy() for name in ("expected_full_price", "expected_engagement")
+    )
     arm = np.asarray(planned.decisions["arm"].to_pylist(), object)
     audience = Audience(
         ids=planned.decisions["customer_id"].to_numpy(),
@@ -223,10 +226,20 @@ def _money(planned: Planned, belief: Belief, choice: Integers, rows: Flags) -> M
         here = rows & (arm == str(name)) & (choice >= 0)
         if not here.any() or forecast.correction is None:
             continue
-        drawn = draw_totals(belief, audience.take(here), choice[here], depths, seed=plan.seed, campaign=plan.campaign)
-        drawn = drawn * forecast.correction.draws(len(drawn), plan.seed, plan.campaign, name.salt)[:, None]
-        total = drawn if total is None else total + drawn
-    return None if total is None else money_of(total, depths)
+        own = draw_totals(
+            belief,
+            audience.take(here),
+            choice[here],
+            depths,
+            full_price=full_price[here],
+            engagement=engagement[here],
+            correction=forecast.correction,
+            arm=name,
+            seed=plan.seed,
+            campaign=plan.campaign,
+        )
+        total = own if total is None else total + own
+    return None if total is None else total.money(depths)
 
 
 # ---- two plans

@@ -22,7 +22,7 @@ from disco.operations.arms import (
 from disco.operations.audience import FeatureCache, ShopData, label_inputs, load_audience, sources_of
 from disco.operations.codes import pool_codes, read_pool
 from disco.operations.contacts import contact_inputs, contacted
-from disco.operations.forecast import calibrations, draw_totals, money_of
+from disco.operations.forecast import Totals, calibrations, draw_totals
 from disco.operations.overspending import chance_above, first_share, largest_share
 from disco.operations.plan_conflicts import explain_conflict
 from disco.operations.plan_warnings import plan_warnings
@@ -240,8 +240,8 @@ def plan_campaign(
     def attempt(share: float) -> _Attempt:
         parts = offers(share)
         made = _decided(plan, audience, arms, parts, belief=belief, engine=engine)
-        forecasts, drawn = _forecasts(belief, audience, arms, made.choice, plan, past)
-        return _Attempt(parts=parts, made=made, forecasts=forecasts, drawn=drawn)
+        forecasts, total = _forecasts(belief, audience, arms, made, plan, past)
+        return _Attempt(parts=parts, made=made, forecasts=forecasts, total=total)
 
     try:
         found = attempt(1.0)
@@ -252,11 +252,10 @@ def plan_campaign(
         explain_conflict(plan, offer, outside, members, parts, costs, factors, currency=store.locale.currency)
         raise
     found, share = _within_risk(plan, offer, found, attempt, currency=store.locale.currency)
-    made, parts, forecasts, drawn = found.made, found.parts, found.forecasts, found.drawn
-    total = None if drawn is None else money_of(drawn, depths)
+    made, parts, total = found.made, found.parts, found.total
     chance = None
-    if drawn is not None and offer.budget is not None:
-        chance = chance_above(drawn @ depths, offer.budget)
+    if total is not None and offer.budget is not None:
+        chance = chance_above(total.drawn @ depths, offer.budget)
     inputs = {
         "customers": content_hash(pa.table({"customer_id": audience.ids})),
         **label_inputs(audience),
@@ -292,8 +291,8 @@ def plan_campaign(
             factor=factors[0] if offer.budget is not None else 1.0,
             share=share,
         ),
-        arms=forecasts,
-        total=total,
+        arms=found.forecasts,
+        total=None if total is None else total.money(depths),
         binding=_binding(decided, parts[0], factor=factors[0] / share, currency=store.locale.currency),
         warnings=(
             *notes,
@@ -338,7 +337,7 @@ class _Attempt:
     parts: list[Offer]  # of the decided group and of control
     made: _Made
     forecasts: dict[Arm, ArmForecast]
-    drawn: Matrix | None  # (draws, depths) full price bought with all codes
+    total: Totals | None  # of all codes
 
 
 def _within_risk(
@@ -346,9 +345,9 @@ def _within_risk(
 ) -> tuple[_Attempt, float]:
     """The decisions under the largest share of the budget that keeps the plan's `overspend_risk`, and that share."""
     depths, risk, budget = np.asarray(plan.offered), plan.overspend_risk, offer.budget
-    if risk is None or budget is None or whole.drawn is None:
+    if risk is None or budget is None or whole.total is None:
         return whole, 1.0
-    if chance_above(whole.drawn @ depths, budget) <= risk:
+    if chance_above(whole.total.drawn @ depths, budget) <= risk:
         return whole, 1.0
 
     def tried(share: float) -> tuple[_Attempt, float] | None:
@@ -356,9 +355,9 @@ def _within_risk(
             made = attempt(share)
         except InfeasibleError:
             return None
-        return made, 0.0 if made.drawn is None else chance_above(made.drawn @ depths, budget)
+        return made, 0.0 if made.total is None else chance_above(made.total.drawn @ depths, budget)
 
-    found = largest_share(tried, risk=risk, first=first_share(whole.drawn @ depths, risk=risk))
+    found = largest_share(tried, risk=risk, first=first_share(whole.total.drawn @ depths, risk=risk))
     if found.attempt is None:
         most = money(plan.budget_amount or 0.0, full=True, currency=currency)
         raise InfeasibleError(
@@ -490,14 +489,15 @@ def _forecasts(
     belief: Belief,
     audience: Audience,
     arms: dict[Arm, Flags],
-    choice: Integers,
+    made: "_Made",
     plan: Plan,
     past: Mapping[bool, Calibration],
-) -> tuple[dict[Arm, ArmForecast], Matrix | None]:
-    """By arm; and draws of the full price bought per depth with all codes, (draws, depths)."""
-    depths = np.asarray(plan.offered)
+) -> tuple[dict[Arm, ArmForecast], Totals | None]:
+    """By arm, and of all codes together."""
+    depths, choice = np.asarray(plan.offered), made.choice
+    engagement = np.append(belief.engagement.rates(depths), 0.0)[choice]
     found: dict[Arm, ArmForecast] = {}
-    total: Matrix | None = None
+    total: Totals | None = None
     for arm in ARMS:
         rows = arms[arm]
         if not rows.any():
@@ -505,12 +505,20 @@ def _forecasts(
         counts = np.bincount(choice[rows & (choice >= 0)], minlength=depths.size)
         money = correction = None
         if belief.basket.campaigns and counts.any():
-            drawn = draw_totals(
-                belief, audience.take(rows), choice[rows], depths, seed=plan.seed, campaign=plan.campaign
-            )
             correction = past[arm is Arm.DECIDED and not plan.policy.assigns_at_random]
-            drawn = drawn * correction.draws(len(drawn), plan.seed, plan.campaign, arm.salt)[:, None]
-            total, money = drawn if total is None else total + drawn, money_of(drawn, depths)
+            own = draw_totals(
+                belief,
+                audience.take(rows),
+                choice[rows],
+                depths,
+                full_price=made.expected_full_price[rows],
+                engagement=engagement[rows],
+                correction=correction,
+                arm=arm,
+                seed=plan.seed,
+                campaign=plan.campaign,
+            )
+            total, money = own if total is None else total + own, own.money(depths)
         codes = dict(zip(plan.offered, counts.tolist(), strict=True))
         found[arm] = ArmForecast(customers=int(rows.sum()), codes=codes, money=money, correction=correction)
     return found, total

@@ -45,10 +45,15 @@ class Estimate:
     @classmethod
     def of_draws(cls, draws: "Vector", *, level: float) -> "Estimate":
         """Mean and central interval of draws, shape (draws,)."""
+        return cls.around(float(draws.mean()), draws, level=level)
+
+    @classmethod
+    def around(cls, value: float, draws: "Vector", *, level: float) -> "Estimate":
+        """A value that is known without draws, with the central interval of draws around it, shape (draws,)."""
         import numpy as np
 
         lower, upper = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2))
-        return cls(float(draws.mean()), float(lower), float(upper), level)
+        return cls(value, float(lower), float(upper), level)
 
     @property
     def ends(self) -> tuple[float, float] | None:
