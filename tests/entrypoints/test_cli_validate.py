@@ -286,6 +286,111 @@ def test_what_a_plan_names_is_looked_at(disco: Run, small_shop: Path, line: str,
     assert words in err
 
 
+POOLED = "codes: {pool: codes.txt}\npolicy: {name: random}\n"
+TEN = "".join(f"CODE-{number}\n" for number in range(10))
+
+
+@pytest.fixture
+def many(small_shop: Path) -> Callable[..., Path]:
+    """Writes a plan for the shop, which now has forty customers, half of them in GB."""
+    rows = "".join(f"{number},2025-01-01,{'GB' if number % 2 else 'DE'}\n" for number in range(1, 41))
+    (small_shop / "data" / "customers.csv").write_text("customer_id,joined_on,country\n" + rows)
+
+    def write(more: str, depths: str = "{0.10: {at_most: 20}, 0.30: {at_most: 5}}", **files: str) -> Path:
+        for name, content in files.items():
+            (small_shop / f"{name}.txt").write_text(content)
+        plan = small_shop / "plan.yaml"
+        plan.write_text(
+            f"campaign: x\ncustomers: {{table: customers, as_of: 2025-09-01}}\ndepths: {depths}\n"
+            "objective: {revenue_weight: 3}\nvalid: {from: 2025-09-02, days: 7}\n" + more
+        )
+        return plan
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("more", "files", "words"),
+    [
+        (
+            "segments: {column: country, limits: {GB: {0.10: {at_least: 9, at_most: 4}}}}\n",
+            {},
+            "10% off in GB: at least 9 codes, and at most 4",
+        ),
+        (
+            "segments: {column: country, limits: {GB: {0.30: {at_least: 3}}, DE: {0.30: {at_least: 3}}}}\n",
+            {},
+            "30% off: at least 6 codes in all segments together, and at most 5",
+        ),
+        (
+            "segments: {column: country, limits: {GB: {0.10: {at_least: 21}}}}\ndepths: {0.10: {}}\n",
+            {},
+            "all depths: at least 21 codes in GB, but only 20 customers of it outside the holdout",
+        ),
+        (POOLED, {"codes": ""}, "pool of codes: found no codes; expected a code for each customer"),
+        (POOLED, {"codes": "\n \n"}, "pool of codes: found no codes"),
+        (POOLED, {"codes": "CODE-1\nCODE-1\n"}, "1 repeated code"),
+        (POOLED, {"codes": "CODE-1\nA B\n"}, "1 line without a usable code, the first is entry 2"),
+        (POOLED, {"codes": TEN}, "found 10 unused codes; expected at least 25"),
+        (
+            "codes: {pool: codes.txt, shared: {0.10: code-3}}\n",
+            {"codes": TEN},
+            "found the shared code CODE-3; expected codes for one customer each",
+        ),
+        ("include: in.txt\nexclude: out.txt\n", {"in": "1\n2\n", "out": "2\n1\n"}, "include and exclude: found every"),
+        ("exclude: out.txt\n", {"out": "".join(f"{n}\n" for n in range(1, 41))}, "exclude: found every one of the 40"),
+        ("include: in.txt\n", {"in": "customer_id\n"}, "in.txt"),
+    ],
+)
+def test_what_a_plan_would_be_refused_for_is_found_without_planning(
+    disco: Run, many: Callable[..., Path], more: str, files: dict[str, str], words: str
+) -> None:
+    depths, _, rest = more.partition("depths: ")
+    plan = many(depths, rest.strip(), **files) if rest else many(more, **files)
+    code, out, err = disco("validate", plan)
+    assert (code, out) == (1, ""), err
+    assert words in err
+    assert "customers.eligible: " not in err
+
+
+@pytest.mark.parametrize(
+    ("more", "files", "words"),
+    [
+        ("codes: {pool: codes.txt}\n", {"codes": TEN}, "The pool has 10 codes; up to 25 may be needed at the launch."),
+        (
+            "codes: {pool: codes.txt, shared: {0.10: SPRING}}\n",
+            {"codes": "CODE-1\n"},
+            "The pool has 1 code; up to 5 may be needed",
+        ),
+        ("codes: {shared: {0.10: A}}\n", {}, "Short shared codes are easy to guess: A."),
+        ("codes: {pool: codes.txt, prefix: SPRING}\n", {"codes": TEN}, "the prefix SPRING is not used"),
+    ],
+)
+def test_what_a_plan_may_stumble_over_is_a_warning(
+    disco: Run, many: Callable[..., Path], more: str, files: dict[str, str], words: str
+) -> None:
+    code, _, err = disco("validate", many(more, **files))
+    assert (code, words in err) == (0, True), err
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ("{at_least: 30, at_most: 20}", "10% off: at least 30 codes, and at most 20 codes"),
+        ("{at_least: 30%, at_most: 20%}", "10% off: at least 30% of the customers, and at most 20% of the customers"),
+        ("{at_least: 30%, at_most: 20}", None),
+    ],
+)
+def test_a_floor_above_its_cap_is_found_without_a_shop(
+    disco: Run, tmp_path: Path, many: Callable[..., Path], limits: str, words: str | None
+) -> None:
+    alone = tmp_path / "elsewhere" / "plan.yaml"
+    alone.parent.mkdir()
+    many("", f"{{0.10: {limits}}}").rename(alone)
+    code, _, err = disco("validate", alone)
+    assert (code, words is None or words in err) == (0 if words is None else 1, True), err
+
+
 def test_a_plan_beyond_the_tables_is_warned_about(disco: Run, small_shop: Path) -> None:
     plan = small_shop / "plan.yaml"
     plan.write_text(plan.read_text().replace("2025-09-0", "2027-09-0"))

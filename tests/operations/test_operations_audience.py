@@ -107,7 +107,7 @@ def test_a_csv_of_customers_meets_integer_ids(shop: Shop) -> None:
         ("country", "BOOL"),
         ("true; DROP TABLE customers", "eligible"),
         ("customer_id IN (SELECT customer_id FROM 'data/customers.parquet')", "disabled"),
-        ("country = 'FR'", "no customer who joined before"),
+        ("country = 'FR'", "customers.eligible: found no customer who meets"),
     ],
 )
 def test_a_wrong_condition_is_named_with_what_there_is(shop: Shop, eligible: str, named: str) -> None:
@@ -245,12 +245,13 @@ def make(shop: Shop, wanted: Plan) -> PlanResult:
     ("content", "words"),
     [
         (None, "no file"),
-        ("CODE-1\n", "1 unused codes; expected at least 2"),
+        ("CODE-1\n", "1 unused code; expected at least 2"),
         ("CODE-1\nCODE-1\nCODE-2\n", "repeat"),
         (
             "root:x:0:0:root:/root:/bin/bash\nCODE-2\n",
             "1 line without a usable code, the first is entry 1; expected 4 to 64",
         ),
+        ("", "pool of codes: found no codes; expected a code for each customer"),
         ("CODE-1\n=1+1+1\n", "the first is entry 2"),
         ("CODE-1\nABC\n", "the first is entry 2"),
         (f"CODE-1\n{'A' * 65}\n", "the first is entry 2"),

@@ -700,14 +700,14 @@ class Shop:
 
 def validate_plan_at(path: Path, *, shop: Path) -> "PlanVerdict":
     """The verdict on a plan file; what it names is looked at in the shop it lies in, or else in `shop`."""
-    from disco.operations.validating import PlanVerdict, validate_plan
+    from disco.operations.validating import validate_plan, validate_plan_alone
 
     folder = path.parent if shop == Path() and not (shop / FILE).is_file() else shop
     opened = Shop.open(folder)
     plan = opened.read_plan(path)
     place = opened.settings.data_place(folder)
     if "://" not in place and not Path(place).is_dir():
-        return PlanVerdict.of(plan)
+        return validate_plan_alone(plan)
     return validate_plan(opened.data, plan)
 
 

@@ -3,6 +3,7 @@
 Arms own their parts of the limits, so that one arm never takes another's codes.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -81,14 +82,66 @@ def segment_reserve(
     }
 
 
-def refuse_contradictions(
+def offer_and_arms(plan: Plan, ids: IdColumn, *, segment: Labels | None) -> tuple[Offer, dict[Arm, Flags]]:
+    """The plan's limits for these customers, and who of them is in which arm.
+
+    InfeasibleError where floors contradict caps or the number of customers: no solve is needed to see it.
+
+    segment (n,): labels, where the plan has segments.
+    """
+    sizes = {} if segment is None else dict(Counter(segment.tolist()))
+    offer = offer_of(plan, eligible=len(ids), segment_sizes=sizes)
+    arms = split(ids, control=plan.control.share, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign)
+    reached = ~arms[Arm.HOLDOUT]
+    _refuse_contradictions(
+        plan,
+        offer,
+        eligible=len(ids),
+        customers=int(reached.sum()),
+        segment_sizes=sizes,
+        reachable={} if segment is None else Counter(segment[reached].tolist()),
+    )
+    return offer, arms
+
+
+def refuse_floors_above_caps(plan: Plan) -> None:
+    """InfeasibleError where a floor exceeds the cap beside it, however many customers there are."""
+    parts = {"": plan.depths} if plan.segments is None else {"": plan.depths, **plan.segments.limits}
+    conflicts = [
+        f"{depth_percent(depth)}{f' in {label}' if label else ''}: at least {_limit(limits.at_least)}, and at most "
+        f"{_limit(limits.at_most)}"
+        for label, sections in parts.items()
+        for depth, limits in sections.items()
+        if limits.at_least is not None
+        and limits.at_most is not None
+        # a share and a number can be compared only when the customers are known
+        and isinstance(limits.at_least, float) == isinstance(limits.at_most, float)
+        and limits.at_least > limits.at_most
+    ]
+    if conflicts:
+        raise _contradiction(plan, conflicts)
+
+
+def _limit(limit: float) -> str:
+    return f"{100 * limit:g}% of the customers" if isinstance(limit, float) else f"{limit:,} codes"
+
+
+def _contradiction(plan: Plan, conflicts: Sequence[str]) -> InfeasibleError:
+    return InfeasibleError(
+        f"campaign {plan.campaign}: the limits contradict each other",
+        conflicts=conflicts,
+        fix="Lower at_least, raise at_most, or reduce the reserve or the holdout.",
+    )
+
+
+def _refuse_contradictions(
     plan: Plan,
     offer: Offer,
     *,
     eligible: int,
     customers: int,
-    segment_sizes: Mapping[str, int] | None = None,
-    reachable: Mapping[str, int] | None = None,
+    segment_sizes: Mapping[str, int],
+    reachable: Mapping[str, int],
 ) -> None:
     """Floors that no allocation can keep, said in the plan's own numbers: each arm will see only its part of them.
 
@@ -99,9 +152,9 @@ def refuse_contradictions(
     if sum(floors) > customers:
         total = f"at least {sum(floors):,} codes in total"
         conflicts.append(f"all depths: {total}, but only {customers:,} customers outside the holdout")
-    parts = plan.segment_limits(segment_sizes or {}) or {}
+    parts = plan.segment_limits(segment_sizes) or {}
     for label, part in parts.items():
-        there = (reachable or {}).get(label, 0)
+        there = reachable.get(label, 0)
         assert offer.segments is not None
         conflicts += _above_caps(plan, part.floors, part.caps, offer.segments[label].caps, f" in {label}")
         if sum(part.floors) > there:
@@ -117,11 +170,7 @@ def refuse_contradictions(
                     f"and at most {cap:,}{stays}"
                 )
     if conflicts:
-        raise InfeasibleError(
-            f"campaign {plan.campaign}: the limits contradict each other",
-            conflicts=conflicts,
-            fix="Lower at_least, raise at_most, or reduce the reserve or the holdout.",
-        )
+        raise _contradiction(plan, conflicts)
 
 
 def _above_caps(

@@ -187,6 +187,8 @@ def load_audience(
         eligible = asked
     else:
         eligible, left_out = selection.apply(eligible)
+        if not len(eligible):
+            raise _nobody(plan, left_out)
     everybody, notes = cache.features_as_of(data, day, features=network.catalogue_)
     if only is None:
         notes = (*notes, *stale_features(everybody, day), *far_dates(plan))
@@ -197,7 +199,12 @@ def load_audience(
         _refuse_strangers(data, plan, eligible)
         notes += (f"{missing:,} eligible customers joined on or after {day} and are left out",)
     if not features.num_rows:
-        raise _nobody(plan, left_out, joined=f"joined before {day} and ")
+        raise InputError(
+            "customers",
+            found=f"nobody of the plan who joined before {day}",
+            expected="at least one customer to decide about",
+            fix="Look at the day (`customers.as_of`) and at the column joined_on.",
+        )
     segment = None if plan.segments is None else _labels(rows, features, _SEGMENT)
     if only is None:
         _refuse_unknown_segments(plan, segment)
@@ -323,34 +330,62 @@ def _refuse_ineligible(asked: pa.Array, eligible: pa.Array, plan: Plan) -> None:
         )
 
 
-def check_audience(data: ShopData, plan: Plan) -> tuple[int, tuple[str, ...]]:
-    """Look at what `load_audience` will read, without features or a network: how many are eligible, and what to know.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CheckedCustomers:
+    """Who a plan is about, as far as that can be seen without features and the database."""
+
+    ids: pa.Array
+    """Text."""
+    segment: Labels | None
+    """(n,) labels, empty text for none; None: the plan has no segments."""
+    notes: tuple[str, ...]
+    """What to know about them."""
+
+
+def check_audience(data: ShopData, plan: Plan) -> CheckedCustomers:
+    """Look at what `load_audience` will read, without features or a network.
 
     InputError where a file is missing, the condition cannot be used, or nobody meets it.
     """
     with data.customers(plan.customers.table) as (name, table):
-        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=_plan_columns(plan))
+        columns, zone = _plan_columns(plan), data.locale.time_zone
+        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=columns, time_zone=zone)
     _refuse_strangers(data, plan, rows["customer_id"].combine_chunks())
     selection = Selection.of(data, plan, contacted=None)
     ids, left_out = selection.apply(rows["customer_id"].combine_chunks())
     if not len(ids):
         raise _nobody(plan, left_out)
     listed = pa.table({"customer_id": ids})
-    _refuse_unknown_segments(plan, None if plan.segments is None else _labels(rows, listed, _SEGMENT))
+    segment = None if plan.segments is None else _labels(rows, listed, _SEGMENT)
+    _refuse_unknown_segments(plan, segment)
     if plan.channel_column is not None:
         _refuse_unknown_channels(data, plan, listed["customer_id"], _labels(rows, listed, _CHANNEL))
     with data.tables() as tables:
-        return len(ids), (*selection.notes, *stale_tables(tables, plan.customers.as_of), *far_dates(plan))
+        notes = (*selection.notes, *stale_tables(tables, plan.customers.as_of), *far_dates(plan))
+    return CheckedCustomers(ids=ids, segment=segment, notes=notes)
 
 
-def _nobody(plan: Plan, left_out: Mapping[str, int], *, joined: str = "") -> InputError:
-    others = ", ".join(f"{count:,} by `{key}`" for key, count in left_out.items() if count)
-    return InputError(
-        "customers.eligible",
-        found=f"no customer who {joined}meets {plan.customers.eligible!r}"
-        + (f"; left out were {others}" if others else ""),
-        expected="at least one customer to decide about",
-    )
+def _nobody(plan: Plan, left_out: Mapping[str, int]) -> InputError:
+    """Which key of the plan left nobody; `left_out` in the order of the keys that were applied."""
+    expected = "at least one customer to decide about"
+    last = next((key for key in reversed(list(left_out)) if left_out[key]), None)
+    if last is None:
+        return InputError(
+            "customers.eligible", found=f"no customer who meets {plan.customers.eligible!r}", expected=expected
+        )
+    gone = counted(left_out[last], "customer")
+    if last == "include":
+        found = f"none of the {gone} who meet `customers.eligible` on {plan.include}"
+        return InputError("include", found=found, expected=expected, fix="Correct the list or the condition.")
+    if last == "exclude" and plan.include is not None:
+        found = f"every one of the {gone} on {plan.include} also on {plan.exclude}"
+        return InputError("include and exclude", found=found, expected=expected, fix="Correct one of the two lists.")
+    if last == "exclude":
+        found = f"every one of the {gone} who meet `customers.eligible` on {plan.exclude}"
+        return InputError("exclude", found=found, expected=expected, fix="Correct the list or the condition.")
+    assert plan.contact is not None
+    found = f"every one of the {gone} left at the limit of {plan.contact.words}"
+    return InputError("contact", found=found, expected=expected, fix="Allow more codes, or wait.")
 
 
 def _refuse_strangers(data: ShopData, plan: Plan, eligible: pa.Array) -> None:

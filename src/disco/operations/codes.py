@@ -94,10 +94,18 @@ def new_codes(
     raise StateError("Every code made for a customer is in use already", fix="Use another secret.")
 
 
-def pool_codes(decisions: DecisionRepository, pool: Sequence[str], *, needed: int, all_new: bool) -> pa.Array:
-    """The first `needed` unused codes of a pool bought elsewhere; `all_new`: none of it may be in use."""
+_FIX_POOL = "Order new codes, or shorten the file to those that are unused."
+
+
+def usable_codes(pool: Sequence[str], *, shared: Collection[str] = ()) -> pa.Array:
+    """The codes of a pool bought elsewhere, without spaces around them; InputError where one cannot be handed out.
+
+    shared: the plan's shared codes, which are for everybody.
+    """
     codes = pa.array([code.strip() for code in pool], pa.string())
-    fix = "Order new codes, or shorten the file to those that are unused."
+    if not len(codes):
+        fix = "Give one code per line."
+        raise InputError("pool of codes", found="no codes", expected="a code for each customer", fix=fix)
     if pc.any(pc.equal(codes, "")).as_py():
         raise InputError("pool of codes", found="an empty line", expected="a code in every line")
     others = np.flatnonzero(~pc.match_substring_regex(codes, _POOL_CODE).to_numpy(zero_copy_only=False))
@@ -105,17 +113,40 @@ def pool_codes(decisions: DecisionRepository, pool: Sequence[str], *, needed: in
         found = f"{counted(others.size, 'line')} without a usable code, the first is entry {others[0] + 1:,}"
         raise InputError("pool of codes", found=found, expected=_EXPECTED_CODE, fix="Correct the file.")
     if (distinct := len(pc.unique(codes))) < len(codes):
-        found = f"{len(codes) - distinct:,} codes that repeat others"
-        raise InputError("pool of codes", found=found, expected="every code once", fix=fix)
+        found = counted(len(codes) - distinct, "repeated code")
+        raise InputError("pool of codes", found=found, expected="every code once", fix=_FIX_POOL)
+    both = codes.filter(which_shared(codes, shared).is_valid()) if shared else codes[:0]
+    if len(both):
+        found, expected = f"the shared code {both[0].as_py()}", "codes for one customer each"
+        raise InputError("pool of codes", found=found, expected=expected, fix="Remove it from the file.")
+    return codes
+
+
+def pool_codes(
+    decisions: DecisionRepository,
+    pool: Sequence[str],
+    *,
+    needed: int,
+    all_new: bool,
+    shared: Collection[str] = (),
+) -> pa.Array:
+    """The first `needed` unused codes of a pool bought elsewhere; `all_new`: none of it may be in use."""
+    codes = usable_codes(pool, shared=shared)
     used = decisions.codes_in_use(codes)
     if all_new and len(used):
         found = f"{len(used):,} codes in use, the first {used[0].as_py()}"
-        raise InputError("pool of codes", found=found, expected="codes of no campaign", fix=fix)
+        raise InputError("pool of codes", found=found, expected="codes of no campaign", fix=_FIX_POOL)
     unused = codes.filter(pc.invert(pc.is_in(codes, value_set=used)))
-    if len(unused) < needed:
-        found = f"{len(unused):,} unused codes"
-        raise InputError("pool of codes", found=found, expected=f"at least {needed:,}", fix=fix)
+    refuse_too_few(len(unused), needed=needed)
     return unused.slice(0, needed)
+
+
+def refuse_too_few(unused: int, *, needed: int) -> None:
+    """InputError where a pool has fewer codes than a launch needs."""
+    if unused < needed:
+        raise InputError(
+            "pool of codes", found=counted(unused, "unused code"), expected=f"at least {needed:,}", fix=_FIX_POOL
+        )
 
 
 def read_pool(data: "ShopData", plan: Plan) -> list[str] | None:
@@ -150,9 +181,9 @@ def codes_for(
     if pool is None:
         return new_codes(so_far, ids, campaign=plan.campaign, secret=key, prefix=plan.codes.prefix)
     shares = np.array([depth in plan.shared_codes for depth in depths], np.bool_)
-    if both := set(plan.shared_codes.values()) & {code.strip() for code in pool}:
-        raise InputError("pool of codes", found=f"the shared code {min(both)}", expected="codes for one customer each")
-    single = pool_codes(decisions, pool, needed=int((~shares).sum()), all_new=not late)
+    single = pool_codes(
+        decisions, pool, needed=int((~shares).sum()), all_new=not late, shared=plan.shared_codes.values()
+    )
     if not shares.any():
         return single
     kept = new_codes(so_far, [ids[row] for row in np.flatnonzero(shares).tolist()], campaign=plan.campaign, secret=key)

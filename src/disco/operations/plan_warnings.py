@@ -1,23 +1,33 @@
 """What an operator should know before a launch, in sentences with their figures."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from disco.belief import demand_curve, monotone_shares
 from disco.campaign import Belief
 from disco.features.check import PSI_ALARM, stability_index
+from disco.operations.codes import pool_codes
+from disco.operations.planned import Planned, coded_rows
 from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Audience
 from disco.records.depths import depth_percent
 from disco.records.identity import customer_keys
+from disco.records.plan import Plan
+from disco.records.ports import Store
+from disco.records.wording import counted
 
 SHIFTED = PSI_ALARM  # a campaign to everybody alone moves a context by up to 0.4
 _MOSTLY_MONOTONE = 0.9
 _MOST_CUSTOMERS = 20_000  # enough for a share
 _BINS = 10
+_SHORT_CODE = 4  # characters; a pool may have none that is shorter
 _CHANCE = 27.9  # χ² with a degree of freedom less than there are bins is above it once in a thousand
 
 
-def plan_warnings(
+def audience_warnings(
     belief: Belief,
     audience: Audience,
     depths: Vector,
@@ -68,6 +78,77 @@ def plan_warnings(
                 "`model: {monotone: true}` in disco.yaml."
             )
     return tuple(found)
+
+
+def key_warnings(plan: Plan) -> Iterator[str]:
+    """What the keys of a plan say by themselves."""
+    if plan.codes.prefix is not None and plan.codes.pool is not None:
+        yield f"Codes come from {plan.codes.pool} as they are, so the prefix {plan.codes.prefix} is not used."
+    short = [code for code in plan.shared_codes.values() if len(code) < _SHORT_CODE]
+    if short:
+        yield (
+            f"Short shared codes are easy to guess: {', '.join(short)}. Give them at least {_SHORT_CODE} characters."
+        )
+
+
+def launched_before(store: Store, plan: Plan, plan_id: str) -> tuple[str, ...]:
+    """A word about a plan that cannot be launched any more."""
+    with store.reading() as transaction:
+        launched = transaction.plans.find_campaign(plan.campaign)
+    if launched is None or launched.plan_id == plan_id:
+        return ()
+    return (f"{plan.campaign} was launched with plan {launched.plan_id}. To launch this one, give it another name.",)
+
+
+def pool_warnings(store: Store, planned: Planned, pool: Sequence[str] | None) -> tuple[str, ...]:
+    """InputError where a launch could not take its codes from the pool; a word where late arrivals could not.
+
+    pool: None where the plan names none.
+    """
+    if pool is None:
+        return ()
+    with store.reading() as transaction:
+        if transaction.plans.find_campaign(planned.plan.campaign) is not None:
+            return ()  # its codes are out
+        shared = planned.plan.shared_codes
+        depths = planned.decisions["depth"].take(pa.array(coded_rows(planned.decisions))).to_pylist()
+        needed = sum(depth not in shared for depth in depths)
+        pool_codes(transaction.decisions, pool, needed=needed, all_new=True, shared=shared.values())
+    reserve = zip(planned.solution.depths, planned.solution.reserve, strict=True)
+    late = sum(codes or 0 for depth, codes in reserve if depth not in shared)
+    if len(pool) >= needed + late:
+        return ()
+    return (
+        f"The pool has {len(pool):,} codes: {needed:,} go out at the launch, so {len(pool) - needed:,} are left for "
+        f"the reserve of {late:,}.",
+    )
+
+
+def shared_elsewhere(store: Store, planned: Planned) -> Iterator[str]:
+    """A word about a shared code of another campaign whose codes are valid on the same days."""
+    plan, ours = planned.plan, planned.decisions
+    if not plan.shared_codes:
+        return
+    with store.reading() as transaction:
+        for record in transaction.plans.campaigns():
+            other = record.plan
+            together = set(plan.shared_codes.values()) & set(other.shared_codes.values())
+            if other.campaign == plan.campaign or not together or not plan.valid.overlaps(other.valid):
+                continue
+            theirs = transaction.decisions.of(other.campaign)
+            for code in sorted(together):
+                ids = [
+                    table.filter(pc.equal(table["depth"], depth))["customer_id"].cast(pa.string()).combine_chunks()
+                    for table, shared in ((ours, plan.shared_codes), (theirs, other.shared_codes))
+                    for depth, text in shared.items()
+                    if text == code
+                ]
+                both = int(pc.sum(pc.is_in(ids[0], value_set=ids[1])).as_py() or 0)
+                yield (
+                    f"The shared code {code} is also one of {other.campaign}, which is valid on the same days. "
+                    f"{counted(both, 'customer')} would have it from both; a purchase counts for the campaign whose "
+                    "outcomes it is in."
+                )
 
 
 def stability_indices(before: Matrix, after: Matrix) -> Vector:

@@ -1,35 +1,37 @@
 """From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from disco import objective
 from disco.campaign import Belief, decide
 from disco.operations.arms import (
     assign_at_random,
-    offer_of,
-    refuse_contradictions,
+    offer_and_arms,
     reserve_of,
     segment_reserve,
     share_offers,
-    split,
 )
 from disco.operations.audience import FeatureCache, ShopData, label_inputs, load_audience, sources_of
-from disco.operations.codes import pool_codes, read_pool
+from disco.operations.codes import read_pool
 from disco.operations.contacts import contact_inputs, contacted
 from disco.operations.forecast import Totals, calibrations, draw_totals
 from disco.operations.overspending import chance_above, first_share, largest_share
 from disco.operations.plan_conflicts import explain_conflict
-from disco.operations.plan_warnings import plan_warnings
+from disco.operations.plan_warnings import (
+    audience_warnings,
+    key_warnings,
+    launched_before,
+    pool_warnings,
+    shared_elsewhere,
+)
 from disco.operations.planned import (
     ARMS,
     Planned,
-    coded_rows,
     decision_table,
     inputs_of_belief,
     inputs_of_locale,
@@ -49,7 +51,7 @@ from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, Calibration, MoneyForecast, SegmentSolution, Solution
 from disco.records.ports import Clock, Engine, Store
 from disco.records.result import DepthKey, NotInJson, TableResult
-from disco.records.wording import counted, money
+from disco.records.wording import money
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -180,9 +182,8 @@ def make_plan(
         left_out=loaded.left_out,
         engine=engine,
     )
-    if pool is not None:
-        planned = replace(planned, warnings=(*planned.warnings, *_pool_warnings(store, planned, pool)))
-    planned = replace(planned, warnings=(*planned.warnings, *_shared_elsewhere(store, planned)))
+    more = (*pool_warnings(store, planned, pool), *shared_elsewhere(store, planned))
+    planned = replace(planned, warnings=(*planned.warnings, *more))
     if not dry_run:
         keep(store, planned)
     return PlanResult.of(planned, dry_run=dry_run)
@@ -211,21 +212,10 @@ def plan_campaign(
     left_out: by key of the plan, eligible customers who are not in the audience.
     """
     sizes_by_label = audience.segment_sizes()
-    offer = offer_of(plan, eligible=len(audience), segment_sizes=sizes_by_label)
-    arms = split(
-        audience.ids, control=plan.control.share, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign
-    )
+    offer, arms = offer_and_arms(plan, audience.ids, segment=audience.segment)
     members = [audience.take(arms[arm]) for arm in (Arm.DECIDED, Arm.CONTROL)]
     sizes = [len(one) for one in members]
     by_label = [one.segment_sizes() for one in members]
-    refuse_contradictions(
-        plan,
-        offer,
-        eligible=len(audience),
-        customers=sum(sizes),
-        segment_sizes=sizes_by_label,
-        reachable=audience.take(~arms[Arm.HOLDOUT]).segment_sizes(),
-    )
     past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
     factors = [past[not plan.policy.assigns_at_random].factor, past[False].factor]
     shared = share_offers(offer, sizes, segment_sizes=by_label)
@@ -296,9 +286,9 @@ def plan_campaign(
         binding=_binding(decided, parts[0], factor=factors[0] / share, currency=store.locale.currency),
         warnings=(
             *notes,
-            *_launched_before(store, plan, inputs),
-            *_unused_prefix(plan),
-            *plan_warnings(
+            *launched_before(store, plan, plan_id(plan, inputs)),
+            *key_warnings(plan),
+            *audience_warnings(
                 belief,
                 audience,
                 np.asarray(plan.offered),
@@ -414,66 +404,6 @@ def _decided(
                     members.context, np.asarray(plan.offered), choice[rows], engine=engine
                 )
     return _Made(choice=choice, value=value, expected_full_price=expected, decided=decided)
-
-
-def _pool_warnings(store: Store, planned: Planned, pool: Sequence[str]) -> tuple[str, ...]:
-    """InputError where a launch could not take its codes from the pool; a word where late arrivals could not."""
-    with store.reading() as transaction:
-        if transaction.plans.find_campaign(planned.plan.campaign) is not None:
-            return ()  # its codes are out
-        shared = planned.plan.shared_codes
-        depths = planned.decisions["depth"].take(pa.array(coded_rows(planned.decisions))).to_pylist()
-        needed = sum(depth not in shared for depth in depths)
-        pool_codes(transaction.decisions, pool, needed=needed, all_new=True)
-    reserve = zip(planned.solution.depths, planned.solution.reserve, strict=True)
-    late = sum(codes or 0 for depth, codes in reserve if depth not in shared)
-    if len(pool) >= needed + late:
-        return ()
-    return (
-        f"The pool has {len(pool):,} codes: {needed:,} go out at the launch, so {len(pool) - needed:,} are left for "
-        f"the reserve of {late:,}.",
-    )
-
-
-def _shared_elsewhere(store: Store, planned: Planned) -> Iterator[str]:
-    """A word about a shared code of another campaign whose codes are valid on the same days."""
-    plan, ours = planned.plan, planned.decisions
-    if not plan.shared_codes:
-        return
-    with store.reading() as transaction:
-        for record in transaction.plans.campaigns():
-            other = record.plan
-            together = set(plan.shared_codes.values()) & set(other.shared_codes.values())
-            if other.campaign == plan.campaign or not together or not plan.valid.overlaps(other.valid):
-                continue
-            theirs = transaction.decisions.of(other.campaign)
-            for code in sorted(together):
-                ids = [
-                    table.filter(pc.equal(table["depth"], depth))["customer_id"].cast(pa.string()).combine_chunks()
-                    for table, shared in ((ours, plan.shared_codes), (theirs, other.shared_codes))
-                    for depth, text in shared.items()
-                    if text == code
-                ]
-                both = int(pc.sum(pc.is_in(ids[0], value_set=ids[1])).as_py() or 0)
-                yield (
-                    f"The shared code {code} is also one of {other.campaign}, which is valid on the same days. "
-                    f"{counted(both, 'customer')} would have it from both; a purchase counts for the campaign whose "
-                    "outcomes it is in."
-                )
-
-
-def _unused_prefix(plan: Plan) -> Iterator[str]:
-    if plan.codes.prefix is not None and plan.codes.pool is not None:
-        yield f"Codes come from {plan.codes.pool} as they are, so the prefix {plan.codes.prefix} is not used."
-
-
-def _launched_before(store: Store, plan: Plan, inputs: Mapping[str, str]) -> tuple[str, ...]:
-    """A word about a plan that cannot be launched any more."""
-    with store.reading() as transaction:
-        launched = transaction.plans.find_campaign(plan.campaign)
-    if launched is None or launched.plan_id == plan_id(plan, inputs):
-        return ()
-    return (f"{plan.campaign} was launched with plan {launched.plan_id}. To launch this one, give it another name.",)
 
 
 def own_costs(belief: Belief, audience: Audience, offer: Offer, *, engine: Engine | None = None) -> Floats | None:

@@ -4,11 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
+import numpy as np
+
+from disco.operations.arms import offer_and_arms, refuse_floors_above_caps
 from disco.operations.audience import ShopData, check_audience
-from disco.operations.codes import read_pool
+from disco.operations.codes import read_pool, refuse_too_few, usable_codes
+from disco.operations.plan_warnings import key_warnings
+from disco.records.decisions import Arm, Offer
 from disco.records.errors import Problem
 from disco.records.plan import Plan
 from disco.records.result import Result
+from disco.records.wording import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -84,7 +90,39 @@ class PlanVerdict(Result):
 
 
 def validate_plan(data: ShopData, plan: Plan) -> PlanVerdict:
-    """Also look at what the plan names: the table of customers, the condition, the pool of codes."""
-    eligible, warnings = check_audience(data, plan)
-    read_pool(data, plan)
-    return PlanVerdict.of(plan, eligible=eligible, warnings=warnings)
+    """Also look at what the plan names: the table of customers, the condition, lists, limits, the pool of codes.
+
+    Everything that can be seen without the database and without a solve. Customers who joined too late or were
+    contacted too often are still among those counted here.
+    """
+    customers = check_audience(data, plan)
+    offer, arms = offer_and_arms(plan, customers.ids, segment=customers.segment)
+    warnings = (*customers.notes, *key_warnings(plan))
+    pool = read_pool(data, plan)
+    if pool is not None:
+        codes = usable_codes(pool, shared=plan.shared_codes.values())
+        least, most = _codes_at_launch(plan, offer, reached=int((~arms[Arm.HOLDOUT]).sum()))
+        refuse_too_few(len(codes), needed=least)
+        if len(codes) < most:
+            warnings += (f"The pool has {counted(len(codes), 'code')}; up to {most:,} may be needed at the launch.",)
+    return PlanVerdict.of(plan, eligible=len(customers.ids), warnings=warnings)
+
+
+def validate_plan_alone(plan: Plan) -> PlanVerdict:
+    """The same where no shop is there to look at: what the plan says by itself."""
+    refuse_floors_above_caps(plan)
+    return PlanVerdict.of(plan, warnings=tuple(key_warnings(plan)))
+
+
+def _codes_at_launch(plan: Plan, offer: Offer, *, reached: int) -> tuple[int, int]:
+    """The fewest and the most codes of a pool that a launch needs; reached: customers outside the holdout."""
+    own = np.array([depth not in plan.shared_codes for depth in offer.depths])
+    caps = np.array([reached if cap is None else cap for cap in offer.caps])
+    floors = np.array(offer.floors or np.zeros(own.size, np.int64))
+    of_segments = np.array([limits.floors for limits in (offer.segments or {}).values()]).reshape(-1, own.size)
+    floors = np.maximum(floors, of_segments.sum(axis=0))
+    least, most = int(floors[own].sum()), min(int(caps[own].sum()), reached)
+    counts = all(isinstance(section.at_most, int) for section in plan.depths.values())
+    if plan.policy.assigns_at_random and offer.budget is None and offer.segments is None and counts:
+        least = most if caps.sum() <= reached else least  # nothing keeps codes back
+    return least, most
