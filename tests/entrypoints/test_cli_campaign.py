@@ -407,6 +407,12 @@ def test_a_recall_lists_the_unused_codes_and_shows_what_was_bought_after_it(disc
 # ---- frontier --------------------------------------------------------------------------------------------------------
 
 
+def test_the_frontier_says_that_a_risk_is_not_applied(disco: Run, shop: Path) -> None:
+    plan = changed_plan(shop, budget={"amount": 300, "overspend_risk": "10%"})
+    code, out, err = disco("frontier", plan, "--weights", "1,3", "--shop", shop)
+    assert (code, "overspend_risk of 10% is not applied here" in err) == (0, True), out + err
+
+
 def test_the_frontier_as_table_json_and_page(disco: Run, shop: Path) -> None:
     page = shop / "frontier.html"
     result = done(disco, "frontier", shop / "second.yaml", "--weights", "1,3", "--html", page, "--shop", shop)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chisquare
 
 from disco.operations.arms import assign_at_random, codes_in_proportion, share_offers, split
+from disco.records.currency import read_currency
 from disco.records.decisions import Arm, Offer
 from disco.records.errors import InfeasibleError, InputError
 
@@ -113,6 +114,15 @@ def test_a_budget_takes_no_code_that_a_floor_promises():
     assert 8990 <= counts @ [1.0, 2.0] <= 9000
     with pytest.raises(InfeasibleError, match="floors cost"):
         assign_at_random(IDS, replace(offer, budget=5000.0), costs=everybody([1.0, 2.0]), seed=1, campaign="c")
+    with pytest.raises(InfeasibleError, match="floors cost ¥6,000, but this group's share of the budget is ¥5,000"):
+        assign_at_random(
+            IDS,
+            replace(offer, budget=5000.0),
+            costs=everybody([1.0, 2.0]),
+            seed=1,
+            campaign="c",
+            currency=read_currency("JPY"),
+        )
 
 
 def spread_costs(rows, depths, *, seed):

@@ -90,3 +90,10 @@ def test_an_amount_below_the_minor_unit_is_nothing_to_buy_with() -> None:
         checked = check_rows("outcomes", pa.table(row), Locale(read_currency(code)))
         found = [checked.rules[place].expected for place in checked.fault if place >= 0]
         assert found == ([] if reason is None else [reason])
+
+
+@pytest.mark.parametrize("wrong", ["ABC", "XYZ", "QQQ", "money"])
+def test_nothing_is_suggested_for_letters_that_resemble_no_code(wrong):
+    with pytest.raises(InputError, match="ISO 4217") as refused:
+        read_currency(wrong)
+    assert "Did you mean" not in str(refused.value)

@@ -10,11 +10,13 @@ from dataclasses import replace
 import numpy as np
 
 from disco.records.arrays import Flags, Floats, Ids, Integers, Labels
+from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, Offer, SegmentLimits
 from disco.records.depths import depth_percent
 from disco.records.errors import InfeasibleError, InputError
 from disco.records.identity import IdColumn, customer_keys, uniforms
 from disco.records.plan import Plan
+from disco.records.wording import money
 
 
 def group_name(arm: Arm, *, at_random: bool) -> str:
@@ -270,6 +272,7 @@ def assign_at_random(
     costs: Floats | None = None,
     seed: int,
     campaign: str,
+    currency: Currency = GBP,
 ) -> Integers:
     """(n,) position of a depth per customer, -1 = none: random, in proportion to the caps, never beyond them.
 
@@ -320,11 +323,10 @@ def assign_at_random(
     spent = np.maximum(np.cumsum(own), np.cumsum(typical))
     held = int(promised.sum())
     if held and spent[held - 1] > offer.budget:
+        cost, share = (money(float(one), full=True, currency=currency) for one in (spent[held - 1], offer.budget))
         raise InfeasibleError(
             f"campaign {campaign}: the limits contradict each other",
-            conflicts=[
-                f"the floors cost {spent[held - 1]:,.2f}, but this group's share of the budget is {offer.budget:,.2f}"
-            ],
+            conflicts=[f"the floors cost {cost}, but this group's share of the budget is {share}"],
             fix="Lower the floors or raise the budget.",
         )
     choice[again[spent > offer.budget]] = -1

@@ -112,7 +112,7 @@ def plan_frontier(
         cap_depth=cap,
         caps=None if cap is None else _caps(plan, cap, eligible=len(loaded.audience)),
         factor=past[True].factor,
-        warnings=loaded.notes,
+        warnings=(*loaded.notes, *_risk_warning(plan)),
         engine=engine,
     )
 
@@ -178,6 +178,14 @@ def frontier(
         by_cap=tuple(by_cap),
         warnings=warnings,
     )
+
+
+def _risk_warning(plan: Plan) -> Iterator[str]:
+    if plan.overspend_risk is not None:
+        yield (
+            f"The plan's overspend_risk of {plan.overspend_risk:.0%} is not applied here: every line may spend its "
+            "whole budget in expectation. `disco plan` states the lower ceiling."
+        )
 
 
 def _caps(plan: Plan, depth: float, *, eligible: int) -> dict[int | None, int | None]:

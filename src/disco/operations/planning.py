@@ -229,7 +229,7 @@ def plan_campaign(
 
     def attempt(share: float) -> _Attempt:
         parts = offers(share)
-        made = _decided(plan, audience, arms, parts, belief=belief, engine=engine)
+        made = _decided(plan, audience, arms, parts, belief=belief, currency=store.locale.currency, engine=engine)
         forecasts, total = _forecasts(belief, audience, arms, made, plan, past)
         return _Attempt(parts=parts, made=made, forecasts=forecasts, total=total)
 
@@ -368,6 +368,7 @@ def _decided(
     parts: Sequence[Offer],
     *,
     belief: Belief,
+    currency: Currency,
     engine: Engine | None,
 ) -> _Made:
     """Each arm by its rule, within its own part of the limits."""
@@ -398,6 +399,7 @@ def _decided(
                 costs=own_costs(belief, members, part, engine=engine),
                 seed=plan.seed,
                 campaign=plan.campaign,
+                currency=currency,
             )
             if belief.basket.campaigns:
                 expected[rows] = belief.basket.expected_at_choice(

@@ -109,7 +109,11 @@ def read_currency(code: str) -> Currency:
     name = code.strip().upper()
     if name not in _DIGITS:
         swapped = [known for known in _DIGITS if sorted(known) == sorted(name)]  # GPB
-        near = [_NAMES[name]] if name in _NAMES else swapped or get_close_matches(name, _DIGITS, n=1)
+        # the first two letters are the country's; of other three letters any code would be a guess
+        close = [known for known in _DIGITS if len(name) == 3 and known[:2] == name[:2]]
+        if len(name) != 3:
+            close = get_close_matches(name, _DIGITS, n=1, cutoff=0.8)  # EURR
+        near = [_NAMES[name]] if name in _NAMES else swapped or (close if len(close) == 1 else [])
         fix = f"Did you mean {near[0]}?" if near else "Give the three letters that a bank statement shows."
         raise InputError("currency", found=repr(code), expected="a code of ISO 4217, such as EUR", fix=fix)
     return Currency(name, _DIGITS[name], _SYMBOLS.get(name, f"{name}\u00a0"))
