@@ -39,7 +39,7 @@ def test_many_equal_outcomes_are_refused_unread(tmp_path: Path, monkeypatch: pyt
 
 def test_a_csv_of_too_many_outcomes_is_refused_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "outcomes.csv"
-    path.write_text("event_id,kind\n" + "a,purchase\n" * 11)
+    path.write_text("customer_id,code,ordered_at,full_price\n" + "7,A,2026-02-01,12.50\n" * 11)
     assert read_outcomes_file(path).num_rows == 11
     monkeypatch.setattr(outcomes_file, "MOST_OUTCOMES", 10)
     with pytest.raises(InputError, match="more than 10 rows"):

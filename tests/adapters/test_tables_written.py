@@ -221,6 +221,7 @@ def test_parquet_and_sql_have_names_of_their_own_too(tmp_path: Path) -> None:
         ({"orders": {"full_prise": "Wert"}}, "Did you mean full_price?"),
         ({"orders": {"Wert": "full_price"}}, "Write our name first: `full_price: Wert`"),
         ({"orders": {"full_price": "Wert", "paid": "Wert"}}, "Wert of orders for both full_price and paid"),
+        ({"customers": {"email": "E-Mail"}}, "further columns keep their own names, so use E-Mail as it is"),
         ({"orders": {"full_price": " "}}, "an empty name for orders.full_price"),
     ],
 )
@@ -228,6 +229,23 @@ def test_a_map_of_columns_that_cannot_be_is_refused(columns: dict[str, dict[str,
     with pytest.raises(InputError) as caught:
         read_columns(columns)
     assert said in str(caught.value)
+
+
+def test_a_missing_column_is_told_with_the_names_that_the_file_has(tmp_path: Path) -> None:
+    written = TableFormat(columns={"orders": {"full_price": "Warenwert", "ordered_at": "Zeit"}})
+    named = {"Zeit": ["2026-02-01"], "Warenwert": ["12.50"], "Gutschein": ["A"], "Stadt": ["Berlin"]}
+    (tmp_path / "orders.csv").write_text(
+        "\n".join([",".join(named), ",".join(cells[0] for cells in named.values()), ""])
+    )
+    pq.write_table(pa.table(named), tmp_path / "orders.parquet")
+    for file in ("orders.csv", "orders.parquet"):
+        with pytest.raises(TableError) as caught:
+            read_outcomes_file(tmp_path / file, written=written)
+        missing = {problem.column: problem.found for problem in caught.value.problems}
+        there = "no such column (the file has Zeit, Warenwert, Gutschein, Stadt)"
+        assert missing == {"customer_id": there, "code": there}
+    (found,) = [one for one in problems(FolderTables(tmp_path, written=written)) if one.column == "customer_id"]
+    assert found.found == "no such column (the file has Zeit, Warenwert, Gutschein, Stadt)"
 
 
 def test_settings_of_csv_that_cannot_be_are_refused() -> None:

@@ -8,8 +8,10 @@ from hashlib import sha256
 import pyarrow as pa
 import pytest
 
+from disco.adapters.tables.outcomes_file import read_outcomes_file
 from disco.operations import campaign_evidence
 from disco.operations import launching as states
+from disco.operations.audit import audit
 from disco.operations.door import known_codes
 from disco.operations.ledger import counts_of, ingest, quarantined_rows, revert
 from disco.records.decisions import IngestCounts
@@ -437,6 +439,33 @@ def test_a_campaign_of_almost_this_name_stays_another_one(shop, launched, receiv
 def test_a_campaign_that_is_not_there_is_asked_about(shop, launched):
     with pytest.raises(StateError, match=r"No campaign Sprnig was launched. Did you mean spring\?"):
         ingest(shop.store, "Sprnig", export(shop, launched), source="test", clock=shop.clock)
+
+
+def test_empty_lines_of_a_csv_file_are_counted_in_row_numbers_and_not_in_its_content(shop, launched, receive, tmp_path):
+    first, second, third = shop.sent(launched)[:3]
+    head, *lines = (
+        "customer_id,code,ordered_at,full_price",
+        f"{first['customer_id']},{first['code']},2027-03-10 12:00,80.00",
+        f"{second['customer_id']},WRONG,2027-03-10 12:00,80.00",
+        "too,few",
+        f"{third['customer_id']},{third['code']},2027-03-30 12:00,80.00",
+    )
+    plain, spaced = tmp_path / "plain.csv", tmp_path / "spaced.csv"
+    plain.write_text("\n".join([head, *lines]) + "\n")
+    spaced.write_text("\n".join(["", head, "", lines[0], lines[1], "", "", lines[2], "", lines[3], ""]) + "\n")
+    found = receive(read_outcomes_file(spaced), source=str(spaced))
+    assert [(one.disposition, one.first_row) for one in found.reasons] == [
+        ("expired", 10),
+        ("unmatched", 5),
+        ("rejected", 8),
+    ]
+    aside = quarantined_rows(shop.store, found)
+    assert aside["row"].to_pylist() == [5, 8, 10]
+    assert "(row)" not in aside["raw"][0].as_py()
+    again = receive(read_outcomes_file(plain), source=str(plain))
+    assert any("the same rows were received before" in warning for warning in again.warnings)
+    assert [one.first_row for one in again.reasons if one.disposition != "duplicate"] == [5, 3, 4]
+    assert all(finding.ok for finding in audit(shop.store))
 
 
 def test_rows_of_a_csv_file_are_numbered_as_in_a_spreadsheet(shop, launched, receive):

@@ -22,7 +22,7 @@ from disco.operations.codes import own_codes, which_shared
 from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
 from disco.records.locale import POUNDS_UTC, Locale
-from disco.records.tables import CELLS, SCHEMAS
+from disco.records.tables import CELLS, ROWS, SCHEMAS
 from disco.records.validation import check_columns, check_rows
 from disco.records.validation.cells import cell_texts, flags, is_text, plain_text
 from disco.records.validation.checker import good_cells
@@ -43,6 +43,7 @@ def read_outcomes(
     other_campaigns: Collection[str] = (),
     shared: Mapping[float, str] | None = None,
     locale: Locale = POUNDS_UTC,
+    rows: pa.ChunkedArray | None = None,
 ) -> pa.Table:
     """The received rows as the ledger keeps them (without batch_id); `disposition` is null outside quarantine.
 
@@ -52,6 +53,7 @@ def read_outcomes(
     start, end: when the codes' validity begins and ends, by the clock of the shop. locale: of the shop.
     other_campaigns: names that mean another campaign, even where they differ from this one's in their case only.
     shared: by depth, the code of all who get it. A row that names one is kept with the customer's own code instead.
+    rows: their numbers in the file, from 0, rising; None: 0, 1, 2, ….
     """
     checked = check_rows("outcomes", outcomes, locale)
     table = _completed(checked.table, outcomes.column_names, campaign=campaign)
@@ -85,7 +87,7 @@ def read_outcomes(
     purchase = pc.fill_null(pc.equal(table["kind"], "purchase"), False)
     return pa.table(
         {
-            "row": pa.array(np.arange(table.num_rows)),
+            "row": pa.array(np.arange(table.num_rows)) if rows is None else rows,
             **{name: table[name] for name in ("event_id", "customer_id", "code", "kind")},
             "refers_to": pc.if_else(purchase, pa.scalar(None, pa.string()), table["refers_to"]),
             "ordered_at": table["ordered_at"],
@@ -158,8 +160,9 @@ def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
             given = outcomes[column.name].combine_chunks()
             given = given.cast(given.type.value_type) if pa.types.is_dictionary(given.type) else given
             columns[column.name] = plain_text(given) if is_text(given.type) else given
-    if CELLS in outcomes.column_names:
-        columns[CELLS] = outcomes[CELLS].combine_chunks()
+    for beside in (CELLS, ROWS):
+        if beside in outcomes.column_names:
+            columns[beside] = outcomes[beside].combine_chunks()
     return pa.table(columns)
 
 

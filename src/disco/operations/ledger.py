@@ -31,6 +31,7 @@ from disco.records.kept import OUTCOMES
 from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
 from disco.records.ports import Clock, LedgerRepository, Store, Transaction
 from disco.records.result import Result
+from disco.records.tables import ROWS
 from disco.records.validation.checker import first_row, good_cells
 from disco.records.wording import counted, moment_text
 
@@ -144,7 +145,7 @@ def ingest(
     The result is that of all rows received so far, whatever their order and however they were cut into batches.
     data: the shop's tables, with whose orders the amounts are compared for a warning.
     """
-    outcomes = known_columns(outcomes, file=source)
+    outcomes, numbers = _numbered(known_columns(outcomes, file=source))
     content = content_hash(outcomes)
     with store.writing(campaign, dry_run=dry_run) as transaction:
         record, earlier = transaction.plans.campaign(campaign), transaction.ledger.batches(campaign)
@@ -155,7 +156,7 @@ def ingest(
             content_hash=content,
             received_at=clock.now(),
         )
-        rows = _read(transaction, record, outcomes, batch.batch_id)
+        rows = _read(transaction, record, outcomes, batch.batch_id, numbers)
         related = related_rows(transaction.ledger, campaign, outside_quarantine(rows))
         change = _judge_arrival(related, rows, recalled_at=record.recalled_at)
         _apply(transaction, record, batch, change)
@@ -215,7 +216,23 @@ def batch_name(campaign: str, place: int, content: str) -> str:
 # ---- read ----
 
 
-def _read(transaction: Transaction, record: CampaignRecord, outcomes: pa.Table, batch_id: str) -> pa.Table:
+def _numbered(outcomes: pa.Table) -> tuple[pa.Table, pa.ChunkedArray | None]:
+    """The rows as they were sent, and their numbers where the file has empty lines, which are no part of what it says.
+
+    The same rows are the same content wherever the empty lines are.
+    """
+    if ROWS not in outcomes.column_names:
+        return outcomes, None
+    return outcomes.drop_columns([ROWS]), outcomes[ROWS]
+
+
+def _read(
+    transaction: Transaction,
+    record: CampaignRecord,
+    outcomes: pa.Table,
+    batch_id: str,
+    numbers: pa.ChunkedArray | None,
+) -> pa.Table:
     """The received rows, as kept.OUTCOMES; those in quarantine have their disposition, the others have none yet."""
     codes, shared = codes_in(outcomes), record.plan.shared_codes
     decisions = transaction.decisions.of(record.campaign, codes=codes)
@@ -234,6 +251,7 @@ def _read(transaction: Transaction, record: CampaignRecord, outcomes: pa.Table, 
         other_campaigns=transaction.plans.names(),
         shared=shared,
         locale=transaction.locale,
+        rows=numbers,
     )
     rows = _without_forgotten(transaction, record, rows, outcomes["customer_id"])
     return rows.add_column(0, "batch_id", pa.repeat(batch_id, rows.num_rows))
@@ -405,7 +423,7 @@ def _warnings(
     )
     early = pc.and_(counts, pc.greater(received["ordered_at"], latest))
     if count := int(pc.sum(early).as_py() or 0):
-        first = int(pc.index(pc.fill_null(early, False), True).as_py())
+        first = received["row"][pc.index(pc.fill_null(early, False), True).as_py()].as_py()
         warnings.append(
             f"{counted(count, 'purchase')} dated after the day of receipt, {received_at:%Y-%m-%d} "
             f"(the first in row {first + first_row:,}); check the clock and the dates"

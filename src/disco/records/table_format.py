@@ -87,6 +87,8 @@ def read_columns(columns: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mappi
                 fix = _did_you_mean(ours, known)
                 if names[ours] in known:
                     fix = f"Write our name first: `{names[ours]}: {ours}`."
+                elif fix is None:
+                    fix = f"Remove the line: further columns keep their own names, so use {names[ours]} as it is."
                 raise InputError("columns", found=f"{table}.{ours}", expected=expected, fix=fix)
         used: dict[str, str] = {}
         for ours, theirs in names.items():

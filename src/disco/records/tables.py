@@ -46,6 +46,9 @@ LARGEST_COUNT = 2**31
 MOST_ROWS = 2_000_000_000  # of a table
 CELLS = "(cells)"
 """A column beside those of the outcomes, where rows of a file have too many or too few cells: what was found."""
+ROWS = "(row)"
+"""A column beside those of the outcomes, where a CSV file has empty lines: the number of each row as a spreadsheet
+numbers it, less the header's and the first row's."""
 MOST_OUTCOMES = 5_000_000  # rows of outcomes ingested at once: they are judged together, in memory
 LARGEST_COLUMN_BYTES = 256 << 20  # of text in one column of one row group of a Parquet file, unpacked
 FIRST_DAY, END_DAY = date(1900, 1, 1), date(9000, 1, 1)  # dates before the first, or from the end on, are mistakes

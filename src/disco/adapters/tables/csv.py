@@ -33,6 +33,7 @@ from disco.records.table_format import DELIMITERS, PLAIN, TableFormat
 from disco.records.tables import SCHEMAS, Kind
 from disco.records.validation import typed_table
 from disco.records.validation.cells import plain_text
+from disco.records.validation.checker import named_in_file
 
 _EXPECTED = "a CSV file with a header line"
 _FIX = "Export it again as CSV (UTF-8)."
@@ -103,7 +104,7 @@ class CsvSource:
         return matched_columns(self.name, names, written=self._written, file=self.file)
 
     def schema(self) -> pa.Schema:
-        return pa.schema([(name, pa.string()) for name in self._columns])
+        return pa.schema([named_in_file(pa.field(ours, pa.string()), name) for ours, name in self._columns.items()])
 
     def notes(self) -> tuple[str, ...]:
         """What was found in the file without being told."""
@@ -194,6 +195,11 @@ class CsvSource:
         """The spreadsheet's row of a line that has this number when empty lines are not counted; the header is 1."""
         blank = self._blank_rows
         return number + int(np.searchsorted(blank - np.arange(blank.size), number, side="right"))
+
+    def sheet_rows(self, rows: int) -> Integers | None:
+        """The spreadsheet's numbers of the first rows, those set aside included; None: no line is empty, so 2, 3, …"""
+        blank, numbers = self._blank_rows, np.arange(2, rows + 2)
+        return numbers + np.searchsorted(blank - np.arange(blank.size), numbers, side="right") if blank.size else None
 
     @cached_property
     def _blank_rows(self) -> Integers:

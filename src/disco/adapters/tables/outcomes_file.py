@@ -11,7 +11,8 @@ from disco.adapters.tables.csv import CsvSource
 from disco.adapters.tables.parquet import ParquetSource
 from disco.records.errors import InputError, Problem, TableError
 from disco.records.table_format import PLAIN, TableFormat
-from disco.records.tables import CELLS, MOST_OUTCOMES, SCHEMAS
+from disco.records.tables import CELLS, MOST_OUTCOMES, ROWS, SCHEMAS
+from disco.records.validation import check_columns
 from disco.records.validation.cells import READABLE, parse_text, shown
 
 _SAMPLE = 1000  # rows that mostly tell already that a column can be read
@@ -22,19 +23,21 @@ def read_outcomes_file(path: Path, *, written: TableFormat = PLAIN) -> pa.Table:
 
     Of a Parquet file only the columns of the declaration are read. A row of a CSV file with too many or too few cells
     has none, and a reason in the column `CELLS`; a file of such rows alone is refused.
+    Where a CSV file has empty lines, the rows have their numbers in the column `ROWS`.
     """
     if not path.is_file():
         raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of outcomes")
     if path.suffix.lower() == ".csv":
-        return _text_rows(CsvSource("outcomes", file=str(path), path=path, written=written))
+        text = CsvSource("outcomes", file=str(path), path=path, written=written)
+        check_columns(text.schema(), "outcomes", file=text.file)  # here, where the file's own names are known
+        return _text_rows(text)
     parquet = ParquetSource("outcomes", file=str(path), parts=[(str(path), path)], written=written)
     if parquet.rows > MOST_OUTCOMES:
         raise _too_many(path, f"{parquet.rows:,} rows")
     schema = parquet.schema()
+    check_columns(schema, "outcomes", file=parquet.file)
     declared = [name for name in schema.names if name in {column.name for column in SCHEMAS["outcomes"].columns}]
-    # without a declared column the schema alone says what is missing
-    batches = parquet.batches(declared) if declared else []
-    return pa.Table.from_batches(batches, pa.schema([schema.field(name) for name in declared]) if declared else schema)
+    return pa.Table.from_batches(parquet.batches(declared), pa.schema([(n, schema.field(n).type) for n in declared]))
 
 
 def _text_rows(source: CsvSource) -> pa.Table:
@@ -49,7 +52,9 @@ def _text_rows(source: CsvSource) -> pa.Table:
     refused = [one for one in source.problems() if one.kind != "ragged_row" or not table.num_rows]
     if problems := (*refused, *_in_another_notation(source, table)):
         raise TableError(f"{source.file} cannot be read as the table outcomes:", problems)
-    return _with_ragged(table, ragged) if ragged else table
+    table = _with_ragged(table, ragged) if ragged else table
+    numbers = source.sheet_rows(table.num_rows)
+    return table if numbers is None else table.append_column(ROWS, pa.array(numbers - 2))
 
 
 def _with_ragged(table: pa.Table, ragged: Sequence[tuple[int, str]]) -> pa.Table:

@@ -14,6 +14,7 @@ from disco.adapters.tables.file_errors import readable, refuse_doubled
 from disco.records.errors import FileFormatError, Problem
 from disco.records.table_format import PLAIN, TableFormat
 from disco.records.tables import LARGEST_COLUMN_BYTES, MOST_ROWS, SCHEMAS
+from disco.records.validation.checker import named_in_file
 
 _EXPECTED = "a complete Parquet file"
 _FIX = "Write or copy the file again."
@@ -86,7 +87,9 @@ class ParquetSource:
 
     def schema(self) -> pa.Schema:
         given = self.dataset.schema
-        return pa.schema([given.field(theirs).with_name(ours) for ours, theirs in self._columns.items()])
+        return pa.schema(
+            [named_in_file(given.field(name).with_name(ours), name) for ours, name in self._columns.items()]
+        )
 
     def notes(self) -> tuple[str, ...]:
         """What was found in the file without being told."""

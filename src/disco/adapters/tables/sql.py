@@ -17,6 +17,7 @@ from disco.records.private import temporary_folder
 from disco.records.table_format import PLAIN, TableFormat
 from disco.records.tables import SCHEMAS
 from disco.records.validation import typed_table
+from disco.records.validation.checker import named_in_file
 
 _ROWS_PER_FETCH = 50_000
 
@@ -39,7 +40,7 @@ class SqlSource:
         return matched_columns(self.name, names, written=self._written, file=self.file)
 
     def schema(self) -> pa.Schema:
-        return pa.schema([(name, pa.string()) for name in self._columns])
+        return pa.schema([named_in_file(pa.field(ours, pa.string()), name) for ours, name in self._columns.items()])
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         theirs = [self._columns[name] for name in columns]

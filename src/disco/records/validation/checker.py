@@ -20,6 +20,8 @@ from disco.records.tables import SCHEMAS, ColumnSchema, Kind, TableSchema
 from disco.records.validation.cells import TYPED, Cells, is_accepted, is_bytes, is_text, read_cells
 from disco.records.validation.rules import Rule, cell_rules, rules_of
 
+_FILE_NAME = b"name in the file"  # metadata of a column
+
 
 class Source(Protocol):
     """One table. CSV and SQL say that all their columns are text."""
@@ -181,6 +183,15 @@ def check_batch(
     return CheckedBatch(cells, good, faults)
 
 
+def named_in_file(field: pa.Field, theirs: str) -> pa.Field:
+    """A column of ours that remembers what the file calls it, so that messages can name what the file has."""
+    return field if field.name == theirs else field.with_metadata({_FILE_NAME: theirs.encode()})
+
+
+def _file_names(schema: pa.Schema) -> list[str]:
+    return [(field.metadata or {}).get(_FILE_NAME, field.name.encode()).decode() for field in schema]
+
+
 def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) -> tuple[ColumnSchema, ...]:
     """The declared columns that can be read; what is wrong with the others goes to `findings`."""
     unknown = [name for name in given.names if name not in {column.name for column in schema.columns}]
@@ -189,7 +200,7 @@ def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) ->
         name, count = column.name, given.names.count(column.name)
         if count == 0 and not column.optional:
             near = _nearest(name, unknown)
-            present = ", ".join(given.names[:12]) + ("…" if len(given.names) > 12 else "")
+            present = ", ".join(_file_names(given)[:12]) + ("…" if len(given.names) > 12 else "")
             found = f"no such column (the file has {present})"
             fix = (
                 f"Did you mean {near!r}? Rename it, or write" if near else "Add it, or say what yours is called: write"
