@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
@@ -52,6 +53,18 @@ def backup(shop: Path, tmp_path: Path) -> Path:
     file = tmp_path / "shop.tar.gz"
     Shop.open(shop).backup(file)
     return file
+
+
+def test_times_of_backups_are_those_of_the_shop(tmp_path: Path, disco: Disco) -> None:
+    tokyo = tmp_path / "tokyo"
+    tokyo.mkdir()
+    (tokyo / "disco.yaml").write_text("time_zone: Asia/Tokyo\n")
+    shop = Shop.open(tokyo, now=datetime(2026, 11, 15, 20, 30, tzinfo=UTC))
+    with shop.store(missing="create"):
+        pass
+    assert str(shop.backup(tmp_path / "tokyo.tar.gz").made_at) == "2026-11-16 05:30:00+09:00"
+    code, out, _ = disco("restore", tmp_path / "tokyo.tar.gz", "--shop", tmp_path / "again")
+    assert (code, "as of 2026-11-16 05:30+09:00." in out) == (0, True)
 
 
 def _tables(shop: Path, folder: Path) -> dict[str, pa.Table]:

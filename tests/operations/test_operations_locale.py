@@ -8,11 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from disco.adapters.store import CampaignStore
+from disco.operations.campaign_list import list_campaigns
 from disco.operations.explaining import explain
 from disco.operations.exporting import export, export_codes
 from disco.operations.launching import launch
 from disco.operations.ledger import ingest
 from disco.operations.planned import keep, load
+from disco.operations.recalling import recall
 from disco.operations.results import read_out
 from disco.operations.simulating import respond, simulate
 from disco.records.currency import read_currency
@@ -186,3 +188,25 @@ def test_times_that_name_a_zone_become_those_of_the_shop():
     plain = pa.chunked_array([pa.array([datetime(2026, 7, 1, 23)])])
     assert by_wall_clock(plain, EURO) is plain
     assert by_wall_clock(given, POUNDS_UTC) is given
+
+
+def test_a_recall_late_in_the_evening_matures_by_the_day_of_the_shop(opened):
+    shop = opened(EURO)
+    shop.launch()
+    recall(shop.store, "spring", clock=shop.clock, at=datetime(2027, 2, 20, 23, 30, tzinfo=UTC))
+    with shop.store.reading() as transaction:
+        record = transaction.plans.campaign("spring")
+    assert (record.recalled_at.date(), record.recalled_at.hour) == (date(2027, 2, 21), 0)
+    assert record.matures_on == date(2027, 2, 24)
+    assert "was recalled on 21 Feb 2027" in " ".join(read_out(shop.store, "spring", as_of=shop.after).words)
+
+
+def test_campaigns_are_listed_with_the_hour_that_their_plans_have(opened):
+    shop = opened(EURO)
+    shop.launch()
+    shop.launch(shop.plan(campaign="by-hour", valid={"from": datetime(2027, 4, 20, 8), "days": 14}))
+    listed = list_campaigns(shop.store, today=date(2027, 3, 12))
+    shown = [(one["valid_from"], one["valid_before"]) for one in listed.as_dict()["campaigns"]]
+    assert shown == [("2027-03-08", "2027-03-22"), ("2027-04-20T08:00:00+02:00", "2027-05-04T08:00:00+02:00")]
+    moments = [str(when) for when in listed.to_arrow()["valid_from"].to_pylist()]
+    assert moments == ["2027-03-08 00:00:00+01:00", "2027-04-20 08:00:00+02:00"]

@@ -315,13 +315,23 @@ def test_an_explanation_says_that_the_campaign_was_recalled(shop, launched):
     assert "which was recalled on 2027-03-11" in said.words[0]
 
 
-def test_a_shared_code_is_listed_as_it_was_sent_for_everybody_who_had_not_used_it(shop):
+def test_a_shared_code_is_listed_once_without_a_customer_however_many_have_used_it(shop):
     launched = shop.launch(shop.plan(codes={"shared": {0.1: "SPRING10"}}))
     sent = [row for row in shop.sent(launched) if row["depth"] == 0.1]
+    single = {row["code"] for row in shop.sent(launched) if row["depth"] == 0.3}
+    once = {"code_id": "SPRING10", "customer_id": None, "campaign_id": "spring", "depth": 0.1}
     receive(shop, sent[:3], code=["SPRING10"] * 3)
     receive(shop, sent[3:4], code=["SPRING10"], ordered_at=at(1, 2027, 3, 12))
     done = take_back(shop)
-    assert (done.used, done.set_aside) == (3, 1)
-    rows = done.to_arrow().to_pylist()
-    listed = {row["customer_id"]: row["code_id"] for row in rows if row["depth"] == 0.1}
-    assert listed == {row["customer_id"]: "SPRING10" for row in sent[3:]}
+    assert (done.codes, done.used, done.set_aside) == (len(sent) - 3 + len(single), 3, 1)
+    shared, *others = done.to_arrow().to_pylist()
+    assert shared == once
+    assert sorted(row["code_id"] for row in others) == sorted(single)
+    # the shop accepts it from anybody, so it stays in the list when everybody it was sent to has used it
+    receive(shop, sent[3:], code=["SPRING10"] * len(sent[3:]), event_id=[f"x{row['customer_id']}" for row in sent[3:]])
+    assert take_back(shop).to_arrow().to_pylist()[0] == once
+
+
+def test_a_shared_code_that_nobody_was_sent_is_not_listed(shop):
+    shop.launch(shop.plan(codes={"shared": {0.3: "SPRING30"}}, depths={0.1: {"at_most": 50}, 0.3: {"at_most": 0}}))
+    assert "SPRING30" not in take_back(shop).to_arrow()["code_id"].to_pylist()

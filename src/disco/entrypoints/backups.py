@@ -46,7 +46,7 @@ def back_up(shop: "Shop", file: Path, *, damaged: bool = False) -> "BackedUp":
         return backup.pack(
             file,
             parts,
-            made_at=shop.clock.now(),
+            made_at=shop.settings.locale.local(shop.clock.now()),
             revision=REVISION,
             campaigns=copied.campaigns,
             rows=copied.rows,
@@ -94,7 +94,7 @@ def restore(file: Path, folder: Path) -> "Restored":
         return backup.Restored(
             shop=str(folder),
             database=shown(database.engine.url),
-            made_at=manifest.made_at,
+            made_at=shop.settings.locale.local(manifest.made_at),
             campaigns=manifest.campaigns,
             rows=manifest.rows,
             artefacts=len(manifest.artefacts),

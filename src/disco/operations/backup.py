@@ -52,7 +52,7 @@ class BackedUp(Result):
     bytes: int
     """Its length."""
     made_at: datetime
-    """When."""
+    """When, by the clock of the shop."""
     revision: str
     """The revision of the database."""
     campaigns: tuple[str, ...]
@@ -76,7 +76,7 @@ class Restored(Result):
     database: str
     """The URL of its database, without a password."""
     made_at: datetime
-    """When the backup was made."""
+    """When the backup was made, by the clock of the shop."""
     campaigns: tuple[str, ...]
     """The campaigns that were restored."""
     rows: Mapping[str, int]

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, time
+from typing import Any
 
 import pyarrow as pa
 
 from disco.records.life import CampaignRecord, Disposition, Phase
+from disco.records.locale import Locale
 from disco.records.ports import Store, Transaction
 from disco.records.result import DepthKey, TableResult
 
@@ -47,10 +49,10 @@ class CampaignEntry:
     """The id of its plan."""
     policy: str
     """The name of the policy."""
-    valid_from: date
-    """The first day of its codes."""
-    valid_before: date
-    """The day after their last."""
+    valid_from: date | datetime
+    """The first day of its codes; with a time of day where its plan has one, by the clock of the shop."""
+    valid_before: date | datetime
+    """The day after their last, or the moment they expire."""
     recalled_at: datetime | None
     """The moment of the recall, from which on no code is valid; null: it was not recalled."""
     version: int | None
@@ -78,9 +80,20 @@ class CampaignList(TableResult):
 
     def to_arrow(self) -> pa.Table:
         names = ("campaign", "policy", "valid_from", "valid_before", "version", "customers", "codes")
-        columns = {name: [getattr(one, name) for one in self.campaigns] for name in names}
+        columns: dict[str, list[Any]] = {name: [getattr(one, name) for one in self.campaigns] for name in names}
+        for name in ("valid_from", "valid_before"):  # one type for days and for moments
+            zone = next((when.tzinfo for when in columns[name] if isinstance(when, datetime)), None)
+            if zone is not None:
+                columns[name] = [
+                    when if isinstance(when, datetime) else datetime.combine(when, time(), zone)
+                    for when in columns[name]
+                ]
         outcomes = {str(kind): [one.outcomes[kind] for one in self.campaigns] for kind in Disposition}
         return pa.table({**columns, "state": [str(one.state) for one in self.campaigns], **outcomes})
+
+
+def _with_offset(when: date | datetime, locale: Locale) -> date | datetime:
+    return locale.moment(when) if isinstance(when, datetime) else when
 
 
 def list_campaigns(store: Store, campaign: str | None = None, *, today: date) -> CampaignList:
@@ -114,8 +127,8 @@ def _entry(transaction: Transaction, record: CampaignRecord, *, today: date) -> 
         state=record.phase(today),
         plan_id=record.plan_id,
         policy=record.plan.policy.name,
-        valid_from=record.plan.valid.start,
-        valid_before=record.plan.valid.end,
+        valid_from=_with_offset(record.plan.valid.opens, transaction.locale),
+        valid_before=_with_offset(record.plan.valid.closes, transaction.locale),
         recalled_at=record.recalled_at,
         version=record.version,
         customers=summary.customers,

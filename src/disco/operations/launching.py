@@ -166,7 +166,7 @@ def _launch(
             if existing.plan_id != record.plan_id:
                 raise StateError(
                     f"campaign {plan.campaign}",
-                    found=f"launched on {existing.launched_at:%Y-%m-%d} with plan {existing.plan_id}",
+                    found=f"launched on {store.locale.day_of(existing.launched_at)} with plan {existing.plan_id}",
                     expected="a campaign that was not launched",
                     fix="Give the new plan another campaign name: codes that are out stay what they are.",
                 )

@@ -172,7 +172,13 @@ def ingest(
         purchases_before=change.before.purchases,
         purchases_after=change.after.purchases,
         warnings=(
-            *_warnings(received, change.after, again, received_at=batch.received_at, first_row=first_row(source)),
+            *_warnings(
+                received,
+                change.after,
+                again,
+                received_at=store.locale.local(batch.received_at),
+                first_row=first_row(source),
+            ),
             *_contradictions(received, outcomes.column_names, first_row=first_row(source)),
             *_odd_amounts(store, data, record, received),
         ),

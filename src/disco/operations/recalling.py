@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.operations import campaign_evidence
-from disco.operations.codes import sent_codes
 from disco.operations.exporting import check_kind, write_rows
 from disco.operations.ledger import misjudged
 from disco.operations.net_purchases import AFTER_RECALL
@@ -27,14 +25,21 @@ from disco.records.wording import moment_text
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Recalled(TableResult):
-    """A recalled campaign. As a table: the codes that became invalid, one row each."""
+    """A recalled campaign. As a table: the codes to make invalid in the shop, one row each.
+
+    A shared code has one row without a customer. It is there however many customers have used it, because the shop
+    accepts it from anybody until it is made invalid.
+    """
 
     campaign: str
     """The name of the campaign."""
     recalled_at: datetime
     """The moment from which on no code of it is valid."""
     codes: int
-    """Codes that became invalid: those without a purchase before that moment, as far as outcomes were received."""
+    """Codes that became invalid: those without a purchase before that moment, as far as outcomes were received.
+
+    A shared code counts once for each customer it was sent to.
+    """
     used: int
     """Codes with a purchase before that moment; these purchases count."""
     set_aside: int
@@ -42,7 +47,7 @@ class Recalled(TableResult):
     again: bool
     """Whether it had been recalled before, so that nothing was changed now."""
     file: str | None
-    """Where the codes were written."""
+    """Where the codes to make invalid were written."""
     dry_run: bool
     """Whether this was a rehearsal: nothing was written."""
     rows: NotInJson[pa.Table]
@@ -113,7 +118,8 @@ def _result(
 ) -> Recalled:
     assert record.recalled_at is not None
     left = recalled_codes(transaction, record.campaign)
-    codes = transaction.decisions.of(record.campaign)["code"]
+    decisions = transaction.decisions.of(record.campaign)
+    codes = decisions["code"]
     return Recalled(
         campaign=record.campaign,
         recalled_at=record.recalled_at,
@@ -123,14 +129,28 @@ def _result(
         again=again,
         file=None if file is None else str(file),
         dry_run=dry_run,
-        rows=pa.table(
-            {
-                "code_id": sent_codes(record.plan, left),
-                "customer_id": left["customer_id"],
-                "campaign_id": pa.array([record.campaign]).take(pa.array(np.zeros(left.num_rows, np.int64))),
-                "depth": left["depth"],
-            }
-        ),
+        rows=_listed(record, decisions, left),
+    )
+
+
+def _listed(record: CampaignRecord, decisions: pa.Table, left: pa.Table) -> pa.Table:
+    """What the shop has to make invalid: the shared codes that were sent, once each, then the unused single ones."""
+    shared, single = record.plan.shared_codes, left
+    sent: list[float] = []
+    if shared:
+        depths = pa.array(list(shared), pa.float64())
+        coded = decisions.filter(decisions["code"].is_valid())
+        sent = [depth for depth in shared if pc.any(pc.equal(coded["depth"], depth)).as_py()]
+        single = left.filter(pc.invert(pc.is_in(left["depth"], value_set=depths)))
+    ids = single["customer_id"]
+    codes = [pa.array([shared[depth] for depth in sent], pa.string()), *single["code"].chunks]
+    return pa.table(
+        {
+            "code_id": pa.chunked_array(codes, pa.string()),
+            "customer_id": pa.chunked_array([pa.nulls(len(sent), ids.type), *ids.chunks], ids.type),
+            "campaign_id": pa.array([record.campaign] * (len(sent) + single.num_rows), pa.string()),
+            "depth": pa.chunked_array([pa.array(sent, pa.float64()), *single["depth"].chunks], pa.float64()),
+        }
     )
 
 

@@ -82,7 +82,8 @@ class CampaignRecord:
     version: int | None  # the belief that decided it; None: no belief was needed
     solution: "Solution"
     launched_at: datetime
-    recalled_at: datetime | None = None  # from this moment on no code of it is valid; None: it was not recalled
+    recalled_at: datetime | None = None
+    """From this moment on no code of it is valid, by the clock of the shop; None: it was not recalled."""
 
     def phase(self, today: date) -> Phase:
         """Where it stands on this day; paused and over is over."""

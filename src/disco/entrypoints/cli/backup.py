@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, YesFlag, confirm, next_command, show
-from disco.records.wording import counted
+from disco.records.wording import counted, moment_text
 
 
 def register(app: typer.Typer) -> None:
@@ -61,7 +61,7 @@ def restore(
     text = (
         f"{done.shop}: {counted(len(done.campaigns), 'campaign')}, {counted(sum(done.rows.values()), 'row')} and "
         f"{counted(done.artefacts, 'artefact')} restored into {done.database}, as of "
-        f"{done.made_at:%Y-%m-%d %H:%M} UTC."
+        f"{moment_text(done.made_at, Shop.open(shop).settings.locale)}."
     )
     text += "".join(f" {name} was there and stayed." for name in done.kept)
     if done.missing_tables is not None:

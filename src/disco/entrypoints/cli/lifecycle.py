@@ -198,6 +198,7 @@ def recall(
 ) -> None:
     """Recall a campaign: codes that were not used become invalid, and -o lists them for the shop.
 
+    The list has one row per code to make invalid; a shared code has one row without a customer.
     Purchases ordered before the recall count. Later ones are set aside as expired. Codes of a recalled campaign never
     count as unused: the model learns from its baskets and not from its engagement. A recall cannot be undone. Running
     it again changes nothing and writes the list again.

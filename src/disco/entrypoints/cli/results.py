@@ -1,7 +1,7 @@
 """What a campaign brought: `disco results`, `disco explain`, `disco campaigns`."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -136,7 +136,8 @@ def _campaigns_table(listed: "Sequence[CampaignEntry]") -> "Table":
     names = ("campaign", "state", "policy", "valid_from", "valid_before")
     rows: list[list[Cell]] = [
         [
-            *(str(getattr(one, name)) for name in names),
+            *(str(getattr(one, name)) for name in names[:3]),
+            *(_day_or_minute(when) for when in (one.valid_from, one.valid_before)),
             "–" if one.version is None else str(one.version),
             one.customers,
             one.codes,
@@ -147,6 +148,10 @@ def _campaigns_table(listed: "Sequence[CampaignEntry]") -> "Table":
     heads = [*(name.replace("_", " ").capitalize() for name in names), "Model"]
     counts = [Column(name, Count()) for name in ("Customers", "Codes", "Outcomes")]
     return Table(caption="Campaigns", columns=[*heads, *counts], rows=rows)
+
+
+def _day_or_minute(when: date | datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M}" if isinstance(when, datetime) else str(when)
 
 
 def _campaign_text(found: "CampaignEntry") -> str:
