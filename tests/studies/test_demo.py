@@ -64,6 +64,14 @@ def test_the_headline_is_one_short_sentence_with_the_finding(runs):
     assert f"{100 * share:.0f}" in lead
 
 
+def test_the_objective_is_not_shown_as_money(runs):
+    page = html.unescape((runs / "one" / "report.html").read_text())
+    row = re.search(r"Campaign C decided again.*?</tr>", page, re.DOTALL)[0]
+    _, revenue, _, objective, *_ = row.split("</t")
+    assert ("£" in revenue, "£" in objective) == (True, False)
+    assert "3 × revenue − markdown, which is not money" in page
+
+
 def test_a_run_replaces_the_files_of_an_earlier_one_and_leaves_no_scraps(runs):
     assert not [path for path in runs.iterdir() if path.name.startswith(".")]
 

@@ -21,6 +21,7 @@ from disco.reports import (
     IntervalRow,
     Line,
     Money,
+    Number,
     Percent,
     Points,
     Report,
@@ -146,7 +147,7 @@ def _truth_table(result: DemoResult, decided: list[DemoCampaign]) -> Table:
             "Decision",
             Column("Revenue", Money()),
             Column("Revenue uplift", uplift),
-            Column("Objective", Money()),
+            Column("Objective", Number(decimals=0)),
             Column("Objective uplift", uplift),
             Column("from who gets a code", uplift),
             Column("from which discount", uplift),
@@ -166,8 +167,9 @@ def _truth_table(result: DemoResult, decided: list[DemoCampaign]) -> Table:
             for name, j in rows
             if j is not None
         ],
-        note="Compared with the same number of codes per discount, assigned at random. The objective's two parts "
-        "multiply to its uplift. Decided again: with everything learned from all four campaigns.",
+        note="Compared with the same number of codes per discount, assigned at random. The objective is "
+        "3 × revenue − markdown, which is not money; its two parts multiply to its uplift. Decided again: with "
+        "everything learned from all four campaigns.",
     )
 
 
