@@ -110,9 +110,10 @@ problem with its row.
 - **Names** of columns match whatever their case. `columns` in `disco.yaml` says what yours are called, per table, our
   name first: `columns: {orders: {full_price: Warenwert, ordered_at: Zeit}}`. It holds for CSV, Parquet and SQL, and for
   every command that reads the tables (`validate`, `features`, `train`, `plan`, `check`, `ingest`, `results`).
-- **Times** without a zone are those of the `time_zone` of `disco.yaml`, see below. All times of a shop have a zone, or
-  none has. A time at midnight may stand for a
-  date. Dates lie between 1900 and `--as-of` (default: today).
+- **Times** without a zone are those of the `time_zone` of `disco.yaml`, see below. All times of a column have a zone,
+  or none has. Some columns may have one and others not where `time_zone` is another than UTC; in UTC that is refused,
+  because nothing then says where the others are from. A time at midnight may stand for a date. Dates lie between 1900
+  and `--as-of` (default: today).
 - **Text** in a column of numbers or dates is read as from CSV, whatever file it comes in.
 - **CSV** has one header line; an empty cell is null. Commas, semicolons, tabs or vertical bars between the columns and
   UTF-8 or UTF-16 (with its byte-order mark) are found in the file, and `disco validate` says what was found. Numbers

@@ -123,6 +123,7 @@ def test_mixed_time_zones_in_one_column(tmp_path: Path) -> None:
     )
     (problem,) = problems(FolderTables(tmp_path))
     assert (problem.kind, problem.column, problem.row) == ("mixed_time_zones", "sent_at", 4)
+    assert "with an offset (such as '2025-02-01T10:00:00Z'), or all without one, by the clock of" in problem.fix
 
 
 def test_an_unclosed_quotation_mark_is_a_clear_error(tmp_path: Path) -> None:

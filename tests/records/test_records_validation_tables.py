@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from disco.records.errors import Problem
+from disco.records.locale import Locale
 from disco.records.validation import TableSource, TablesReport, validate
 
 Shop = dict[str, pa.Table]
@@ -130,6 +131,26 @@ def test_time_zones_must_agree_between_columns(shop: Callable[..., Shop], as_of:
     zoned = returns.set_column(1, "returned_at", returns["returned_at"].cast(pa.timestamp("us", "Europe/Berlin")))
     (problem,) = check(tables | {"returns": zoned}, as_of).problems
     assert (problem.kind, problem.file, problem.column) == ("mixed_time_zones", "returns", "returned_at")
+    assert "such as `time_zone: Europe/Berlin`" in problem.fix
+
+
+def test_a_shop_with_a_time_zone_may_have_zones_in_some_columns(shop: Callable[..., Shop], as_of: date) -> None:
+    """Times without a zone are then those of the shop; the same moments give the same verdict in either form."""
+    berlin, tables = Locale(time_zone="Europe/Berlin"), shop()
+    returns = tables["returns"]
+
+    def zoned(hours_later: int) -> Shop:
+        moments = np.asarray(returns["returned_at"], "datetime64[us]").astype(np.int64) + hours_later * 3_600_000_000
+        instants = pa.array(berlin.instants(moments)).cast(pa.timestamp("us", "UTC"))
+        return tables | {"returns": returns.set_column(1, "returned_at", instants)}
+
+    def problems(tables: Shop) -> list[tuple[str, str, str]]:
+        sources = [TableSource(name, table, name, berlin) for name, table in tables.items()]
+        return kinds(validate(sources, as_of=as_of).problems)
+
+    assert problems(tables) == problems(zoned(0)) == []
+    # two days after the order, less two days and two hours: before it
+    assert problems(zoned(-50)) == [("returned_before_ordered", "returns", "returned_at")]
 
 
 def test_a_mere_date_of_return_on_the_day_of_the_order_is_fine(as_of: date) -> None:

@@ -74,12 +74,18 @@ class ColumnProfile:
         """Times of one sort only."""
         return bool(self.zoned.rows) != bool(self.local.rows)
 
+    def _zone_fix(self) -> str:
+        return (
+            f"Write all times of the column with an offset (such as {self.zoned.shown}), or all without one, by the "
+            "clock of the setting `time_zone`."
+        )
+
     def note(self, name: str, findings: Findings) -> None:
         """Mixed zones; and ids of which most, but not all, are integers (of random hexadecimal ids few are)."""
         if self.zoned.rows and self.local.rows:
             fewer, how = min((self.local, "without"), (self.zoned, "with"), key=lambda pair: pair[0].rows)
             found = f"{fewer.shown} {how} a time zone, among times of the other sort"
-            findings[name, "mixed_time_zones"] = Fault(found, *_ONE_ZONE, fewer.row, fewer.rows)
+            findings[name, "mixed_time_zones"] = Fault(found, _ONE_SORT, self._zone_fix(), fewer.row, fewer.rows)
         if 0 < self.words.rows <= self.integers.rows:
             found, fix = (
                 f"{self.words.shown} among ids that are mostly integers",
@@ -90,7 +96,7 @@ class ColumnProfile:
 
 
 _FEWEST_CODED = 20  # orders with a code, to say something about all of them
-_ONE_ZONE = ("all times with a zone, or none", "Write every time in UTC.")
+_ONE_SORT = "all times of a column with a zone, or none"
 _ONE_FORM = ("all ids integers, or all of another form", "Correct the id, or give all ids one form.")
 _ONE_TYPE = ("ids of one type in all tables", "Store them as text everywhere, or as integers everywhere.")
 
@@ -424,6 +430,12 @@ def _check_within(table: KeptColumns, other: KeptColumns, within: Within) -> Non
 
 
 def _check_zones(tables: Mapping[str, KeptColumns]) -> None:
+    """Columns with zones beside columns without: what the latter mean is known only where the settings name a zone.
+
+    In UTC nobody may have thought of it, and a shop's local times would be hours off.
+    """
+    if any(not table.source.locale.is_utc for table in tables.values()):
+        return
     pure = [
         (table, name, profile)
         for table in tables.values()
@@ -437,6 +449,10 @@ def _check_zones(tables: Mapping[str, KeptColumns]) -> None:
     fewer, most = (local, zoned) if len(local) <= len(zoned) else (zoned, local)
     here, there = ("without", "with") if fewer is local else ("with", "without")
     other = f"{most[0][0].schema.name}.{most[0][1]}"
+    fix = (
+        "Write the shop's zone into disco.yaml, such as `time_zone: Europe/Berlin`: times without a zone are then read "
+        "by the clock there. If they are of UTC, write them with a Z, such as 2026-03-01T14:05:00Z."
+    )
     for table, name, _ in fewer:
         found = f"times {here} a time zone, but {there} one in {other}"
-        table.findings.note("mixed_time_zones", name, found, *_ONE_ZONE)
+        table.findings.note("mixed_time_zones", name, found, "a known zone for every time", fix)
