@@ -388,6 +388,8 @@ def test_a_recall_lists_the_unused_codes_and_shows_what_was_bought_after_it(disc
     assert recalled["codes"] == codes
     assert recalled["recalled_at"] == f"{day}T00:00:00Z"
     assert len(listed.read_text().splitlines()) == codes + 1
+    said = disco("recall", "second", "-o", listed, "--shop", shop)[1]
+    assert f"{codes:,} codes to make invalid in the shop: {listed}." in " ".join(said.split())
     received = done(disco, "ingest", "second", shop / "second.parquet", "--shop", shop)
     assert (received["applied"], received["expired"]) == (early, late)
     code, out, _ = disco("results", "second", "--as-of", "2025-12-20", "--shop", shop)

@@ -15,6 +15,7 @@ from disco.records.estimate import Estimate
 from disco.records.life import CampaignRecord, State
 from disco.records.plan import read_plan
 from disco.records.plan_summary import MoneyForecast, Solution
+from disco.reports import campaign_results
 from disco.reports.campaign_results import arms_table, campaign_report, campaigns_report, campaigns_table
 
 
@@ -166,7 +167,7 @@ def test_a_page_has_each_heading_once_and_states_findings() -> None:
     headings = [section.heading for section in page.sections]
     assert len({*titles, *headings}) == len(titles) + len(headings)
     assert "The decided group did better than control" in titles
-    assert page.footer == "Codes valid from 8 Mar 2027 to 21 Mar 2027; read on 1 Apr 2027."
+    assert page.footer == "Codes valid 8–21 Mar 2027; read on 1 Apr 2027."
 
 
 def test_every_row_of_the_findings_has_its_own_unit() -> None:
@@ -201,10 +202,31 @@ def test_the_year_says_how_forecasts_did_in_one_sentence() -> None:
     assert chart.title == "Revenue was inside its forecast range in 1 of 2 campaigns"
     alone = campaigns_report(AllResults.of([replace(one, ab=None, verdict=None) for one in several]))
     assert alone.lead == (f"{chart.title}: £{sum(revenue) / 1e3:.0f}k actual, £108k expected.")
-    assert [entry.label for entry in chart.key()] == ["forecast", "actual", "90% interval"]
+    assert [entry.label for entry in chart.key()] == ["Forecast", "Actual", "90% interval"]
     assert [row[0] for row in chart.table().text()] == ["2027-01", "2027-02"]
     assert chart.lines == ()  # independent campaigns are not joined
     assert [column.heading for column in campaigns_table(several).typed_columns()][5] == "Actual revenue"
+
+
+def test_two_campaigns_are_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = [results(name, gain=8.0, expected=forecast(76_000.0, 50_000.0)) for name in ("2027-01", "2027-02")]
+    chart, uplift, *_ = campaigns_report(AllResults.of(several)).sections[1].items
+    assert chart.title == "Revenue was inside its forecast range in both campaigns"
+    assert uplift.title == "Decided codes did clearly better than random ones in 2 of 2 campaigns"
+    assert "Verdicts rest" not in uplift.subtitle
+    # a small control group: the difference is clear, its share of control is not
+    wide = Estimate(value=0.6, lower=-0.1, upper=1.3, level=0.95)
+    monkeypatch.setattr(campaign_results, "primary_uplift", lambda one: wide)
+    uplift = campaigns_report(AllResults.of(several)).sections[1].items[1]
+    assert "2 of 2" in uplift.title
+    assert "Verdicts rest on the difference" in uplift.subtitle
+    page = campaign_report(several[0])
+    assert "Verdicts rest on the difference" in page.sections[1].items[0].subtitle
+
+
+def test_a_year_without_a_clear_gain_says_so() -> None:
+    uplift = campaigns_report(AllResults.of([results("2027-01"), results("2027-02")])).sections[1].items[0]
+    assert uplift.title == "No campaign alone shows a clear gain of decided codes over random ones"
 
 
 def test_a_year_without_forecasts_is_money() -> None:

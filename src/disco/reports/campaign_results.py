@@ -11,7 +11,7 @@ from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
 from disco.records.plan_summary import MoneyForecast
-from disco.records.wording import counted, date, percent
+from disco.records.wording import counted, date, percent, validity
 from disco.records.wording import money as money_text
 from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Points
 from disco.reports.formats import (
@@ -162,7 +162,7 @@ def campaign_report(results: CampaignResults) -> Report:
         title=f"Campaign {plan.campaign}",
         lead=_lead(results),
         sections=sections,
-        footer=f"Codes valid from {date(plan.valid.start)} to {date(plan.valid.last)}; read on {date(results.as_of)}.",
+        footer=f"Codes valid {validity(plan.valid.opens, plan.valid.closes)}; read on {date(results.as_of)}.",
     )
 
 
@@ -208,13 +208,25 @@ def _findings_chart(results: CampaignResults) -> IntervalChart | None:
         Verdict.UNDECIDED: "No clear difference between the decided group and control",
         Verdict.BLOCKED: "Group sizes are not as planned: these figures cannot be trusted",
     }
+    subtitle = "Per customer, relative to control; the objective is w × revenue − markdown"
+    if _is_wider_than_its_verdict(results):
+        subtitle += f". {_WIDER}"
     return IntervalChart(
         title=titles[results.ab.verdict],
-        subtitle="Per customer, relative to control; the objective is w × revenue − markdown",
+        subtitle=subtitle,
         x=Axis("Against control", _UPLIFT),
         interval="95% interval",
         rows=rows,
     )
+
+
+_WIDER = "Verdicts rest on the difference; relative to a small control group it is less certain"
+
+
+def _is_wider_than_its_verdict(results: CampaignResults) -> bool:
+    """Whether the difference is clear while the interval of the share that it is of control includes zero."""
+    uplift = primary_uplift(results)
+    return uplift is not None and uplift.covers(0) and results.verdict in (Verdict.BETTER, Verdict.WORSE)
 
 
 def primary_uplift(results: CampaignResults) -> Estimate | None:
@@ -344,7 +356,7 @@ def campaigns_report(results: AllResults) -> Report:
 
 def _inside(forecasts: Mapping[str, tuple[Estimate, float]]) -> str:
     inside, among = sum(expected.covers(actual) for expected, actual in forecasts.values()), len(forecasts)
-    share = "the campaign" if among == 1 else f"all {among} campaigns"
+    share = {1: "the campaign", 2: "both campaigns"}.get(among, f"all {among} campaigns")
     if inside < among:
         share = f"{inside} of {among} campaigns"
     return f"Revenue was inside its forecast range in {share}"
@@ -363,22 +375,27 @@ def _forecast_chart(forecasts: Mapping[str, tuple[Estimate, float]], unit: Money
         interval="90% interval",
         lines=[],
         points=[
-            Points("forecast", places, [one.value for one in expected], lower, upper),
-            Points("actual", places, actual),
+            Points("Forecast", places, [one.value for one in expected], lower, upper),
+            Points("Actual", places, actual),
         ],
         from_zero=True,
     )
 
 
 def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
-    rows = [IntervalRow(one.campaign, uplift) for one in results if (uplift := primary_uplift(one)) is not None]
-    if not rows:
+    shown = [(one, uplift) for one in results if (uplift := primary_uplift(one)) is not None]
+    if not shown:
         return None
-    clear = sum(row.estimate.lower is not None and row.estimate.lower > 0 for row in rows)
+    better, among = sum(one.verdict is Verdict.BETTER for one, _ in shown), len(shown)
+    subtitle = "Objective (w × revenue − markdown) per customer, relative to control"
+    if any(_is_wider_than_its_verdict(one) for one, _ in shown):
+        subtitle += f". {_WIDER}"
     return IntervalChart(
-        title=f"Decided codes clearly beat random ones in {clear} of {len(rows)} campaigns",
-        subtitle="Objective (w × revenue − markdown) per customer, relative to control",
+        title=f"Decided codes did clearly better than random ones in {better} of {among} campaigns"
+        if better
+        else "No campaign alone shows a clear gain of decided codes over random ones",
+        subtitle=subtitle,
         x=Axis("Against control", _UPLIFT),
         interval="95% interval",
-        rows=rows,
+        rows=[IntervalRow(one.campaign, uplift) for one, uplift in shown],
     )

@@ -225,7 +225,7 @@ def _recalled_text(found: "Recalled", shop: Path) -> str:
     listed = (
         next_command(f"recall {found.campaign} -o recalled.csv", shop)
         if found.file is None
-        else f"The codes to make invalid in the shop are in {found.file}."
+        else f"{counted(found.rows.num_rows, 'code')} to make invalid in the shop: {found.file}."
     )
     return f"{found.campaign} {before} ({when}): {figures}. {listed}"
 

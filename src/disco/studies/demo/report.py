@@ -149,9 +149,9 @@ def _truth_table(result: DemoResult, decided: list[DemoCampaign]) -> Table:
             Column("Revenue uplift", uplift),
             Column("Objective", Number(decimals=0)),
             Column("Objective uplift", uplift),
-            Column("from who gets a code", uplift),
-            Column("from which discount", uplift),
-            Column("Best possible uplift", uplift),
+            Column("of it: who gets a code", uplift),
+            Column("of it: which discount", uplift),
+            Column("Best possible objective uplift", uplift),
         ),
         rows=[
             (
@@ -268,9 +268,9 @@ def _sd_chart(result: DemoResult) -> CurveChart:
         for belief in (result.belief_before, result.belief_after)
     )
     return CurveChart(
-        title="Uncertainty falls with every campaign"
+        title="Campaigns C and D reduced the uncertainty"
         if (after <= before).all()
-        else "Uncertainty falls where codes were sent",
+        else "Campaigns C and D reduced the uncertainty where codes were sent",
         subtitle="Uncertainty of the average buyer's basket, ± one standard deviation, % of the basket",
         x=Axis("Discount", Percent(decimals=0)),
         y=Axis("Uncertainty", Percent()),
