@@ -1,5 +1,6 @@
 """The frontier rises: a higher weight or a larger budget never brings less revenue, and budgets are kept."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -75,6 +76,15 @@ def test_the_present_plan_is_marked_on_the_path_it_lies_on() -> None:
         (chart,) = frontier_report(found).sections[0].items
         assert isinstance(chart, CurveChart)
         assert "this plan" in [points.label for points in chart.points]
+
+
+def test_the_headline_compares_the_plan_with_half_of_its_markdown() -> None:
+    found = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=OFFER)
+    lead = frontier_report(found).lead
+    assert re.fullmatch(r"Revenue falls from £\S+ to £\S+ if markdown falls from £\S+ to £\S+\.", lead), lead
+    assert len(lead.split()) <= 15
+    alone = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=OFFER, budgets=[1e9])
+    assert re.fullmatch(r"Up to £\S+ of revenue for £\S+ of markdown\.", frontier_report(alone).lead)
 
 
 def test_another_cap_is_the_allocation_under_that_cap() -> None:

@@ -66,10 +66,9 @@ def frontier_report(found: Frontier) -> Report:
             *([Points("this plan", [now.markdown], [now.revenue])] if now.feasible else []),
         ],
     )
-    last = found.by_budget[-1]
     return Report(
         title=f"Frontier of {found.campaign}",
-        lead=f"Up to {money.text(last.revenue)} of revenue for {money.text(last.markdown)} of markdown.",
+        lead=_lead(found),
         sections=[
             Section(
                 "Revenue against markdown",
@@ -78,4 +77,19 @@ def frontier_report(found: Frontier) -> Report:
             ),
             Section("The figures", "", frontier_tables(found)),
         ],
+    )
+
+
+def _lead(found: Frontier) -> str:
+    """What half of the plan's markdown would bring, where a budget of about that size was tried."""
+    money = _money(found)
+    now = found.present if found.present.feasible else found.by_budget[-1]
+    low, high = 0.4 * now.markdown, 0.6 * now.markdown
+    others = [point for point in found.by_budget if point.feasible and 0 < low <= point.markdown <= high]
+    if not others:
+        return f"Up to {money.text(now.revenue)} of revenue for {money.text(now.markdown)} of markdown."
+    half = min(others, key=lambda point: abs(point.markdown - 0.5 * now.markdown))
+    return (
+        f"Revenue falls from {money.text(now.revenue)} to {money.text(half.revenue)} "
+        f"if markdown falls from {money.text(now.markdown)} to {money.text(half.markdown)}."
     )
