@@ -1,25 +1,28 @@
 """The `disco` command. Nothing heavy is imported until a command needs it, and Ctrl-C is heard from the start."""
 
+import gc
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any
 
 _PAUSE_S = 0.01
 _INTERRUPTED = 128 + signal.SIGINT  # as shells count; output.py is not imported yet
+_OBJECTS_BETWEEN_COLLECTIONS = 200_000  # more than imports make, which are no garbage
 
 
 def command() -> None:
     """`disco` as a process of its own."""
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     sys.meta_path.insert(0, _PandasWhenNeeded())
     try:
         main()
     finally:
+        gc.freeze()  # the interpreter would search all objects for cycles before it ends, and all memory goes anyway
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is over; the interpreter shuts down in peace
 
 
@@ -48,8 +51,8 @@ def main() -> None:
     sys.exit(code)
 
 
-class _PandasWhenNeeded(MetaPathFinder):
-    """Refuses the first imports of pandas in a process, and no others.
+class _PandasWhenNeeded:
+    """A finder of modules that refuses the first imports of pandas in a process, and no others.
 
     PyArrow imports pandas, which takes half a second, at its first conversion of a list, in case it is given a Series.
     No command gives it one. PyArrow tries twice and then does without; where pandas is needed, as for `to_pandas()`, it
