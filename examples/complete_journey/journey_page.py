@@ -4,23 +4,12 @@ import numpy as np
 from journey import OWN_MEAN, TESTED, TRAINED, Journey
 
 from disco.features.baselines import LEAST_SQUARES
+from disco.records.estimate import Estimate
 from disco.records.estimate import Estimate as Measured
-from disco.reports import (
-    Axis,
-    BarChart,
-    Bars,
-    Column,
-    CurveChart,
-    Estimate,
-    IntervalChart,
-    IntervalRow,
-    Number,
-    Percent,
-    Points,
-    Report,
-    Section,
-    Table,
-)
+from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Points
+from disco.reports.formats import Number, Percent
+from disco.reports.page import Report, Section
+from disco.reports.table import Column, Table
 
 _PANELS = ("Smallest baskets", "Below the middle", "Above the middle", "Largest baskets")
 _HABITS = {

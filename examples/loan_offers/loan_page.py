@@ -28,25 +28,12 @@ from trial import (
 )
 
 from disco.records.currency import read_currency
+from disco.records.estimate import Estimate
 from disco.records.estimate import Estimate as Measured
-from disco.reports import (
-    Axis,
-    Column,
-    Count,
-    CurveChart,
-    Estimate,
-    IntervalChart,
-    IntervalRow,
-    Line,
-    Money,
-    Number,
-    Percent,
-    Points,
-    Report,
-    Section,
-    Table,
-)
-from disco.reports.formats import estimate_text
+from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.reports.formats import Count, Money, Number, Percent, estimate_text
+from disco.reports.page import Report, Section
+from disco.reports.table import Column, Table
 
 RAND, CHANGE = (Money(currency=read_currency("ZAR"), decimals=0, signed=signed) for signed in (False, True))
 UNITS = {TAKE_UP: Percent(), LOAN_VALUE: RAND, REVENUE: RAND, OBJECTIVE: RAND}

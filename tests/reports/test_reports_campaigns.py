@@ -15,8 +15,9 @@ from disco.records.estimate import Estimate
 from disco.records.life import CampaignRecord, State
 from disco.records.plan import read_plan
 from disco.records.plan_summary import MoneyForecast, Solution
-from disco.reports import campaign_results
-from disco.reports.campaign_results import arms_table, campaign_report, campaigns_report, campaigns_table
+from disco.reports import campaign_pages
+from disco.reports.campaign_pages import campaign_report, campaigns_report
+from disco.reports.campaign_tables import arms_table, campaigns_table
 
 
 def record(name: str, *, state: State = State.LAUNCHED, policy: str = "thompson") -> CampaignRecord:
@@ -216,7 +217,7 @@ def test_two_campaigns_are_both(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Verdicts rest" not in uplift.subtitle
     # a small control group: the difference is clear, its share of control is not
     wide = Estimate(value=0.6, lower=-0.1, upper=1.3, level=0.95)
-    monkeypatch.setattr(campaign_results, "primary_uplift", lambda one: wide)
+    monkeypatch.setattr(campaign_pages, "primary_uplift", lambda one: wide)
     uplift = campaigns_report(AllResults.of(several)).sections[1].items[1]
     assert "2 of 2" in uplift.title
     assert "Verdicts rest on the difference" in uplift.subtitle

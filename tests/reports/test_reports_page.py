@@ -18,23 +18,11 @@ from gallery import gallery
 from disco.records.currency import Currency
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
-from disco.reports import (
-    Axis,
-    BarChart,
-    Bars,
-    Column,
-    Count,
-    Fact,
-    Facts,
-    FigureCell,
-    Money,
-    Percent,
-    Report,
-    Section,
-    Table,
-)
+from disco.reports.charts import Axis, BarChart, Bars
 from disco.reports.charts.parts import CHART, NARROW_PX
-from disco.reports.page import paragraphs
+from disco.reports.formats import Count, Money, Percent
+from disco.reports.page import Fact, Facts, Report, Section, paragraphs
+from disco.reports.table import Column, FigureCell, Table
 
 HOSTILE = "</script><script>alert(1)</script> & \"quotes\" 'single' <b>\u2028{c}"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from disco.records.errors import InputError, UsageError
-from disco.reports import Number
+from disco.reports.formats import Number
 from disco.studies.customers import StudySize
 from disco.studies.environment import equal_caps
 from disco.studies.paper.ab import Pooled, _answered, _pooled

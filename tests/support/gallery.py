@@ -9,29 +9,11 @@ import math
 import sys
 from pathlib import Path
 
-from disco.reports import (
-    Axis,
-    BarChart,
-    Bars,
-    Column,
-    Count,
-    CurveChart,
-    Estimate,
-    Fact,
-    Facts,
-    FigureCell,
-    IntervalChart,
-    IntervalRow,
-    Line,
-    Money,
-    Names,
-    Number,
-    Percent,
-    Points,
-    Report,
-    Section,
-    Table,
-)
+from disco.records.estimate import Estimate
+from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.reports.formats import Count, Money, Names, Number, Percent
+from disco.reports.page import Fact, Facts, Report, Section
+from disco.reports.table import Column, FigureCell, Table
 
 DEPTHS = tuple(round(0.025 * step, 3) for step in range(2, 21))
 

@@ -37,7 +37,9 @@ def belief(
 def _text(found: "LearnedBelief") -> str:
     from disco.records.currency import read_currency
     from disco.records.depths import depth_percent
-    from disco.reports import Column, Count, Estimate, Money, Percent, Table
+    from disco.records.estimate import Estimate
+    from disco.reports.formats import Count, Money, Percent
+    from disco.reports.table import Column, Table
 
     rows: list[list[Cell]] = [
         [

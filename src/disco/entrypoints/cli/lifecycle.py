@@ -141,7 +141,7 @@ def late(
 
 def _late_text(decided: "LateArrivals") -> str:
     from disco.records.depths import depth_percent
-    from disco.reports import Table
+    from disco.reports.table import Table
 
     rows = [
         (str(one.customer_id), "no code" if one.depth is None else depth_percent(one.depth), one.code)

@@ -24,7 +24,7 @@ from disco.records.quoting import escaped, one_line
 if TYPE_CHECKING:
     from disco.records.diagnosis import Diagnosis
     from disco.records.result import Result
-    from disco.reports import Table as Figures
+    from disco.reports.table import Table as Figures
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from disco.operations.planning import PlanResult
     from disco.records.plan import Plan
     from disco.records.plan_summary import ArmForecast
-    from disco.reports import Table
-    from disco.reports.table import Cell
+    from disco.reports.table import Cell, Table
 
 
 def register(app: typer.Typer) -> None:
@@ -106,7 +105,8 @@ def _review(here: "Shop", verb: str, names: list[str], *, by: list[str], as_json
 def _review_text(review: "PlanReview") -> str:
     from disco.records.currency import read_currency
     from disco.records.depths import depth_percent
-    from disco.reports import Column, Count, Money, Table
+    from disco.reports.formats import Count, Money
+    from disco.reports.table import Column, Table
 
     unit = Money(read_currency(review.currency))
     depths = review.planned.plan.offered
@@ -136,7 +136,8 @@ def _review_text(review: "PlanReview") -> str:
 def _difference_text(found: "PlanDifference") -> str:
     from disco.records.currency import read_currency
     from disco.records.depths import depth_percent
-    from disco.reports import Column, Count, Money, Table
+    from disco.reports.formats import Count, Money
+    from disco.reports.table import Column, Table
 
     unit = Money(read_currency(found.currency))
     parts = [f"From plan {found.first} to plan {found.second}."]
@@ -222,7 +223,7 @@ def _left_out(plan: "Plan", left_out: "Mapping[str, int]") -> str:
 
 def _budget(planned: "PlanResult") -> str:
     from disco.records.currency import read_currency
-    from disco.reports import Money
+    from disco.reports.formats import Money
 
     plan, money = planned.planned.plan, Money(read_currency(planned.currency), full=True).text
     assert plan.budget_amount is not None
@@ -244,7 +245,8 @@ def _certificate(planned: "PlanResult") -> str:
 
 def _arms(planned: "PlanResult") -> "Table":
     from disco.records.depths import depth_percent
-    from disco.reports import Column, Count, Table
+    from disco.reports.formats import Count
+    from disco.reports.table import Column, Table
 
     depths = planned.planned.plan.offered
     rows: list[list[Cell]] = [
@@ -262,7 +264,8 @@ def _arms(planned: "PlanResult") -> "Table":
 
 def _money(planned: "PlanResult") -> "Table":
     from disco.records.currency import read_currency
-    from disco.reports import Column, Money, Table
+    from disco.reports.formats import Money
+    from disco.reports.table import Column, Table
 
     unit, figures = Money(read_currency(planned.currency)), ("revenue", "markdown", "reward")
     expected = {name: forecast.money for name, forecast in _groups(planned).items()} | {"all": planned.total}

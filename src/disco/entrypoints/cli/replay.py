@@ -175,7 +175,8 @@ def _model(encoding: str, depth_scale: float) -> "BasketModel":
 
 def _text(result: "ReplayResult") -> str:
     from disco.records.estimate import Estimate
-    from disco.reports import Column, Count, Number, Percent, Table
+    from disco.reports.formats import Count, Number, Percent
+    from disco.reports.table import Column, Table
 
     rows: list[list[Cell]] = []
     for name, found in ({"random": result.random} | dict(result.policies)).items():

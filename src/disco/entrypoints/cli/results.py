@@ -13,8 +13,7 @@ from disco.entrypoints.outputs import check_outputs
 if TYPE_CHECKING:
     from disco.operations.campaign_list import CampaignEntry, CampaignList
     from disco.operations.results import AllResults, CampaignResults
-    from disco.reports import Table
-    from disco.reports.table import Cell
+    from disco.reports.table import Cell, Table
 
 
 def register(app: typer.Typer) -> None:
@@ -41,23 +40,25 @@ def results(
     compared with the plan. Before the last code has expired, the verdict uses intervals that stay valid at every look.
     """
     from disco.entrypoints.python import Shop
-    from disco.reports.campaign_results import campaign_report, campaigns_report
 
     check_outputs(html, shop=shop)
     here, day = Shop.open(shop), day_of(as_of)
     if campaign is None:
         every = here.results(as_of=day)
-        text, report = _all_text(every), campaigns_report(every)
+        text = _all_text(every)
     else:
         one = here.results(campaign, as_of=day)
-        text, report = _results_text(one), campaign_report(one)
+        text = _results_text(one)
     if html is not None:
+        from disco.reports.campaign_pages import campaign_report, campaigns_report
+
+        report = campaigns_report(every) if campaign is None else campaign_report(one)
         report.save(html)
     show(every if campaign is None else one, text, as_json=as_json, quiet=quiet)
 
 
 def _results_text(found: "CampaignResults") -> str:
-    from disco.reports import campaign_results as tables
+    from disco.reports import campaign_tables as tables
 
     several = [
         tables.arms_table(found),
@@ -69,7 +70,7 @@ def _results_text(found: "CampaignResults") -> str:
 
 
 def _all_text(found: "AllResults") -> str:
-    from disco.reports import campaign_results as tables
+    from disco.reports import campaign_tables as tables
 
     together = tables.pooled_table(found)
     parts = [tables.pooled_words(found), figures_text(tables.campaigns_table(found.campaigns))]
@@ -131,7 +132,8 @@ def _campaigns_text(found: "CampaignList") -> str:
 
 def _campaigns_table(listed: "Sequence[CampaignEntry]") -> "Table":
     from disco.records.life import Disposition
-    from disco.reports import Column, Count, Table
+    from disco.reports.formats import Count
+    from disco.reports.table import Column, Table
 
     names = ("campaign", "state", "policy", "valid_from", "valid_before")
     rows: list[list[Cell]] = [
@@ -157,7 +159,8 @@ def _day_or_minute(when: date | datetime) -> str:
 def _campaign_text(found: "CampaignEntry") -> str:
     from disco.records.depths import depth_percent
     from disco.records.life import Disposition
-    from disco.reports import Column, Count, Table
+    from disco.reports.formats import Count
+    from disco.reports.table import Column, Table
 
     parts = [figures_text(_campaigns_table([found])), f"Plan {found.plan_id}."]
     left = [

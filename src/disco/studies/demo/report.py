@@ -7,28 +7,11 @@ import numpy as np
 
 from disco.records.arrays import Vector
 from disco.records.depths import depth_label, depth_percent
-from disco.reports import (
-    Axis,
-    BarChart,
-    Bars,
-    Column,
-    Count,
-    CurveChart,
-    Estimate,
-    Fact,
-    Facts,
-    IntervalChart,
-    IntervalRow,
-    Line,
-    Money,
-    Number,
-    Percent,
-    Points,
-    Report,
-    Section,
-    Table,
-)
-from disco.reports.formats import money, percent
+from disco.records.estimate import Estimate
+from disco.reports.charts import Axis, BarChart, Bars, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.reports.formats import Count, Money, Number, Percent, money, percent
+from disco.reports.page import Fact, Facts, Report, Section
+from disco.reports.table import Column, Table
 from disco.studies.demo.loop import CURVE_DEPTHS, DemoArm, DemoCampaign, DemoResult
 
 _SIMULATED = "All customers, orders and purchases here are simulated."

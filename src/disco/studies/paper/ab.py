@@ -16,8 +16,10 @@ from disco.operations.arms import assign_at_random, split
 from disco.policy import Thompson
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Offer
-from disco.reports import Axis, Column, Count, Estimate, IntervalChart, IntervalRow, Number, Percent, Table
-from disco.reports.formats import count, estimate_text, percent
+from disco.records.estimate import Estimate
+from disco.reports.charts import Axis, IntervalChart, IntervalRow
+from disco.reports.formats import Count, Number, Percent, count, estimate_text, percent
+from disco.reports.table import Column, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import (
     PAST_CAMPAIGNS,

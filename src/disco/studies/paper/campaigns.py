@@ -5,8 +5,9 @@ from dataclasses import astuple
 import numpy as np
 
 from disco.evaluation.accuracy import accuracy
-from disco.reports import Axis, Column, IntervalChart, IntervalRow, Number, Table
-from disco.reports.formats import number
+from disco.reports.charts import Axis, IntervalChart, IntervalRow
+from disco.reports.formats import Number, number
+from disco.reports.table import Column, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import CAMPAIGNS, Environment
 from disco.studies.paper.item import Check, Item, Row, below, near

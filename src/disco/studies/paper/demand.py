@@ -3,8 +3,9 @@
 import numpy as np
 
 from disco.evaluation.accuracy import monotonicity
-from disco.reports import Axis, Column, CurveChart, Line, Number, Percent, Table
-from disco.reports.formats import percent
+from disco.reports.charts import Axis, CurveChart, Line
+from disco.reports.formats import Number, Percent, percent
+from disco.reports.table import Column, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import Environment
 from disco.studies.paper.item import Check, Item, above

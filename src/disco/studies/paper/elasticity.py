@@ -3,8 +3,9 @@
 import numpy as np
 
 from disco.records.arrays import Vector
-from disco.reports import Axis, Column, Count, CurveChart, Money, Number, Percent, Points, Table
-from disco.reports.formats import number, percent
+from disco.reports.charts import Axis, CurveChart, Points
+from disco.reports.formats import Count, Money, Number, Percent, number, percent
+from disco.reports.table import Column, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import CAMPAIGNS, Environment
 from disco.studies.paper.item import Item, above, below

@@ -10,8 +10,9 @@ from disco.belief import BasketModel, DistanceToDepth, Encoding, LinearDepth, On
 from disco.evaluation.accuracy import accuracy, monotonicity
 from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Purchases
-from disco.reports import Axis, Column, CurveChart, IntervalChart, IntervalRow, Line, Number, Percent, Table
-from disco.reports.formats import percent
+from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line
+from disco.reports.formats import Number, Percent, percent
+from disco.reports.table import Column, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import PAST_CAMPAIGNS, Environment
 from disco.studies.paper.item import Check, Item, above, below, near

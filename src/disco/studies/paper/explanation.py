@@ -14,7 +14,10 @@ import numpy as np
 
 from disco.policy import Greedy, Random, Thompson
 from disco.records.arrays import Floats
-from disco.reports import Axis, BarChart, Bars, Column, Estimate, IntervalChart, IntervalRow, Percent, Table
+from disco.records.estimate import Estimate
+from disco.reports.charts import Axis, BarChart, Bars, IntervalChart, IntervalRow
+from disco.reports.formats import Percent
+from disco.reports.table import Column, Table
 from disco.retailer.settings import Shape
 from disco.studies.bandits.figures import Runs, objective_uplift
 from disco.studies.bandits.ladder import LOSSES, Rung, Yardstick, rungs_of_knowledge, rungs_of_learning

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
-from disco.reports import BarChart, CurveChart, Estimate, IntervalChart, Table
+from disco.records.estimate import Estimate
+from disco.reports.charts import BarChart, CurveChart, IntervalChart
 from disco.reports.formats import Unit, number
+from disco.reports.table import Table
 from disco.studies.readings import MAIN_READING
 from disco.studies.sample import Sample
 
@@ -150,7 +152,7 @@ def _possible(sample: Sample) -> tuple[float, float]:
 def figure(check: Check) -> str:
     """Whether the claim holds, is open or fails, and ours with half its interval.
 
-    >>> from disco.reports import Number
+    >>> from disco.reports.formats import Number
     >>> figure(Check(claim="c", paper="", ours=Sample.of([0.1, 0.3]), unit=Number(), rule="", holds=True))
     '✓\\xa00.20 ±\\xa01.27'
     """

@@ -7,7 +7,9 @@ import numpy as np
 from disco.evaluation.accuracy import accuracy
 from disco.features import TrainingSet
 from disco.features.baselines import LEAST_SQUARES, LIGHT_GBM, NETWORK, RANDOM_FOREST, fit_models
-from disco.reports import Axis, BarChart, Bars, Column, Number, Table
+from disco.reports.charts import Axis, BarChart, Bars
+from disco.reports.formats import Number
+from disco.reports.table import Column, Table
 from disco.studies.cache import Arrays
 from disco.studies.customers import TARGETS
 from disco.studies.environment import LEVEL, Environment

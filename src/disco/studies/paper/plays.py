@@ -9,7 +9,9 @@ import numpy as np
 
 from disco.belief import BasketModel
 from disco.records.arrays import Vector
-from disco.reports import Axis, Column, Count, CurveChart, Line, Number, Points, Table
+from disco.reports.charts import Axis, CurveChart, Line, Points
+from disco.reports.formats import Count, Number
+from disco.reports.table import Column, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import Environment
 from disco.studies.paper.item import Check, Item, above, below

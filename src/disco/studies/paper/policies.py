@@ -11,8 +11,9 @@ import numpy as np
 
 from disco.evaluation.replay import replay
 from disco.records.arrays import Vector
-from disco.reports import Axis, Column, Count, CurveChart, IntervalChart, IntervalRow, Line, Percent, Table
-from disco.reports.formats import estimate_text
+from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line
+from disco.reports.formats import Count, Percent, estimate_text
+from disco.reports.table import Column, Table
 from disco.studies.bandits import figures
 from disco.studies.bandits.figures import RunColumn, Runs
 from disco.studies.bandits.simulation import (

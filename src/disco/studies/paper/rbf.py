@@ -6,7 +6,9 @@ import numpy as np
 
 from disco.belief import RadialBasis
 from disco.records.arrays import Matrix
-from disco.reports import Axis, Column, CurveChart, Line, Number, Percent, Table
+from disco.reports.charts import Axis, CurveChart, Line
+from disco.reports.formats import Number, Percent
+from disco.reports.table import Column, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import Environment
 from disco.studies.paper.item import Check, Item, above, below

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from disco.records.files import written_whole
-from disco.reports import Fact, Facts, Report, Section, Table
+from disco.reports.page import Fact, Facts, Report, Section
+from disco.reports.table import Table
 from disco.studies.paper.item import Check, Item, ItemVerdict, checks_table, tally
 from disco.studies.paper.lab import ReproductionSettings, RunSize
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from disco.reports import Axis, Column, CurveChart, Estimate, IntervalChart, IntervalRow, Line, Number, Table
-from disco.reports.formats import Count
+from disco.records.estimate import Estimate
+from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line
+from disco.reports.formats import Count, Number
+from disco.reports.table import Column, Table
 from disco.studies.bandits.figures import Gap, Runs, gap
 from disco.studies.bandits.simulation import RANDOM, THOMPSON, ULCC, WARM
 from disco.studies.bandits.stage import Stage

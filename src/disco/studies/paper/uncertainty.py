@@ -4,8 +4,9 @@ import numpy as np
 
 from disco.records.arrays import Matrix
 from disco.records.decisions import Purchases
-from disco.reports import Axis, Column, Count, CurveChart, Line, Number, Table
-from disco.reports.formats import percent
+from disco.reports.charts import Axis, CurveChart, Line
+from disco.reports.formats import Count, Number, percent
+from disco.reports.table import Column, Table
 from disco.studies.cache import Arrays
 from disco.studies.environment import PAST_CAMPAIGNS, Environment
 from disco.studies.paper.item import Check, Item, above, below

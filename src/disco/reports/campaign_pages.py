@@ -1,0 +1,187 @@
+"""The results of campaigns as pages: for one campaign or for several."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from disco.evaluation.ab_test import Verdict
+from disco.operations.results import AllResults, CampaignResults
+from disco.records.currency import read_currency
+from disco.records.decisions import Arm
+from disco.records.estimate import Estimate
+from disco.records.wording import counted, date, percent, validity
+from disco.records.wording import money as money_text
+from disco.reports.campaign_tables import (
+    UPLIFT,
+    arms_table,
+    campaigns_table,
+    expected_revenue,
+    findings_table,
+    incremental_table,
+    money_of,
+    pooled_table,
+    pooled_words,
+    primary_uplift,
+    undifferentiated_table,
+)
+from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Points
+from disco.reports.formats import Money, Names, Percent, estimate_text
+from disco.reports.page import PageItem, Report, Section
+
+_MOST_WORDS = 15  # of a headline
+
+# One campaign
+
+
+def campaign_report(results: CampaignResults) -> Report:
+    """One campaign on one page."""
+    plan = results.plan
+    sections = [Section("What each group bought", "\n\n".join(results.words), [arms_table(results)])]
+    chart, table = _findings_chart(results), findings_table(results)
+    if table is not None:
+        sections.append(Section("Did deciding help?", "", [table] if chart is None else [chart, table]))
+    others = [table for table in (undifferentiated_table(results), incremental_table(results)) if table is not None]
+    if others:
+        sections.append(Section("Compared with simpler campaigns", "", others))
+    return Report(
+        title=f"Campaign {plan.campaign}",
+        lead=_lead(results),
+        sections=sections,
+        footer=f"Codes valid {validity(plan.valid.opens, plan.valid.closes)}; read on {date(results.as_of)}.",
+    )
+
+
+def _lead(results: CampaignResults) -> str:
+    """One figure, one comparison, then money; at most 15 words, since the words below say the rest."""
+    ab, money = results.ab, partial(money_text, currency=read_currency(results.currency))
+    if ab is None:
+        purchases = sum(arm.summary.purchasers for arm in results.arms.values())
+        figure = f"{money(results.revenue)} of revenue from {counted(purchases, 'purchase')}."
+        both = f"{figure} {results.why_not or ''}".strip()
+        return both if len(both.split()) <= _MOST_WORDS else figure
+    if ab.verdict is Verdict.BLOCKED:
+        return "Group sizes are not as planned, so no figure can be trusted."
+    uplift = ab.deciding.decisive.relative
+    revenue = ab.finding("revenue") if ab.findings else ab.deciding
+    earned = revenue.decisive.difference.value * results.arms[Arm.DECIDED].summary.customers
+    ours = "Random codes" if results.plan.policy.assigns_at_random else "Decided codes"
+    other = "random codes" if ab.findings else "no codes"
+    if ab.verdict is Verdict.UNDECIDED:
+        figure = (
+            "" if uplift is None else f"{ab.primary} {estimate_text(uplift, unit=Percent(decimals=0, signed=True))}, "
+        )
+        change = money(earned, decimals=0, signed=True)
+        return f"No clear difference from {other}{'' if results.final else ' yet'}: {figure}revenue {change}."
+    side = "more" if ab.verdict is Verdict.BETTER else "less"
+    size = "" if uplift is None else f" {percent(abs(uplift.value), decimals=0)}"
+    in_money = f"{money(abs(earned), decimals=0)} {'more' if earned >= 0 else 'less'} revenue"
+    return f"{ours} earned{size} {side} than {other} ({ab.primary} per customer), with {in_money}."
+
+
+def _findings_chart(results: CampaignResults) -> IntervalChart | None:
+    found = [] if results.ab is None else [one for one in results.ab.findings if one.per == "customer"]
+    rows = [
+        IntervalRow(one.metric.capitalize(), one.decisive.relative)
+        for one in found
+        if one.decisive.relative is not None
+    ]
+    if results.ab is None or not rows:
+        return None
+    titles = {
+        Verdict.BETTER: "The decided group did better than control",
+        Verdict.WORSE: "The decided group did worse than control",
+        Verdict.UNDECIDED: "No clear difference between the decided group and control",
+        Verdict.BLOCKED: "Group sizes are not as planned: these figures cannot be trusted",
+    }
+    subtitle = "Per customer, relative to control; the objective is w × revenue − markdown"
+    if _is_wider_than_its_verdict(results):
+        subtitle += f". {_WIDER}"
+    return IntervalChart(
+        title=titles[results.ab.verdict],
+        subtitle=subtitle,
+        x=Axis("Against control", UPLIFT),
+        interval="95% interval",
+        rows=rows,
+    )
+
+
+_WIDER = "Verdicts rest on the difference; relative to a small control group it is less certain"
+
+
+def _is_wider_than_its_verdict(results: CampaignResults) -> bool:
+    """Whether the difference is clear while the interval of the share that it is of control includes zero."""
+    uplift = primary_uplift(results)
+    return uplift is not None and uplift.covers(0) and results.verdict in (Verdict.BETTER, Verdict.WORSE)
+
+
+# Several campaigns
+
+
+def campaigns_report(results: AllResults) -> Report:
+    """Several campaigns on one page."""
+    campaigns, money = results.campaigns, partial(money_text, currency=read_currency(results.currency))
+    forecasts = {
+        one.campaign: (expected_revenue(one.expected), one.revenue) for one in campaigns if one.expected is not None
+    }
+    items: list[PageItem] = []
+    if len(forecasts) > 1:
+        items.append(_forecast_chart(forecasts, money_of(results)))
+    if (chart := _uplift_chart(campaigns)) is not None:
+        items.append(chart)
+    total = sum(one.revenue for one in campaigns)
+    how_many = "1 campaign" if len(campaigns) == 1 else f"{len(campaigns)} campaigns"
+    lead = f"{money(total)} of revenue from {how_many}; no forecast yet."
+    if forecasts:
+        expected = sum(estimate.value for estimate, _ in forecasts.values())
+        actual = sum(revenue for _, revenue in forecasts.values())
+        lead = f"{_inside(forecasts)}: {money(actual)} actual, {money(expected)} expected."
+    sections = [Section("Forecasts and results", "", [*items, campaigns_table(campaigns)])]
+    if (together := pooled_table(results)) is not None:
+        sections.insert(0, Section("What deciding earned", "", [together]))
+    return Report(title=how_many, lead=pooled_words(results) or lead, sections=sections)
+
+
+def _inside(forecasts: Mapping[str, tuple[Estimate, float]]) -> str:
+    inside, among = sum(expected.covers(actual) for expected, actual in forecasts.values()), len(forecasts)
+    share = {1: "the campaign", 2: "both campaigns"}.get(among, f"all {among} campaigns")
+    if inside < among:
+        share = f"{inside} of {among} campaigns"
+    return f"Revenue was inside its forecast range in {share}"
+
+
+def _forecast_chart(forecasts: Mapping[str, tuple[Estimate, float]], unit: Money) -> CurveChart:
+    places = range(1, len(forecasts) + 1)
+    expected, actual = zip(*forecasts.values(), strict=True)
+    ends = [one.ends or (one.value, one.value) for one in expected]
+    lower, upper = zip(*ends, strict=True)
+    return CurveChart(
+        title=_inside(forecasts),
+        subtitle="Revenue of each campaign's codes, forecast and actual",
+        x=Axis("Campaign", Names(list(forecasts))),
+        y=Axis("Revenue", unit),
+        interval="90% interval",
+        lines=[],
+        points=[
+            Points("Forecast", places, [one.value for one in expected], lower, upper),
+            Points("Actual", places, actual),
+        ],
+        from_zero=True,
+    )
+
+
+def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
+    shown = [(one, uplift) for one in results if (uplift := primary_uplift(one)) is not None]
+    if not shown:
+        return None
+    better, among = sum(one.verdict is Verdict.BETTER for one, _ in shown), len(shown)
+    subtitle = "Objective (w × revenue − markdown) per customer, relative to control"
+    if any(_is_wider_than_its_verdict(one) for one, _ in shown):
+        subtitle += f". {_WIDER}"
+    return IntervalChart(
+        title=f"Decided codes did clearly better than random ones in {better} of {among} campaigns"
+        if better
+        else "No campaign alone shows a clear gain of decided codes over random ones",
+        subtitle=subtitle,
+        x=Axis("Against control", UPLIFT),
+        interval="95% interval",
+        rows=[IntervalRow(one.campaign, uplift) for one, uplift in shown],
+    )

@@ -1,0 +1,237 @@
+"""The results of campaigns as tables and words, the same on a terminal and on a page."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from disco.evaluation.ab_test import Finding
+from disco.evaluation.pooling import PooledUplift
+from disco.operations.results import AllResults, CampaignResults, GroupResult
+from disco.records.currency import read_currency
+from disco.records.decisions import Arm
+from disco.records.depths import depth_percent
+from disco.records.estimate import Estimate
+from disco.records.plan_summary import MoneyForecast
+from disco.records.wording import money as money_text
+from disco.records.wording import percent
+from disco.reports.formats import Count, Money, Number, Percent, PercentagePoints, PValue, Unit
+from disco.reports.table import Cell, Column, FigureCell, Table
+
+_GROUPS = {
+    Arm.DECIDED: "Decided",
+    Arm.CONTROL: "Control, random codes",
+    Arm.HOLDOUT: "Holdout, no code",
+}
+_UNITS: dict[str, tuple[Unit, Unit]] = {  # of a figure that is not money, and of a difference
+    "objective": (Number(), Number(signed=True)),
+    "engagement": (Percent(), PercentagePoints(signed=True)),
+}
+UPLIFT = Percent(signed=True)
+_P = Column("p", PValue())
+
+
+def _group(results: CampaignResults, arm: Arm) -> str:
+    return "Random codes" if arm is Arm.DECIDED and results.plan.policy.assigns_at_random else _GROUPS[arm]
+
+
+def money_of(results: CampaignResults | AllResults, *, full: bool = False, signed: bool = False) -> Money:
+    """The unit of the shop's money."""
+    return Money(read_currency(results.currency), full=full, signed=signed)
+
+
+# One campaign
+
+
+def arms_table(results: CampaignResults) -> Table:
+    """Each group in sums, beside what was expected of it."""
+    groups: list[tuple[str, GroupResult]] = [(_group(results, arm), found) for arm, found in results.arms.items()]
+    if results.late is not None:
+        groups.append(("Late arrivals", results.late))
+    rows: list[list[Cell]] = []
+    for name, found in groups:
+        summary, bought = found.summary, found.summary.recipients > 0  # a holdout's purchases are not with codes
+        rows.append(
+            [
+                name,
+                summary.customers,
+                summary.recipients,
+                summary.purchasers if bought else None,
+                summary.revenue if bought else None,
+                summary.markdown if bought else None,
+                summary.revenue - summary.markdown if bought else None,
+                None if found.forecast is None else expected_revenue(found.forecast),
+            ]
+        )
+    counts = (Column(name, Count()) for name in ("Customers", "Codes", "Purchases"))
+    sums = (Column(name, money_of(results, full=True)) for name in ("Revenue", "Markdown", "Reward"))
+    columns: list[Column | str] = ["Group", *counts, *sums, Column("Expected revenue (90%)", money_of(results))]
+    return Table(caption="Purchases with codes, by group", columns=columns, rows=rows)
+
+
+def findings_table(results: CampaignResults) -> Table | None:
+    """Decided group against control, per customer; None where there is nothing to compare."""
+    if results.ab is None or not results.ab.findings:
+        return None
+    rows = [_finding_row(results, found) for found in results.ab.findings if found.per == "customer"]
+    note = "Adjusted for spend in the year before." if results.ab.findings[0].adjusted is not None else ""
+    return Table(
+        caption="Decided group against control, per customer",
+        columns=["Figure", "Decided", "Control", "Difference (95%)", Column("Relative (95%)", UPLIFT), _P],
+        rows=rows,
+        note=note,
+    )
+
+
+def _finding_row(results: CampaignResults, found: Finding) -> list[Cell]:
+    in_money, used = (money_of(results), money_of(results, signed=True)), found.decisive
+    unit, signed = _UNITS.get(found.metric, in_money)
+    return [
+        found.metric.capitalize(),
+        FigureCell(used.decided, unit),
+        FigureCell(used.control, unit),
+        FigureCell(used.difference, signed),
+        used.relative,
+        used.p_value,
+    ]
+
+
+def undifferentiated_table(results: CampaignResults) -> Table | None:
+    """The primary metric against one depth for everybody, as the control customers who got that depth show it."""
+    if results.ab is None or not results.ab.undifferentiated:
+        return None
+    rows: list[list[Cell]] = []
+    for depth, findings in results.ab.undifferentiated.items():
+        found = next(entry for entry in findings if entry.metric == results.ab.primary).decisive
+        rows.append([f"everybody {depth_percent(depth)}", found.difference, results.ab.holm[depth]])
+    return Table(
+        caption="Decided group against one code for everybody",
+        columns=[
+            "Against",
+            Column(f"{results.ab.primary.capitalize()} per customer (95%)", Number(signed=True)),
+            Column("p (Holm)", PValue()),
+        ],
+        rows=rows,
+        note="One code for everybody would exceed the plan's limits. Control customers were assigned their depth at "
+        "random, so those with one depth show what that code for everybody would bring.",
+    )
+
+
+def incremental_table(results: CampaignResults) -> Table | None:
+    """All revenue, with and without codes, against the customers who got none."""
+    if results.ab is None or not results.ab.incremental:
+        return None
+    rows: list[list[Cell]] = [
+        [_group(results, Arm(arm)), found.difference, found.relative, found.p_value]
+        for arm, found in results.ab.incremental.items()
+    ]
+    return Table(
+        caption="Incremental revenue per customer, compared with the holdout",
+        columns=[
+            "Group",
+            Column("Difference (95%)", money_of(results, signed=True)),
+            Column("Relative (95%)", UPLIFT),
+            _P,
+        ],
+        rows=rows,
+        note="All revenue in the days the codes were valid, with and without codes.",
+    )
+
+
+def primary_uplift(results: CampaignResults) -> Estimate | None:
+    """The primary metric relative to control; None where there is none."""
+    if results.ab is None or not results.ab.findings:
+        return None
+    return results.ab.deciding.decisive.relative
+
+
+def expected_revenue(forecast: MoneyForecast) -> Estimate:
+    """The forecast's revenue with its 90% interval."""
+    return forecast.revenue
+
+
+# Several campaigns
+
+
+def campaigns_table(campaigns: Sequence[CampaignResults]) -> Table:
+    """One line per campaign: expected and actual revenue, and the result against its control."""
+    unit = money_of(campaigns[0]) if campaigns else Money()
+    rows: list[list[Cell]] = []
+    for one in campaigns:
+        plan, arms = one.plan, one.arms.values()
+        rows.append(
+            [
+                plan.campaign,
+                plan.policy.name,
+                sum(arm.summary.recipients for arm in arms),
+                sum(arm.summary.purchasers for arm in arms),
+                None if one.expected is None else expected_revenue(one.expected),
+                one.revenue,
+                primary_uplift(one),
+            ]
+        )
+    return Table(
+        caption="Campaign by campaign",
+        columns=[
+            "Campaign",
+            "Policy",
+            Column("Codes", Count()),
+            Column("Purchases", Count()),
+            Column("Expected revenue (90%)", unit),
+            Column("Actual revenue", unit),
+            Column("Objective against control (95%)", UPLIFT),
+        ],
+        rows=rows,
+    )
+
+
+def pooled_table(results: AllResults) -> Table | None:
+    """All final campaigns together: per cent and money, against control and against the holdout."""
+    rows: list[list[Cell]] = [
+        [
+            f"{metric.capitalize()}, against control",
+            found.campaigns,
+            found.relative,
+            None if metric == "objective" else found.total,
+        ]
+        for metric, found in results.against_control.items()
+    ]
+    if results.against_holdout is not None:
+        found = results.against_holdout
+        rows.append(["All revenue, against the holdout", found.campaigns, found.relative, found.total])
+    if not rows:
+        return None
+    return Table(
+        caption="All final campaigns together, decided group",
+        columns=[
+            "Figure",
+            Column("Campaigns", Count()),
+            Column("Relative (95%)", UPLIFT),
+            Column("In money (95%)", money_of(results, signed=True)),
+        ],
+        rows=rows,
+        note="Relative: the mean over campaigns like these (random effects). In money: what these campaigns earned "
+        "more. The objective is w × revenue − markdown, which is not money.",
+    )
+
+
+def pooled_words(results: AllResults) -> str:
+    """The answer over all campaigns in at most 15 words; empty where nothing can be compared yet."""
+    money = partial(money_text, currency=read_currency(results.currency))
+    for found, other, metric in _pooled(results):
+        if found.relative is None:
+            continue
+        earned = found.total if metric != "objective" else results.against_control["revenue"].total
+        over = "1 campaign" if found.campaigns == 1 else f"{found.campaigns} campaigns"
+        if found.relative.covers(0):
+            share = percent(found.relative.value, decimals=0, signed=True)
+            change = money(earned.value, signed=True)
+            return f"No clear difference from {other} over {over}: {metric} {share}, revenue {change}."
+        side = "more" if found.relative.value > 0 else "less"
+        share = percent(abs(found.relative.value), decimals=0)
+        change = f"{money(abs(earned.value))} {'more' if earned.value >= 0 else 'less'}"
+        return f"Decided codes earned {share} {side} than {other}: {change} revenue over {over}."
+    return ""
+
+
+def _pooled(results: AllResults) -> list[tuple[PooledUplift, str, str]]:
+    found = [(results.against_control["objective"], "random codes", "objective")] if results.against_control else []
+    return found + ([(results.against_holdout, "no codes", "revenue")] if results.against_holdout is not None else [])
