@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from disco import objective
-from disco.allocation import Segments, allocate
 from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence
 from disco.policy import Policy, require_policy
 from disco.records.arguments import kind_of
@@ -89,6 +88,8 @@ def decide(
     A pure function of its arguments. A customer's figures depend on (seed, campaign, id) and their context alone, so
     neither row order nor chunking nor the engine changes a decision.
     """
+    from disco.allocation import Segments, allocate  # not needed by those who learn, or who show what was learned
+
     _require(Audience, audience=audience)
     _require(Belief, belief=belief)
     _require(Offer, offer=offer)

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from disco.adapters.shop_data import FolderShopData
 from disco.adapters.tables.id_list import read_id_list
-from disco.adapters.tables.shop_data import FolderShopData
 from disco.records.errors import FileFormatError, InputError
 from disco.records.table_format import CsvFormat, TableFormat
 

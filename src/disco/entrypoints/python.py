@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from disco.adapters.engines import LocalEngine
+    from disco.adapters.shop_data import FolderShopData
     from disco.adapters.store import CampaignStore
     from disco.adapters.tables import FolderTables, SqlTables
-    from disco.adapters.tables.shop_data import FolderShopData
     from disco.belief import Encoding
     from disco.campaign import Belief
     from disco.features import ContextNetwork
@@ -583,7 +583,7 @@ class Shop:
     @property
     def data(self) -> "FolderShopData":
         """The retailer's tables, the files that plans name, and the context network."""
-        from disco.adapters.tables.shop_data import FolderShopData
+        from disco.adapters.shop_data import FolderShopData
 
         return FolderShopData(
             folder=self.folder,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from hashlib import file_digest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from disco.operations.audience import ShopData
 from disco.operations.codes import sent_codes
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError, StateError, UsageError
@@ -23,6 +23,9 @@ from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.ports import Store
 from disco.records.result import DepthKey, NotInJson, TableResult
+
+if TYPE_CHECKING:
+    from disco.operations.audience import ShopData
 
 _KINDS = (".parquet", ".csv")
 _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"  # the full-width ones are read as the plain ones by some spreadsheets
@@ -105,7 +108,7 @@ class Exported(TableResult):
         return self.rows
 
 
-def export(store: Store, campaign: str, *, file: Path | None = None, data: ShopData | None = None) -> Exported:
+def export(store: Store, campaign: str, *, file: Path | None = None, data: "ShopData | None" = None) -> Exported:
     """The codes of a campaign; written to FILE.parquet, or to FILE.csv with cells made safe for a spreadsheet.
 
     data: the shop's tables, for a plan that exports columns of its customers.
@@ -229,7 +232,7 @@ def _with_offsets(rows: pa.Table, locale: Locale) -> pa.Table:
 # ---- for an e-mail tool or a shop
 
 
-def _for_tool(codes: pa.Table, plan: Plan, data: ShopData | None, locale: Locale) -> tuple[pa.Table, int | None]:
+def _for_tool(codes: pa.Table, plan: Plan, data: "ShopData | None", locale: Locale) -> tuple[pa.Table, int | None]:
     """The codes with the customers' columns, under the names of the template; and how many lack an address."""
     assert plan.export is not None
     chosen, template = plan.export.columns, plan.export.template
@@ -266,7 +269,7 @@ def _empty(column: pa.Array) -> int:
 
 
 def _customer_columns(
-    codes: pa.Table, plan: Plan, data: ShopData | None, chosen: tuple[str, ...]
+    codes: pa.Table, plan: Plan, data: "ShopData | None", chosen: tuple[str, ...]
 ) -> dict[str, pa.Array]:
     """These columns of the plan's customers table as it is now, one cell per code; null for a customer who is gone."""
     if data is None:

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.operations.campaign_evidence import assigned_at_random
 from disco.operations.net_purchases import net_purchases
 from disco.records.arrays import Vector
 from disco.records.decisions import Purchases
@@ -31,6 +30,8 @@ def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> P
 
     Customers without a context of their own (no purchase in the year before) stay outside, as they do in the evidence.
     """
+    from disco.operations.campaign_evidence import assigned_at_random  # not needed by read-outs
+
     with store.reading() as transaction:
         record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)
         full_price = bought(transaction, campaign, decisions)

@@ -18,7 +18,6 @@ from disco.evaluation.power import Design
 from disco.operations.codes import sent_codes
 from disco.operations.net_purchases import counts_of
 from disco.operations.purchases import bought, revenue_beside
-from disco.operations.recalling import recalled_codes, set_aside
 from disco.records.arrays import Flags, Vector
 from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, IngestCounts
@@ -319,6 +318,8 @@ def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | Non
 def _recall(transaction: Transaction, record: CampaignRecord) -> RecallRead | None:
     if record.recalled_at is None:
         return None
+    from disco.operations.recalling import recalled_codes, set_aside  # few campaigns are recalled
+
     found = recalled_codes(transaction, record.campaign)
     return RecallRead(
         recalled_at=record.recalled_at, codes=found.num_rows, set_aside=set_aside(transaction, record.campaign)

@@ -13,7 +13,7 @@ import pyarrow.csv as csv
 import sqlalchemy as sa
 
 from disco.adapters.store.database import compiled, python_values
-from disco.adapters.store.schema import metadata
+from disco.adapters.store.schema import PARTIAL_INDEXES, metadata
 
 _ROWS_PER_WRITE = 65_536
 _CONNECT_S = 10  # for a server that does not answer; `?connect_timeout=` in the URL says otherwise
@@ -37,6 +37,8 @@ class PostgresDatabase:
             connect_args={"application_name": "disco", "connect_timeout": _CONNECT_S, **url.query},
         )
         sa.event.listen(self.engine, "connect", _prepare)
+        for index in PARTIAL_INDEXES:
+            index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:

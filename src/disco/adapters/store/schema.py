@@ -199,22 +199,21 @@ outcomes = sa.Table(
     sa.Index("outcomes_by_code", "campaign_number", "code"),
     sqlite_with_rowid=False,
 )
-_in_force = sa.text(f"disposition = '{Disposition.APPLIED}' AND NOT reverted")
-sa.Index(
-    "outcomes_one_event_in_force",
-    outcomes.c.campaign_number,
-    outcomes.c.event_id,
-    unique=True,
-    sqlite_where=_in_force,
-    postgresql_where=_in_force,
-)
-_refers = outcomes.c.refers_to.is_not(None)
-sa.Index(
-    "outcomes_by_refers_to",
-    outcomes.c.campaign_number,
-    outcomes.c.refers_to,
-    sqlite_where=_refers,
-    postgresql_where=_refers,
+# `postgresql.py` gives them the same conditions there: named here, it would be imported for SQLite, too
+PARTIAL_INDEXES = (
+    sa.Index(
+        "outcomes_one_event_in_force",
+        outcomes.c.campaign_number,
+        outcomes.c.event_id,
+        unique=True,
+        sqlite_where=sa.text(f"disposition = '{Disposition.APPLIED}' AND NOT reverted"),
+    ),
+    sa.Index(
+        "outcomes_by_refers_to",
+        outcomes.c.campaign_number,
+        outcomes.c.refers_to,
+        sqlite_where=outcomes.c.refers_to.is_not(None),
+    ),
 )
 
 evidence = sa.Table(
