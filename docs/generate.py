@@ -10,7 +10,7 @@ import typer
 from json_page import json_page
 from pages import features_page, tables_page
 
-from disco.entrypoints.cli.app import app
+from disco.entrypoints.cli.app import make_app
 
 DOCS = Path(__file__).parent
 
@@ -41,7 +41,7 @@ def cli_page() -> str:
         "`disco train context` replaces a context network. A device such as `/dev/stdout` is written to, and a "
         "symbolic link stays one: the file it points to is replaced.",
     ]
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(make_app())
     for name, command in _walk("disco", group):
         parts += ["", f"## `{name}`", "", *_described(command)]
     return "\n".join(parts) + "\n"

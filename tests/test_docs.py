@@ -64,11 +64,11 @@ def test_links_lead_to_files():
 
 
 def test_every_command_in_the_readme_exists():
-    from disco.entrypoints.cli.app import app
+    from disco.entrypoints.cli.app import make_app
 
     used = set(re.findall(r"^(?:    )?disco (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
     assert used
-    assert used <= set(typer.main.get_command(app).commands)
+    assert used <= set(typer.main.get_command(make_app()).commands)
 
 
 def test_runs_own_help_names_what_the_readme_promises():

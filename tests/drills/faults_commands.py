@@ -178,9 +178,9 @@ def commands() -> list[Command]:
     """All commands of the program, from the tree that parses them."""
     import typer
 
-    from disco.entrypoints.cli.app import app
+    from disco.entrypoints.cli.app import make_app
 
-    return list(_leaves(typer.main.get_command(app), ()))
+    return list(_leaves(typer.main.get_command(make_app()), ()))
 
 
 def _leaves(command: Any, words: tuple[str, ...]) -> Iterator[Command]:

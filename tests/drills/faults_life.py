@@ -462,9 +462,9 @@ def _commands() -> set[str]:
 def _tree() -> object:
     import typer
 
-    from disco.entrypoints.cli.app import app
+    from disco.entrypoints.cli.app import make_app
 
-    return typer.main.get_command(app)
+    return typer.main.get_command(make_app())
 
 
 def _options(command: str) -> set[str]:

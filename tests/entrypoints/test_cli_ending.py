@@ -387,7 +387,7 @@ class Late:
 def app(**_):
     Late()
     time.sleep(30)
-commands.app = app
+commands.make_app = lambda _: app
 command()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from disco.entrypoints.cli.app import app
+from disco.entrypoints.cli.app import TOPICS, make_app
 
 HEAVY = {"numpy", "numba", "pyarrow", "duckdb", "torch", "scipy", "sklearn", "lightgbm", "highspy", "matplotlib"} | {
     "sqlalchemy",
@@ -25,7 +25,7 @@ def commands() -> list[tuple[str, Any]]:
             return [entry for part, child in command.commands.items() for entry in walk(f"{name} {part}", child)]
         return [(name, command)]
 
-    return walk("disco", typer.main.get_command(app))
+    return walk("disco", typer.main.get_command(make_app()))
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -59,3 +59,17 @@ def test_help_says_what_ends_with_an_example_and_offers_json_and_quiet(name: str
     assert name in closing
     options = {option for parameter in command.params for option in parameter.opts}
     assert {"--json", "--quiet"} <= options
+
+
+def test_every_command_is_listed_with_its_topic() -> None:
+    """`disco NAME` makes the commands of one topic; all of them together are the whole command line, in its order."""
+    made = []
+    for names in TOPICS.values():
+        group = typer.main.get_command(make_app(names[0]))
+        assert isinstance(group, TyperGroup)
+        assert set(group.commands) == set(names)
+        made += list(names)
+    whole = typer.main.get_command(make_app())
+    assert isinstance(whole, TyperGroup)
+    assert sorted(made) == sorted(whole.commands)
+    assert typer.main.get_command(make_app("campain")).commands.keys() == whole.commands.keys()  # type: ignore[attr-defined]

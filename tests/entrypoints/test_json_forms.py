@@ -2,7 +2,7 @@
 
 import typer
 
-from disco.entrypoints.cli.app import app
+from disco.entrypoints.cli.app import make_app
 from disco.entrypoints.json_forms import FORMS, results_of
 from disco.records.result import Result, adapter
 
@@ -22,7 +22,7 @@ def commands(group: typer.core.TyperGroup, before: str = "") -> set[str]:
 
 
 def test_every_command_has_a_described_result() -> None:
-    assert commands(typer.main.get_command(app)) == {*FORMS, *REPORTS}
+    assert commands(typer.main.get_command(make_app())) == {*FORMS, *REPORTS}
 
 
 def test_every_result_is_one_type_with_a_meaning_beside_each_field() -> None:

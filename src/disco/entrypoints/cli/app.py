@@ -4,34 +4,45 @@ from importlib import import_module
 
 import typer
 
-app = typer.Typer(
-    name="disco",
-    help="Decide which customer gets which discount code, and learn from what customers buy.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+# one module per topic with its commands, in the order a newcomer meets them
+TOPICS = {
+    "simulated": ("demo", "simulate", "respond"),
+    "shop": ("init", "validate"),
+    "features": ("features", "check"),
+    "train": ("train",),
+    "planning": ("plan", "frontier"),
+    "lifecycle": ("launch", "export", "late", "pause", "resume", "close", "recall", "propensities"),
+    "outcomes": ("ingest", "quarantine", "revert"),
+    "learn": ("learn",),
+    "results": ("results", "explain", "campaigns"),
+    "belief": ("belief",),
+    "privacy": ("forget", "prune"),
+    "doctor": ("doctor",),
+    "backup": ("backup", "restore"),
+    "calculators": ("allocate", "power"),
+    "replay": ("replay",),
+    "reproduce": ("reproduce",),
+    "db": ("db",),
+}
 
-# one module per topic, in the order a newcomer meets them
-TOPICS = (
-    "simulated",
-    "shop",
-    "features",
-    "train",
-    "planning",
-    "lifecycle",
-    "outcomes",
-    "learn",
-    "results",
-    "belief",
-    "privacy",
-    "doctor",
-    "backup",
-    "calculators",
-    "replay",
-    "reproduce",
-    "db",
-)
 
-for topic in TOPICS:
-    import_module(f"disco.entrypoints.cli.{topic}").register(app)
+def make_app(command: str | None = None) -> typer.Typer:
+    """The command line; with `command`, the first argument, only its topic, because making all commands takes time.
+
+    Anything but the name of a command (an option, a typing error) gets all of them: help and suggestions list them.
+    """
+    app = typer.Typer(
+        name="disco",
+        help="Decide which customer gets which discount code, and learn from what customers buy.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_no_options)
+    for topic in [name for name, commands in TOPICS.items() if command in commands] or TOPICS:
+        import_module(f"disco.entrypoints.cli.{topic}").register(app)
+    return app
+
+
+def _no_options() -> None:
+    """Typer would leave out the name of a command that is the only one of its topic."""

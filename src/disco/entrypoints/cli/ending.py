@@ -19,9 +19,9 @@ def run(interrupted: Callable[[], bool]) -> int:
     prepare_streams()
     try:
         _refuse_undecodable()
-        from disco.entrypoints.cli.app import app
+        from disco.entrypoints.cli.app import make_app
 
-        code = app(standalone_mode=False)
+        code = make_app(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=False)
         sys.stdout.flush()
         return int(code or 0)
     except Exception as error:
