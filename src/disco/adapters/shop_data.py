@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from disco.records.errors import FileFormatError, InputError
-from disco.records.id_list import IdList
 from disco.records.locale import Locale
 from disco.records.table_format import PLAIN, TableFormat
 
 if TYPE_CHECKING:
     from disco.adapters.tables import FolderTables, SqlTables
     from disco.features import ContextNetwork
+    from disco.records.id_list import IdList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class FolderShopData:
             return ""
         return sha256(path.read_bytes() + self.written.fingerprint().encode()).hexdigest()
 
-    def id_list(self, name: str, *, setting: str) -> IdList:
+    def id_list(self, name: str, *, setting: str) -> "IdList":
         """A list of customer ids that a plan names. setting: who named the file."""
         from disco.adapters.tables.id_list import read_id_list
 

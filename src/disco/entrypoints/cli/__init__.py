@@ -18,6 +18,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 200_000  # more than imports make, which are no g
 def command() -> None:
     """`disco` as a process of its own."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # or it reads the metadata of all installed packages
     sys.meta_path.insert(0, _PandasWhenNeeded())
     try:
         main()
