@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from disco.records.arrays import Flags, Floats, Ids, Integers, Labels
 from disco.records.currency import GBP, Currency
@@ -84,7 +85,7 @@ def segment_reserve(
     }
 
 
-def offer_and_arms(plan: Plan, ids: IdColumn, *, segment: Labels | None) -> tuple[Offer, dict[Arm, Flags]]:
+def offer_and_arms(plan: Plan, ids: Ids | pa.Array, *, segment: Labels | None) -> tuple[Offer, dict[Arm, Flags]]:
     """The plan's limits for these customers, and who of them is in which arm.
 
     InfeasibleError where floors contradict caps or the number of customers: no solve is needed to see it.
