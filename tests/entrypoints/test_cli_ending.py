@@ -133,7 +133,7 @@ def test_a_defect_ends_in_a_sentence_and_exit_3(disco: Run, monkeypatch: pytest.
     def fail(**_: object) -> None:
         raise error
 
-    monkeypatch.setattr(commands, "app", fail)
+    monkeypatch.setattr(commands, "make_app", lambda _: fail)
     code, out, said = disco("campaigns")
     assert (code, out) == (3, "")
     assert "Traceback" not in said
@@ -156,7 +156,7 @@ def test_a_lack_of_memory_has_its_own_sentence(disco: Run, monkeypatch: pytest.M
     def fail(**_: object) -> None:
         raise error
 
-    monkeypatch.setattr(commands, "app", fail)
+    monkeypatch.setattr(commands, "make_app", lambda _: fail)
     code, _, said = disco("campaigns")
     assert code == 1
     assert "not enough memory" in said
