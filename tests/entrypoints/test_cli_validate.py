@@ -340,6 +340,9 @@ def many(small_shop: Path) -> Callable[..., Path]:
         ("include: in.txt\nexclude: out.txt\n", {"in": "1\n2\n", "out": "2\n1\n"}, "include and exclude: found every"),
         ("exclude: out.txt\n", {"out": "".join(f"{n}\n" for n in range(1, 41))}, "exclude: found every one of the 40"),
         ("include: in.txt\n", {"in": "customer_id\n"}, "in.txt"),
+        ("export: {columns: [contry]}\n", {}, "no column contry in "),
+        ("export: {columns: [contry]}\n", {}, "Did you mean country?"),
+        ("export: {columns: [country], template: klaviyo}\n", {}, "needs a column of e-mail addresses"),
     ],
 )
 def test_what_a_plan_would_be_refused_for_is_found_without_planning(
@@ -389,6 +392,16 @@ def test_a_floor_above_its_cap_is_found_without_a_shop(
     many("", f"{{0.10: {limits}}}").rename(alone)
     code, _, err = disco("validate", alone)
     assert (code, words is None or words in err) == (0 if words is None else 1, True), err
+
+
+def test_an_hour_that_no_clock_shows_is_a_warning(disco: Run, many: Callable[..., Path]) -> None:
+    plan = many("")
+    (plan.parent / "disco.yaml").write_text((plan.parent / "disco.yaml").read_text() + "time_zone: Europe/Berlin\n")
+    written = plan.read_text().replace("from: 2025-09-02", 'from: "2026-03-29 02:30"')
+    plan.write_text(written.replace("as_of: 2025-09-01", "as_of: 2026-03-01"))
+    code, _, err = disco("validate", plan)
+    words = "The clocks in Europe/Berlin go forward over 02:30 on 2026-03-29, so codes begin at 03:30."
+    assert (code, words in " ".join(err.split())) == (0, True), err
 
 
 def test_a_plan_beyond_the_tables_is_warned_about(disco: Run, small_shop: Path) -> None:

@@ -4,9 +4,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from difflib import get_close_matches
 from hashlib import file_digest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -232,23 +233,55 @@ def _with_offsets(rows: pa.Table, locale: Locale) -> pa.Table:
 # ---- for an e-mail tool or a shop
 
 
+def refuse_export(data: "ShopData", plan: Plan) -> None:
+    """InputError where a plan asks for an export that could not be written after its launch."""
+    if plan.export is None:
+        return
+    _refuse_without_address(plan.export.template, _address(plan.export.columns))
+    if plan.export.columns:
+        with data.customers(plan.customers.table) as (name, source):
+            _refuse_missing(plan.export.columns, name, source)
+
+
+def _address(columns: tuple[str, ...]) -> str | None:
+    """The column of e-mail addresses among these."""
+    return next((name for name in columns if name.lower() in _EMAIL), None)
+
+
+def _refuse_without_address(template: str | None, address: str | None) -> None:
+    if template is not None and address is None and "email" in _TEMPLATES[template].values():
+        raise InputError(
+            f"The template {template} needs a column of e-mail addresses",
+            fix="Name it in the plan, such as `export: {columns: [email], template: " + template + "}`.",
+        )
+
+
+def _refuse_missing(columns: tuple[str, ...], name: str, source: Any) -> None:
+    """source: a table, or a dataset."""
+    for column in columns:
+        if column not in source.schema.names:
+            near = get_close_matches(column, source.schema.names, n=1)
+            raise InputError(
+                "export.columns",
+                found=f"no column {column} in {name}",
+                expected=f"one of {', '.join(source.schema.names)}",
+                fix=f"Did you mean {near[0]}?" if near else None,
+            )
+
+
 def _for_tool(codes: pa.Table, plan: Plan, data: "ShopData | None", locale: Locale) -> tuple[pa.Table, int | None]:
     """The codes with the customers' columns, under the names of the template; and how many lack an address."""
     assert plan.export is not None
     chosen, template = plan.export.columns, plan.export.template
     theirs = _customer_columns(codes, plan, data, chosen) if chosen else {}
-    address = next((name for name in chosen if name.lower() in _EMAIL), None)
+    address = _address(chosen)
     without = None if address is None else int(theirs[address].null_count + _empty(theirs[address]))
     more = _words(codes, plan, locale)
     if template is None:
         table = pa.table({**{name: codes[name] for name in codes.column_names}, **more, **theirs})
         return table, without
+    _refuse_without_address(template, address)
     mapping = _TEMPLATES[template]
-    if "email" in mapping.values() and address is None:
-        raise InputError(
-            f"The template {template} needs a column of e-mail addresses",
-            fix="Name it in the plan, such as `export: {columns: [email], template: " + template + "}`.",
-        )
     ours = {**{name: codes[name] for name in codes.column_names}, **more}
     if address is not None:
         ours["email"] = theirs[address]
@@ -275,10 +308,7 @@ def _customer_columns(
     if data is None:
         raise InputError("export.columns", found="no tables of the shop", expected="the customers table of the plan")
     with data.customers(plan.customers.table) as (name, source):
-        for column in chosen:
-            if column not in source.schema.names:
-                others = ", ".join(source.schema.names)
-                raise InputError("export.columns", found=f"no column {column} in {name}", expected=f"one of {others}")
+        _refuse_missing(chosen, name, source)
         wanted = list(dict.fromkeys(["customer_id", *chosen]))
         table = source.select(wanted) if isinstance(source, pa.Table) else source.to_table(columns=wanted)
     ids = table["customer_id"].cast(pa.string()).combine_chunks()

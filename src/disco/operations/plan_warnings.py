@@ -1,6 +1,7 @@
 """What an operator should know before a launch, in sentences with their figures."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Audience
 from disco.records.depths import depth_percent
 from disco.records.identity import customer_keys
+from disco.records.locale import Locale
 from disco.records.plan import Plan
 from disco.records.ports import Store
 from disco.records.wording import counted
@@ -89,6 +91,17 @@ def key_warnings(plan: Plan) -> Iterator[str]:
         yield (
             f"Short shared codes are easy to guess: {', '.join(short)}. Give them at least {_SHORT_CODE} characters."
         )
+
+
+def hour_warnings(plan: Plan, locale: Locale) -> Iterator[str]:
+    """A time of day that no clock shows, because the clocks go forward over it."""
+    for when, verb in ((plan.valid.opens, "begin"), (plan.valid.closes, "expire")):
+        shown = locale.moment(when)
+        if isinstance(when, datetime) and shown.replace(tzinfo=None) != when:
+            yield (
+                f"The clocks in {locale.time_zone} go forward over {when:%H:%M} on {when:%Y-%m-%d}, so codes {verb} at "
+                f"{shown:%H:%M}."
+            )
 
 
 def launched_before(store: Store, plan: Plan, plan_id: str) -> tuple[str, ...]:

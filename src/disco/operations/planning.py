@@ -19,11 +19,13 @@ from disco.operations.arms import (
 from disco.operations.audience import FeatureCache, ShopData, label_inputs, load_audience, sources_of
 from disco.operations.codes import read_pool
 from disco.operations.contacts import contact_inputs, contacted
+from disco.operations.exporting import refuse_export
 from disco.operations.forecast import Totals, calibrations, draw_totals
 from disco.operations.overspending import chance_above, first_share, largest_share
 from disco.operations.plan_conflicts import explain_conflict
 from disco.operations.plan_warnings import (
     audience_warnings,
+    hour_warnings,
     key_warnings,
     launched_before,
     pool_warnings,
@@ -164,6 +166,7 @@ def make_plan(
 
     A dry run does the same and keeps nothing.
     """
+    refuse_export(data, plan)
     pool = read_pool(data, plan)
     loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
     belief, version = belief_for(store, prior=prior, network=loaded.network)
@@ -182,7 +185,11 @@ def make_plan(
         left_out=loaded.left_out,
         engine=engine,
     )
-    more = (*pool_warnings(store, planned, pool), *shared_elsewhere(store, planned))
+    more = (
+        *hour_warnings(plan, store.locale),
+        *pool_warnings(store, planned, pool),
+        *shared_elsewhere(store, planned),
+    )
     planned = replace(planned, warnings=(*planned.warnings, *more))
     if not dry_run:
         keep(store, planned)

@@ -9,7 +9,8 @@ import numpy as np
 from disco.operations.arms import offer_and_arms, refuse_floors_above_caps
 from disco.operations.audience import ShopData, check_audience
 from disco.operations.codes import read_pool, refuse_too_few, usable_codes
-from disco.operations.plan_warnings import key_warnings
+from disco.operations.exporting import refuse_export
+from disco.operations.plan_warnings import hour_warnings, key_warnings
 from disco.records.decisions import Arm, Offer
 from disco.records.errors import Problem
 from disco.records.plan import Plan
@@ -95,9 +96,10 @@ def validate_plan(data: ShopData, plan: Plan) -> PlanVerdict:
     Everything that can be seen without the database and without a solve. Customers who joined too late or were
     contacted too often are still among those counted here.
     """
+    refuse_export(data, plan)
     customers = check_audience(data, plan)
     offer, arms = offer_and_arms(plan, customers.ids, segment=customers.segment)
-    warnings = (*customers.notes, *key_warnings(plan))
+    warnings = (*customers.notes, *key_warnings(plan), *hour_warnings(plan, data.locale))
     pool = read_pool(data, plan)
     if pool is not None:
         codes = usable_codes(pool, shared=plan.shared_codes.values())
