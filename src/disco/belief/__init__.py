@@ -7,6 +7,7 @@ from disco.belief.evidence import Evidence
 from disco.belief.model import BasketModel
 from disco.belief.posterior import Posterior
 from disco.belief.prior import Prior
+from disco.records.score import EngagementHead, ScoreBins
 
 __all__ = [
     "BasketModel",
@@ -15,12 +16,14 @@ __all__ = [
     "Encoding",
     "Engagement",
     "EngagementCounts",
+    "EngagementHead",
     "Evidence",
     "LinearDepth",
     "OneHotDepth",
     "Posterior",
     "Prior",
     "RadialBasis",
+    "ScoreBins",
     "SmoothSpline",
     "demand_curve",
     "draw_full_price_totals",
