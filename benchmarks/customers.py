@@ -58,7 +58,7 @@ def train(folder: Path, *, customers: int) -> Result:
     from disco.features import ContextNetwork, training_set
 
     rows = training_set(FolderTables(folder), window_start=WINDOW[0], window_end=WINDOW[1], threads=2)
-    network = ContextNetwork(max_epochs=5, patience=5, device="cpu")
+    network = ContextNetwork(heads="level", max_epochs=5, patience=5, device="cpu")
     start = time.perf_counter()
     network.fit(rows.X, rows.log_full_price)
     seconds = time.perf_counter() - start

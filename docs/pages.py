@@ -15,7 +15,10 @@ from disco.features.check import (
     PSI_ALARM,
     PSI_WATCH,
 )
+from disco.features.codes import FEWEST_CODES, FEWEST_OF_A_KIND, FEWEST_PER_CAMPAIGN
 from disco.features.measures import MEASURES
+from disco.features.snapshot import FEWEST_CUSTOMERS, MOST_MOVED
+from disco.features.training_set import MATURITY_DAYS, MOST_UNSENT
 from disco.records.tables import SCHEMAS, ColumnSchema, TableSchema
 
 _FEATURES = """# The features
@@ -51,6 +54,42 @@ dropped, because it shows who has a history. The definitions are stored in the f
 on it, and everything that uses the network builds its features from them.
 
 Measures: {measures}.
+"""
+_ENGAGEMENT = f"""## Codes that were sent
+
+A network with the heads `level+slope+engagement` (the default) also learns who uses a code. `disco train context`
+takes these rows from the table `codes`: every code that was sent in the window to a customer with a purchase in the
+year before, used or not, with the customer's features on the first day of the window. A code is used when
+`redeemed_at` is less than {MATURITY_DAYS} days after `sent_at` (`--maturity-days`). Codes that have not had these
+days by the newest day in `orders` and `codes` are left out. Each `campaign_id` with {FEWEST_PER_CAMPAIGN} codes or
+more has a constant of its own, and the smaller ones share one. In Python they are `disco.CodesSent(X, depth, used,
+campaign)`, which `disco.training_set` returns as `.codes`, for `ContextNetwork.fit(…, codes=…)`.
+
+The engagement score h of a customer is linear in their context, so that nothing more is kept per customer. It lies on
+the scale of a logit, and its mean over the codes of training is 0. `ContextNetwork.engagement_score` returns it.
+Customers without a purchase in the year have no score (NaN).
+
+At least {FEWEST_CODES} matured codes are needed, {FEWEST_OF_A_KIND} of them used and as many not. With fewer the
+network is fitted with `level+slope`, and a warning says so. Where more than {MOST_UNSENT:.0%} of the orders with a
+code name one that `codes` does not have, a warning says that too: such codes were used but, by the tables, never
+sent.
+
+## Snapshots: the day's means
+
+Campaigns move the features themselves. After two campaigns within a month everybody has received and used more codes,
+and a network that took this for a change of the customers would expect too much of all of them. So contexts are
+centred: from each scaled input the day's mean over the shop's customers is subtracted, and the mean on the day of
+training is added. Unknown values stay unknown.
+
+The day's `Snapshot` is computed from all customers with a purchase in the year, whoever is in the campaign. It is
+kept in the metadata of every feature table, so it stays with the features of a campaign, and its hash is among the
+inputs of a plan (`snapshot`). Its sums are exact integers: any order of the customers, in any number of parts, gives
+the same bytes. It belongs to no network, so `disco learn --rebuild` uses the one kept with each campaign's features.
+Late arrivals are centred on the day they arrive. With n customers the correction is multiplied by n / (n + 100), and
+with fewer than {FEWEST_CUSTOMERS} there is none. Networks without an engagement head are not centred.
+
+Where the mean of a feature has moved by more than {MOST_MOVED:g} standard deviations of training, `disco plan` warns
+and names the feature. A column in another unit, or a table that is only half there, looks like this.
 """
 _CHECKS = f"""## Checking features
 
@@ -92,7 +131,7 @@ def features_page() -> str:
         rows = "\n".join(f"| `{f.name}` | {f.meaning} | {f.unit} | `{f.formula}` |" for f in members)
         head = "| Feature | Meaning | Unit | Formula over measures |\n|---|---|---|---|"
         parts.append(f"## {group.capitalize()} ({len(members)})\n\n{head}\n{rows}\n")
-    return "\n".join([*parts, _OWN.format(measures=", ".join(f"`{name}`" for name in MEASURES)), _CHECKS])
+    return "\n".join([*parts, _OWN.format(measures=", ".join(f"`{name}`" for name in MEASURES)), _ENGAGEMENT, _CHECKS])
 
 
 _TABLES = """\

@@ -58,7 +58,7 @@ def run_journey(orders: pa.Table, scratch: Path, *, quick: bool, seed: int = 1) 
         for name, window in (("trained", TRAINED), ("tested", TESTED))
     )
     effort = Effort(boosting_rounds=30, forest_trees=10) if quick else Effort()
-    network = disco.ContextNetwork(seed=seed, max_epochs=4 if quick else 40)
+    network = disco.ContextNetwork(heads="level", seed=seed, max_epochs=4 if quick else 40)
     models = fit_models(training, seed=seed, effort=effort, network=network)
     predicted = {name: predict(test.X) for name, predict in models.items()}
     predicted[OWN_MEAN] = np.asarray(test.X["basket_log_mean_365d"].to_numpy())

@@ -41,7 +41,9 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.evaluation.log import random_log as random_log
     from disco.evaluation.passes import UnconstrainedLearner as UnconstrainedLearner
     from disco.evaluation.replay import replay as replay
+    from disco.features import CodesSent as CodesSent
     from disco.features import ContextNetwork as ContextNetwork
+    from disco.features import Snapshot as Snapshot
     from disco.features import build_features as build_features
     from disco.features import has_history as has_history
     from disco.features import training_set as training_set
@@ -89,7 +91,9 @@ _HOME_OF = {
     "random_log": "disco.evaluation.log",
     "UnconstrainedLearner": "disco.evaluation.passes",
     "replay": "disco.evaluation.replay",
+    "CodesSent": "disco.features",
     "ContextNetwork": "disco.features",
+    "Snapshot": "disco.features",
     "build_features": "disco.features",
     "has_history": "disco.features",
     "training_set": "disco.features",

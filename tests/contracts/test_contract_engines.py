@@ -105,7 +105,7 @@ BELIEF = Belief(basket=BASKET, engagement=Engagement())
 PEOPLE = Audience(ids=np.arange(ROWS), context=CONTEXT, known=np.ones(ROWS, np.bool_))
 LIMITS = Offer(depths=DEPTHS, caps=(800, 400, 200), revenue_weight=3.0, budget=2000.0)
 VALUES = np.asfortranarray(rng.lognormal(size=(20_000, 4)))
-NETWORK = ContextNetwork(max_epochs=1, hidden=(8,), dimensions=3)
+NETWORK = ContextNetwork(heads="level", max_epochs=1, hidden=(8,), dimensions=3)
 NETWORK.fit(rng.lognormal(size=(500, 4)), rng.normal(size=500))
 FEATURES = rng.lognormal(size=(ROWS, 4))
 

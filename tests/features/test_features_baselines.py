@@ -36,7 +36,7 @@ def mse(predicted, observed):
 def bent():
     training, test = orders(2000, seed=1, kind="bent"), orders(1000, seed=2, kind="bent")
     effort = Effort(boosting_rounds=60, forest_trees=20)
-    network = ContextNetwork(max_epochs=25, seed=0)
+    network = ContextNetwork(heads="level", max_epochs=25, seed=0)
     return fit_models(training, effort=effort, network=network), test
 
 
@@ -54,7 +54,7 @@ def test_only_least_squares_misses_what_is_bent(bent):
 def test_least_squares_agrees_with_the_normal_equations():
     training, test = orders(800, seed=3, kind="linear"), orders(200, seed=4, kind="linear")
     models = fit_models(
-        training, effort=Effort(boosting_rounds=2, forest_trees=2), network=ContextNetwork(max_epochs=1)
+        training, effort=Effort(boosting_rounds=2, forest_trees=2), network=ContextNetwork(heads="level", max_epochs=1)
     )
 
     def design(rows):

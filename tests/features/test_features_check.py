@@ -29,7 +29,7 @@ def table(*, seed: int, rows: int = ROWS, **changes: object) -> pa.Table:
 def network() -> ContextNetwork:
     training = table(seed=0)
     target = np.log(training["spend_365d"].to_numpy()) + 0.2 * np.random.default_rng(9).normal(size=ROWS)
-    return ContextNetwork(hidden=(8,), dimensions=3, max_epochs=3).fit(training, target)
+    return ContextNetwork(heads="level", hidden=(8,), dimensions=3, max_epochs=3).fit(training, target)
 
 
 def bad(found: CheckUp) -> dict[tuple[str, str], Outcome]:
@@ -173,7 +173,7 @@ def test_check_ups_add_and_the_worst_come_first(network):
 def trained_with(**further: np.ndarray) -> ContextNetwork:
     training = table(seed=0, **further)
     target = np.log(training["spend_365d"].to_numpy())
-    return ContextNetwork(hidden=(8,), dimensions=3, max_epochs=3).fit(training, target)
+    return ContextNetwork(heads="level", hidden=(8,), dimensions=3, max_epochs=3).fit(training, target)
 
 
 def of_one_shop(*, seed: int, mixed_up: str = "") -> pa.Table:
@@ -203,7 +203,7 @@ def of_one_shop(*, seed: int, mixed_up: str = "") -> pa.Table:
 def test_ids_that_do_not_belong_together_are_found():
     """Every column has the distribution of training, so only the relations between tables show it."""
     training = of_one_shop(seed=0)
-    trained = ContextNetwork(hidden=(8,), dimensions=3, max_epochs=3).fit(
+    trained = ContextNetwork(heads="level", hidden=(8,), dimensions=3, max_epochs=3).fit(
         training, np.log(training["visits_365d"].to_numpy() + 1)
     )
     for seed in range(1, 4):

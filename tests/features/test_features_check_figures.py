@@ -27,7 +27,7 @@ def rows(count, *, seed, shift=0.0):
 @pytest.fixture(scope="module")
 def embedding():
     X = rows(4000, seed=0)
-    return ContextNetwork(max_epochs=2).fit(X, np.log(X[:, 0]) + 4).embedding_
+    return ContextNetwork(heads="level", max_epochs=2).fit(X, np.log(X[:, 0]) + 4).embedding_
 
 
 def test_stability_index_by_hand_and_its_symmetry():

@@ -138,7 +138,7 @@ def test_a_prediction_is_at_depths_alone(fitted, rows, depth):
 
 def test_a_renamed_column_is_guessed_among_those_not_wanted(rows):
     table = pa.table({"spend_30d": rows[0][:, 0], "spend_90d": rows[0][:, 1]})
-    network = ContextNetwork(max_epochs=1).fit(table, rows[1])
+    network = ContextNetwork(heads="level", max_epochs=1).fit(table, rows[1])
     with pytest.raises(SchemaMismatchError, match="Is it the column spend90"):
         network.transform(table.rename_columns(["spend_30d", "spend90"]))
     with pytest.raises(SchemaMismatchError, match="same catalogue"):
@@ -149,7 +149,7 @@ def test_a_target_of_text_in_a_file_is_refused_by_name(rows, tmp_path):
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": rows[0][:, 0], "log_full_price": ["x"] * 400}), path)
     with pytest.raises(InputError, match="log_basket"):
-        ContextNetwork(max_epochs=1).fit(path)
+        ContextNetwork(heads="level", max_epochs=1).fit(path)
 
 
 def replaced(table, name, column):

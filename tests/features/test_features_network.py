@@ -67,7 +67,7 @@ def test_the_kernel_agrees_with_plain_matrix_products(trained):
 def test_scaling_by_hand():
     X, y, *_ = shop(400)
     X[:, 0] = np.repeat([1.0, 3.0], 200)
-    scaling = ContextNetwork(**QUICK, validation_share=0).fit(X, y).embedding_.scaling
+    scaling = ContextNetwork(heads="level", **QUICK, validation_share=0).fit(X, y).embedding_.scaling
     # median |x| is 2, so x = 1 lies at ln 1.5 and x = 3 at ln 2.5; centre half-way, quartiles at the two values
     low, high = np.log(1.5), np.log(2.5)
     at = scaling.apply(X)[[0, 399], 0]
@@ -101,7 +101,7 @@ def test_chunks_side_by_side_give_the_bits_of_one(trained, monkeypatch):
 
 def test_the_slope_head_carries_elasticity_that_the_level_head_loses():
     X, y, depth, level, slope = shop(8000)
-    one = ContextNetwork(max_epochs=25, seed=3).fit(X, y)
+    one = ContextNetwork(heads="level", max_epochs=25, seed=3).fit(X, y)
     two = ContextNetwork(heads="level+slope", max_epochs=25, seed=3).fit(X, y, depth)
     assert explained(one.transform(X), level) > 0.8
     assert explained(two.transform(X), level) > 0.8
@@ -121,7 +121,7 @@ def test_predictions_follow_the_depth_through_the_slope(trained):
 
 def test_predictions_are_better_than_the_mean_and_depth_is_ignored_without_a_slope_head():
     X, y, depth, *_ = shop(5000)
-    network = ContextNetwork(max_epochs=15).fit(X[:4000], y[:4000])
+    network = ContextNetwork(heads="level", max_epochs=15).fit(X[:4000], y[:4000])
     predicted = network.predict(X[4000:])
     assert np.mean((predicted - y[4000:]) ** 2) < 0.8 * np.var(y[4000:])
     assert (network.predict(X[4000:], depth[4000:]) == predicted).all()
@@ -135,13 +135,13 @@ def test_equal_seeds_give_equal_networks_and_torch_is_left_as_it_was():
     X, y, *_ = shop(800)
     torch.manual_seed(11)
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
-    first = ContextNetwork(**QUICK).fit(X, y)
+    first = ContextNetwork(heads="level", **QUICK).fit(X, y)
     assert torch.equal(state, torch.random.get_rng_state())
     assert torch.get_num_threads() == threads
     torch.manual_seed(99)
-    second = ContextNetwork(**QUICK).fit(X, y)
+    second = ContextNetwork(heads="level", **QUICK).fit(X, y)
     assert (first.embedding_.weights == second.embedding_.weights).all()
-    other = ContextNetwork(**{**QUICK, "seed": 2}).fit(X, y)
+    other = ContextNetwork(heads="level", **{**QUICK, "seed": 2}).fit(X, y)
     assert (first.embedding_.weights != other.embedding_.weights).any()
 
 
@@ -154,12 +154,12 @@ def test_a_gpu_that_is_not_there_is_said(monkeypatch):
 def test_training_stops_when_the_rows_kept_out_no_longer_improve():
     X, _, *_ = shop(600)
     noise = np.random.default_rng(0).normal(4, 1, 600)
-    network = ContextNetwork(max_epochs=200, patience=3, learning_rate=0.01).fit(X, noise)
+    network = ContextNetwork(heads="level", max_epochs=200, patience=3, learning_rate=0.01).fit(X, noise)
     losses = network.validation_losses_
     assert len(losses) < 200
     assert min(losses) == losses[-4]
     told = []
-    ContextNetwork(max_epochs=5, validation_share=0).fit(
+    ContextNetwork(heads="level", max_epochs=5, validation_share=0).fit(
         X, noise, progress=lambda done, most: told.append((done, most))
     )
     assert told == [(epoch, 5) for epoch in range(1, 6)]
@@ -186,7 +186,7 @@ def test_a_network_does_not_go_on_learning_customers_by_heart():
     order = rng.permutation(np.repeat(np.arange(500), 8))
     own = rng.normal(0, 1, 500)
     y = 4 + own[order] + rng.normal(0, 0.1, order.size)
-    network = ContextNetwork(max_epochs=60, dropout=0.0, learning_rate=0.01).fit(X[order], y)
+    network = ContextNetwork(heads="level", max_epochs=60, dropout=0.0, learning_rate=0.01).fit(X[order], y)
     fresh = rng.lognormal(size=(2000, 9))
     assert network.predict(fresh).std() < 0.45  # near the mean, the best one can say of strangers
     assert len(network.validation_losses_) < 20
@@ -199,7 +199,7 @@ def named(X):
 def test_columns_are_found_by_name():
     X, y, *_ = shop(600)
     table = named(X)
-    network = ContextNetwork(**QUICK).fit(table, y)
+    network = ContextNetwork(heads="level", **QUICK).fit(table, y)
     assert network.feature_names_in_.tolist() == table.column_names
     assert network.n_features_in_ == 9
     expected = network.transform(table)
@@ -221,14 +221,14 @@ def test_a_whole_column_of_integers_gives_the_same_bits_as_floats():
     X, y, *_ = shop(600)
     X[:, 4] = np.arange(600)
     table = named(X)
-    network = ContextNetwork(**QUICK).fit(table, y)
+    network = ContextNetwork(heads="level", **QUICK).fit(table, y)
     whole = table.set_column(4, "f4", pa.array(np.arange(600, dtype=np.int32)))
     assert (network.transform(whole) == network.transform(table)).all()
 
 
 def test_a_rescaled_column_is_named_and_few_rows_are_not_judged():
     X, y, *_ = shop(3000)
-    network = ContextNetwork(**QUICK).fit(named(X), y)
+    network = ContextNetwork(heads="level", **QUICK).fit(named(X), y)
     for factor in (100, 1 / 100):
         pence = X.copy()
         pence[:, 6] *= factor
@@ -243,7 +243,7 @@ def test_features_of_another_catalogue_are_refused(make_tables, memory_tables):
     tables = memory_tables(make_tables(customers=300, seed=6, start=dt.date(2025, 6, 1), days=270))
     names = ["orders_365d", "spend_365d", "visits_30d"]
     table = build_features(tables, as_of=dt.date(2026, 3, 1), features=names)
-    network = ContextNetwork(**QUICK).fit(table, np.random.default_rng(0).normal(4, 1, table.num_rows))
+    network = ContextNetwork(heads="level", **QUICK).fit(table, np.random.default_rng(0).normal(4, 1, table.num_rows))
     assert network.feature_names_in_.tolist() == names
     other = build_features(tables, as_of=dt.date(2026, 3, 1), features=[*names, "saves_365d"])
     with pytest.raises(SchemaMismatchError, match="feature schema"):
@@ -256,7 +256,7 @@ def test_customers_without_a_purchase_get_the_population_context():
     strangers = ~has_history(table)
     assert strangers.mean() == 0.25
     y[strangers] = 30.0  # absurd baskets that would ruin the level if they were learned from
-    network = ContextNetwork(**QUICK).fit(table, y)
+    network = ContextNetwork(heads="level", **QUICK).fit(table, y)
     context = network.transform(table)
     assert (context[strangers] == 0).all()
     assert (context[~strangers] != 0).any(axis=1).all()
@@ -271,10 +271,10 @@ def test_it_is_a_step_of_a_scikit_learn_pipeline():
     from sklearn.pipeline import make_pipeline
 
     X, y, *_ = shop(400)
-    alone = make_pipeline(ContextNetwork(max_epochs=1)).fit(X, y)
+    alone = make_pipeline(ContextNetwork(heads="level", max_epochs=1)).fit(X, y)
     assert alone.transform(X).shape == (400, 6)
-    assert (alone.predict(X) == ContextNetwork(max_epochs=1).fit(X, y).predict(X)).all()
-    with_regression = make_pipeline(ContextNetwork(max_epochs=1), LinearRegression())
+    assert (alone.predict(X) == ContextNetwork(heads="level", max_epochs=1).fit(X, y).predict(X)).all()
+    with_regression = make_pipeline(ContextNetwork(heads="level", max_epochs=1), LinearRegression())
     search = GridSearchCV(with_regression, {"contextnetwork__dimensions": [2, 3]}, cv=2).fit(X, y)
     assert search.best_estimator_[0].embedding_.dimensions in (2, 3)
 
@@ -294,7 +294,7 @@ def test_it_can_be_cloned_and_searched_like_any_estimator():
 
 def test_other_sizes():
     X, y, *_ = shop(500)
-    network = ContextNetwork(hidden=(12, 10, 8), dimensions=4, **QUICK).fit(X, y)
+    network = ContextNetwork(heads="level", hidden=(12, 10, 8), dimensions=4, **QUICK).fit(X, y)
     assert network.transform(X).shape == (500, 4)
     assert network.transform(X[:0]).shape == (0, 4)
 
@@ -302,7 +302,7 @@ def test_other_sizes():
 def test_a_plain_relu_may_die_and_that_is_said():
     X, y, *_ = shop(500)
     with pytest.warns(NetworkWarning, match="constant"):
-        network = ContextNetwork(hidden=(2,), dimensions=40, leak=0.0, **QUICK).fit(X, y)
+        network = ContextNetwork(heads="level", hidden=(2,), dimensions=40, leak=0.0, **QUICK).fit(X, y)
     dead = network.embedding_.inverse_sd == 0
     assert (network.transform(X)[:, dead] == 0).all()
     assert np.isfinite(network.predict(X)).all()
@@ -373,7 +373,7 @@ def test_bad_training_rows_are_refused_by_name(change, message):
     rng = np.random.default_rng(0)
     rows = {"X": rng.normal(size=(300, 2)), "y": rng.normal(4, 1, 300), "depth": np.zeros(300), **change}
     with pytest.raises(InputError, match=message):
-        ContextNetwork(**QUICK).fit(rows["X"], rows["y"], rows["depth"])
+        ContextNetwork(heads="level", **QUICK).fit(rows["X"], rows["y"], rows["depth"])
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_the_text_brings_the_features_back():
 def test_a_network_knows_how_its_features_are_made(tables, tmp_path):
     chosen = select(drop=["visits_7d"], add=[Feature(**OWN)])
     rows = training_set(tables, window_start=START, window_end=dt.date(2025, 4, 1), features=chosen)
-    ContextNetwork(max_epochs=1).fit(rows.X, rows.log_full_price).save(tmp_path / "network")
+    ContextNetwork(heads="level", max_epochs=1).fit(rows.X, rows.log_full_price).save(tmp_path / "network")
     network = ContextNetwork.load(tmp_path / "network")
     assert network.catalogue_ == chosen
     built = build_features(tables, as_of=dt.date(2025, 4, 1), features=network.catalogue_)

@@ -1,20 +1,24 @@
 """A network on disk: the same bits back, and never a damaged one."""
 
+import json
+
 import numpy as np
 import pytest
+from safetensors import safe_open
 from tests.support.forgery import NETWORKS, forge_network
 
-from disco.features import ContextNetwork
+from disco.features import CodesSent, ContextNetwork, Snapshot
 from disco.records.errors import FileFormatError, InputError
 
 
-@pytest.fixture(scope="module")
-def network():
+@pytest.fixture(scope="module", params=["level+slope", "level+slope+engagement"])
+def network(request):
     rng = np.random.default_rng(0)
-    X = rng.lognormal(size=(300, 3))
-    depth = rng.choice([0.0, 0.2, 0.4], 300)
-    return ContextNetwork(heads="level+slope", hidden=(2,), dimensions=1, max_epochs=2).fit(
-        X, np.log(X[:, 0]) + 4, depth
+    X = rng.lognormal(size=(600, 3))
+    depth = rng.choice([0.0, 0.2, 0.4], 600)
+    codes = CodesSent(X, depth, rng.random(600) < 0.4, np.full(600, "a"))
+    return ContextNetwork(heads=request.param, hidden=(2,), dimensions=1, max_epochs=2).fit(
+        X, np.log(X[:, 0]) + 4, depth, codes=codes, snapshot=Snapshot.of(X, ("x0", "x1", "x2"))
     )
 
 
@@ -33,6 +37,12 @@ def test_what_is_loaded_computes_the_same_bits(network, saved):
     assert loaded.get_params() == network.get_params()
     assert loaded.feature_names_in_.tolist() == network.feature_names_in_.tolist()
     assert loaded.validation_losses_ == network.validation_losses_
+    assert loaded.validation_log_losses_ == network.validation_log_losses_
+    assert loaded.head_ == network.head_
+    many = np.tile(X, (10, 1)) * 2
+    day = loaded.snapshot(many)
+    assert loaded.transform(X, snapshot=day).tobytes() == network.transform(X, snapshot=day).tobytes()
+    assert (loaded.transform(X, snapshot=day) == loaded.transform(X)).all() == (network.head_ is None)
 
 
 def test_saving_twice_writes_the_same_bytes(network, saved, tmp_path):
@@ -41,12 +51,13 @@ def test_saving_twice_writes_the_same_bytes(network, saved, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["again.safetensors"]
 
 
-def test_every_flipped_bit_is_noticed(saved, tmp_path):
+def test_every_flipped_bit_is_noticed(network, saved, tmp_path):
     content = saved.read_bytes()
     path = tmp_path / "damaged.safetensors"
     rng = np.random.default_rng(0)
     header = 8 + int.from_bytes(content[:8], "little")
-    for place in [*range(header), *range(header, len(content), 11)]:
+    stride = 1 if network.head_ is None else 7  # the two kinds of files differ in a few entries only
+    for place in [*range(0, header, stride), *range(header, len(content), 11 * stride)]:
         damaged = bytearray(content)
         damaged[place] ^= 1 << int(rng.integers(8))
         path.write_bytes(damaged)
@@ -114,7 +125,7 @@ def test_a_network_too_large_to_be_loaded_is_never_trained():
     X = np.random.default_rng(0).lognormal(size=(300, 3))
     for hidden in ((70_000,), (60_000, 60_000), (1,) * 70):
         with pytest.raises(InputError, match="sizes"):
-            ContextNetwork(hidden=hidden).fit(X, np.log(X[:, 0]) + 4)
+            ContextNetwork(heads="level", hidden=hidden).fit(X, np.log(X[:, 0]) + 4)
 
 
 def test_parameters_set_after_training_do_not_change_what_a_file_computes(network, tmp_path):
@@ -130,3 +141,25 @@ def test_parameters_set_after_training_do_not_change_what_a_file_computes(networ
 def _saved(network, path):
     network.save(path)
     return path
+
+
+def test_a_network_without_an_engagement_head_is_written_as_before_there_was_one(network, saved):
+    sealed = json.loads(safe_open(saved, "numpy").metadata()["network"])
+    header = json.loads(sealed["content"])
+    has_head = network.head_ is not None
+    assert header["version"] == (3 if has_head else 2)
+    assert ("validation_log_losses" in header) == has_head
+    assert sorted(header["parameters"]) == sorted(ContextNetwork().get_params())
+
+
+def test_a_network_without_the_means_of_training_is_read_and_not_centred(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(size=(600, 3))
+    depth = rng.choice([0.0, 0.2, 0.4], 600)
+    codes = CodesSent(X, depth, rng.random(600) < 0.4, np.full(600, "a"))
+    network = ContextNetwork(hidden=(2,), dimensions=1, max_epochs=1).fit(X, np.log(X[:, 0]) + 4, depth, codes=codes)
+    network.save(tmp_path / "network")
+    loaded = ContextNetwork.load(tmp_path / "network")
+    assert loaded.embedding_.trained_means is None
+    assert loaded.head_ == network.head_
+    assert (loaded.transform(X, snapshot=loaded.snapshot(X * 3)) == loaded.transform(X)).all()

@@ -26,7 +26,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     rng = np.random.default_rng(3)
     X = pa.table({feature.name: rng.lognormal(size=300) for feature in FEATURES})
     path = tmp_path_factory.mktemp("network") / "context.safetensors"
-    ContextNetwork(max_epochs=1).fit(X, rng.normal(4, 1, 300)).save(path)
+    ContextNetwork(heads="level", max_epochs=1).fit(X, rng.normal(4, 1, 300)).save(path)
     return path.read_bytes()
 
 

@@ -34,7 +34,7 @@ def fit_models(
     effort = effort or Effort()
     names = tuple(training.X.column_names)
     rows, target = table_matrix(training.X, names), training.log_full_price
-    context = (network or ContextNetwork(seed=seed)).fit(training.X, target, training.depth)
+    context = (network or ContextNetwork(heads="level", seed=seed)).fit(training.X, target, training.depth)
     by_rows = {
         LEAST_SQUARES: _least_squares(rows, target),
         LIGHT_GBM: _boosting(rows, target, seed=seed, effort=effort),

@@ -13,6 +13,7 @@ import pyarrow as pa
 from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_hash
 from disco.features.measures import MEASURES, Measure
 from disco.features.selection import FEATURES_KEY, to_text
+from disco.features.snapshot import SnapshotCounter, with_snapshot
 from disco.features.sources import REFUSED, Sources
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, TableError
@@ -41,8 +42,8 @@ def build_features(
 
     One row per customer who joined before `as_of`. Only rows dated strictly before `as_of` (midnight in the tables'
     time zone) are read, so nothing that happens later can change the result. Null = unknown: the mean of nothing, or a
-    table that is absent. `memory_limit` is DuckDB's, such as "4GB"; beyond it the program spills to disk. `threads` are
-    DuckDB's, too; None is one per processor.
+    table that is absent. The table's metadata holds the day's `Snapshot`. `memory_limit` is DuckDB's, such as "4GB";
+    beyond it the program spills to disk. `threads` are DuckDB's, too; None is one per processor.
     """
 
     table = feature_table(tables, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit)
@@ -64,7 +65,9 @@ def feature_table(
         schema,
         batches,
     ):
-        return pa.Table.from_batches(batches, schema).combine_chunks()
+        counter = SnapshotCounter(schema)
+        table = pa.Table.from_batches(counter.watch(batches), schema).combine_chunks()
+    return table.cast(with_snapshot(schema, counter.snapshot))
 
 
 @contextmanager

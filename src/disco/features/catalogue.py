@@ -14,7 +14,11 @@ from disco.records.errors import InputError
 
 GROUPS = ("purchases", "returns", "codes", "site")
 HISTORY_FEATURE = "orders_365d"  # 0 or missing: no purchase in the year
-NOT_FEATURES = ("customer_id", "order_id", "ordered_at", "log_full_price", "depth", "depth_derived")  # of training rows
+CODE_USED, CODE_CAMPAIGN = "code_used", "code_campaign"  # columns beside the features in rows of codes sent
+NOT_FEATURES = (  # columns of training rows that are no features
+    *("customer_id", "order_id", "ordered_at", "log_full_price", "depth", "depth_derived"),
+    *("code_id", "sent_at", CODE_USED, CODE_CAMPAIGN),
+)
 TABLES = ("customers", "orders", "returns", "codes", "site")  # that features are computed from
 _DAMPING = 0.1  # depth² added to the spread of depths, so that two nearly equal depths give no huge slope
 _WORD = re.compile(r"[a-z_][a-z_0-9]*")

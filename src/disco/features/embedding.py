@@ -13,10 +13,12 @@ import numpy as np
 from disco.features.kernel import INPUT_LIMIT, context_rows
 from disco.features.rows import history_column
 from disco.features.scaling import Scaling
+from disco.features.snapshot import Snapshot, shift_of
 from disco.records.arguments import read_count, read_number, require_floats
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
-from disco.records.grid import CONTEXT_LIMIT
+from disco.records.grid import CONTEXT_LIMIT, GRID
+from disco.records.score import EngagementHead
 
 MOST_LAYERS = 64
 MOST_UNITS = 65_536  # of one layer, and features at most
@@ -45,6 +47,10 @@ class Embedding:
     level: Vector  # (1 + d1,)
     slope: Vector  # (1 + d1,)
     mean_depth: float
+    engagement: EngagementHead | None = None  # who answers to a code; None: a network without this head
+    trained_means: Vector | None = None
+    """(features,) where the features stood on the day of training (`Snapshot.means`), NaN where unknown; None: the day
+    is not known, and contexts are not centred."""
 
     def __post_init__(self) -> None:
         sizes = check_sizes(self.sizes)
@@ -67,6 +73,15 @@ class Embedding:
             raise InputError("inverse_sd", found=self.inverse_sd.min(), expected="numbers, 0 or more")
         read_number(self.leak, where="leak", expected="a number in [0, 1)", least=0.0, below=1.0)
         read_number(self.mean_depth, where="mean_depth", expected="a depth from 0 to 1", least=0.0, most=1.0)
+        if (self.engagement is not None) != self.heads.endswith("+engagement"):
+            raise InputError(
+                "engagement", found=f"heads {self.heads!r}", expected="a head for what the network learned"
+            )
+        if self.engagement is not None and self.engagement.weights.size != 1 + units:
+            found = f"{self.engagement.weights.size} weights"
+            raise InputError("engagement", found=found, expected=f"a constant and one for each of {units} units")
+        if self.trained_means is not None:
+            require_floats(self.trained_means, (sizes[0],), where="trained_means", unknown=True)
         self._check_range()
 
     def _check_range(self) -> None:
@@ -79,6 +94,8 @@ class Embedding:
                 at += outgoing * (incoming + 1)
             reached = [(largest + np.abs(self.mean)) * np.maximum(self.inverse_sd, 1.0)]
             reached += [np.abs(part).sum() * CONTEXT_LIMIT for part in (self.level, self.slope)]
+            if self.engagement is not None:
+                reached.append(np.abs(self.engagement.weights).sum() * CONTEXT_LIMIT * GRID)
         if not all(np.isfinite(part).all() for part in reached):
             raise InputError("weights", found="sums beyond what a number can hold", expected="weights of moderate size")
 
@@ -86,8 +103,22 @@ class Embedding:
     def dimensions(self) -> int:
         return self.sizes[-1]
 
-    def context(self, rows: Matrix) -> Matrix:
-        """ψ1 of raw features (rows, features), NaN = missing; shape (rows, d1)."""
+    def shift(self, snapshot: Snapshot | None) -> Vector:
+        """(features,) what centres the scaled inputs of that day; zeros where the day of training is not known."""
+        if snapshot is None or self.trained_means is None:
+            return np.zeros(len(self.feature_names))
+        return shift_of(
+            snapshot,
+            names=self.feature_names,
+            unit=self.scaling.unit,
+            spread=self.scaling.spread,
+            trained=self.trained_means,
+        )
+
+    def context(self, rows: Matrix, shift: Vector | None = None) -> Matrix:
+        """ψ1 of raw features (rows, features), NaN = missing, centred by `shift`; shape (rows, d1)."""
+        given = np.zeros(len(self.feature_names)) if shift is None else shift
+        require_floats(given, (len(self.feature_names),), where="shift")
         out = np.empty((rows.shape[0], self.dimensions))
         context_rows(
             np.ascontiguousarray(rows),
@@ -100,6 +131,7 @@ class Embedding:
             self.mean,
             self.inverse_sd,
             history_column(self.feature_names),
+            given,
             out,
         )
         return out

@@ -1,6 +1,7 @@
 """Feature and training rows on disk: Parquet, written batch by batch, there whole or not at all."""
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 from disco.features.builder import AS_OF_KEY
 from disco.features.catalogue import Feature
 from disco.features.selection import FEATURES_KEY, from_text
+from disco.features.snapshot import SnapshotCounter, with_snapshot
 from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
 
@@ -17,8 +19,17 @@ SAMPLE_ROWS = 300_000  # enough to see a change of distribution
 TABLES_KEY = b"disco.tables"  # metadata: the folder the rows were computed from
 
 
-def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
-    """Stream batches to a Parquet file; returns the number of rows."""
+def write_batches(
+    path: Path,
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    at_end: Callable[[], pa.Schema] | None = None,
+) -> int:
+    """Stream batches to a Parquet file; returns the number of rows.
+
+    at_end: the same schema with the metadata that is known only after the last batch.
+    """
     rows, waiting, held = 0, 0, []
     with written_whole(path) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
         for batch in batches:
@@ -28,7 +39,18 @@ def write_batches(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatc
                 writer.write_table(pa.Table.from_batches(held, schema), row_group_size=waiting)
                 held, waiting = [], 0
         writer.write_table(pa.Table.from_batches(held, schema))
+        if at_end is not None:
+            complete = at_end()
+            # Arrow reads the metadata of a file from the copy of its schema under this key
+            own = base64.b64encode(complete.serialize().to_pybytes())
+            writer.add_key_value_metadata({**(complete.metadata or {}), b"ARROW:schema": own})
     return rows
+
+
+def write_features(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """Stream the features of a shop to a Parquet file whose metadata holds their snapshot; returns the customers."""
+    counter = SnapshotCounter(schema)
+    return write_batches(path, schema, counter.watch(batches), at_end=lambda: with_snapshot(schema, counter.snapshot))
 
 
 def read_schema(path: Path) -> pa.Schema:

@@ -1,7 +1,7 @@
 """`ContextNetwork`: the learner around an `Embedding`, with scikit-learn's conventions."""
 
 import warnings
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, Self
@@ -13,48 +13,59 @@ from numpy.typing import ArrayLike
 
 from disco.features.catalogue import Feature
 from disco.features.check import rescaled_columns
+from disco.features.codes import FEWEST_CODES, FEWEST_OF_A_KIND, GivenCodes, read_codes
 from disco.features.embedding import Embedding, check_sizes
 from disco.features.rows import (
     DEPTH,
     TARGET,
     FeatureRows,
     MemoryRows,
-    Rows,
     array_matrix,
     as_table,
     depth_column,
+    parquet_dataset,
     parquet_rows,
     schema_of,
     table_matrix,
 )
 from disco.features.selection import from_text
-from disco.features.training import FeatureWarning, Progress, Schedule, fit_embedding
+from disco.features.snapshot import Snapshot, counted, snapshot_of
+from disco.features.training import EngagementWarning, FeatureWarning, Progress, Schedule, fit_embedding
 from disco.records.arrays import Matrix, Vector
 from disco.records.chunks import row_chunks, stack_rows
 from disco.records.errors import InputError, SchemaMismatchError, StateError
 from disco.records.ports import Engine
+from disco.records.score import EngagementHead
 
-HEADS = ("level", "level+slope")
+HEADS = ("level", "level+slope", "level+slope+engagement")
+WITH_ENGAGEMENT = HEADS[-1]
 DEVICES = ("auto", "cpu", "cuda")
+_ONLY = 'the network was fitted with heads="{}" and does not know who answers to a code'
+_MORE_CODES = (
+    f"hand in at least {FEWEST_CODES:,} matured codes, of which {FEWEST_OF_A_KIND} were used and as many were not"
+)
 
 
 @dataclass(eq=False)  # no slots: scikit-learn's pipelines and searches put attributes of their own on a step
 class ContextNetwork:
-    """A network [features → `hidden` → `dimensions` → heads] of ln full price; its last hidden layer is the context ψ1.
+    """A network [features → `hidden` → `dimensions` → heads] of ln full price and of who answers to a code; its last
+    hidden layer is the context ψ1.
 
     Follows scikit-learn: parameters are the constructor's, `fit` learns, attributes that end in `_` are learned. It
     works as a step of a pipeline or a search.
 
     >>> rng = np.random.default_rng(1)
     >>> X = rng.lognormal(size=(400, 3))
-    >>> network = ContextNetwork(max_epochs=3).fit(X, np.log(X[:, 0]) + 3)
+    >>> network = ContextNetwork(heads="level", max_epochs=3).fit(X, np.log(X[:, 0]) + 3)
     >>> network.transform(X).shape
     (400, 6)
     """
 
-    heads: str = "level"
+    heads: str = "level+slope+engagement"
     """"level": E[ln F] = b(x), the paper's. "level+slope": E[ln F] = b(x) + s(x)·(depth − mean depth) on the same
     layer, so that the context also carries how a customer answers to depth; `fit` then needs the depth of each order.
+    "level+slope+engagement": also whether a code is used at all, logit = h(x) + a constant per campaign + δ·depth;
+    `fit` then needs codes that were sent, used or not. Where they are missing it warns and fits what it can.
     """
 
     hidden: tuple[int, ...] = (64, 16)
@@ -82,7 +93,7 @@ class ContextNetwork:
     """Epochs without a better loss on the customers kept out before training stops."""
 
     validation_share: float = 0.15
-    """Share of the customers kept out of training, whose later orders tell when to stop."""
+    """Share of the customers kept out of training, whose later orders and whose codes tell when to stop."""
 
     seed: int = 0
     """Of starting weights, dropout and the order of batches; the same seed and rows give the same network."""
@@ -92,6 +103,7 @@ class ContextNetwork:
 
     _embedding: Embedding | None = field(default=None, init=False, repr=False)
     _validation_losses: tuple[float, ...] = field(default=(), init=False, repr=False)
+    _validation_log_losses: tuple[float, ...] = field(default=(), init=False, repr=False)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments, as scikit-learn's `clone` and searches ask for them."""
@@ -129,6 +141,8 @@ class ContextNetwork:
         log_basket: ArrayLike | pa.Array | str | None = None,
         depth: ArrayLike | pa.Array | str | None = None,
         *,
+        codes: GivenCodes | None = None,
+        snapshot: Snapshot | None = None,
         progress: Progress | None = None,
     ) -> Self:
         """Train on orders in time order. Rows of customers without a purchase in the year are left out.
@@ -138,13 +152,17 @@ class ContextNetwork:
             chunk by chunk.
         log_basket: (orders,) ln of the full price in currency units; with Parquet rows the name of its column, by
             default `log_full_price`.
-        depth: (orders,) in [0, 1), 0 without a code, needed by heads="level+slope"; with Parquet rows the name of its
-            column, by default `depth`.
+        depth: (orders,) in [0, 1), 0 without a code, needed by every head but "level"; with Parquet rows the name of
+            its column, by default `depth`.
+        codes: `CodesSent`, or Parquet rows with the same features and the columns depth, code_used and code_campaign;
+            needed by the engagement head and used by no other. Their features are those of the same day.
+        snapshot: of all the shop's customers on the day of the features, so that an engagement network can centre
+            contexts of another day; by default the one that X carries, as tables of `build_features` do.
         progress: called with (epochs done, epochs at most).
 
-        Warns (DepthVariationWarning, NetworkWarning) where the network is weaker than it should be.
+        Warns (DepthVariationWarning, EngagementWarning, NetworkWarning) where the network is weaker than it should be.
         """
-        for note in self.fit_with_notes(X, log_basket, depth, progress=progress):
+        for note in self.fit_with_notes(X, log_basket, depth, codes=codes, snapshot=snapshot, progress=progress):
             warnings.warn(note, stacklevel=2)
         return self
 
@@ -154,17 +172,36 @@ class ContextNetwork:
         log_basket: ArrayLike | pa.Array | str | None = None,
         depth: ArrayLike | pa.Array | str | None = None,
         *,
+        codes: GivenCodes | None = None,
+        snapshot: Snapshot | None = None,
         progress: Progress | None = None,
     ) -> tuple[FeatureWarning, ...]:
         """As `fit`; what it would warn of is returned instead."""
         self.check_parameters()
-        rows = self._rows(X, log_basket, depth)
+        heads: str = self.heads
+        notes: tuple[FeatureWarning, ...] = ()
+        if heads == WITH_ENGAGEMENT and depth is None and codes is None and not _has_depths(X):
+            heads, notes = (
+                "level",
+                (EngagementWarning(f"There are no depths and no codes, so {_ONLY.format('level')}"),),
+            )
+        rows = self._rows(X, log_basket, depth, needs_depth=heads != "level")
+        if snapshot is not None:
+            rows = replace(rows, snapshot=snapshot)
         check_sizes((len(rows.names), *self.hidden, self.dimensions))
-        self._embedding, self._validation_losses, notes = fit_embedding(
+        sent = None
+        if heads == WITH_ENGAGEMENT:
+            if codes is not None:
+                sent = read_codes(codes, rows.names, schema=rows.schema, validation_share=self.validation_share)
+            if sent is None or sent.too_few:
+                there = "There are no codes" if sent is None else f"There are only {sent.too_few}"
+                heads, sent = "level+slope", None
+                notes = (EngagementWarning(f"{there}, so {_ONLY.format(heads)}; {_MORE_CODES}"),)
+        fitted = fit_embedding(
             rows,
             hidden=self.hidden,
             dimensions=self.dimensions,
-            heads=self.heads,
+            heads=heads,
             schedule=Schedule(
                 leak=self.leak,
                 dropout=self.dropout,
@@ -175,17 +212,41 @@ class ContextNetwork:
                 seed=self.seed,
                 device=self.device,
             ),
+            codes=sent,
             progress=progress,
         )
-        return notes
+        self._embedding, self._validation_losses = fitted.embedding, fitted.losses
+        self._validation_log_losses = fitted.log_losses
+        return notes + fitted.notes
 
-    def transform(self, X: FeatureRows, *, check_scale: bool = True, engine: Engine | None = None) -> Matrix:
+    def snapshot(self, X: FeatureRows) -> Snapshot:
+        """Where the features of all the shop's customers stand on a day, for `transform`.
+
+        X: as for `transform`. `build_features` puts the same snapshot into the metadata of its table.
+        """
+        table, names = as_table(X), self.embedding_.feature_names
+        if table is None:
+            return Snapshot.of(array_matrix(X, names), names)
+        self._check_schema(schema_of(table))
+        return counted(table.select([*names]))
+
+    def transform(
+        self,
+        X: FeatureRows,
+        *,
+        snapshot: Snapshot | None = None,
+        check_scale: bool = True,
+        engine: Engine | None = None,
+    ) -> Matrix:
         """ψ1 per row: standardised, clipped at ±4, on the 2⁻¹⁶ grid; shape (rows, dimensions).
 
         Customers without a purchase in the year get the population's context, zeros (see `has_history`).
 
         X: (rows, features), NaN or null = unknown. Columns of a table are found by name, in any order; those of an
             array stand in the order of `feature_names_in_`.
+        snapshot: of all the shop's customers on the day of the features; by default the one that X carries. The mean of
+            each scaled input is moved from that day's to that of training. A network without an engagement head, or
+            trained on rows without a snapshot, leaves the inputs as they are.
         check_scale: refuse a column whose values are, as a whole, many times larger or smaller than in training (pence
             for pounds); judged from a thousand rows on.
         engine: what spreads the rows over threads or machines; None: one thread. The result has the same bits.
@@ -197,6 +258,7 @@ class ContextNetwork:
         else:
             self._check_schema(schema_of(table))
             rows = table.num_rows
+            snapshot = snapshot or snapshot_of(table.schema)
 
         def features_of(part: slice) -> Matrix:
             if table is None:
@@ -206,26 +268,52 @@ class ContextNetwork:
         first = features_of(next(iter(row_chunks(rows)), slice(0, 0)))
         if check_scale:
             self._check_scale(first)
-        embedding = self.embedding_
+        embedding, shift = self.embedding_, self.embedding_.shift(snapshot)
         return stack_rows(
-            lambda part: embedding.context(features_of(part) if part.start else first), rows, engine=engine
+            lambda part: embedding.context(features_of(part) if part.start else first, shift), rows, engine=engine
         )
 
     def fit_transform(
-        self, X: FeatureRows, log_basket: ArrayLike | pa.Array | None = None, depth: ArrayLike | pa.Array | None = None
+        self,
+        X: FeatureRows,
+        log_basket: ArrayLike | pa.Array | None = None,
+        depth: ArrayLike | pa.Array | None = None,
+        *,
+        codes: GivenCodes | None = None,
     ) -> Matrix:
         """`fit`, then ψ1 of the same rows; shape (rows, dimensions)."""
-        return self.fit(X, log_basket, depth).transform(X)
+        return self.fit(X, log_basket, depth, codes=codes).transform(X)
+
+    def engagement_score(
+        self, X: FeatureRows, *, snapshot: Snapshot | None = None, engine: Engine | None = None
+    ) -> Vector:
+        """h(x) per row, on the logit's scale and the 2⁻¹⁶ grid; NaN without a purchase in the year; shape (rows,).
+
+        X, snapshot, engine: as for `transform`.
+        """
+        if self.head_ is None:
+            raise StateError(
+                "ContextNetwork",
+                found=f'no engagement head (heads="{self.embedding_.heads}")',
+                expected=f'heads="{WITH_ENGAGEMENT}"',
+                fix="Train the network again, with codes that were sent.",
+            )
+        return self.head_.scores(self.transform(X, snapshot=snapshot, engine=engine))
 
     def predict(
-        self, X: FeatureRows, depth: ArrayLike | float | None = None, *, engine: Engine | None = None
+        self,
+        X: FeatureRows,
+        depth: ArrayLike | float | None = None,
+        *,
+        snapshot: Snapshot | None = None,
+        engine: Engine | None = None,
     ) -> Vector:
         """E[ln full price] per row, shape (rows,): b(x), plus s(x)·(depth − mean depth) where there is a slope head and
         a depth.
 
-        X, engine: as for `transform`. depth: (rows,) or one number, in [0, 1).
+        X, snapshot, engine: as for `transform`. depth: (rows,) or one number, in [0, 1).
         """
-        context = self.transform(X, engine=engine)
+        context = self.transform(X, snapshot=snapshot, engine=engine)
         level = self.embedding_.levels(context)
         if depth is None or self.embedding_.heads == "level":
             return level
@@ -247,9 +335,16 @@ class ContextNetwork:
 
         return load_network(Path(path))
 
-    def restore(self, embedding: Embedding, *, validation_losses: tuple[float, ...]) -> None:
+    def restore(
+        self,
+        embedding: Embedding,
+        *,
+        validation_losses: tuple[float, ...],
+        validation_log_losses: tuple[float, ...] = (),
+    ) -> None:
         """Take over what an earlier `fit` learned; for `load`."""
         self._embedding, self._validation_losses = embedding, validation_losses
+        self._validation_log_losses = validation_log_losses
 
     @property
     def embedding_(self) -> Embedding:
@@ -257,6 +352,11 @@ class ContextNetwork:
         if self._embedding is None:
             raise StateError("ContextNetwork", found="no weights", expected="a fitted network", fix="Call `fit` first.")
         return self._embedding
+
+    @property
+    def head_(self) -> EngagementHead | None:
+        """The engagement head: scores from contexts, and the bins in which they are counted. None: it has none."""
+        return self.embedding_.engagement
 
     @property
     def feature_names_in_(self) -> "np.ndarray[Any, Any]":
@@ -278,15 +378,19 @@ class ContextNetwork:
         """Mean squared error of ln full price on the rows kept out, after each epoch."""
         return self._validation_losses
 
-    def _rows(self, X: Any, log_basket: Any, depth: Any) -> Rows:
-        needs_depth = self.heads == "level+slope"
+    @property
+    def validation_log_losses_(self) -> tuple[float, ...]:
+        """Mean log loss of the codes of the customers kept out, after each epoch; empty without an engagement head."""
+        return self._validation_log_losses
+
+    def _rows(self, X: Any, log_basket: Any, depth: Any, *, needs_depth: bool) -> Any:
         if isinstance(X, str | Path | ds.Dataset):
             column = DEPTH if needs_depth and depth is None else depth
             return parquet_rows(X, log_basket or TARGET, column, validation_share=self.validation_share)
         if log_basket is None:
             raise InputError("log_basket", found="none", expected="ln full price of each row")
         if needs_depth and depth is None:
-            raise InputError("depth", found="none", expected='the depth of each order (heads="level+slope")')
+            raise InputError("depth", found="none", expected=f'the depth of each order (heads="{self.heads}")')
         return MemoryRows.read(X, log_basket, depth, validation_share=self.validation_share)
 
     def check_parameters(self) -> None:
@@ -329,6 +433,13 @@ class ContextNetwork:
                 fix="Convert the column back (money in pounds or euros, not pence or cents; shares, not percent), or "
                 "pass check_scale=False if these customers are indeed that different.",
             )
+
+
+def _has_depths(X: Any) -> bool:
+    """Whether rows on disk have a column of depths."""
+    if isinstance(X, str | Path):
+        return not Path(X).exists() or DEPTH in parquet_dataset(Path(X)).schema.names
+    return isinstance(X, ds.Dataset) and DEPTH in X.schema.names
 
 
 def _whole(value: object, *, least: int = 1) -> bool:

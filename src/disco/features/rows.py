@@ -23,6 +23,7 @@ from disco.features.catalogue import HISTORY_FEATURE, NOT_FEATURES
 from disco.features.kernel import row_keys
 from disco.features.scaling import Scaling
 from disco.features.selection import FEATURES_KEY
+from disco.features.snapshot import Snapshot, snapshot_of
 from disco.records.arrays import Flags, Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 
@@ -224,10 +225,15 @@ class RawRows:
 
     def held_out(self, share: float) -> Flags:
         """Whose rows are kept out of training: about `share` of the customers, told apart by their features."""
-        keys = np.empty(len(self.target), np.uint64)
-        features = np.ascontiguousarray(self.features)
-        row_keys(features, features.view(np.uint64), keys)
-        return np.asarray((keys >> np.uint64(11)) < share * 2.0**53)
+        return held_out_rows(self.features, share)
+
+
+def held_out_rows(features: Matrix, share: float) -> Flags:
+    """(rows,) whether a row is one of about this share of the customers, who are told apart by their features alone."""
+    keys = np.empty(len(features), np.uint64)
+    rows = np.ascontiguousarray(features)
+    row_keys(rows, rows.view(np.uint64), keys)
+    return np.asarray((keys >> np.uint64(11)) < share * 2.0**53)
 
 
 class Rows(Protocol):
@@ -241,6 +247,10 @@ class Rows(Protocol):
 
     @property
     def own_features(self) -> str: ...
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Of all customers on the day of the features; None: not known."""
 
     @property
     def validation(self) -> RawRows: ...
@@ -259,6 +269,7 @@ class MemoryRows:
     names: tuple[str, ...]
     schema: str
     own_features: str
+    snapshot: Snapshot | None
     kept: RawRows
     validation: RawRows
 
@@ -266,15 +277,16 @@ class MemoryRows:
     def read(cls, X: Any, target: Any, depth: Any, *, validation_share: float) -> "MemoryRows":
         table = as_table(X)
         if table is None:
-            matrix, schema, own = array_matrix(X, None), "", ""
+            matrix, schema, own, snapshot = array_matrix(X, None), "", "", None
             names = tuple(f"x{place}" for place in range(matrix.shape[1]))
         else:
             names, schema, own = feature_columns(table), schema_of(table), own_features_of(table)
+            snapshot = snapshot_of(table.schema)
             matrix = table_matrix(table, names)
         rows = _checked(matrix, target, depth, names)
         held = rows.held_out(validation_share)
         late = np.arange(len(held)) >= len(held) // 2
-        return cls(names, schema, own, rows.at(~held), rows.at(held & late))
+        return cls(names, schema, own, snapshot, rows.at(~held), rows.at(held & late))
 
     def training(self, random: np.random.Generator | None) -> Iterator[RawRows]:
         yield self.kept
@@ -290,6 +302,7 @@ class ParquetRows:
     names: tuple[str, ...]
     schema: str
     own_features: str
+    snapshot: Snapshot | None
     pieces: tuple[Any, ...]
     target: str
     depth: str | None
@@ -310,6 +323,7 @@ class ParquetRows:
             names=names,
             schema=schema_of(empty),
             own_features=own_features_of(empty),
+            snapshot=snapshot_of(source.schema),
             pieces=tuple(pieces),
             target=target,
             depth=depth,
@@ -355,7 +369,7 @@ class ScaledSource:
 
 def parquet_rows(source: str | Path | ds.Dataset, target: str, depth: str | None, *, validation_share: float) -> Rows:
     """Rows of a Parquet file, folder or dataset: in memory when they are few, else row group by row group."""
-    dataset = source if isinstance(source, ds.Dataset) else _dataset(Path(source))
+    dataset = source if isinstance(source, ds.Dataset) else parquet_dataset(Path(source))
     for column in (target,) if depth is None else (target, depth):
         if column not in dataset.schema.names:
             found = ", ".join(dataset.schema.names)
@@ -368,7 +382,8 @@ def parquet_rows(source: str | Path | ds.Dataset, target: str, depth: str | None
     return MemoryRows.read(table.select(columns), table[target], depths, validation_share=validation_share)
 
 
-def _dataset(path: Path) -> Any:
+def parquet_dataset(path: Path) -> Any:
+    """A Parquet file or a folder of them."""
     if not path.exists():
         raise InputError("training file", found=f"nothing at {path}", expected="a Parquet file or a folder of them")
     try:

@@ -188,6 +188,28 @@ class Sources:
                       WHEN {self.within("redeemed_at", days=None)} THEN {self.age("redeemed_at")} END AS redeemed_age
           FROM raw_codes t WHERE {self.within("sent_at")}"""
 
+    def sent_codes(self, *, days: int, maturity_days: int, matured_by: date) -> str:
+        """One row per code sent in the `days` before the as-of date that had `maturity_days` to be used up to the day
+        `matured_by`: `customer`, `code_key`, `sent_at`, `depth_bp`, `campaign`, `used`.
+        """
+        last_day = matured_by - timedelta(days=maturity_days)
+        return f"""
+          SELECT {self.key("customer", "codes")} AS customer, {self.key("code", "codes")} AS code_key,
+                 CAST(t.sent_at AS TIMESTAMP) AS sent_at, {self.cell("codes", "depth")} AS depth_bp,
+                 CAST({self.cell("codes", "campaign_id")} AS VARCHAR) AS campaign,
+                 CASE WHEN {self._broken("codes", "redeemed_at", "t")} THEN {_refuse("codes")}
+                      ELSE coalesce(CAST(t.redeemed_at AS TIMESTAMP)
+                                    < CAST(t.sent_at AS TIMESTAMP) + INTERVAL {maturity_days} DAY, FALSE) END AS used
+          FROM raw_codes t WHERE {self.within("sent_at", days=days)} AND t.sent_at < DATE '{last_day}'"""
+
+    def newest_day(self) -> str:
+        """SELECT of the last day on which the tables know of an order, or of a code sent or used; null without any."""
+        moments = [("orders", "ordered_at"), ("codes", "sent_at"), ("codes", "redeemed_at")]
+        days = [
+            f"(SELECT max(CAST({column} AS DATE)) FROM raw_{name})" for name, column in moments if name in self.types
+        ]
+        return f"SELECT greatest({', '.join(days)})"
+
     def _site(self) -> str:
         counts = ", ".join(f"{self.cell('site', name)} AS {name}" for name in _COUNTS)
         return f"""

@@ -1,22 +1,24 @@
 """Training rows → `Embedding`: scales, weights by torch, then the context layer standardised over the training rows.
 
-Adam, mini-batches, dropout, early stopping on rows kept out. The only module that imports torch, and only when called.
-It leaves torch's global state (seed, threads) as it found it.
+Adam, mini-batches, dropout, early stopping on customers kept out. The only module that imports torch, and only when
+called. It leaves torch's global state (seed, threads) as it found it.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from disco.features.codes import CodeRows, ScaledCodes
 from disco.features.embedding import Embedding
 from disco.features.rows import RawRows, Rows, ScaledRows, ScaledSource
 from disco.features.scaling import Scaling
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError, MissingPartError
+from disco.records.score import EngagementHead, ScoreBins
 
 if TYPE_CHECKING:
     import torch
@@ -34,12 +36,18 @@ class NetworkWarning(FeatureWarning):
     """The trained network wastes part of its context layer."""
 
 
+class EngagementWarning(FeatureWarning):
+    """There are not enough codes to learn who answers to one, so the network has no engagement head."""
+
+
 Progress = Callable[[int, int], None]  # epochs done, epochs at most
 FEWEST_ROWS = 100
 SMALLEST_DEPTH_SD = 0.02  # of money depth: less, and the orders say nothing about elasticity
 MOST_EXPLAINED = 0.5  # share of depth's variance the features may explain before slope and spend mix
 _SMALLEST_BATCH, _STEPS_PER_EPOCH = 32, 64
+ENGAGEMENT = "+engagement"
 _CONSTANT = 1e-6  # sd below which a unit of the context layer is dead
+CODES_WEIGHT = 1.0  # of the codes' mean log loss beside the orders' mean Gaussian one
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,19 @@ class Trained:
     weights: Vector
     level: Vector
     slope: Vector
-    validation_losses: tuple[float, ...]
+    engagement: Vector
+    validation_losses: tuple[float, ...]  # mean squared error of ln F
+    validation_log_losses: tuple[float, ...]  # of codes, in nats; empty without an engagement head
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFit:
+    """What `fit_embedding` learned: the network, its losses after each epoch, and what to be warned of."""
+
+    embedding: Embedding
+    losses: tuple[float, ...]
+    log_losses: tuple[float, ...]
+    notes: tuple[FeatureWarning, ...]
 
 
 def fit_embedding(
@@ -73,9 +93,10 @@ def fit_embedding(
     dimensions: int,
     heads: str,
     schedule: Schedule,
+    codes: CodeRows | None = None,
     progress: Progress | None = None,
-) -> tuple[Embedding, tuple[float, ...], tuple[FeatureWarning, ...]]:
-    """The trained network, its loss on the validation rows after each epoch, and what it should be warned of."""
+) -> NetworkFit:
+    """The trained network. `codes` are needed by the engagement head, and used by no other."""
     sample = rows.sample()
     if len(sample.target) < FEWEST_ROWS:
         raise InputError(
@@ -84,17 +105,18 @@ def fit_embedding(
     scaling = Scaling.fit(sample.features)
     inputs = scaling.apply(sample.features)
     mean_depth, sd_depth = float(sample.depth.mean()), float(sample.depth.std())
-    with_slope = heads == "level+slope"
-    notes = _weak_depths(inputs, sample.depth, sd_depth) if with_slope else ()
+    notes = () if heads == "level" else _weak_depths(inputs, sample.depth, sd_depth)
     sd_depth = sd_depth or 1.0
     sizes = (len(rows.names), *hidden, dimensions)
     # few rows, smaller batches: an epoch of a handful of steps would be stopped before it has learned anything
     batch_rows = min(schedule.batch_rows, max(_SMALLEST_BATCH, len(sample.target) // _STEPS_PER_EPOCH))
+    start = _start(sample, mean_depth, sd_depth)
     trained = train(
         ScaledSource.of(rows, scaling, mean_depth, sd_depth),
         replace(schedule, batch_rows=batch_rows),
         sizes=sizes,
-        start=_start(sample, mean_depth, sd_depth)[: 2 if with_slope else 1],
+        start=start[: 1 if heads == "level" else 2],
+        codes=None if codes is None else CodesSource.of(codes, scaling, variance=_spread(sample, start)),
         progress=progress,
     )
     losses = _finite(trained)
@@ -104,7 +126,7 @@ def fit_embedding(
         feature_names=rows.names,
         schema=rows.schema,
         own_features=rows.own_features,
-        heads=heads,
+        heads=heads.removesuffix(ENGAGEMENT),
         scaling=scaling,
         sizes=sizes,
         weights=trained.weights,
@@ -115,7 +137,25 @@ def fit_embedding(
         slope=_on_context(trained.slope, mean, inverse_sd) / sd_depth,
         mean_depth=mean_depth,
     )
-    return embedding, losses, notes
+    if codes is not None:
+        weights = _on_context(trained.engagement, mean, inverse_sd)
+        day = rows.snapshot
+        embedding = replace(
+            embedding,
+            heads=heads,
+            engagement=_engagement_head(weights, embedding.context(codes.sample.features)),
+            trained_means=None if day is None else day.means(rows.names, scaling.unit),
+        )
+    return NetworkFit(embedding, losses, trained.validation_log_losses, notes)
+
+
+def _engagement_head(weights: Vector, context: Matrix) -> EngagementHead:
+    """The head with mean 0 over the training codes (codes, d1), and the bins of their scores."""
+    weights = weights.copy()
+    weights[0] = 0.0
+    whole = ScoreBins(np.empty(0), np.zeros(1))
+    weights[0] = -float(np.nanmean(EngagementHead(weights, whole).scores(context)))
+    return EngagementHead(weights, ScoreBins.of(EngagementHead(weights, whole).scores(context)))
 
 
 def last_layer(inputs: Matrix, sizes: tuple[int, ...], weights: Vector, leak: float) -> Matrix:
@@ -133,6 +173,12 @@ def last_layer(inputs: Matrix, sizes: tuple[int, ...], weights: Vector, leak: fl
 def _start(sample: RawRows, mean_depth: float, sd_depth: float) -> tuple[float, float]:
     level = float(sample.target.mean())
     return level, float(np.mean((sample.depth - mean_depth) / sd_depth * (sample.target - level)))
+
+
+def _spread(sample: RawRows, start: tuple[float, float]) -> float:
+    """The variance of ln F that the start of the training leaves."""
+    depth = (sample.depth - sample.depth.mean()) / (sample.depth.std() or 1.0)
+    return max(float(np.var(sample.target - start[1] * depth)), _CONSTANT)
 
 
 def _standards(layer: Matrix) -> tuple[Vector, Vector]:
@@ -224,32 +270,38 @@ def train(
     *,
     sizes: tuple[int, ...],
     start: tuple[float, ...],
+    codes: "CodesSource | None" = None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Minimise the mean of (ln F − b(x) − s(x)·(depth − mean) / sd)².
+    """Minimise the mean of (ln F − b(x) − s(x)·(depth − mean) / sd)²; with codes, that over 2σ² plus the mean log loss
+    of codes used, logit = h(x) + constant of the campaign + δ·(depth − mean) / sd.
 
     `sizes` = (features, hidden…, d1). `start` is where the heads begin: (mean ln F, pooled slope), or (mean ln F,) for
-    a level head alone, s = 0. Training stops when the loss on the validation rows has not improved for `patience`
-    epochs; the best epoch's weights are kept.
+    a level head alone, s = 0. σ² is the variance of ln F around the start, so that both parts are likelihoods of one
+    row. Training stops when the loss on the customers kept out has not improved for `patience` epochs; the best epoch's
+    weights are kept.
     """
     name = pick_device(schedule.device)
     with _private_torch(schedule.seed, name) as torch:
         device = torch.device(name)
         layers = [torch.nn.Linear(a, b) for a, b in pairwise(sizes)]
-        heads = torch.nn.Linear(sizes[-1], len(start))
+        heads = torch.nn.Linear(sizes[-1], len(start) + (codes is not None))
         for layer in layers:
             torch.nn.init.kaiming_uniform_(layer.weight, a=schedule.leak, nonlinearity="leaky_relu")
             torch.nn.init.zeros_(layer.bias)
         with torch.no_grad():
             heads.weight.mul_(0.3)
-            heads.bias.copy_(torch.tensor(start))
+            heads.bias.copy_(torch.tensor((*start, *([] if codes is None else [0.0]))))
         steps: list[Any] = []
         for number, layer in enumerate(layers):
             steps += [layer, torch.nn.LeakyReLU(schedule.leak)]
             if number < len(layers) - 1:  # never on the context layer: its units are read one by one later
                 steps.append(torch.nn.Dropout(schedule.dropout))
         network = torch.nn.Sequential(*steps, heads).to(device)
-        optimiser = torch.optim.Adam(network.parameters(), lr=schedule.learning_rate)
+        learner: Any = _Orders(network, slope=len(start) == 2)
+        if codes is not None:
+            learner = _OrdersAndCodes(network, codes, schedule, device)
+        optimiser = torch.optim.Adam(learner.parameters(), lr=schedule.learning_rate)
         random = np.random.default_rng(schedule.seed)
         held = _tensors(source.validation, device)
         best, best_loss, waited, losses = _copy(network), float("inf"), 0, []
@@ -261,7 +313,7 @@ def train(
                     torch.from_numpy(random.permutation(len(chunk.target))).to(device).split(schedule.batch_rows)
                 ):
                     optimiser.zero_grad(set_to_none=True)
-                    _loss(network, *(part[some] for part in rows)).backward()
+                    learner.loss(*(part[some] for part in rows)).backward()
                     optimiser.step()
             if progress is not None:
                 progress(epoch + 1, schedule.max_epochs)
@@ -270,15 +322,116 @@ def train(
                 continue
             network.eval()
             with torch.no_grad():
-                losses.append(float(_loss(network, *held)))
-            if losses[-1] < best_loss:
-                best, best_loss, waited = _copy(network), losses[-1], 0
+                losses.append(learner.judge(*held))
+            if losses[-1].total < best_loss:
+                best, best_loss, waited = _copy(network), losses[-1].total, 0
             else:
                 waited += 1
                 if waited >= schedule.patience:
                     break
         network.load_state_dict(best)
-        return _unpack(layers, heads, tuple(losses))
+        return _unpack(layers, heads, tuple(losses), slope=len(start) == 2, engagement=codes is not None)
+
+
+class _Judged(NamedTuple):
+    """Losses on the customers kept out."""
+
+    total: float  # what is minimised
+    squared: float  # mean squared error of ln F
+    logs: float  # mean log loss of codes; NaN without any
+
+
+class _Orders:
+    """The loss of networks that learn from orders alone."""
+
+    def __init__(self, network: Any, *, slope: bool) -> None:
+        self._network, self._slope = network, slope
+
+    def parameters(self) -> Any:
+        return self._network.parameters()
+
+    def loss(self, inputs: Any, target: Any, relative_depth: Any) -> Any:
+        return _squared(self._network(inputs), target, relative_depth, slope=self._slope)
+
+    def judge(self, inputs: Any, target: Any, relative_depth: Any) -> _Judged:
+        squared = float(self.loss(inputs, target, relative_depth))
+        return _Judged(squared, squared, float("nan"))
+
+
+class _OrdersAndCodes:
+    """The loss of networks that also learn who answers to a code: a batch of each kind per step."""
+
+    def __init__(self, network: Any, codes: "CodesSource", schedule: Schedule, device: "torch.device") -> None:
+        import torch
+
+        self._torch, self._network, self._device = torch, network, device
+        self._constants = torch.nn.Parameter(torch.tensor(codes.rows.constants, dtype=torch.float32, device=device))
+        self._tilt = torch.nn.Parameter(torch.zeros(1, device=device))  # δ
+        self._variance = codes.variance
+        self._batches = self._code_batches(codes, np.random.default_rng([schedule.seed, 1]), schedule.batch_rows)
+        self._held = self._code_tensors(codes.validation)
+
+    def parameters(self) -> Any:
+        return [*self._network.parameters(), self._constants, self._tilt]
+
+    def loss(self, inputs: Any, target: Any, relative_depth: Any) -> Any:
+        sent, used, depth, campaign = next(self._batches)
+        out = self._network(self._torch.cat([inputs, sent]))
+        squared = _squared(out[: len(target)], target, relative_depth, slope=True)
+        return squared / (2 * self._variance) + CODES_WEIGHT * self._log_loss(out[len(target) :], used, depth, campaign)
+
+    def judge(self, inputs: Any, target: Any, relative_depth: Any) -> _Judged:
+        squared = float(_squared(self._network(inputs), target, relative_depth, slope=True))
+        sent, used, depth, campaign = self._held
+        logs = float(self._log_loss(self._network(sent), used, depth, campaign)) if len(used) else 0.0
+        return _Judged(squared / (2 * self._variance) + CODES_WEIGHT * logs, squared, logs)
+
+    def _log_loss(self, out: Any, used: Any, relative_depth: Any, campaign: Any) -> Any:
+        logit = out[:, 2] + self._constants[campaign] + self._tilt * relative_depth
+        return self._torch.nn.functional.binary_cross_entropy_with_logits(logit, used)
+
+    def _code_batches(self, codes: "CodesSource", random: np.random.Generator, batch_rows: int) -> Iterator[Any]:
+        """Batches without end."""
+        for chunk in codes.chunks(random):
+            parts = self._code_tensors(chunk)
+            order: Any = self._torch.from_numpy(random.permutation(chunk.used.size)).to(self._device)
+            for some in order.split(batch_rows):
+                yield tuple(part[some] for part in parts)
+
+    def _code_tensors(self, codes: ScaledCodes) -> Any:
+        torch = self._torch
+        numbers = tuple(
+            torch.from_numpy(part.astype(np.float32)).to(self._device)
+            for part in (codes.inputs, codes.used, codes.relative_depth)
+        )
+        return (*numbers, torch.from_numpy(codes.campaign).to(self._device))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodesSource:
+    """Codes as `train` asks for them; what is in memory anyway is scaled once."""
+
+    rows: CodeRows
+    scaling: Scaling
+    mean_depth: float
+    sd_depth: float
+    variance: float
+    validation: ScaledCodes
+    ready: ScaledCodes | None
+
+    @classmethod
+    def of(cls, rows: CodeRows, scaling: Scaling, *, variance: float) -> "CodesSource":
+        """`variance`: of ln F around the start of the training."""
+        depth = rows.sample.depth
+        mean, sd = float(depth.mean()), float(depth.std()) or 1.0
+        ready = rows.pieces[0]().scaled(scaling, mean, sd) if rows.in_memory else None
+        return cls(rows, scaling, mean, sd, variance, rows.validation.scaled(scaling, mean, sd), ready)
+
+    def chunks(self, random: np.random.Generator) -> Iterator[ScaledCodes]:
+        while self.ready is not None:
+            yield self.ready
+        for piece in self.rows.chunks(random):
+            yield piece.scaled(self.scaling, self.mean_depth, self.sd_depth)
 
 
 def _tensors(rows: ScaledRows, device: "torch.device") -> "tuple[torch.Tensor, ...]":
@@ -288,9 +441,9 @@ def _tensors(rows: ScaledRows, device: "torch.device") -> "tuple[torch.Tensor, .
     return tuple(torch.from_numpy(part.astype(np.float32)).to(device) for part in parts)
 
 
-def _loss(network: Any, inputs: Any, target: Any, relative_depth: Any) -> Any:
-    out = network(inputs)
-    fitted = out[:, 0] + out[:, 1] * relative_depth if out.shape[1] == 2 else out[:, 0]
+def _squared(out: Any, target: Any, relative_depth: Any, *, slope: bool) -> Any:
+    """Mean squared error of ln F."""
+    fitted = out[:, 0] + out[:, 1] * relative_depth if slope else out[:, 0]
     return (target - fitted).square().mean()
 
 
@@ -298,11 +451,18 @@ def _copy(network: Any) -> dict[str, Any]:
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
 
-def _unpack(layers: list[Any], heads: Any, losses: tuple[float, ...]) -> Trained:
+def _unpack(layers: list[Any], heads: Any, losses: tuple[_Judged, ...], *, slope: bool, engagement: bool) -> Trained:
     def array(tensor: Any) -> Matrix:
         return np.asarray(tensor.detach().cpu().numpy(), np.float64)
 
     packed = [part for layer in layers for part in (array(layer.bias), array(layer.weight).T.ravel())]
     rows = np.column_stack([array(heads.bias), array(heads.weight)])
-    slope = rows[1] if rows.shape[0] == 2 else np.zeros(rows.shape[1])
-    return Trained(np.concatenate(packed), rows[0], slope, losses)
+    nothing = np.zeros(rows.shape[1])
+    return Trained(
+        np.concatenate(packed),
+        level=rows[0],
+        slope=rows[1] if slope else nothing,
+        engagement=rows[-1] if engagement else nothing,
+        validation_losses=tuple(one.squared for one in losses),
+        validation_log_losses=tuple(one.logs for one in losses) if engagement else (),
+    )

@@ -1,18 +1,20 @@
-"""Training sets as in the paper: orders in a window, with the buyers' features from the year before the window.
+"""Training sets as in the paper: orders in a window, with the buyers' features from the year before the window; beside
+them the codes that were sent in the window, used or not, with their receivers' features.
 
-One row per order, in time order. Reasons, and what was weighed against it: docs/decisions/040-context.md.
+One row per order, one per code, in time order. Reasons, and what was weighed against it: docs/decisions/040-context.md.
 """
 
 import warnings
 from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from disco.features.builder import (
     AS_OF_KEY,
@@ -24,14 +26,31 @@ from disco.features.builder import (
     missing_tables,
     reading,
 )
-from disco.features.catalogue import FEATURES, HISTORY_FEATURE, Feature, choose, schema_hash
+from disco.features.catalogue import (
+    CODE_CAMPAIGN,
+    CODE_USED,
+    FEATURES,
+    HISTORY_FEATURE,
+    Feature,
+    choose,
+    schema_hash,
+)
+from disco.features.codes import CodesSent
+from disco.features.files import write_features
+from disco.features.rows import DEPTH
+from disco.features.snapshot import Snapshot, SnapshotCounter, snapshot_of, with_snapshot
 from disco.features.sources import Sources
+from disco.records.arguments import read_count
 from disco.records.arrays import Flags, Ids, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.identity import read_ids
 from disco.records.ports import Tables, locale_of
+from disco.records.private import temporary_folder
 
+MATURITY_DAYS = 35  # a code counts as unused when it was not used so many days after it was sent
+MOST_UNSENT = 0.05  # share of coded orders whose code is not in the table of codes, before that is said
 _BESIDES = ("customer_id", "ordered_at", "log_full_price", "depth", "depth_derived")
+_BESIDES_CODES = ("customer_id", "sent_at", DEPTH, CODE_USED, CODE_CAMPAIGN)
 
 
 def months_later(day: date, months: int) -> date:
@@ -63,6 +82,9 @@ class TrainingSet:
     depth_derived: Flags
     """(orders,) where the order names a code that `codes` does not know: its depth is 1 − paid / full price."""
 
+    codes: CodesSent | None = None
+    """Matured codes of the window, used or not; None without a table of codes, or where all or none were used."""
+
     @classmethod
     def of(cls, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> "TrainingSet":
         """The rows of `training_batches`, in memory."""
@@ -85,25 +107,39 @@ def training_set(
     window_start: date,
     window_end: date,
     features: Sequence[Feature | str] | None = None,
+    maturity_days: int = MATURITY_DAYS,
     threads: int | None = None,
     memory_limit: str | None = None,
 ) -> TrainingSet:
-    """Orders with `window_start` ≤ date < `window_end`; features of the year before `window_start`.
+    """Orders and codes with `window_start` ≤ date < `window_end`; features of the year before `window_start`.
 
-    tables: as `disco.open_tables` gives them. features, threads, memory_limit: as for `build_features`.
+    tables: as `disco.open_tables` gives them. maturity_days: a code is used if it was used within so many days; codes
+    that have not had them yet are left out. features, threads, memory_limit: as for `build_features`.
     """
-    with training_batches(
+    with opened_training(
         tables,
         window_start=window_start,
         window_end=window_end,
         features=features,
         threads=threads,
         memory_limit=memory_limit,
-    ) as (schema, batches):
-        rows = TrainingSet.of(schema, batches)
+    ) as training:
+        with training.orders() as (schema, batches):
+            rows = TrainingSet.of(schema, batches)
+        with training.codes(maturity_days=maturity_days) as (schema, batches):
+            rows = replace(rows, codes=codes_sent(pa.Table.from_batches(batches, schema).combine_chunks()))
     for note in missing_tables(choose(features), tables.names()):
         warnings.warn(note, MissingTableWarning, stacklevel=2)
     return rows
+
+
+def codes_sent(table: pa.Table) -> CodesSent | None:
+    """The rows of `TrainingTables.codes`; None where they could not teach who answers: all or none were used."""
+    used = np.asarray(table[CODE_USED].to_numpy(), np.bool_)
+    if used.all() or not used.any():
+        return None
+    besides = [name for name in _BESIDES_CODES if name in table.column_names]
+    return CodesSent(table.drop_columns(besides), table[DEPTH], used, table[CODE_CAMPAIGN])
 
 
 @contextmanager
@@ -117,31 +153,143 @@ def training_batches(
     threads: int | None = None,
     memory_limit: str | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """The rows of a training set as (schema, record batches) in time order, never all in memory at once.
+    """The orders of a training set as (schema, record batches) in time order, never all in memory at once.
 
     `built` is a table or dataset of the same features as of `window_start`, where they were computed before.
+    """
+    with (
+        opened_training(
+            tables,
+            window_start=window_start,
+            window_end=window_end,
+            features=features,
+            built=built,
+            threads=threads,
+            memory_limit=memory_limit,
+        ) as training,
+        training.orders() as rows,
+    ):
+        yield rows
+
+
+@contextmanager
+def opened_training(
+    tables: Tables,
+    *,
+    window_start: date,
+    window_end: date,
+    features: Sequence[Feature | str] | None = None,
+    built: Any = None,
+    threads: int | None = None,
+    memory_limit: str | None = None,
+) -> Iterator["TrainingTables"]:
+    """A shop's tables, ready to be asked for the orders and the codes of a window.
+
+    `built` is a table or dataset of the same features as of `window_start`, where they were computed before. Otherwise
+    they are computed here, once for both, into a temporary file.
     """
     if not (isinstance(window_start, date) and isinstance(window_end, date)) or window_end <= window_start:
         raise InputError("training window", found=f"{window_start} to {window_end}", expected="an end after its start")
     chosen = choose(features)
-    with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
+    with (
+        connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present),
+        temporary_folder("features") as folder,
+    ):
         for table in ("customers", "orders"):
             if table not in present:
                 raise InputError("tables", found=", ".join(present) or "none", expected=f"a table {table}")
         with reading(tables):
             before = Sources.describe(connection, present, window_start, locale_of(tables))
             within = Sources(before.types, window_end, before.locale)
-        if built is None:
-            feature_rows = feature_sql(_with_history(chosen), before)
-        else:
+        if built is not None:
             _check_built(built.schema, chosen, window_start)
-            connection.register("built", built)
-            feature_rows = "SELECT * FROM built"
-        query = _training_sql(feature_rows, chosen, before, within)
-        with reading(tables):
-            reader = connection.sql(query).to_arrow_reader(65536)
-        schema = reader.schema.with_metadata(metadata_of(chosen, window_start))
-        yield schema, _batches(reader, schema, tables)
+            rows = built
+        else:
+            with reading(tables):
+                reader = connection.sql(feature_sql(_with_history(chosen), before)).to_arrow_reader(65536)
+                write_features(folder / "features.parquet", reader.schema, reader)
+            rows = ds.dataset(folder / "features.parquet", format="parquet")
+        connection.register("built", rows)
+        yield TrainingTables(
+            tables=tables,
+            connection=connection,
+            chosen=chosen,
+            before=before,
+            within=within,
+            snapshot=snapshot_of(rows.schema) or _counted(rows),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingTables:
+    """What `opened_training` gives: ask for orders and codes one after the other, not at once."""
+
+    tables: Tables
+    connection: Any
+    chosen: tuple[Feature, ...]
+    before: Sources
+    within: Sources
+    snapshot: Snapshot
+    """Of all customers on the first day of the window."""
+
+    @contextmanager
+    def orders(self) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+        """The orders of the window as (schema, record batches) in time order."""
+        with self._rows(_training_sql(self.chosen, self.before, self.within)) as rows:
+            yield rows
+
+    @contextmanager
+    def codes(self, *, maturity_days: int = MATURITY_DAYS) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+        """The matured codes that were sent in the window, as (schema, record batches) in time order; no row without a
+        table of codes. A code is used if that was within `maturity_days` of its sending."""
+        days = read_count(maturity_days, where="maturity_days")
+        with reading(self.tables):
+            ((newest,),) = self.connection.sql(self.within.newest_day()).fetchall()
+        if newest is None or "codes" not in self.within.types:
+            schema = self._schema(pa.schema([*_CODE_FIELDS, *((each.name, pa.float64()) for each in self.chosen)]))
+            yield schema, iter(())
+            return
+        known_until = newest + timedelta(days=1)
+        with self._rows(_codes_sql(self.chosen, self.before, self.within, days, known_until)) as rows:
+            yield rows
+
+    @contextmanager
+    def _rows(self, query: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+        with reading(self.tables):
+            reader = self.connection.sql(query).to_arrow_reader(65536)
+        schema = self._schema(reader.schema)
+        yield schema, _batches(reader, schema, self.tables)
+
+    def _schema(self, schema: pa.Schema) -> pa.Schema:
+        return with_snapshot(schema.with_metadata(metadata_of(self.chosen, self.before.as_of)), self.snapshot)
+
+
+def unsent_codes(coded: int, unknown: int) -> tuple[str, ...]:
+    """What to know where many orders of a window were made with codes that, by the table of codes, nobody was sent."""
+    if not coded or unknown <= MOST_UNSENT * coded:
+        return ()
+    return (
+        f"{unknown:,} of the {coded:,} orders with a code in the window name one that the table codes does not have. "
+        "They count for baskets but not for engagement, so fewer codes seem to be used than were. Bring the table "
+        "codes up to date, with a row for every code that was sent.",
+    )
+
+
+_CODE_FIELDS = (
+    ("customer_id", pa.string()),
+    ("sent_at", pa.timestamp("us")),
+    (DEPTH, pa.float64()),
+    (CODE_USED, pa.bool_()),
+    (CODE_CAMPAIGN, pa.string()),
+)
+
+
+def _counted(built: Any) -> Snapshot:
+    """The snapshot of features that were written without one."""
+    counter = SnapshotCounter(built.schema)
+    for batch in built.to_batches():
+        counter.add(batch)
+    return counter.snapshot
 
 
 def _with_history(chosen: tuple[Feature, ...]) -> tuple[Feature, ...]:
@@ -165,7 +313,23 @@ def _check_built(schema: pa.Schema, chosen: Sequence[Feature], window_start: dat
         raise InputError("feature table", found=f"features as of {as_of}", expected=f"as of {window_start}")
 
 
-def _training_sql(feature_rows: str, chosen: Sequence[Feature], before: Sources, within: Sources) -> str:
+def _codes_sql(
+    chosen: Sequence[Feature], before: Sources, within: Sources, maturity_days: int, known_until: date
+) -> str:
+    sent = within.sent_codes(
+        days=(within.as_of - before.as_of).days, maturity_days=maturity_days, matured_by=known_until
+    )
+    names = ", ".join(f"f.{feature.name}" for feature in chosen)
+    return f"""
+      SELECT f.customer_id, c.sent_at, CAST(c.depth_bp / 10000 AS DOUBLE) AS {DEPTH}, c.used AS {CODE_USED},
+             c.campaign AS {CODE_CAMPAIGN}, {names}
+      FROM ({sent}) c
+      JOIN built f ON {before.key("customer", "customers", "f")} = c.customer
+      WHERE f.{HISTORY_FEATURE} > 0
+      ORDER BY c.sent_at, c.code_key, c.customer, c.campaign"""
+
+
+def _training_sql(chosen: Sequence[Feature], before: Sources, within: Sources) -> str:
     customer = before.key("customer", "customers", "f")
     # without `paid` the share is unknown, and DuckDB's greatest would make it 0
     share = "CASE WHEN o.paid_minor IS NOT NULL THEN least(greatest(1 - o.paid_minor / o.full_minor, 0), 0.99) END"
@@ -186,7 +350,7 @@ def _training_sql(feature_rows: str, chosen: Sequence[Feature], before: Sources,
                    {within.cell("orders", "full_price")} AS full_minor,
                    {within.cell("orders", "paid")} AS paid_minor
             FROM raw_orders t WHERE {in_window}) o
-      JOIN ({feature_rows}) f ON {customer} = o.customer
+      JOIN built f ON {customer} = o.customer
       {join}
       WHERE o.full_minor > 0 AND f.{HISTORY_FEATURE} > 0 AND ({depth}) IS NOT NULL
       ORDER BY o.ordered_at, o.order_key"""

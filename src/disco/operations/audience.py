@@ -19,18 +19,21 @@ import pyarrow.parquet as pq
 from disco.features import FEATURES, ContextNetwork, Feature, has_history, schema_hash
 from disco.features.builder import feature_table, missing_tables
 from disco.features.eligibility import eligible_customers
+from disco.features.snapshot import counted as counted_snapshot
+from disco.features.snapshot import moved_beyond_reason, snapshot_of, with_snapshot
 from disco.operations.freshness import far_dates, stale_features, stale_tables
 from disco.operations.selection import Selection, customer_ids
 from disco.records.arrays import Labels
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
-from disco.records.errors import InputError
+from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
 from disco.records.id_list import IdList
 from disco.records.locale import Locale
 from disco.records.plan import Plan, is_channel
 from disco.records.ports import Engine, Tables
 from disco.records.private import private_folder
+from disco.records.score import EngagementHead
 from disco.records.suggestions import near_ids
 from disco.records.wording import counted
 
@@ -86,6 +89,8 @@ class LoadedAudience:
     """One row per customer, in the audience's order."""
     network: str
     """The name of the context network that embedded them."""
+    head: EngagementHead | None = None
+    """Of that network: scores from contexts. None: it has no engagement head."""
     inputs: dict[str, str]
     """Name → hash of the content, to be compared at the launch."""
     notes: tuple[str, ...]
@@ -113,7 +118,7 @@ class FeatureCache:
         self, data: ShopData, day: date, *, features: Sequence[Feature] | None = None
     ) -> tuple[pa.Table, tuple[str, ...]]:
         """The features of every customer, and what to know about them; `features` are the network's (`catalogue_`),
-        None is the whole catalogue."""
+        None is the whole catalogue. The table carries the day's snapshot."""
         chosen = FEATURES if features is None else tuple(features)
         with data.tables() as tables:
             notes = missing_tables(chosen, tables.names())
@@ -152,8 +157,12 @@ def _verified(path: Path) -> pa.Table | None:
     """The features in a file; None where they are not those that its name states."""
     try:
         table = pq.read_table(path)
-        return table if content_hash(table)[:_NAME_LENGTH] == path.stem.partition("-")[2] else None
-    except (OSError, ValueError, pa.ArrowException):  # cut, empty, or of types that no feature has
+        if content_hash(table)[:_NAME_LENGTH] != path.stem.partition("-")[2]:
+            return None
+        if snapshot_of(table.schema) is None:  # written by an earlier version
+            table = table.cast(with_snapshot(table.schema, counted_snapshot(table)))
+        return table
+    except (OSError, ValueError, pa.ArrowException, FileFormatError):  # cut, empty, or of types that no feature has
         return None
 
 
@@ -190,6 +199,10 @@ def load_audience(
         if not len(eligible):
             raise _nobody(plan, left_out)
     everybody, notes = cache.features_as_of(data, day, features=network.catalogue_)
+    snapshot = snapshot_of(everybody.schema)
+    assert snapshot is not None  # for the type checker: features of a whole shop carry one
+    shift = network.embedding_.shift(snapshot)
+    notes += moved_beyond_reason(shift, network.embedding_.feature_names)
     if only is None:
         notes = (*notes, *stale_features(everybody, day), *far_dates(plan))
     wanted = pc.is_in(everybody["customer_id"].cast(pa.large_string()), value_set=eligible)
@@ -213,7 +226,7 @@ def load_audience(
         _refuse_unknown_channels(data, plan, features["customer_id"], channel)
     audience = Audience(
         ids=features["customer_id"].to_numpy(),
-        context=network.transform(features, engine=engine),
+        context=network.transform(features, snapshot=snapshot, engine=engine),
         known=has_history(features),
         segment=segment,
         channel=channel,
@@ -223,6 +236,8 @@ def load_audience(
         "customers": content_hash(features.select(["customer_id"])),
         "features": content_hash(features),
         "network": name,
+        # only where contexts rest on it, so that plans with other networks keep their ids
+        **({} if network.embedding_.trained_means is None else {"snapshot": snapshot.hash}),
         **label_inputs(audience),
         **selection.inputs,
     }
@@ -230,6 +245,7 @@ def load_audience(
         audience=audience,
         features=features,
         network=name,
+        head=network.head_,
         inputs=inputs,
         notes=(*selection.notes, *notes),
         left_out=left_out,

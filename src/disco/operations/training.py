@@ -8,16 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from disco.belief import BasketModel
 from disco.evaluation.accuracy import Accuracy, accuracy
 from disco.evaluation.log import read_log
-from disco.features import ContextNetwork, Feature
+from disco.features import ContextNetwork, Feature, files
 from disco.features.builder import feature_batches, missing_tables
 from disco.features.catalogue import choose
 from disco.features.files import TABLES_KEY, built_as_of, built_features, built_from, read_schema, write_batches
-from disco.features.training_set import TrainingSet, months_later, training_batches
+from disco.features.network import WITH_ENGAGEMENT
+from disco.features.training_set import (
+    MATURITY_DAYS,
+    TrainingSet,
+    months_later,
+    opened_training,
+    training_batches,
+    unsent_codes,
+)
 from disco.records.errors import InputError, UsageError
 from disco.records.ports import Engine, Tables
 from disco.records.private import temporary_folder
@@ -50,13 +59,18 @@ class ContextTrained(Result):
     file: str
     """The file that was written."""
     heads: str
-    """What the network predicts: level, or level+slope."""
+    """What the network predicts: level, level+slope, or level+slope+engagement. Where there are not enough codes it may
+    be less than was asked for; a warning says so."""
     dimensions: int
     """Numbers in a customer's context."""
     epochs: int
     """Passes over the rows until training stopped."""
     validation_mse: float | None
     """Smallest mean squared error of ln(full price) on rows kept out of training."""
+    codes: int
+    """Matured codes that it learned engagement from."""
+    validation_log_loss: float | None
+    """Smallest mean log loss on the codes of customers kept out of training; null without an engagement head."""
     test: Accuracy | None
     """Accuracy on the month after the window; null where its orders are not there."""
     warnings: tuple[str, ...]
@@ -96,7 +110,7 @@ def write_features(
         notes = missing_tables(choose(features), source.names())
         if "://" not in place:  # a URL may hold a password
             schema = schema.with_metadata({**schema.metadata, TABLES_KEY: str(Path(place).resolve()).encode()})
-        rows = write_batches(out, schema, _somebody((batch.cast(schema) for batch in batches), place, as_of))
+        rows = files.write_features(out, schema, _somebody((batch.cast(schema) for batch in batches), place, as_of))
     return FeaturesResult(file=str(out), as_of=as_of, customers=rows, features=len(schema) - 1, warnings=notes)
 
 
@@ -125,29 +139,36 @@ def train_context(
     window_start: date | None = None,
     months: int = 3,
     catalogue: Sequence[Feature] | None = None,
+    maturity_days: int = MATURITY_DAYS,
     threads: int | None = None,
     engine: Engine | None = None,
     check: Callable[[str | None], None] = lambda tables: None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ContextTrained:
-    """Fit `network` to the orders of a window and save it; test it on the month after, where that has orders.
+    """Fit `network` to the orders and codes of a window and save it; test it on the month after, where that has orders.
 
     features: a file of `write_features` as of the window's first day, or rows with log_full_price and depth. tables:
-    a folder or database URL; needed with `window_start` where no file of features is given. check: called before
-    the training with the place of the tables, which a file of features may name.
+    a folder or database URL; needed with `window_start` where no file of features is given. maturity_days: a code is
+    used if that was within so many days of its sending. check: called before the training with the place of the tables,
+    which a file of features may name.
     """
     with temporary_folder("train") as folder:
-        made = _training_rows(open_tables, features, tables, window_start, months, catalogue, folder, threads)
+        made = _training_rows(
+            open_tables, features, tables, window_start, months, catalogue, maturity_days, folder, threads
+        )
         check(made.tables)
-        notes = (*made.notes, *map(str, network.fit_with_notes(made.rows, progress=progress)))
+        codes = made.codes if network.heads == WITH_ENGAGEMENT else None
+        notes = (*made.notes, *map(str, network.fit_with_notes(made.rows, codes=codes, progress=progress)))
         network.save(out)
         tested = None if made.tables is None else _test(network, open_tables, made, threads, engine)
     return ContextTrained(
         file=str(out),
-        heads=network.heads,
+        heads=network.embedding_.heads,
         dimensions=network.dimensions,
         epochs=len(network.validation_losses_),
         validation_mse=min(network.validation_losses_, default=None),
+        codes=made.code_count if network.head_ is not None else 0,
+        validation_log_loss=min(network.validation_log_losses_, default=None),
         test=tested,
         warnings=notes,
     )
@@ -158,6 +179,9 @@ class _TrainingRows:
     """Parquet of training rows; where their tables are and the end of their window, unless they came as a file."""
 
     rows: Path
+    codes: Path | None = None
+    """Parquet of matured codes; None without any."""
+    code_count: int = 0
     tables: str | None = None
     end: date | None = None
     notes: tuple[str, ...] = ()
@@ -170,6 +194,7 @@ def _training_rows(
     start: date | None,
     months: int,
     catalogue: Sequence[Feature] | None,
+    maturity_days: int,
     folder: Path,
     threads: int | None,
 ) -> _TrainingRows:
@@ -191,16 +216,21 @@ def _training_rows(
     if not FIRST_DAY <= start < END_DAY:
         raise InputError("training window", found=f"a start on {start}", expected=f"one from {FIRST_DAY} on")
     end = months_later(start, months)
-    rows = folder / "rows.parquet"
+    rows, sent = folder / "rows.parquet", folder / "codes.parquet"
     with (
         open_tables(tables) as source,
-        training_batches(source, window_start=start, window_end=end, features=chosen, built=built, threads=threads) as (
-            schema,
-            batches,
-        ),
+        opened_training(
+            source, window_start=start, window_end=end, features=chosen, built=built, threads=threads
+        ) as training,
     ):
-        count = write_batches(rows, schema, batches)
+        coded = _CodedOrders()
+        with training.orders() as (schema, batches):
+            count = write_batches(rows, schema, coded.watch(batches))
+        with training.codes(maturity_days=maturity_days) as (schema, batches):
+            codes = write_batches(sent, schema, batches)
         notes = () if built is not None else missing_tables(choose(chosen), source.names())
+        if "codes" in source.names():
+            notes += unsent_codes(coded.all, coded.unknown)
     if not count:
         raise InputError(
             "training window",
@@ -208,7 +238,22 @@ def _training_rows(
             expected="orders to learn from",
             fix="Take features as of an earlier date: the window begins there.",
         )
-    return _TrainingRows(rows, tables, end, notes)
+    return _TrainingRows(rows, sent if codes else None, codes, tables, end, notes)
+
+
+class _CodedOrders:
+    """Counts, while rows of orders pass, those with a code and those whose code the table of codes does not have."""
+
+    def __init__(self) -> None:
+        self.all, self.unknown = 0, 0
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            unknown = pc.sum(batch["depth_derived"]).as_py() or 0
+            self.unknown += unknown
+            with_code = pc.or_(batch["depth_derived"], pc.greater(batch["depth"], 0.0))
+            self.all += pc.sum(with_code).as_py() or 0
+            yield batch
 
 
 def _test(

@@ -11,7 +11,7 @@ from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
 from disco.records.wording import counted
 
-CONTEXT_EXAMPLE = "Example: disco train context --features features.parquet --heads level+slope -o context.safetensors"
+CONTEXT_EXAMPLE = "Example: disco train context --features features.parquet -o context.safetensors"
 
 train = typer.Typer(name="train", help="Train the context network or the basket model.", no_args_is_help=True)
 
@@ -40,8 +40,15 @@ def context(
     ] = None,
     months: Annotated[int, typer.Option(min=1, max=24, help="Length of the window of orders.")] = 3,
     heads: Annotated[
-        str, typer.Option(help="level (as in the paper) or level+slope (also learns elasticity).")
-    ] = "level",
+        str,
+        typer.Option(
+            help="level (as in the paper), level+slope (also learns elasticity) or level+slope+engagement (also learns "
+            "who uses a code)."
+        ),
+    ] = "level+slope+engagement",
+    maturity_days: Annotated[
+        int, typer.Option(min=1, max=366, help="A code counts as unused when it was not used within so many days.")
+    ] = 35,
     dimensions: Annotated[int, typer.Option(min=1, help="Numbers in a customer's context.")] = 6,
     max_epochs: Annotated[int, typer.Option(min=1, help="Maximum number of passes over the rows.")] = 40,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds and rows give equal networks.")] = 0,
@@ -56,8 +63,9 @@ def context(
 ) -> None:
     """Train the network that turns a customer's features into a context.
 
-    It learns ln(full price) from the orders of a window, with each buyer's features from before the window. If the
-    tables include the month after the window, the network is tested on it.
+    It learns ln(full price) from the orders of a window, and who uses a code from the codes that were sent in it, with
+    each customer's features from before the window. If the tables include the month after the window, the network is
+    tested on it.
     """
     from disco.entrypoints.files import read_yaml
     from disco.entrypoints.python import Shop, tables_opener
@@ -86,6 +94,7 @@ def context(
             window_start=start,
             months=months,
             catalogue=None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue)),
+            maturity_days=maturity_days,
             threads=here.engine.threads,
             engine=here.engine,
             check=lambda place: check_outputs(out, inputs=(place,), replaces="network"),
@@ -93,7 +102,9 @@ def context(
         )
     warn(done.warnings)
     passes = counted(done.epochs, "epoch")
-    text = f"Trained the context network ({heads}, {dimensions} numbers) for {passes}; it is in {out}."
+    text = f"Trained the context network ({done.heads}, {dimensions} numbers) for {passes}; it is in {out}."
+    if done.codes:
+        text += f" It learned who uses a code from {done.codes:,} codes."
     if done.test is not None:
         figures = f"WAPE {done.test.wape:.3f}, Spearman {done.test.spearman:.3f}"
         text += f" On the {done.test.rows:,} orders of the month after: {figures}."

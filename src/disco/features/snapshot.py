@@ -1,0 +1,248 @@
+"""A day's snapshot: where each feature stands, on average over the shop's customers, so that contexts can be centred.
+
+Campaigns move the features themselves: a month with two campaigns doubles everybody's used codes. A network that took
+this for a change of the customers would expect too much of all of them. So `ContextNetwork.transform` subtracts the
+day's mean of every scaled input and adds that of the day it was trained on.
+
+A snapshot belongs to no network, so a network trained later can use the one that was kept with a campaign's features.
+A network scales a feature as sign(x)·ln(1 + |x|·unit) with a unit of its own; the snapshot holds the sums of this
+curve for fixed units, and the mean at any other unit is interpolated.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from disco.features.catalogue import HISTORY_FEATURE, NOT_FEATURES
+from disco.features.kernel import SIZES, count_sizes, curves_of_sizes
+from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.errors import FileFormatError, SchemaMismatchError
+from disco.records.grid import GRID
+
+SNAPSHOT_KEY = b"disco.snapshot"  # metadata of a feature table: the snapshot of all customers of the day
+UNITS = tuple(2.0**power for power in range(-18, 9))  # the medians of features lie between 1/256 and 262,144
+FEWEST_CUSTOMERS = 100  # with a history: below it, a mean is chance
+_DAMPING = 100.0  # customers: with n of them the shift is multiplied by n / (n + this)
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """Exact sums over customers with a purchase in the year; equal where every number is equal. Snapshots of parts of
+    a shop add up to that of the whole.
+
+    >>> rows = np.array([[1.0, 5.0], [2.0, np.nan], [0.0, 3.0]])
+    >>> day = Snapshot.of(rows, ("orders_365d", "spend_365d"))
+    >>> day.customers, day.known.tolist()
+    (2, [2, 1])
+    """
+
+    feature_names: tuple[str, ...]
+    customers: int
+    """Customers with a purchase in the year; all of them where no feature tells."""
+    known: Integers
+    """(features,) of these, how many have a value."""
+    sums: Integers
+    """(features, units) Σ sign(x)·ln(1 + |x|·unit) over the values, each rounded to 2⁻¹⁶, in units of 2⁻¹⁶. x counts
+    as the middle of its size (`kernel.count_sizes`), which makes a logarithm per size enough."""
+
+    @classmethod
+    def of(cls, rows: Matrix, feature_names: Sequence[str]) -> "Snapshot":
+        """Of raw features (customers, features), NaN = unknown."""
+        names = tuple(feature_names)
+        matrix = np.ascontiguousarray(rows, np.float64)
+        known, counts = np.zeros(len(names), np.int64), np.zeros((len(names), 2, SIZES), np.int64)
+        history = names.index(HISTORY_FEATURE) if HISTORY_FEATURE in names else -1
+        customers = count_sizes(matrix, matrix.view(np.int64), history, known, counts)
+        return cls(names, int(customers), known, (counts[:, 0] - counts[:, 1]) @ _curves())
+
+    def __add__(self, other: "Snapshot") -> "Snapshot":
+        if self.feature_names != other.feature_names:
+            raise SchemaMismatchError("snapshot", found="other features", expected=", ".join(self.feature_names))
+        return Snapshot(
+            self.feature_names, self.customers + other.customers, self.known + other.known, self.sums + other.sums
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Snapshot) and self.to_text() == other.to_text()
+
+    def __hash__(self) -> int:
+        return hash(self.to_text())
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of every number."""
+        return sha256(self.to_text().encode()).hexdigest()
+
+    def means(self, feature_names: Sequence[str], unit: Vector) -> Vector:
+        """(features,) mean of sign(x)·ln(1 + |x|·unit) of the named features, each at its own unit.
+
+        NaN where the snapshot does not have a feature, or nobody has a value. Between the fixed units a cubic in
+        ln(unit) through the four nearest is used. Below them the curve is a straight line through 0, above them it
+        grows with ln(unit).
+        """
+        places = {name: place for place, name in enumerate(self.feature_names)}
+        found = np.full(len(feature_names), np.nan)
+        for number, name in enumerate(feature_names):
+            place = places.get(name, -1)
+            if place >= 0 and self.known[place]:
+                points = self.sums[place] / (self.known[place] * GRID)
+                found[number] = _interpolated(points, float(np.log(unit[number])))
+        return found
+
+    def to_text(self) -> str:
+        """JSON; `from_text` gives back the same snapshot."""
+        content = {
+            "version": _VERSION,
+            "customers": self.customers,
+            "features": list(self.feature_names),
+            "known": self.known.tolist(),
+            "sums": self.sums.tolist(),
+        }
+        return json.dumps(content, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> "Snapshot":
+        """What `to_text` wrote."""
+        try:
+            content = json.loads(text)
+            names = content["features"]
+            if content["version"] != _VERSION or not all(type(name) is str for name in names):
+                raise ValueError("another version")
+            known = _integers(content["known"], (len(names),))
+            return cls(
+                tuple(names),
+                int(_integers(content["customers"], ())),
+                known,
+                _integers(content["sums"], (len(names), len(UNITS))),
+            )
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
+            raise _damaged(str(error)[:80]) from error
+
+
+@cache
+def _curves() -> Integers:
+    return curves_of_sizes(np.array(UNITS))
+
+
+def _damaged(found: str) -> FileFormatError:
+    expected = "the sums that `disco features` writes"
+    return FileFormatError("snapshot of a feature table", found=found, expected=expected, fix="Build it again.")
+
+
+def _integers(values: Any, shape: tuple[int, ...]) -> Integers:
+    array = np.array(values)
+    if array.dtype.kind not in "iu" or array.shape != shape:
+        raise ValueError(f"numbers of shape {array.shape} and type {array.dtype}")
+    return array.astype(np.int64)
+
+
+def _interpolated(points: Vector, log_unit: float) -> float:
+    """The curve's mean at a unit, from its means at the fixed ones (units,)."""
+    step = float(np.log(UNITS[1] / UNITS[0]))
+    at = (log_unit - float(np.log(UNITS[0]))) / step
+    last = points.size - 1
+    if at <= 0:
+        return float(points[0] * np.exp(at * step))
+    if at >= last:
+        return float(points[last] + (points[last] - points[last - 1]) * (at - last))
+    first = min(max(int(at) - 1, 0), last - 3)
+    total = 0.0
+    for one in range(4):
+        weight = 1.0
+        for other in range(4):
+            if other != one:
+                weight *= (at - first - other) / (one - other)
+        total += weight * float(points[first + one])
+    return total
+
+
+def shift_of(snapshot: Snapshot, *, names: Sequence[str], unit: Vector, spread: Vector, trained: Vector) -> Vector:
+    """(features,) what is added to the scaled inputs: training's mean less the day's, in the inputs' own scale.
+
+    trained: means of the curve on the day of training, as `Snapshot.means` gives them. The shift is multiplied by
+    n / (n + 100) for n customers with a history; below 100 it is 0, because so few differ by chance alone.
+    """
+    if snapshot.customers < FEWEST_CUSTOMERS:
+        return np.zeros(len(names))
+    weight = snapshot.customers / (snapshot.customers + _DAMPING)
+    moved = (trained - snapshot.means(names, unit)) * spread * weight
+    return np.where(np.isnan(moved), 0.0, moved)
+
+
+MOST_MOVED = 3.0  # robust sds of an input, beyond which the mean of a feature has moved too far to be centred safely
+
+
+def moved_beyond_reason(shift: Vector, names: Sequence[str]) -> tuple[str, ...]:
+    """What to know of a day whose features stand far from where they stood in training, the largest move first."""
+    far = [place for place in np.argsort(-np.abs(shift)).tolist() if abs(shift[place]) > MOST_MOVED]
+    if not far:
+        return ()
+    first = far[0]
+    more = f" ({len(far) - 1} more features have moved as far)" if len(far) > 1 else ""
+    return (
+        f"The mean of {names[first]} has moved by {-shift[first]:+.1f} standard deviations since the network was "
+        f"trained{more}. Contexts are centred on that mean, so an error in its table would move every customer. Run "
+        "`disco check`; if the change is real and here to stay, train the network again.",
+    )
+
+
+# ---- in the metadata of feature tables ------------------------------------------------------------------------------
+
+
+def feature_names_of(schema: pa.Schema) -> tuple[str, ...]:
+    """The feature columns of a table as `build_features` makes it."""
+    return tuple(name for name in schema.names if name not in NOT_FEATURES)
+
+
+def snapshot_of(schema: pa.Schema) -> Snapshot | None:
+    """The snapshot that a feature table carries; None where it carries none."""
+    kept = (schema.metadata or {}).get(SNAPSHOT_KEY)
+    if kept is None:
+        return None
+    digest, _, text = kept.decode(errors="replace").partition(" ")
+    if sha256(text.encode()).hexdigest() != digest:
+        raise _damaged("numbers that do not match their digest")
+    return Snapshot.from_text(text)
+
+
+def with_snapshot(schema: pa.Schema, snapshot: Snapshot) -> pa.Schema:
+    """The schema of a feature table that carries this snapshot."""
+    kept = f"{snapshot.hash} {snapshot.to_text()}"
+    return schema.with_metadata({**(schema.metadata or {}), SNAPSHOT_KEY: kept.encode()})
+
+
+class SnapshotCounter:
+    """Adds up the snapshot of the batches that pass through it."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        names = feature_names_of(schema)
+        self.snapshot = Snapshot.of(np.empty((0, len(names))), names)
+
+    def watch(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same batches, each added when it is taken."""
+        for batch in batches:
+            self.add(batch)
+            yield batch
+
+    def add(self, rows: "pa.RecordBatch | pa.Table") -> None:
+        """Count these rows too."""
+        from disco.features.rows import table_matrix
+
+        table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+        names = self.snapshot.feature_names
+        self.snapshot = self.snapshot + Snapshot.of(table_matrix(table, names), names)
+
+
+def counted(table: pa.Table) -> Snapshot:
+    """The snapshot of a whole feature table, a chunk of rows in memory at a time."""
+    counter = SnapshotCounter(table.schema)
+    for batch in table.to_batches(max_chunksize=65536):
+        counter.add(batch)
+    return counter.snapshot
