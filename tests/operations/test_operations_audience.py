@@ -11,7 +11,8 @@ import pytest
 
 from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
-from disco.features import FEATURES, ContextNetwork
+from disco.features import FEATURES, CodesSent, ContextNetwork
+from disco.features.snapshot import counted, snapshot_of, with_snapshot
 from disco.operations.audience import LoadedAudience, load_audience
 from disco.operations.planning import PlanResult, make_plan
 from disco.records.errors import InputError
@@ -278,3 +279,107 @@ def test_a_pool_too_small_for_the_reserve_is_warned_of(shop: Shop) -> None:
         "1 go out at the launch, so 1 are left for the reserve of 2" in word for word in make(shop, wanted).warnings
     )
     assert not any("pool" in word for word in make(shop, pooled(2)).warnings)
+
+
+# ---- contexts centred on the day ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def centring_network(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A network with an engagement head, which knows where the features stood when it was trained."""
+    rng = np.random.default_rng(4)
+    X = pa.table({feature.name: rng.lognormal(size=600) for feature in FEATURES})
+    X = X.cast(with_snapshot(X.schema, counted(X)))
+    depth = rng.choice([0.1, 0.3], 600)
+    codes = CodesSent(X, depth, rng.random(600) < 0.4, np.full(600, "a"))
+    path = tmp_path_factory.mktemp("network") / "context.safetensors"
+    ContextNetwork(max_epochs=1).fit(X, rng.normal(4, 1, 600), depth, codes=codes).save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def busy_shop(tmp_path: Path, centring_network: bytes) -> Shop:
+    """300 customers with an order each, the first 50 of them in the US."""
+    (tmp_path / "context.safetensors").write_bytes(centring_network)
+    write(
+        tmp_path,
+        customers={
+            "customer_id": list(range(300)),
+            "joined_on": [date(2025, 1, 1)] * 300,
+            "country": ["US"] * 50 + ["GB"] * 250,
+        },
+        orders=_orders(price=50.0),
+    )
+    return Shop(tmp_path, ShopSettings())
+
+
+def _orders(*, price: float) -> dict[str, object]:
+    """One order each; those of customers outside the plan cost `price`."""
+    return {
+        "order_id": list(range(300)),
+        "customer_id": list(range(300)),
+        "ordered_at": pa.array([date(2026, 1, 1 + number % 28) for number in range(300)]),
+        "full_price": [price] * 50 + [20.0 + number for number in range(250)],
+        "paid": [price] * 50 + [20.0 + number for number in range(250)],
+        "items": [1] * 300,
+        "code": pa.array([None] * 300, pa.string()),
+    }
+
+
+def test_contexts_are_centred_on_all_customers_of_the_day_and_the_plan_names_the_snapshot(busy_shop: Shop) -> None:
+    loaded = load(busy_shop, plan())
+    network = busy_shop.data.network()
+    day = snapshot_of(loaded.features.schema)
+    assert day is not None
+    assert day.customers == 300  # not only those of the plan
+    assert loaded.inputs["snapshot"] == day.hash
+    assert loaded.head == network.head_ is not None
+    uncentred = network.transform(loaded.features.replace_schema_metadata(None))
+    assert not np.array_equal(loaded.audience.context, uncentred)
+    # a rebuild embeds the features kept with the campaign, which carry the snapshot
+    assert network.transform(loaded.features).tobytes() == loaded.audience.context.tobytes()
+
+
+def test_customers_outside_the_plan_move_the_snapshot_and_with_it_the_inputs(busy_shop: Shop) -> None:
+    before = load(busy_shop, plan())
+    again = load(busy_shop, plan())
+    assert again.inputs == before.inputs  # from the cache
+    write(busy_shop.folder, orders=_orders(price=500.0))
+    after = load(busy_shop, plan())
+    assert after.inputs["features"] == before.inputs["features"]
+    assert after.inputs["snapshot"] != before.inputs["snapshot"]
+    assert after.audience.context.tobytes() != before.audience.context.tobytes()
+
+
+def test_part_of_the_customers_gets_the_same_contexts_as_within_the_whole(busy_shop: Shop) -> None:
+    whole, some = load(busy_shop, plan()), load(busy_shop, plan(), only=["77", "60"])
+    places = np.isin(whole.audience.ids, some.audience.ids)
+    assert some.audience.context.tobytes() == whole.audience.context[places].tobytes()
+
+
+def test_features_cached_before_there_were_snapshots_get_theirs(busy_shop: Shop) -> None:
+    before = load(busy_shop, plan())
+    (cached,) = busy_shop.cache().folder.glob("*.parquet")
+    kept = pq.read_table(cached)
+    bare = {key: value for key, value in kept.schema.metadata.items() if key != b"disco.snapshot"}
+    pq.write_table(kept.replace_schema_metadata(bare), cached)
+    assert load(busy_shop, plan()).inputs == before.inputs
+    damaged = {**kept.schema.metadata, b"disco.snapshot": kept.schema.metadata[b"disco.snapshot"][:-9] + b"123456]]}"}
+    pq.write_table(kept.replace_schema_metadata(damaged), cached)
+    rebuilt = load(busy_shop, plan())
+    assert rebuilt.inputs == before.inputs
+    assert any("could not be verified" in note for note in rebuilt.notes)
+
+
+def test_a_feature_that_moved_beyond_reason_is_a_note(busy_shop: Shop) -> None:
+    """The network was trained on features around 1, and prices here are in the hundreds."""
+    write(busy_shop.folder, orders=_orders(price=5e7))
+    (note,) = (note for note in load(busy_shop, plan()).notes if "standard deviations" in note)
+    assert "disco check" in note
+
+
+def test_a_network_without_the_head_names_no_snapshot(shop: Shop) -> None:
+    loaded = load(shop, plan())
+    assert "snapshot" not in loaded.inputs
+    assert loaded.head is None
+    assert snapshot_of(loaded.features.schema) is not None  # kept for a network that comes later
