@@ -17,7 +17,7 @@ from disco.features.check import (
 )
 from disco.features.codes import FEWEST_CODES, FEWEST_OF_A_KIND, FEWEST_PER_CAMPAIGN
 from disco.features.measures import MEASURES
-from disco.features.snapshot import FEWEST_CUSTOMERS, MOST_MOVED
+from disco.features.snapshot import FEWEST_CUSTOMERS, MOST_MOVED, MOST_MOVED_BY_CAMPAIGNS
 from disco.features.training_set import MATURITY_DAYS, MOST_UNSENT
 from disco.records.tables import SCHEMAS, ColumnSchema, TableSchema
 
@@ -89,7 +89,8 @@ Late arrivals are centred on the day they arrive. With n customers the correctio
 with fewer than {FEWEST_CUSTOMERS} there is none. Networks without an engagement head are not centred.
 
 Where the mean of a feature has moved by more than {MOST_MOVED:g} standard deviations of training, `disco plan` warns
-and names the feature. A column in another unit, or a table that is only half there, looks like this.
+and names the feature. A column in another unit, or a table that is only half there, looks like this. Features of
+codes and the days since something happened, which every campaign moves, may move by {MOST_MOVED_BY_CAMPAIGNS:g}.
 """
 _CHECKS = f"""## Checking features
 

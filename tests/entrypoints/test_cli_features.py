@@ -108,6 +108,80 @@ def test_rows_with_their_own_target_need_no_tables(app, tmp_path):
     assert ContextNetwork.load(out).feature_names_in_.tolist() == ["a"]
 
 
+@pytest.fixture(scope="module")
+def shop_with_codes(shop, tmp_path_factory):
+    """The same shop, which sent each customer four codes in the window; every third was used."""
+    folder = tmp_path_factory.mktemp("codes")
+    for name in ("customers", "orders"):
+        (folder / f"{name}.parquet").write_bytes((shop / f"{name}.parquet").read_bytes())
+    _write_codes(folder, customers=300)
+    return folder
+
+
+def _write_codes(folder, *, customers, redeemed_days=3):
+    rows = customers * 4
+    sent = np.datetime64(START, "us") + (np.arange(rows) % 40).astype("m8[D]").astype("m8[us]")
+    used = np.arange(rows) % 3 == 0
+    pq.write_table(
+        pa.table(
+            {
+                "code_id": [f"c{row}" for row in range(rows)],
+                "customer_id": np.arange(rows) % customers,
+                "campaign_id": ["monthly"] * rows,
+                "depth": np.array([0.1, 0.2, 0.3, 0.4])[np.arange(rows) // customers],
+                "sent_at": sent,
+                "redeemed_at": pa.array(sent + np.timedelta64(redeemed_days, "D"), pa.timestamp("us"), mask=~used),
+            }
+        ),
+        folder / "codes.parquet",
+    )
+
+
+def test_codes_of_the_tables_teach_who_uses_them(app, shop_with_codes, tmp_path):
+    tables = ("train", "context", "--tables", shop_with_codes, "--window-start", START, "--max-epochs", 1)
+    said = json.loads(call(app, *tables, "-o", tmp_path / "one", "--json").stdout)
+    assert said["heads"] == "level+slope+engagement"
+    assert said["codes"] > 1000
+    assert 0 < said["validation_log_loss"] < 1
+    network = ContextNetwork.load(tmp_path / "one")
+    assert network.head_.bins.count == 32
+    features = tmp_path / "features.parquet"
+    call(app, "features", shop_with_codes, "--as-of", START, "-o", features, "--quiet")
+    call(app, "train", "context", "--features", features, "--max-epochs", 1, "-o", tmp_path / "two", "--quiet")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    # contexts of the day of training are those of training: nothing is left to centre
+    table = pq.read_table(features)
+    assert (network.transform(table) == network.transform(table.replace_schema_metadata(None))).all()
+    text = call(app, *tables, "--heads", "level+slope+engagement", "-o", tmp_path / "three").stdout
+    assert "It learned who uses a code from 1," in text
+
+
+def test_codes_that_take_longer_than_they_have_count_as_unused(app, shop_with_codes, tmp_path):
+    tables = ("train", "context", "--tables", shop_with_codes, "--window-start", START, "--max-epochs", 1)
+    said = json.loads(call(app, *tables, "--maturity-days", 2, "-o", tmp_path / "c", "--json").stdout)
+    assert said["heads"] == "level+slope"
+    assert any("0 of them used" in warning for warning in said["warnings"])
+
+
+def test_a_shop_without_codes_is_told_what_its_network_cannot_do(app, built, tmp_path):
+    said = json.loads(
+        call(app, "train", "context", "--features", built, "--max-epochs", 1, "-o", tmp_path / "c", "--json").stdout
+    )
+    assert (said["heads"], said["codes"], said["validation_log_loss"]) == ("level+slope", 0, None)
+    assert any('no codes, so the network was fitted with heads="level+slope"' in text for text in said["warnings"])
+
+
+def test_a_code_redeemed_before_it_was_sent_leaves_no_network(app, shop, tmp_path):
+    folder, out = tmp_path / "data", tmp_path / "context"
+    folder.mkdir()
+    for name in ("customers", "orders"):
+        (folder / f"{name}.parquet").write_bytes((shop / f"{name}.parquet").read_bytes())
+    _write_codes(folder, customers=300, redeemed_days=-1)
+    failed = call(app, "train", "context", "--tables", folder, "--window-start", START, "-o", out, code=1)
+    assert "redeemed_at" in str(failed.exception)
+    assert not out.exists()
+
+
 def test_too_little_depth_is_said_in_a_warning_and_not_fatal(app, built, tmp_path):
     words = ("--features", built, "--max-epochs", 1, "--heads", "level+slope", "-o", tmp_path / "c")
     assert "hardly vary" in call(app, "train", "context", *words).stderr

@@ -110,6 +110,12 @@ def test_a_feature_that_moved_beyond_reason_is_named_with_what_to_do():
     assert "disco check" in note
 
 
+def test_what_campaigns_move_may_move_further():
+    assert moved_beyond_reason(np.array([-5.9]), ("codes_redeemed_30d",)) == ()
+    (note,) = moved_beyond_reason(np.array([-6.1]), ("codes_redeemed_30d",))
+    assert "codes_redeemed_30d has moved by +6.1" in note
+
+
 # ---- with a network -------------------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from disco.features.catalogue import FEATURES, HISTORY_FEATURE
 from disco.features.embedding import Embedding
 from disco.features.rows import is_numeric, known_rows, near_column, schema_of, table_matrix
 from disco.features.scaling import Scaling, bin_shares, log_size_of
+from disco.features.snapshot import MOVED_BY_CAMPAIGNS, snapshot_of
 from disco.records.arrays import Matrix, Vector
 from disco.records.diagnosis import CheckUp, Diagnosis, Outcome
 from disco.records.errors import InputError
@@ -38,9 +39,6 @@ _LONGEST_DAYS, _STEP_DAYS = 3 * 365, 15  # how far a clock may have run on since
 _CHANCE = 1e-6  # below it, customers are not all alike by accident
 _RAREST = 0.01  # a share that training did not show counts as this
 _CODES = frozenset(feature.name for feature in FEATURES if feature.group == "codes")
-#: Every campaign moves what customers have received and used, and brings last orders and visits nearer: after a code to
-#: everybody on the 1st, everybody's last code is equally old. So these move away from training without any fault.
-_MOVED_BY_CAMPAIGNS = _CODES | {feature.name for feature in FEATURES if feature.name.startswith("days_since_")}
 #: A code to everybody on one day makes these equal for everybody. An empty table of codes does so for whole years, too.
 _ALIKE_AFTER_A_CAMPAIGN = frozenset(
     {"codes_received_7d", "codes_received_30d", "codes_received_90d", "days_since_last_code"}
@@ -88,7 +86,7 @@ def check_context(network: "ContextNetwork", features: pa.Table) -> CheckUp:
     if HISTORY_FEATURE in embedding.feature_names:
         found.extend(_history(len(rows), len(matrix)))
     if len(rows):
-        found.extend(check_rows(embedding, rows))
+        found.extend(check_rows(embedding, rows, shift=embedding.shift(snapshot_of(features.schema))))
     return CheckUp(tuple(found))
 
 
@@ -175,14 +173,15 @@ class _Look:
 
     embedding: Embedding
     rows: Matrix
+    shift: Vector | None  # what centres the contexts of the day
     varies: frozenset[str]
 
     @classmethod
-    def at(cls, embedding: Embedding, rows: Matrix) -> "_Look":
+    def at(cls, embedding: Embedding, rows: Matrix, shift: Vector | None) -> "_Look":
         low = np.where(np.isnan(rows), np.inf, rows).min(axis=0)
         high = np.where(np.isnan(rows), -np.inf, rows).max(axis=0)
         names = zip(embedding.feature_names, low < high, strict=True)
-        return cls(embedding, rows, frozenset(name for name, varies in names if varies))
+        return cls(embedding, rows, shift, frozenset(name for name, varies in names if varies))
 
     def column(self, name: str) -> Vector:
         """The values of a feature, one per customer."""
@@ -193,9 +192,12 @@ class _Look:
         return {name: figure for name, figure in figures.items() if name in self.varies}
 
 
-def check_rows(embedding: Embedding, rows: Matrix) -> Iterator[Diagnosis]:
-    """Everything that can be said about raw features (rows, features) of customers with a history."""
-    look = _Look.at(embedding, rows)
+def check_rows(embedding: Embedding, rows: Matrix, *, shift: Vector | None = None) -> Iterator[Diagnosis]:
+    """Everything that can be said about raw features (rows, features) of customers with a history.
+
+    shift: what centres the contexts of the day (`Embedding.shift`).
+    """
+    look = _Look.at(embedding, rows, shift)
     yield from _constant(look)
     if len(rows) < FEWEST_ROWS:
         said = f"{len(rows):,} customers with a history, too few to compare"
@@ -271,7 +273,7 @@ def _chance_of_one_value(scaling: Scaling, place: int, column: Vector) -> float:
 def _drift(look: _Look) -> Iterator[Diagnosis]:
     fix = "Find out what changed in the shop or its tables; if it is here to stay, train the network again."
     indices = look.varying(drift(look.embedding, look.rows))
-    judged = {name: index for name, index in indices.items() if name not in _MOVED_BY_CAMPAIGNS}
+    judged = {name: index for name, index in indices.items() if name not in MOVED_BY_CAMPAIGNS}
     yield from _graded("drift", judged, _DRIFT, "PSI {:.3f}".format, fix)
     if moved := len(indices) - len(judged):
         said = "not compared with training"
@@ -295,7 +297,7 @@ def _out_of_range(look: _Look) -> Iterator[Diagnosis]:
 
 
 def _clipped(look: _Look) -> Iterator[Diagnosis]:
-    context = look.embedding.context(look.rows)
+    context = look.embedding.context(look.rows, look.shift)
     shares = {f"unit {place + 1}": float(share) for place, share in enumerate(clipped_shares(context))}
     fix = "These customers are unlike any in training; train the network again with them."
     words = f"at the limit of ±{CONTEXT_LIMIT:g}"
@@ -317,7 +319,7 @@ def _graded(
     """One diagnosis per figure."""
     for where, figure in figures.items():
         outcome, expected = limits.outcome(figure), limits.words
-        if outcome is Outcome.FAILED and where in _MOVED_BY_CAMPAIGNS:
+        if outcome is Outcome.FAILED and where in MOVED_BY_CAMPAIGNS:
             outcome, expected = Outcome.WATCH, f"below {limits.watch:g}; campaigns move it, so it never fails"
         yield Diagnosis(
             check=check,

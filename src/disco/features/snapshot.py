@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from disco.features.catalogue import HISTORY_FEATURE, NOT_FEATURES
+from disco.features.catalogue import FEATURES, HISTORY_FEATURE, NOT_FEATURES
 from disco.features.kernel import SIZES, count_sizes, curves_of_sizes
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import FileFormatError, SchemaMismatchError
@@ -176,12 +176,19 @@ def shift_of(snapshot: Snapshot, *, names: Sequence[str], unit: Vector, spread: 
     return np.where(np.isnan(moved), 0.0, moved)
 
 
+#: Every campaign moves what customers have received and used, and brings last orders and visits nearer: after a code to
+#: everybody on the 1st, everybody's last code is equally old. So these move away from training without any fault.
+MOVED_BY_CAMPAIGNS = frozenset(
+    feature.name for feature in FEATURES if feature.group == "codes" or feature.name.startswith("days_since_")
+)
 MOST_MOVED = 3.0  # robust sds of an input, beyond which the mean of a feature has moved too far to be centred safely
+MOST_MOVED_BY_CAMPAIGNS = 6.0  # two campaigns in a month move `codes_redeemed_30d` by 2.7
 
 
 def moved_beyond_reason(shift: Vector, names: Sequence[str]) -> tuple[str, ...]:
     """What to know of a day whose features stand far from where they stood in training, the largest move first."""
-    far = [place for place in np.argsort(-np.abs(shift)).tolist() if abs(shift[place]) > MOST_MOVED]
+    limits = np.array([MOST_MOVED_BY_CAMPAIGNS if name in MOVED_BY_CAMPAIGNS else MOST_MOVED for name in names])
+    far = [place for place in np.argsort(-np.abs(shift) / limits).tolist() if abs(shift[place]) > limits[place]]
     if not far:
         return ()
     first = far[0]
