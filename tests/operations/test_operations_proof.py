@@ -16,9 +16,11 @@ import pytest
 from disco.adapters.store import CampaignStore
 from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.seals import row_seal
+from disco.features.snapshot import counted, with_snapshot
 from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns
 from disco.operations.planned import Planned, keep, load
+from disco.operations.proof import refuse_unproved
 from disco.operations.versions import active_belief
 from disco.records.content import content_hash
 from disco.records.decisions import Arm
@@ -393,3 +395,17 @@ def test_a_plan_that_names_another_version_than_it_was_decided_with_is_refused(s
 def test_the_holdout_is_never_in_the_codes_of_a_launch(shop, tmp_path):
     launched = PlanInStore(shop, tmp_path).launch()
     assert {row["arm"] for row in shop.sent(launched)} == {Arm.DECIDED, Arm.CONTROL}
+
+
+def test_features_with_another_snapshot_than_planned_are_refused(shop: Any, tmp_path: Path) -> None:
+    people = shop.people(rows=CUSTOMERS)
+    features = pa.table({"customer_id": people.ids, "spend": np.arange(CUSTOMERS) * 1.5})
+    day = counted(features)
+    carrying = features.cast(with_snapshot(features.schema, day))
+    inputs = {"features": content_hash(features), "network": shop.network, "snapshot": day.hash}
+    planned: Planned = shop.planned(shop.plan(depths={0.1: {"at_most": 60}}), people, features=carrying, inputs=inputs)
+    refuse_unproved(planned, customers=CUSTOMERS)
+    other = features.cast(with_snapshot(features.schema, counted(features.slice(1))))
+    for forged in (other, features):
+        with pytest.raises(StateError, match="another snapshot than that planned"):
+            refuse_unproved(replace(planned, features=forged), customers=CUSTOMERS)

@@ -237,6 +237,7 @@ def _refuse_changed(planned: Planned, inputs: Mapping[str, str]) -> None:
             "belief": "model",
             "evidence": "model",
             "network": "context network",
+            "snapshot": "features of all customers",
             "contact": "codes of other campaigns",
             LOCALE_INPUT: f"currency or time zone (planned in {_locale_words(planned)})",
             "program_version": f"program version (planned with {kept.get('program_version', 'none')})",

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disco.features.snapshot import snapshot_of
 from disco.operations.arms import offer_of, reserve_of, segment_reserve, share_offers, split
 from disco.operations.audience import label_hashes
 from disco.operations.planned import ARMS, Planned, coded_rows, segment_sizes, segments_of
@@ -72,6 +73,11 @@ def _customers(planned: Planned, _: int) -> Iterator[str]:
     hashed = planned.inputs.get("features")
     if planned.features is not None and hashed is not None and content_hash(planned.features) != hashed:
         yield "the features are others than those planned"
+    centred_on = planned.inputs.get("snapshot")
+    if planned.features is not None and centred_on is not None:  # the hash of the content does not cover the metadata
+        day = snapshot_of(planned.features.schema)
+        if day is None or day.hash != centred_on:
+            yield "the features carry another snapshot than that planned"
 
 
 def _arms(planned: Planned, _: int) -> Iterator[str]:
