@@ -2,7 +2,8 @@
 
 from disco.belief.curves import DemandCurve, demand_curve, draw_full_price_totals, monotone_shares
 from disco.belief.encodings import DistanceToDepth, Encoding, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
-from disco.belief.engagement import Engagement, EngagementCounts
+from disco.belief.engagement import Engagement
+from disco.belief.engagement_counts import EngagementCounts
 from disco.belief.evidence import Evidence
 from disco.belief.model import BasketModel
 from disco.belief.posterior import Posterior

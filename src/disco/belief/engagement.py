@@ -6,106 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from disco.belief.engagement_counts import EngagementCounts
 from disco.belief.inputs import read_depth_column
 from disco.belief.isotonic import pool_adjacent
 from disco.records.arguments import read_level, read_positive, read_share
-from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.arrays import Matrix, Vector
 from disco.records.depths import read_depth
-from disco.records.errors import InputError
 
 _LEAST_RATE = 1e-6  # rates nearer to 0 or 1 count as this one where a logit or a variance is taken
 _SLOPE_SD = 5.0  # prior sd of the rise of logit(e) per unit of depth
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class EngagementCounts:
-    """Matured codes per depth: how many were sent, how many of them were redeemed. Exact, so `−` undoes `+`.
-
-    >>> counts = EngagementCounts.of([0.1, 0.1, 0.2], [True, False, True])
-    >>> counts.depths.tolist(), counts.sent.tolist(), counts.redeemed.tolist()
-    ([0.1, 0.2], [2, 1], [1, 1])
-    """
-
-    depths: Vector = field(default_factory=lambda: np.zeros(0))  # (depths,), ascending
-    sent: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # (depths,) codes
-    redeemed: Integers = field(default_factory=lambda: np.zeros(0, np.int64))  # (depths,) of those sent
-
-    def __post_init__(self) -> None:
-        depths = read_depth_column(self.depths)
-        sent, redeemed = _counts("codes sent", self.sent), _counts("codes redeemed", self.redeemed)
-        if not depths.size == sent.size == redeemed.size:
-            found = f"{depths.size} depths, {sent.size} sent, {redeemed.size} redeemed"
-            raise InputError("engagement counts", found=found, expected="as many of each")
-        if np.unique(depths).size != depths.size:
-            raise InputError("engagement counts", found="a depth twice", expected="each depth once")
-        if (sent < 0).any() or (redeemed < 0).any() or (redeemed > sent).any():
-            raise InputError(
-                "engagement counts", found="negative counts, or more redeemed than sent", expected="0 ≤ redeemed ≤ sent"
-            )
-        order = np.argsort(depths)
-        order = order[sent[order] > 0]
-        for name, array in (("depths", depths), ("sent", sent), ("redeemed", redeemed)):
-            kept = array[order]
-            kept.flags.writeable = False
-            object.__setattr__(self, name, kept)
-
-    @classmethod
-    def of(cls, depth: ArrayLike, redeemed: ArrayLike) -> EngagementCounts:
-        """Counts from matured codes, one row each: depth (codes,) from 0 to 1, redeemed (codes,) Booleans."""
-        flags = np.asarray(redeemed)
-        if flags.dtype != np.bool_ and flags.size:
-            raise InputError("redeemed", found=f"values of type {flags.dtype}", expected="true or false per code")
-        depths, which = np.unique(read_depth_column(depth, rows=flags.size), return_inverse=True)
-        sent = np.bincount(which, minlength=depths.size)
-        return cls(depths, sent, np.bincount(which[flags.astype(bool)], minlength=depths.size))
-
-    @classmethod
-    def matured(
-        cls, depth: ArrayLike, redeemed: ArrayLike, *, valid_until: ArrayLike, as_of: ArrayLike, grace_days: int = 2
-    ) -> EngagementCounts:
-        """Counts from codes whose validity plus a grace period has passed; the others are left out.
-
-        An unexpired, unused code is not yet a non-redemption. An unexpired code that was used does not count either:
-        learning in mid-campaign would otherwise push the rates up.
-
-        depth: (codes,) from 0 to 1.
-        redeemed: (codes,) Booleans.
-        valid_until: (codes,) dates, or one for all.
-        as_of: today's date.
-        grace_days: how long after the last day an outcome may still arrive.
-        """
-        flags = np.asarray(redeemed)
-        ends, today = _dates("valid_until", valid_until), _dates("as_of", as_of)
-        if ends.shape not in ((), flags.shape) or today.shape:
-            found = f"valid_until of shape {ends.shape}, as_of of shape {today.shape}"
-            raise InputError("matured codes", found=found, expected="a date for each code and one for today")
-        over = np.broadcast_to(ends + np.timedelta64(grace_days, "D") <= today, flags.shape)
-        return cls.of(read_depth_column(depth, rows=flags.size)[over], flags[over])
-
-    def __add__(self, other: EngagementCounts) -> EngagementCounts:
-        return self._combined(other, 1)
-
-    def __sub__(self, other: EngagementCounts) -> EngagementCounts:
-        return self._combined(other, -1)
-
-    def _combined(self, other: EngagementCounts, sign: int) -> EngagementCounts:
-        depths = np.union1d(self.depths, other.depths)
-        sent, redeemed = np.zeros(depths.size, np.int64), np.zeros(depths.size, np.int64)
-        for counts, factor in ((self, 1), (other, sign)):
-            at = np.searchsorted(depths, counts.depths)
-            sent[at] += factor * counts.sent
-            redeemed[at] += factor * counts.redeemed
-        return EngagementCounts(depths, sent, redeemed)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, EngagementCounts) and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in ("depths", "sent", "redeemed")
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.depths.tobytes(), self.sent.tobytes(), self.redeemed.tobytes()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,20 +122,3 @@ def _slope(depths: Vector, rate: Vector, codes: Vector) -> float:
     weight = codes * _spread(rate)
     offset = depths - np.average(depths, weights=weight)
     return float((weight * offset) @ _logit(rate) / ((weight * offset) @ offset + _SLOPE_SD**-2))
-
-
-def _dates(name: str, values: ArrayLike) -> NDArray[np.datetime64]:
-    try:
-        dates = np.asarray(values, "datetime64[s]")
-    except (TypeError, ValueError):
-        raise InputError(name, found=repr(values)[:60], expected="dates") from None
-    if np.isnat(dates).any():
-        raise InputError(name, found="no date", expected="a date everywhere")
-    return dates
-
-
-def _counts(name: str, values: ArrayLike) -> Integers:
-    array = np.asarray(values)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise InputError(name, found=f"{array.dtype} of shape {array.shape}", expected="one whole number per depth")
-    return array.astype(np.int64)
