@@ -11,7 +11,7 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from disco.belief import BasketModel, Engagement, EngagementCounts, RadialBasis, SmoothSpline
+from disco.belief import BasketModel, Engagement, RadialBasis, SmoothSpline
 from disco.campaign import Belief, decide
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.decisions import Audience, Offer
@@ -84,10 +84,10 @@ def test_evidence_and_model_keep_their_bytes(name):
 @pytest.mark.parametrize("budget", [None, 2000.0])
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_keeps_its_decisions(name, budget):
-    counts = EngagementCounts(np.array(DEPTHS), np.array([500, 500, 500]), np.array([50, 60, 80]))
+    known = dict(zip(DEPTHS, (0.10101214574898786, 0.12024291497975709, 0.15870445344129555), strict=True))
     decisions = decide(
         Audience(ids=IDS, context=_context(), known=np.ones(ROWS, bool)),
-        belief=Belief(basket=_model(MODELS["radial_basis"]), engagement=Engagement(counts=counts)),
+        belief=Belief(basket=_model(MODELS["radial_basis"]), engagement=Engagement(override=known)),
         offer=Offer(depths=DEPTHS, caps=(900, 600, None), revenue_weight=3.0, budget=budget),
         policy=POLICIES[name],
         campaign="spring",

@@ -1,4 +1,4 @@
-"""Engagement rates: shrunk, monotone, defined everywhere, matured codes only, the operator's word last."""
+"""Engagement rates: learned shrinkage, monotone, defined everywhere, personal by the score."""
 
 import numpy as np
 import pytest
@@ -6,71 +6,96 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from disco.belief import Engagement, EngagementCounts
+from disco.adapters.engines import LocalEngine
+from disco.belief import Engagement, EngagementCounts, ScoreBins
+from disco.records.compiled import without_compiler
 from disco.records.errors import InputError
 
+DEPTHS = np.array([0.1, 0.2, 0.3, 0.4])
+ASKED = np.array([0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5])
 
-def test_by_hand():
-    engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [80, 120], [8, 32]), prior_codes=40)
-    pooled = (40 + 40 * 0.1) / (200 + 40)  # the rate over all depths, itself shrunk towards prior_rate
-    expected = [(8 + 40 * pooled) / 120, (32 + 40 * pooled) / 160]
-    np.testing.assert_allclose(engagement.rates([0.1, 0.3]), expected)
-    np.testing.assert_allclose(engagement.rates([0.2]), [np.mean(expected)])  # a straight line between
+
+def expit(x):
+    return 1 / (1 + np.exp(-np.asarray(x)))
+
+
+def logit(p):
+    return np.log(np.asarray(p) / (1 - np.asarray(p)))
+
+
+def personal(*, codes=400, seed=1, slope=4.0, tilt=0.8, bins=8):
+    """Counts of codes whose receivers answer by their score, with bumps and a column without a score."""
+    generator = np.random.default_rng(seed)
+    cut = ScoreBins.of(generator.normal(size=5000), count=bins)
+    sent = generator.integers(codes // 2, codes, (DEPTHS.size, bins + 1))
+    offset = np.append(tilt * cut.centres + 0.15 * generator.normal(size=bins), -1.0)
+    rate = expit(-2.5 + slope * DEPTHS[:, None] + offset)
+    return EngagementCounts(DEPTHS, sent, generator.binomial(sent, rate), cut)
+
+
+def test_much_data_is_what_was_seen():
+    seen = np.array([0.031, 0.12, 0.31, 0.33])
+    sent = np.full(4, 10**7)
+    engagement = Engagement(counts=EngagementCounts(DEPTHS, sent, np.rint(seen * sent).astype(int)))
+    np.testing.assert_allclose(engagement.rates(DEPTHS), seen, rtol=2e-3)
+    between = expit((logit(seen[0]) + logit(seen[1])) / 2)  # a straight line of the logit
+    np.testing.assert_allclose(engagement.rates([0.15]), between, rtol=2e-3)
 
 
 def test_outside_the_played_depths_the_trend_of_the_logit_goes_on():
-    truth = 1 / (1 + np.exp(-(-2.5 + 3.0 * np.array([0.1, 0.2, 0.3]))))
+    truth = expit(-2.5 + 3.0 * np.array([0.1, 0.2, 0.3]))
     sent = np.full(3, 10**8)
     engagement = Engagement(counts=EngagementCounts([0.1, 0.2, 0.3], sent, np.rint(truth * sent).astype(int)))
-    expected = 1 / (1 + np.exp(-(-2.5 + 3.0 * np.array([0.0, 0.5]))))
-    np.testing.assert_allclose(engagement.rates([0.0, 0.5]), expected, rtol=1e-4)
+    np.testing.assert_allclose(engagement.rates([0.0, 0.5]), expit(-2.5 + 3.0 * np.array([0.0, 0.5])), rtol=0.01)
+
+
+def test_a_strong_response_is_not_shrunk_away():
+    """150 codes of 10% off used 3% of the time beside 30–40% at deep ones: the interval contains what was seen."""
+    for used in (3, 4, 5):
+        engagement = Engagement(counts=EngagementCounts(DEPTHS, [150] * 4, [used, 45, 52, 60]))
+        low, high = engagement.interval([0.1])
+        assert low[0] <= used / 150 <= high[0]
+
+
+def test_few_codes_that_lie_on_a_line_are_drawn_towards_it():
+    sent = [2000, 40, 2000]
+    seen = [100, 8, 400]  # 5%, 20% of 40 codes, 20%: a line says 10% at the middle
+    rate = Engagement(counts=EngagementCounts([0.1, 0.2, 0.3], sent, seen)).rates([0.2])[0]
+    assert 0.1 < rate < 0.17
 
 
 def test_however_many_codes_were_played_elsewhere_an_unplayed_depth_stays_unsure():
-    counts = EngagementCounts([0.1, 0.2], [10**9, 10**9], [10**8, 10**8])
+    counts = EngagementCounts([0.1, 0.2], [10**9, 10**9], [10**8, 2 * 10**8])
     engagement = Engagement(counts=counts, drift=0.8)
-    low, high = engagement.interval([0.3], level=0.6827)
-    logit = np.log(0.1 / 0.9)
-    expected = 1 / (1 + np.exp(-(logit + 0.8 * np.sqrt(0.1) * np.array([-1, 1]))))
-    np.testing.assert_allclose([low[0], high[0]], expected, rtol=0.05)
-    near, _ = engagement.interval([0.21])
-    assert near[0] > low[0]
+    for depth, distance in ((0.3, 0.1), (0.15, 0.05)):
+        curve = engagement._curve(np.array([depth]))
+        assert curve.variance[0] > 0.8**2 * distance
+    low, high = engagement.interval([0.2, 0.21, 0.3])
+    assert (np.diff(high - low) > 0).all()
+    assert (low >= 0.2 - 1e-4).all()  # engagement does not fall with depth
 
 
-def test_interval_is_the_betas():
-    engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [80, 120], [8, 32]), prior_codes=40)
-    rate = engagement.rates([0.3])[0]
-    low, high = engagement.interval([0.3], level=0.8)
-    expected = stats.beta(rate * 160, (1 - rate) * 160).interval(0.8)
-    np.testing.assert_allclose([low[0], high[0]], expected, rtol=1e-9)
+def test_no_draw_falls_with_depth_and_draws_agree_with_means_and_intervals():
+    for counts in (personal(), personal().margin, EngagementCounts([0.1, 0.3], [80, 120], [8, 32])):
+        engagement = Engagement(counts=counts)
+        draws = engagement.draws(ASKED, count=20_000, generator=np.random.default_rng(1))
+        assert (np.diff(draws, axis=1) >= -1e-12).all()
+        low, high = engagement.interval(ASKED)
+        played = np.isin(ASKED, counts.depths)
+        np.testing.assert_allclose(draws.mean(axis=0)[played], engagement.rates(ASKED)[played], rtol=0.05)
+        np.testing.assert_allclose(np.quantile(draws, 0.05, axis=0)[played], low[played], rtol=0.1)
+        np.testing.assert_allclose(np.quantile(draws, 0.95, axis=0)[played], high[played], rtol=0.1)
 
 
-def test_draws_have_the_betas_moments():
-    engagement = Engagement(
-        counts=EngagementCounts([0.1, 0.3], [80, 120], [8, 32]), prior_codes=40, override={0.5: 0.4}
-    )
-    draws = engagement.draws([0.1, 0.3, 0.5], count=100_000, generator=np.random.default_rng(1))
-    rates = engagement.rates([0.1, 0.3])
-    sizes = np.array([120, 160])
-    sd = np.sqrt(rates * (1 - rates) / (sizes + 1))
-    assert (np.abs(draws[:, :2].mean(axis=0) - rates) < 5 * sd / np.sqrt(100_000)).all()
-    np.testing.assert_allclose(draws[:, :2].std(axis=0), sd, rtol=0.02)
-    assert (draws[:, 2] == 0.4).all()
-
-
-def test_coverage_of_the_interval():
-    """Rates drawn from the prior the shrinkage assumes: 90 % intervals cover 90 %, within the 99.9 % binomial band."""
-    generator = np.random.default_rng(3)
-    hits, repeats = 0, 5000
-    truths = generator.beta(0.15 * 200, 0.85 * 200, repeats)  # sd 0.025
-    for truth in truths:
-        # very many codes on both sides pin the rate over all depths at 0.15, and are too far away to be pooled with
-        redeemed = [2 * 10**6, generator.binomial(300, truth), 28 * 10**6]
-        counts = EngagementCounts([0.1, 0.2, 0.3], [10**8, 300, 10**8], redeemed)
-        low, high = Engagement(counts=counts, prior_codes=200).interval([0.2], level=0.9)
-        hits += low[0] <= truth <= high[0]
-    least, most = stats.binom(repeats, 0.9).interval(0.999)
-    assert least <= hits <= most
+def test_shared_draws_have_the_posteriors_moments():
+    engagement = Engagement(counts=personal())
+    state = engagement.posterior
+    draws = engagement.shared_draws(DEPTHS, count=50_000, generator=np.random.default_rng(2))
+    sd = np.sqrt(np.diag(state.covariance))
+    assert (np.abs(draws.level.mean(axis=0) - state.levels) < 5 * sd[:4] / np.sqrt(50_000) + 1e-3).all()
+    np.testing.assert_allclose(draws.level.std(axis=0), sd[:4], rtol=0.03)
+    np.testing.assert_allclose(draws.tilt.std(), sd[5], rtol=0.03)
+    np.testing.assert_allclose(np.cov(draws.bump.T), state.covariance[6:, 6:], atol=0.04 * sd[6:].max() ** 2)
 
 
 @pytest.mark.parametrize(("sent", "redeemed"), [(1000, [0, 0]), (100_000, [100, 200]), (1000, [999, 1000])])
@@ -82,51 +107,53 @@ def test_rates_near_none_or_all_go_on_without_a_jump(sent, redeemed):
     np.testing.assert_allclose(rates[[1, 4]], rates[[2, 3]], rtol=1e-6)
 
 
-def test_a_low_rate_wanders_like_any_other():
-    """logit(e) ± drift·√distance, also where e is 0.2 %."""
-    counts = EngagementCounts([0.1, 0.2], [10**9, 10**9], [2 * 10**6, 2 * 10**6])
-    low, high = Engagement(counts=counts, drift=0.5).interval([0.3], level=0.6827)
-    expected = 0.002 * np.exp(0.5 * np.sqrt(0.1) * np.array([-1, 1]))
-    np.testing.assert_allclose([low[0], high[0]], expected, rtol=0.05)
-
-
 def test_a_few_codes_without_a_purchase_do_not_mean_never():
     engagement = Engagement(counts=EngagementCounts([0.1], [10], [0]), prior_rate=0.08, prior_codes=30)
-    pooled = 30 * 0.08 / 40
-    assert engagement.rates([0.1])[0] == pytest.approx(30 * pooled / 40)
+    assert 0.03 < engagement.rates([0.1])[0] < 0.08
     assert engagement.interval([0.1])[1][0] > 0.05
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
-    counts=st.dictionaries(st.integers(0, 90), st.tuples(st.integers(1, 5000), st.floats(0, 1)), min_size=1, max_size=6)
+    counts=st.dictionaries(
+        st.integers(0, 90), st.tuples(st.integers(1, 5000), st.floats(0, 1)), min_size=1, max_size=6
+    ),
+    columns=st.sampled_from([0, 1, 3]),
 )
-def test_rates_never_fall_with_depth_and_unplayed_depths_are_less_sure(counts):
+def test_nothing_served_falls_with_depth(counts, columns):
     depths = [depth / 100 for depth in counts]
-    sent = [n for n, _ in counts.values()]
-    redeemed = [int(n * share) for n, share in counts.values()]
-    engagement = Engagement(counts=EngagementCounts(depths, sent, redeemed))
-    grid = np.linspace(0, 0.95, 200)
+    sent = np.array([n for n, _ in counts.values()])
+    redeemed = np.array([int(n * share) for n, share in counts.values()])
+    bins = None
+    if columns:
+        bins = ScoreBins(np.arange(1.0, columns) - 0.5, np.arange(columns) + 0.0)
+        sent, redeemed = (np.stack([a // (b + 1) for b in range(columns + 1)], axis=1) for a in (sent, redeemed))
+    engagement = Engagement(counts=EngagementCounts(depths, sent, redeemed, bins))
+    grid = np.linspace(0, 0.95, 60)
     rates = engagement.rates(grid)
-    assert (np.diff(rates) >= -1e-12).all()
-    assert ((rates >= 0) & (rates <= 1)).all()
     low, high = engagement.interval(grid)
+    draws = engagement.draws(grid, count=20, generator=np.random.default_rng(1))
+    own = engagement.rates_of([-0.7, 0.4, 7.0, np.nan], grid)
+    for served in (rates, low, high, draws, own):
+        assert (np.diff(served) >= -1e-12).all()
+        assert ((served >= 0) & (served <= 1)).all()
     assert (low <= high).all()
-    _, sizes = engagement._learned(np.array(sorted({*depths, *grid})))
-    at = dict(zip(sorted({*depths, *grid}), sizes, strict=True))
-    played = np.array(sorted(depths))
-    for depth in grid:
-        if depth in depths:
-            continue
-        neighbours = [*played[played < depth][-1:], *played[played > depth][:1]]
-        assert at[depth] < min(at[n] for n in neighbours)
+    assert ((low <= rates) & (rates <= high)).all()
+
+
+def test_an_unplayed_depth_is_not_more_certain_than_its_neighbours_interpolated():
+    engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [50, 5000], [5, 1000]))
+    grid = np.linspace(0.1, 0.3, 21)
+    variance = engagement._curve(grid).line_variance
+    assert (variance[1:-1] > np.interp(grid, [0.1, 0.3], variance[[0, -1]])[1:-1]).all()
 
 
 def test_uncertainty_grows_with_distance_from_the_depths_played():
-    engagement = Engagement(counts=EngagementCounts([0.4, 0.5], [1000, 1000], [100, 100]))
+    engagement = Engagement(counts=EngagementCounts([0.4, 0.5], [1000, 1000], [80, 120]))
     for side in ([0.5, 0.55, 0.7, 0.9], [0.4, 0.35, 0.2, 0.0]):
-        low, high = engagement.interval(side)
-        assert (np.diff(high - low) > 0).all()
+        assert (np.diff(engagement._curve(np.array(side)).line_variance) > 0).all()
+    low, high = engagement.interval([0.5, 0.55, 0.7, 0.9])
+    assert (np.diff(high - low) > 0).all()
 
 
 def test_before_any_code_it_says_the_prior():
@@ -134,6 +161,19 @@ def test_before_any_code_it_says_the_prior():
     assert engagement.rates([0.1, 0.5]).tolist() == [0.07, 0.07]
     low, high = engagement.interval([0.1])
     assert low[0] < 0.07 < high[0]
+    draws = engagement.draws([0.1], count=20_000, generator=np.random.default_rng(1))
+    assert draws.mean() == pytest.approx(0.07, rel=0.02)
+
+
+def test_before_any_code_customers_differ_by_their_score():
+    bins = ScoreBins.of(np.random.default_rng(1).normal(size=4000))
+    engagement = Engagement(counts=EngagementCounts(bins=bins), prior_rate=0.07)
+    rates = engagement.rates_of(bins.centres, [0.1, 0.3])
+    assert rates.mean() == pytest.approx(0.07, rel=0.03)
+    assert (np.diff(rates, axis=0) > 0).all()
+    odds = logit(rates[:, 0])
+    assert np.polyfit(bins.centres, odds, 1)[0] == pytest.approx(1.0, abs=0.15)
+    assert engagement.shared_draws([0.1], count=3, generator=np.random.default_rng(1)).level.shape == (3, 1)
 
 
 def test_the_operator_has_the_last_word():
@@ -141,6 +181,118 @@ def test_the_operator_has_the_last_word():
     assert engagement.rates([0.2]).tolist() == [0.5]
     low, high = engagement.interval([0.2])
     assert low.tolist() == high.tolist() == [0.5]
+    assert (engagement.draws([0.1, 0.2], count=9, generator=np.random.default_rng(1))[:, 1] == 0.5).all()
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.03, 0.4, 1.0])
+def test_an_operators_rate_is_the_populations_and_keeps_the_customers_order(rate):
+    counts = personal()
+    engagement = Engagement(counts=counts, override={0.2: rate})
+    state = engagement.posterior
+    own = engagement.rates_of(np.append(counts.bins.centres, np.nan), [0.1, 0.2, 0.3])
+    assert state.shares @ own[:, 1] == pytest.approx(rate, abs=1e-9)
+    learned = Engagement(counts=counts).rates_of(np.append(counts.bins.centres, np.nan), [0.1, 0.2, 0.3])
+    np.testing.assert_array_equal(own[:, [0, 2]], learned[:, [0, 2]])
+    if 0 < rate < 1:
+        assert (np.argsort(own[:, 1]) == np.argsort(learned[:, 1])).all()
+    law = engagement.law([0.1, 0.2, 0.3])
+    assert (law.roots[:, 1] == 0).all()
+    assert law.fixed.tolist() == [False, True, False]
+    assert law.order.tolist() == [0, 2]
+    shared = engagement.shared_draws([0.2], count=5, generator=np.random.default_rng(1))
+    np.testing.assert_allclose(shared.rates(state.centres, state.shares), rate, atol=1e-9)
+
+
+def test_the_population_is_the_customers_weighted_by_codes_sent():
+    counts = personal()
+    engagement = Engagement(counts=counts)
+    own = engagement.rates_of(np.append(counts.bins.centres, np.nan), ASKED)
+    shares = counts.sent.sum(axis=0) / counts.sent.sum()
+    np.testing.assert_allclose(engagement.rates(ASKED), shares @ own, rtol=1e-12)
+
+
+def test_without_bins_everybody_has_the_populations_rate():
+    engagement = Engagement(counts=personal().margin)
+    rates = engagement.rates(ASKED)
+    assert engagement.rates_of([0.5, np.nan], ASKED).tolist() == [rates.tolist()] * 2
+    assert engagement.rates_of(None, ASKED).tolist() == [rates.tolist()]
+
+
+def reference_rates(engagement, score, depths):
+    """`rates_of` in plain NumPy."""
+    law = engagement.law(depths)
+    place = law.places(score)
+    h = np.where(np.isnan(score), 0.0, score)
+    rates = expit(law.attenuation[place] * (law.logits[place] + law.tilt * h[:, None]))
+    rates[:, law.order] = np.maximum.accumulate(rates[:, law.order], axis=1)
+    return rates
+
+
+def test_rates_of_customers_equal_a_plain_reference_and_do_not_depend_on_chunks():
+    generator = np.random.default_rng(4)
+    score = generator.normal(size=70_001)
+    score[::17] = np.nan
+    engagement = Engagement(counts=personal(), override={0.25: 0.2})
+    depths = [0.4, 0.05, 0.25, 0.1]
+    rates = engagement.rates_of(score, depths)
+    assert rates.flags.f_contiguous
+    np.testing.assert_allclose(rates, reference_rates(engagement, score, depths), rtol=1e-13)
+    spread = engagement.rates_of(score, depths, engine=LocalEngine(threads=2))
+    assert spread.tobytes() == rates.tobytes()
+    part = engagement.rates_of(score[69_990:], depths)
+    assert part.tobytes() == np.asfortranarray(rates[69_990:]).tobytes()
+    with without_compiler():
+        alone = Engagement(counts=personal(), override={0.25: 0.2}).rates_of(score[5:6], depths)
+    assert alone.tolist() == rates[5:6].tolist()
+
+
+def test_the_laws_mean_is_that_of_its_draws():
+    """E expit(N(m, v)) over the law's own covariance, for every column and depth, by drawing."""
+    counts = personal(codes=60)
+    engagement = Engagement(counts=counts)
+    law = engagement.law(ASKED)
+    normals = np.random.default_rng(5).normal(size=(200_000, law.roots.shape[2]))
+    for column, centre in enumerate(np.append(counts.bins.centres, 0.0)):
+        middle = law.logits[column] + law.tilt * centre
+        drawn = expit(middle + normals @ law.roots[column].T).mean(axis=0)
+        np.testing.assert_allclose(drawn, expit(law.attenuation[column] * middle), rtol=0.005)
+
+
+def test_the_laws_roots_are_those_of_the_covariances():
+    for counts in (personal(), personal(codes=30), personal().margin):
+        engagement = Engagement(counts=counts)
+        law, curve = engagement.law(ASKED), engagement._curve(ASKED)
+        exact = curve.covariances(engagement.posterior)
+        np.testing.assert_allclose(law.roots @ np.swapaxes(law.roots, 1, 2), exact, rtol=1e-9)
+        assert (np.triu(law.roots, 1) == 0).all()
+
+
+def test_contradictions_are_named_in_a_sentence():
+    counts = EngagementCounts([0.1, 0.2, 0.3], [5000, 5000, 5000], [500, 900, 600])
+    (found,) = Engagement(counts=counts).contradictions()
+    assert found[:2] == (0.2, 0.3)
+    assert found.probability > 0.99
+    assert str(found) == ("Codes of 30% off were used less often (12.0%) than codes of 20% off (17.9%), beyond chance")
+    assert Engagement(counts=EngagementCounts([0.1, 0.2], [50, 50], [6, 5])).contradictions() == ()
+    assert Engagement().contradictions() == ()
+
+
+def test_many_distinct_depths_are_pooled_with_their_neighbours():
+    generator = np.random.default_rng(6)
+    depth = generator.uniform(0.05, 0.5, 20_000)
+    counts = EngagementCounts.of(depth, generator.random(20_000) < expit(-3 + 5 * depth))
+    engagement = Engagement(counts=counts)
+    assert engagement.posterior.size <= 40
+    asked = np.array([0.1, 0.2, 0.3, 0.4])
+    np.testing.assert_allclose(engagement.rates(asked), expit(-3 + 5 * asked), rtol=0.1)
+
+
+def test_the_order_of_adding_changes_no_bit():
+    parts = [personal(seed=1), personal(seed=1), personal(seed=1, codes=90)]
+    score = np.random.default_rng(1).normal(size=100)
+    forward, backward = parts[0] + parts[1] + parts[2], parts[2] + parts[1] + parts[0]
+    one, two = (Engagement(counts=counts).rates_of(score, ASKED) for counts in (forward, backward))
+    assert one.tobytes() == two.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -153,8 +305,24 @@ def test_the_operator_has_the_last_word():
         lambda: Engagement(prior_codes=0),
         lambda: Engagement().rates([np.inf]),
         lambda: Engagement().interval([0.1], level=1.0),
+        lambda: Engagement().rates_of([[0.1]], [0.1]),
+        lambda: Engagement().draws([0.1], count=0, generator=np.random.default_rng(1)),
     ],
 )
 def test_nonsense_is_refused(make):
     with pytest.raises(InputError):
         make()
+
+
+@pytest.mark.parametrize("rates", [(0.05, 0.1, 0.17, 0.25), (0.03, 0.2, 0.35, 0.4)])
+def test_coverage_of_the_interval(rates):
+    """The short form of `./run bench coverage`: 90% intervals, within the 99.9% binomial band of 86% to 94%."""
+    generator = np.random.default_rng(3)
+    repeats, hits = 300, np.zeros(4, int)
+    for _ in range(repeats):
+        sent = generator.integers(100, 1000, 4)
+        counts = EngagementCounts(DEPTHS, sent, generator.binomial(sent, rates))
+        low, high = Engagement(counts=counts).interval(DEPTHS)
+        hits += (low <= rates) & (rates <= high)
+    least, most = stats.binom(repeats, 0.86).ppf(0.0005), stats.binom(repeats, 0.94).ppf(0.9995)
+    assert ((least <= hits) & (hits <= most)).all(), hits / repeats

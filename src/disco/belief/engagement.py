@@ -1,41 +1,116 @@
-"""Engagement e_a: the share of receivers who buy with the code, by depth."""
+"""Engagement e_a: the share of receivers who buy with the code, by depth, for the population and for each customer."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from disco.belief.elementary import exponential
 from disco.belief.engagement_counts import EngagementCounts
+from disco.belief.engagement_posterior import (
+    FARTHEST,
+    EngagementCurve,
+    EngagementPosterior,
+    expit,
+    fit,
+    levels_for,
+    logit,
+    lower_root,
+    products,
+)
 from disco.belief.inputs import read_depth_column
 from disco.belief.isotonic import pool_adjacent
-from disco.records.arguments import read_level, read_positive, read_share
-from disco.records.arrays import Matrix, Vector
-from disco.records.depths import read_depth
+from disco.records.arguments import read_column, read_count, read_level, read_positive, read_share
+from disco.records.arrays import Array, Flags, Integers, Matrix, Vector
+from disco.records.chunks import stack_rows
+from disco.records.compiled import njit
+from disco.records.depths import depth_percent, read_depth
+from disco.records.ports import Engine
+from disco.records.score import ScoreBins, score_places
 
-_LEAST_RATE = 1e-6  # rates nearer to 0 or 1 count as this one where a logit or a variance is taken
-_SLOPE_SD = 5.0  # prior sd of the rise of logit(e) per unit of depth
+BLOCK = 128
+_SURE = 0.99  # probability of a fall from which on data contradict a rise
+
+
+class Contradiction(NamedTuple):
+    """Two played depths of which the deeper one engages less, beyond chance."""
+
+    shallower: float
+    deeper: float
+    shallower_rate: float  # of the same customers, before rates are made non-decreasing
+    deeper_rate: float
+    probability: float  # that the deeper one engages less
+
+    def __str__(self) -> str:
+        return (
+            f"Codes of {depth_percent(self.deeper)} were used less often ({self.deeper_rate:.1%}) than codes of "
+            f"{depth_percent(self.shallower)} ({self.shallower_rate:.1%}), beyond chance"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngagementLaw:
+    """What kernels need to serve each customer's rates at K depths.
+
+    A customer of column b (a bin of the score; the last one without a score, whose h counts as 0) has
+    logit p(a) ~ N(logits[b, a] + tilt·h, roots[b]·roots[b]ᵀ), with mean rate
+    expit(attenuation[b, a]·(logits[b, a] + tilt·h)). Draws and means are made non-decreasing along `order`.
+    """
+
+    bins: ScoreBins | None  # None: everybody is in column 0
+    logits: Matrix  # (columns, K)
+    tilt: float  # β
+    attenuation: Matrix  # (columns, K)
+    roots: Matrix  # (columns, K, K), lower triangular; rows of an override are 0
+    fixed: Flags  # (K,) set by the operator: without width, and no part of what is made non-decreasing
+    order: Integers  # the columns of depths that are not fixed, ascending
+
+    def places(self, score: ArrayLike) -> Integers:
+        """The column of each customer, shape (customers,)."""
+        column = read_column(score, where="score")
+        return np.zeros(column.size, np.int64) if self.bins is None else self.bins.places(column)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedDraws:
+    """Draws of the parameters, one for everybody each: logit p = level[draw, a] + tilt[draw]·h + bump[draw, column]."""
+
+    level: Matrix  # (draws, K), non-decreasing in depth but for the operator's
+    tilt: Vector  # (draws,)
+    bump: Matrix  # (draws, columns)
+
+    def rates(self, centres: Vector, shares: Vector) -> Matrix:
+        """(draws, K) the mean rate of a population with these shares of customers at these scores per column."""
+        out = np.zeros_like(self.level)
+        for column, share in enumerate(shares):
+            if share:
+                offset = self.tilt * centres[column] + self.bump[:, column]
+                out += share * expit(self.level + offset[:, None])
+        return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engagement:
-    """The share of receivers who buy with their code, by depth: shrunk, never falling with depth, defined everywhere.
+    """Who buys with their code, by depth: learned, never falling with depth, defined everywhere.
 
-    At a depth played: (redeemed + s·r)/(sent + s), s = `prior_codes` and r the rate over all depths, itself shrunk
-    towards `prior_rate` in the same way (so that ten codes without a purchase do not mean that nobody ever buys), then
-    pooled where a deeper discount would seem to engage less. Between played depths it is a straight line; outside them
-    logit(e) continues with the slope of the played ones. The belief about a rate is Beta with m = sent + s codes behind
-    it; at an unplayed depth 1/m = 1/(the smaller m of its neighbours) + e(1−e)·`drift`²·distance to the nearer one:
-    however many codes were played elsewhere, logit(e) may move by drift·√distance.
+    logit p(customer, a) = g(a) + β·h + f_bin with h the customer's engagement score (`engagement_posterior.py`);
+    without bins of the score it is g(a) for everybody. Played depths are shrunk towards a line over depth, with a
+    weight that is learned. Between played depths the logit is a straight line; outside them it continues with the slope of the
+    line, where that rises. At an unplayed depth the variance of the logit is that of its neighbours, interpolated, plus
+    `drift`²·distance to the nearer one: however many codes were played elsewhere, it may move by drift·√distance.
 
     >>> engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [1000, 1000], [50, 150]), override={0.25: 0.2})
-    >>> engagement.rates([0.1, 0.2, 0.3, 0.25]).round(4).tolist()
-    [0.051, 0.1, 0.149, 0.2]
+    >>> engagement.rates([0.1, 0.2, 0.3, 0.25]).round(3).tolist()
+    [0.051, 0.088, 0.149, 0.2]
     """
 
-    #: What was observed: matured codes sent and redeemed, per depth.
+    #: What was observed: matured codes sent and redeemed, per depth and bin of the engagement score.
     counts: EngagementCounts = field(default_factory=EngagementCounts)
     #: The rate expected before any code has matured, from 0 to 1.
     prior_rate: float = 0.1
@@ -43,8 +118,10 @@ class Engagement:
     prior_codes: float = 20.0
     #: How far logit(e) may move per square root of a unit of depth away from the depths played.
     drift: float = 1.0
-    #: Rates set by the operator, {depth: rate}; they replace what was learned.
+    #: The population's mean rates set by the operator, {depth: rate}; they replace what was learned.
     override: Mapping[float, float] = field(default_factory=dict)
+    _fitted: EngagementPosterior | None = field(default=None, init=False, repr=False, compare=False)
+    _laws: dict[bytes, EngagementLaw] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -57,68 +134,200 @@ class Engagement:
         given = {read_depth(depth, where="engagement override"): float(rate) for depth, rate in self.override.items()}
         object.__setattr__(self, "override", given)
 
+    @property
+    def posterior(self) -> EngagementPosterior:
+        """The posterior, computed when first asked for."""
+        if self._fitted is None:
+            fitted = fit(self.counts, prior_rate=self.prior_rate, prior_codes=self.prior_codes)
+            object.__setattr__(self, "_fitted", fitted)
+            return fitted
+        return self._fitted
+
+    # ---- the population ------------------------------------------------------------------------------------------
+
     def rates(self, depths: ArrayLike) -> Vector:
-        """e_a for each depth, shape (depths,)."""
+        """The population's mean rate at each depth, shape (depths,): bins are weighted by the codes they were sent."""
         asked = read_depth_column(depths)
-        return self._overridden(asked, self._learned(asked)[0])
+        if not self.posterior.played.size:
+            return self._overridden(asked, np.full(asked.size, float(self.prior_rate)))
+        return self._overridden(asked, self._curve(asked).rates)
 
     def interval(self, depths: ArrayLike, level: float = 0.9) -> tuple[Vector, Vector]:
-        """A central interval of the rate at each depth; an operator's rate has no width."""
-        from scipy.special import betaincinv
+        """A central interval of the population's rate at each depth; an operator's rate has no width.
 
-        read_level(level)
+        Neither end falls with depth.
+        """
+        reach = NormalDist().inv_cdf((1 + read_level(level)) / 2)
         asked = read_depth_column(depths)
-        rate, codes = self._learned(asked)
+        nodes = self.posterior.nodes
+        whole = np.union1d(asked, nodes)
+        curve = self._curve(whole)
+        sd, known = np.sqrt(curve.variance), np.isin(whole, nodes)
         ends = []
-        for share in ((1 - level) / 2, (1 + level) / 2):
-            inner = np.clip(rate, 1e-12, 1 - 1e-12)
-            ends.append(self._overridden(asked, betaincinv(inner * codes, (1 - inner) * codes, share)))
+        for side in (-reach, reach):
+            end = curve.location + side * sd
+            middle = logit(curve.rates)  # far from the depths played a wide, skewed law may have its mean beyond an end
+            end = np.minimum(end, middle) if side < 0 else np.maximum(end, middle)
+            end[known] = pool_adjacent.__wrapped__(end[known], curve.variance[known] ** -1.0)
+            # a depth between two played ones lies between their ends; beyond them it is bounded on one side
+            least = np.maximum.accumulate(np.where(known, end, -np.inf))
+            most = np.minimum.accumulate(np.where(known, end, np.inf)[::-1])[::-1]
+            end = expit(np.maximum.accumulate(np.clip(end, least, most)))
+            ends.append(self._overridden(asked, end[np.searchsorted(whole, asked)]))
         return ends[0], ends[1]
 
     def draws(self, depths: ArrayLike, *, count: int, generator: np.random.Generator) -> Matrix:
-        """Draws of the rates, shape (count, depths); depths are independent given the counts."""
+        """Draws of the population's rates, shape (count, depths), joint over depths; no draw falls with depth."""
         asked = read_depth_column(depths)
-        rate, codes = self._learned(asked)
-        inner = np.clip(rate, 1e-12, 1 - 1e-12)
-        drawn = generator.beta(inner * codes, (1 - inner) * codes, size=(count, asked.size))
-        return np.stack([self._overridden(asked, row) for row in drawn]) if self.override else drawn
+        shared = self.shared_draws(asked, count=count, generator=generator)
+        drawn = shared.rates(self.posterior.centres, self.posterior.shares)
+        for column, depth in enumerate(asked.tolist()):
+            if depth in self.override:
+                drawn[:, column] = self.override[depth]
+        return drawn
+
+    def contradictions(self) -> tuple[Contradiction, ...]:
+        """Pairs of played depths where data say that the deeper one engages less; of nested pairs the innermost.
+
+        The posterior probability of a fall is above 0.99, before rates are made non-decreasing.
+        """
+        state = self.posterior
+        rates = (expit(state.levels[:, None] + state.offsets) * state.shares).sum(axis=1)
+        found: list[Contradiction] = []
+        for distance in range(1, state.size):
+            for i in range(state.size - distance):
+                j = i + distance
+                pair = state.covariance[np.ix_((i, j), (i, j))]
+                sd = math.sqrt(max(pair[0, 0] + pair[1, 1] - 2 * pair[0, 1], 1e-300))
+                chance = NormalDist().cdf(float(state.mean[i] - state.mean[j]) / sd)
+                shallower, deeper = float(state.nodes[i]), float(state.nodes[j])
+                inside = any(shallower <= seen.shallower and seen.deeper <= deeper for seen in found)
+                if chance > _SURE and not inside:
+                    found.append(Contradiction(shallower, deeper, float(rates[i]), float(rates[j]), chance))
+        return tuple(sorted(found))
+
+    # ---- each customer -------------------------------------------------------------------------------------------
+
+    def rates_of(self, score: ArrayLike | None, depths: ArrayLike, *, engine: Engine | None = None) -> Matrix:
+        """Each customer's own mean rate at each depth, shape (customers, depths), Fortran order.
+
+        score: (customers,) engagement scores, NaN for those without one. None gives one row, the population's rates;
+            without bins of the score everybody has the population's rates.
+        depths: (depths,) from 0 to 1.
+        engine: what the rows are spread over; None is this thread.
+        """
+        asked = read_depth_column(depths)
+        if score is None:
+            return np.asfortranarray(self.rates(asked)[None, :])
+        scores = read_column(score, where="score")
+        bins = self.counts.bins
+        if bins is None:
+            return np.asfortranarray(np.repeat(self.rates(asked)[None, :], scores.size, axis=0))
+        law = self.law(asked)
+
+        def chunk(rows: slice) -> Matrix:
+            out = np.empty((asked.size, rows.stop - rows.start))
+            serve_rates(scores[rows], bins.edges, law.logits, law.tilt, law.attenuation, law.order, out)
+            return out.T
+
+        return stack_rows(chunk, scores.size, engine=engine)
+
+    def law(self, depths: ArrayLike) -> EngagementLaw:
+        """What kernels need to serve or draw each customer's rates at these depths."""
+        asked = read_depth_column(depths)
+        key = asked.tobytes()
+        kept = self._laws.get(key)  # every chunk of customers asks for the same one
+        if kept is None:
+            kept = self._law(asked)
+            self._laws.clear()
+            self._laws[key] = kept
+        return kept
+
+    def _law(self, asked: Vector) -> EngagementLaw:
+        state, curve = self.posterior, self._curve(asked)
+        fixed = np.array([depth in self.override for depth in asked.tolist()], np.bool_)
+        location, kept = curve.located()
+        logits = location - (state.tilt * state.centres)[:, None]
+        for column, depth in enumerate(asked.tolist()):
+            if depth in self.override:
+                level = levels_for(self.override[depth], state.offsets[None, :], state.shares)[0]
+                logits[:, column] = level + state.bump
+                kept[:, column] = 1.0
+        order = np.argsort(asked, kind="stable")
+        return EngagementLaw(
+            bins=self.counts.bins,
+            logits=logits,
+            tilt=state.tilt,
+            attenuation=kept,
+            roots=lower_root(curve.covariances(state) * (~fixed[:, None] & ~fixed)),
+            fixed=fixed,
+            order=order[~fixed[order]],
+        )
+
+    def shared_draws(self, depths: ArrayLike, *, count: int, generator: np.random.Generator) -> SharedDraws:
+        """Draws of the parameters for totals of a campaign: one draw for everybody, joint over depths."""
+        asked = read_depth_column(depths)
+        draws = read_count(count, where="count")
+        state = self.posterior
+        whole = np.union1d(asked, state.nodes)
+        curve = self._curve(whole)
+        normals = generator.standard_normal((draws, state.mean.size))
+        z = state.mean + products(normals[None], np.swapaxes(lower_root(state.covariance[None]), 1, 2))[0]
+        level = products(z[None, :, : state.size + 1], curve.rows.T[None])[0] + curve.shift
+        level += np.sqrt(curve.extra) * generator.standard_normal((draws, whole.size))
+        level = _rising(level, 1.0 / np.maximum(curve.line_variance, 1e-12))[:, np.searchsorted(whole, asked)]
+        tilt, bump = z[:, state.size + 1], z[:, state.size + 2 :]
+        for column, depth in enumerate(asked.tolist()):
+            if depth in self.override:
+                offsets = tilt[:, None] * state.centres + bump
+                level[:, column] = levels_for(self.override[depth], offsets, state.shares)
+        return SharedDraws(level, tilt, bump)
+
+    def _curve(self, depths: Vector) -> EngagementCurve:
+        return EngagementCurve.of(self.posterior, depths, drift=self.drift)
 
     def _overridden(self, depths: Vector, rates: Vector) -> Vector:
-        return np.array([self.override.get(float(d), float(r)) for d, r in zip(depths, rates, strict=True)])
-
-    def _learned(self, depths: Vector) -> tuple[Vector, Vector]:
-        """The Beta's mean and size at each depth."""
-        sent, redeemed, played = self.counts.sent, self.counts.redeemed, self.counts.depths
-        if not played.size:
-            return np.full(depths.size, self.prior_rate), np.full(depths.size, self.prior_codes)
-        pooled = (redeemed.sum() + self.prior_codes * self.prior_rate) / (sent.sum() + self.prior_codes)
-        size = np.asarray(sent + self.prior_codes, np.float64)
-        rate = pool_adjacent((redeemed + self.prior_codes * pooled) / size, size)
-        right = np.searchsorted(played, depths).clip(0, played.size - 1)
-        left = np.where(played[right] > depths, right - 1, right).clip(0)
-        right = np.where(played[right] < depths, left, right)
-        distance = np.minimum(np.abs(depths - played[left]), np.abs(depths - played[right]))
-        beyond = depths - depths.clip(played[0], played[-1])
-        inside = np.interp(depths, played, rate)
-        odds = np.exp(_slope(played, rate, size) * beyond)  # logit(e) + slope·beyond, written so that e = 0 stays 0
-        mean = inside * odds / (1 - inside + inside * odds)
-        # logit(e) may move by `drift`·√distance from what was played; in codes, 1/m is the variance over e(1−e)
-        return mean, 1 / (1 / np.minimum(size[left], size[right]) + _spread(mean) * self.drift**2 * distance)
+        return np.array([self.override.get(d, r) for d, r in zip(depths.tolist(), rates.tolist(), strict=True)])
 
 
-def _logit(rate: Vector) -> Vector:
-    inner = rate.clip(_LEAST_RATE, 1 - _LEAST_RATE)
-    return np.asarray(np.log(inner / (1 - inner)))
+def _rising(draws: Matrix, weights: Vector) -> Matrix:
+    """The non-decreasing sequence nearest to each row: max over starts of min over ends of weighted averages."""
+    if (np.diff(draws, axis=1) >= 0).all():
+        return draws
+    size = draws.shape[1]
+    total = np.concatenate((np.zeros((len(draws), 1)), np.cumsum(draws * weights, axis=1)), axis=1)
+    weight = np.concatenate(([0.0], np.cumsum(weights)))
+    out = np.full(draws.shape, -np.inf)
+    for first in range(size):
+        means = (total[:, first + 1 :] - total[:, first, None]) / (weight[first + 1 :] - weight[first])
+        least = np.minimum.accumulate(means[:, ::-1], axis=1)[:, ::-1]
+        out[:, first:] = np.maximum(out[:, first:], least)
+    return out
 
 
-def _spread(rate: Vector) -> Vector:
-    """e(1−e), the variance of one code, kept away from 0."""
-    inner = rate.clip(_LEAST_RATE, 1 - _LEAST_RATE)
-    return np.asarray(inner * (1 - inner))
+@njit(cache=True, nogil=True)
+def serve_rates(
+    score: Vector, edges: Vector, logits: Matrix, tilt: float, attenuation: Matrix, order: Integers, out: Array
+) -> None:
+    """expit(κ·(logit + β·h)) per depth into out (depths, customers), non-decreasing along `order`.
 
-
-def _slope(depths: Vector, rate: Vector, codes: Vector) -> float:
-    """Rise of logit(e) per unit of depth over the played depths, shrunk towards 0; never negative, as rates ascend."""
-    weight = codes * _spread(rate)
-    offset = depths - np.average(depths, weights=weight)
-    return float((weight * offset) @ _logit(rate) / ((weight * offset) @ offset + _SLOPE_SD**-2))
+    Blocks of customers with one line per depth, as in `law.py`: a customer's result never depends on its block.
+    """
+    depths = logits.shape[1]
+    place, h, line = np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
+    for start in range(0, score.size, BLOCK):
+        size = min(BLOCK, score.size - start)
+        score_places(score[start : start + size], edges, place)
+        for b in range(size):
+            h[b] = tilt * score[start + b] if score[start + b] == score[start + b] else 0.0
+        for a in range(depths):
+            for b in range(size):
+                line[b] = attenuation[place[b], a] * (logits[place[b], a] + h[b])
+            for b in range(size):
+                line[b] = 1.0 / (1.0 + exponential(min(max(-line[b], -FARTHEST), FARTHEST)))
+            for b in range(size):
+                out[a, start + b] = line[b]
+        for step in range(1, order.size):
+            before, after = order[step - 1], order[step]
+            for b in range(start, start + size):
+                out[after, b] = max(out[after, b], out[before, b])

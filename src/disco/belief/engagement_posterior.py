@@ -1,0 +1,503 @@
+"""The posterior of who answers: logit p = g(a) + β·h + f_bin, by Laplace's approximation over about 50 numbers.
+
+    g(a) = α + δ·(a − ā) + r(a)      α ~ N(logit prior_rate, 1/(prior_codes·r(1−r)))      δ ~ N(0, 5²)
+    r_j ~ N(0, τ²) per depth played      β ~ N(1, 0.3²)      f_b ~ N(0, φ²) per bin, f_none ~ N(0, 1.5²)
+
+Codes are binomial per cell (depth, bin). τ and φ are averaged over a small grid, weighted with their marginal
+likelihood, so that the shrinkage towards the line over depth and the line over the score is learned, and its
+uncertainty is in the widths. All points of the grid are fitted together, by Newton steps in which the bins are
+eliminated (their block of the Hessian is diagonal).
+
+Exponentials and logarithms are our own and sums have a fixed order, as in `elementary.py`: equal counts give equal
+bits, whatever the library beneath NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from disco.belief.elementary import exponential, logarithm
+from disco.belief.engagement_counts import EngagementCounts
+from disco.belief.isotonic import pool_adjacent
+from disco.records.arrays import Matrix, Vector
+
+LEAST_RATE = 1e-6  # rates nearer to 0 or 1 count as this one where a logit or a variance is taken
+SLOPE_SD = 5.0  # prior sd of δ, the rise of the logit per unit of depth
+_TILT_MEAN, _TILT_SD = 1.0, 0.3  # of β
+_NO_SCORE_SD = 1.5  # of the constant of customers without a score
+_BUMPS = (0.02, 0.08, 0.16, 0.32, 0.64)  # φ
+_ROUGHNESS = (0.03, 0.1, 0.2, 0.4, 0.8, 1.6)  # τ
+_USUAL = 0.4  # τ and φ above this become less likely before anything is seen
+_MOST_NODES = 40  # played depths with a number r_j of their own; more are pooled with their neighbours
+_MOST_STEPS = 60
+_ENOUGH = 1e-10  # a Newton step below this is the last
+_LONGEST_STEP = 2.0  # that one Newton step may move a logit
+FARTHEST = 700.0  # |logit| of a rate that an operator set to 0 or 1
+_PI_8 = 0.39269908169872414  # π/8
+_LEAST_LOCATION = 0.05
+_STEPS = tuple(step / 2.0 for step in range(-12, 13))  # in sds of a normal
+_STEP_WEIGHTS = tuple(exponential(-0.5 * step * step) / 5.0132565492620005 for step in _STEPS)  # over 2·√(2π)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngagementPosterior:
+    """The Gaussian posterior of z = (g at the nodes, δ, β, f per column), moments of the average over τ and φ.
+
+    A column is a bin of the score, the last one the customers without a score; without bins there is one column.
+    """
+
+    nodes: Vector  # (nodes,) ascending: the depths played, or groups of them
+    played: Vector  # (depths,) ascending: all depths played
+    centres: Vector  # (columns,) the score of each column; 0 without one
+    shares: Vector  # (columns,) of the codes sent
+    mean: Vector  # (nodes + 2 + columns,) of z
+    covariance: Matrix  # of z
+    roughness: Vector  # (τ,) posterior weights of the grid
+    bumps: Vector  # (φ,) likewise
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return int(self.nodes.size)
+
+    @property
+    def levels(self) -> Vector:
+        """g at the nodes, shape (nodes,), before it is made non-decreasing."""
+        return self.mean[: self.size]
+
+    @property
+    def tilt(self) -> float:
+        """β."""
+        return float(self.mean[self.size + 1])
+
+    @property
+    def bump(self) -> Vector:
+        """f, shape (columns,)."""
+        return self.mean[self.size + 2 :]
+
+    @property
+    def offsets(self) -> Vector:
+        """β·h + f at the centre of each column, shape (columns,)."""
+        return np.asarray(self.tilt * self.centres + self.bump)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngagementCurve:
+    """The belief at some depths, played or not: per column of the score and for the population."""
+
+    rows: Matrix  # (K, nodes + 1): g at each depth as a combination of (g at the nodes, δ)
+    extra: Vector  # (K,) variance of the logit beyond that of the combination
+    line_variance: Vector  # (K,) of g
+    variances: Matrix  # (columns, K) of the logit at the centre of each column
+    logits: Matrix  # (columns, K): logit of the mean rate at the centre of each column
+    rates: Vector  # (K,) the population's mean rate
+    location: Vector  # (K,) of the population's logit, so that its mean rate is `rates`
+    variance: Vector  # (K,) of the population's logit
+    shift: Vector  # (K,) by which the drift moves the location of g, so that it does not move the mean rate
+
+    @classmethod
+    def of(cls, state: EngagementPosterior, depths: Vector, *, drift: float) -> EngagementCurve:
+        """At these depths: straight lines of the logit between nodes, the rising line beyond them."""
+        rows, extra = _combinations(state, depths, drift)
+        at_nodes = np.eye(state.size, state.size + 1)
+        node_variance = _variances(state, at_nodes, np.zeros(state.size))
+        levels = pool_adjacent.__wrapped__(state.levels, 1.0 / np.diag(state.covariance)[: state.size])
+        location = levels + state.offsets[:, None]
+        node_logits = np.maximum.accumulate(attenuation(location, node_variance) * location, axis=1)
+        rising = max(float(state.mean[state.size]), 0.0)
+        logits = _sums(node_logits, rows[:, :-1]) + rising * rows[:, -1]
+        variance = _variances(state, rows, extra)
+        rates, location, spread = _population(state, rows, extra, logits)
+        nodes = _population(state, at_nodes, np.zeros(state.size), node_logits)[1]
+        moved = location - _sums(nodes[None], rows[:, :-1])[0] - float(state.mean[state.size]) * rows[:, -1]
+        played = (rows[:, :-1] == 1.0).any(axis=1) & (rows[:, -1] == 0.0)
+        return cls(
+            rows=rows,
+            extra=extra,
+            line_variance=_quadratic(rows, state.covariance[: state.size + 1, : state.size + 1]) + extra,
+            variances=variance,
+            logits=logits,
+            rates=rates,
+            location=location,
+            variance=spread,
+            shift=np.where(played, 0.0, moved),
+        )
+
+    def located(self) -> tuple[Matrix, Matrix]:
+        """(columns, K) location of the logit at the centre of each column, and κ, which leads to the mean rate."""
+        location = _located(self.logits, self.variances)
+        return location, attenuation(location, self.variances)
+
+    def covariances(self, state: EngagementPosterior) -> Matrix:
+        """(columns, K, K) of the logits at the centre of each column."""
+        block = state.covariance[: state.size + 1, : state.size + 1]
+        inner = _sums(_sums(self.rows, block), self.rows)
+        mixed, own = _offset_moments(state)
+        side = _sums(mixed, self.rows)
+        out = inner + side[:, :, None] + side[:, None, :] + own[:, None, None]
+        every = np.arange(self.extra.size)
+        out[:, every, every] += self.extra
+        return np.asarray(out)
+
+
+def _combinations(state: EngagementPosterior, depths: Vector, drift: float) -> tuple[Matrix, Vector]:
+    """g at each depth from (g at the nodes, δ), and the variance that an unplayed depth has beyond it.
+
+    Between nodes the average of two uncertain numbers would be less uncertain than either. So its variance is filled up
+    to the interpolated one, w₁w₂·Var(g₁ − g₂), and logit(e) may drift from the nearest depth played.
+    """
+    nodes, count = state.nodes, depths.size
+    rows = np.zeros((count, state.size + 1))
+    every = np.arange(count)
+    if not state.played.size:
+        rows[:, 0] = 1.0
+        return rows, np.zeros(count)
+    right = np.searchsorted(nodes, depths).clip(0, nodes.size - 1)
+    left = np.where(nodes[right] > depths, right - 1, right).clip(0)
+    right = np.where(nodes[right] < depths, left, right)
+    gap = nodes[right] - nodes[left]
+    share = np.where(gap > 0, (depths - nodes[left]) / np.where(gap > 0, gap, 1.0), 0.0)
+    share = np.where((depths < nodes[0]) | (depths > nodes[-1]), 0.0, share)
+    rows[every, left] += 1.0 - share
+    rows[every, right] += share
+    rows[:, -1] = depths - depths.clip(nodes[0], nodes[-1])
+    c = state.covariance
+    differ = c[left, left] + c[right, right] - 2.0 * c[left, right]
+    return rows, share * (1.0 - share) * differ + drift**2 * np.abs(depths[:, None] - state.played).min(axis=1)
+
+
+def _offset_moments(state: EngagementPosterior) -> tuple[Matrix, Vector]:
+    """Of β·h + f at the centre of each column: covariances with (g at the nodes, δ) (columns, nodes + 1), variances."""
+    size, c, h = state.size, state.covariance, state.centres
+    tilt, bump = size + 1, np.arange(size + 2, c.shape[0])
+    mixed = c[tilt, : size + 1] * h[:, None] + c[bump, : size + 1]
+    return mixed, c[tilt, tilt] * h**2 + 2.0 * h * c[tilt, bump] + c[bump, bump]
+
+
+def _variances(state: EngagementPosterior, rows: Matrix, extra: Vector) -> Matrix:
+    """(columns, K) of the logit at the centre of each column."""
+    mixed, own = _offset_moments(state)
+    line = _quadratic(rows, state.covariance[: state.size + 1, : state.size + 1]) + extra
+    return np.maximum(line + 2.0 * _sums(mixed, rows) + own[:, None], 0.0)
+
+
+def _population(
+    state: EngagementPosterior, rows: Matrix, extra: Vector, logits: Matrix
+) -> tuple[Vector, Vector, Vector]:
+    """Mean rate of the population at each depth; location and variance of its logit, to first order in z."""
+    rates = expit(logits)
+    mean = (state.shares[:, None] * rates).sum(axis=0)
+    inner = mean.clip(LEAST_RATE, 1 - LEAST_RATE)
+    part = state.shares[:, None] * rates * (1.0 - rates) / (inner * (1.0 - inner))  # (columns, K)
+    level = part.sum(axis=0)
+    way = np.concatenate((rows * level[:, None], (part * state.centres[:, None]).sum(axis=0)[:, None], part.T), axis=1)
+    variance = np.maximum(_quadratic(way, state.covariance) + level**2 * extra, 1e-12)
+    return mean, _located(logit(mean), variance), variance
+
+
+def _sums(left: Matrix, right: Matrix) -> Matrix:
+    """left·rightᵀ in a fixed order of summation."""
+    return np.asarray((left[:, None, :] * right[None, :, :]).sum(axis=2))
+
+
+def _quadratic(rows: Matrix, matrix: Matrix) -> Vector:
+    """rowᵀ·matrix·row for each row."""
+    return np.asarray((_sums(rows, matrix) * rows).sum(axis=1))
+
+
+def exponentials(values: Vector) -> Vector:
+    """e^x of arrays with |x| ≤ 700, with the bits of `elementary.exponential`."""
+    whole: Any = exponential.__wrapped__  # its operations work on arrays as on numbers
+    return np.asarray(whole(values))
+
+
+def logarithms(values: Vector) -> Vector:
+    """ln x of arrays of normal positive numbers."""
+    whole: Any = logarithm.__wrapped__
+    return np.asarray(whole(values))
+
+
+def expit(values: Vector) -> Vector:
+    """1/(1 + e^−x)."""
+    small = exponentials(-np.minimum(np.abs(values), 700.0))
+    return np.where(values >= 0, 1.0, small) / (1.0 + small)
+
+
+def logit(rate: Vector) -> Vector:
+    """ln(p/(1 − p)), p kept away from 0 and 1."""
+    inner = np.clip(rate, LEAST_RATE, 1 - LEAST_RATE)
+    return logarithms(np.atleast_1d(inner / (1 - inner))).reshape(np.shape(inner))
+
+
+def attenuation(location: Matrix, variance: Matrix) -> Matrix:
+    """κ with E expit(N(m, v)) = expit(κ·m), m the location.
+
+    The mean is a sum over equal steps of the normal, which is exact to 10⁻⁵ of it up to a variance of 9. κ is even and
+    nearly flat around m = 0, where it is taken a little beside it.
+    """
+    m = np.maximum(np.abs(location), _LEAST_LOCATION)
+    sd = np.sqrt(variance)
+    mean = np.zeros_like(m)
+    for step, weight in zip(_STEPS, _STEP_WEIGHTS, strict=True):
+        mean += weight * expit(sd * step - m)
+    return np.asarray(-logit(mean) / m)
+
+
+def _located(logits: Matrix, variance: Matrix) -> Matrix:
+    """The location m with E expit(N(m, v)) = expit(logits)."""
+    out = logits / _near_attenuation(variance)
+    for _ in range(5):
+        out = out + (logits - attenuation(out, variance) * out) / _near_attenuation(variance)
+    return np.asarray(out)
+
+
+def _near_attenuation(variance: Matrix) -> Matrix:
+    """1/√(1 + πv/8), within a few percent of κ."""
+    return np.asarray(1.0 / np.sqrt(1.0 + _PI_8 * variance))
+
+
+def levels_for(rate: float, offsets: Matrix, shares: Vector) -> Vector:
+    """Per row the c with Σ_b shares_b·expit(c + offsets_b) = rate, by bisection."""
+    if not LEAST_RATE < rate < 1 - LEAST_RATE:
+        return np.full(len(offsets), math.copysign(FARTHEST, rate - 0.5))
+    target = logit(np.array(rate))
+    low, high = target - offsets.max(axis=1), target - offsets.min(axis=1)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        above = (shares * expit(middle[:, None] + offsets)).sum(axis=1) > rate
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return np.asarray(0.5 * (low + high))
+
+
+def fit(counts: EngagementCounts, *, prior_rate: float, prior_codes: float) -> EngagementPosterior:
+    """The posterior given these counts; before any, the prior."""
+    bins = counts.bins
+    columns = 1 if bins is None else bins.count + 1
+    sent = counts.sent.reshape(-1, columns).astype(np.float64)
+    used = counts.redeemed.reshape(-1, columns).astype(np.float64)
+    centres = np.zeros(1) if bins is None else np.append(bins.centres, 0.0)
+    nodes, sent, used = _pooled(counts.depths, sent, used)
+    total = sent.sum()
+    shares = sent.sum(axis=0) / total if total else _even(columns)
+    inner = float(np.clip(prior_rate, LEAST_RATE, 1 - LEAST_RATE))
+    variance = 1.0 / (prior_codes * inner * (1.0 - inner))
+    level = levels_for(inner, (_TILT_MEAN * centres)[None, :], shares)[0]
+    start = float(_located(np.array(level), np.array(variance)))  # so that the population's mean rate is prior_rate
+    if not nodes.size:  # nothing played: flat, as certain as `prior_codes`
+        nodes, sent, used = np.zeros(1), np.zeros((1, columns)), np.zeros((1, columns))
+    grid = _Grid.of(with_bins=bins is not None, columns=columns)
+    solved = _solve(nodes, sent, used, centres, grid, start=start, variance=variance, flat=not total)
+    weight = grid.prior + solved.evidence
+    weight = exponentials(np.maximum(weight - weight.max(), -700.0))
+    weight /= weight.sum()
+    mean = (weight[:, None] * solved.mean).sum(axis=0)
+    away = solved.mean - mean
+    spread = solved.covariance + away[:, :, None] * away[:, None, :]
+    table = weight.reshape(len(_ROUGHNESS), -1)
+    return EngagementPosterior(
+        nodes=nodes,
+        played=counts.depths,
+        centres=centres,
+        shares=shares,
+        mean=mean,
+        covariance=(weight[:, None, None] * spread).sum(axis=0),
+        roughness=table.sum(axis=1),
+        bumps=table.sum(axis=0),
+    )
+
+
+def _even(columns: int) -> Vector:
+    """Before any code: everybody has a score."""
+    shares = np.full(columns, 1.0 / max(columns - 1, 1))
+    if columns > 1:
+        shares[-1] = 0.0
+    return shares
+
+
+def _pooled(depths: Vector, sent: Matrix, used: Matrix) -> tuple[Vector, Matrix, Matrix]:
+    """At most `_MOST_NODES` depths with their counts; neighbours are put together at the mean depth of their codes."""
+    if depths.size <= _MOST_NODES:
+        return depths, sent, used
+    codes = sent.sum(axis=1)
+    before = np.cumsum(codes) - codes / 2
+    group = np.minimum((before / codes.sum() * _MOST_NODES).astype(np.int64), _MOST_NODES - 1)
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    nodes = np.add.reduceat(codes * depths, starts) / np.add.reduceat(codes, starts)
+    return nodes, np.add.reduceat(sent, starts, axis=0), np.add.reduceat(used, starts, axis=0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Grid:
+    """Points (τ, φ), τ first, with the prior precisions that they stand for."""
+
+    rough: Vector  # (points,) 1/τ²
+    bumps: Matrix  # (points, columns) 1/φ² per bin, that of no score last; infinite where f is left out
+    prior: Vector  # (points,) ln prior weight
+
+    @classmethod
+    def of(cls, *, with_bins: bool, columns: int) -> _Grid:
+        tau, phi = np.array(_ROUGHNESS), np.array(_BUMPS if with_bins else (1.0,))
+        both = np.repeat(tau, phi.size), np.tile(phi, tau.size)
+        bumps = np.repeat(both[1][:, None] ** -2.0, columns, axis=1) if with_bins else np.full((tau.size, 1), np.inf)
+        if with_bins:
+            bumps[:, -1] = _NO_SCORE_SD**-2
+        usual = (both[0] / _USUAL) ** 2 + ((both[1] / _USUAL) ** 2 if with_bins else 0.0)
+        return cls(both[0] ** -2.0, bumps, -0.5 * usual)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Solved:
+    """Modes, covariances and log evidence, for every point of the grid."""
+
+    mean: Matrix  # (points, nodes + 2 + columns) of z
+    covariance: Matrix  # (points, …, …)
+    evidence: Vector  # (points,) up to a constant
+
+
+def _solve(
+    nodes: Vector,
+    sent: Matrix,
+    used: Matrix,
+    centres: Vector,
+    grid: _Grid,
+    *,
+    start: float,
+    variance: float,
+    flat: bool,
+) -> _Solved:
+    """Newton steps for u = (α, δ, β, r_1, …) and f, all points of the grid together, then Laplace's covariance."""
+    points, (count, columns) = grid.rough.size, sent.shape
+    size = 3 + count
+    codes = sent.sum(axis=1)
+    total = codes.sum()
+    x = nodes - (codes * nodes).sum() / total if total else np.zeros(count)
+    precision = np.empty((points, size))
+    precision[:, :3] = 1.0 / variance, SLOPE_SD**-2, _TILT_SD**-2
+    precision[:, 3:] = 1e12 if flat else grid.rough[:, None]
+    active = np.isfinite(grid.bumps)
+    prior_mean = np.zeros(size)
+    prior_mean[0], prior_mean[2] = start, _TILT_MEAN
+    u = np.repeat(prior_mean[None], points, axis=0)
+    if total:
+        u[:, 0] = logit((used.sum() + 1.0) / (total + 2.0))
+    f = np.zeros((points, columns))
+    design = np.zeros((size, count, columns))  # of u, per cell
+    design[0], design[1], design[2] = 1.0, x[:, None], centres[None, :]
+    design[np.arange(3, size), np.arange(count)] = 1.0
+    bump_precision = np.where(active, grid.bumps, 1.0)
+    for _ in range(_MOST_STEPS):
+        rates, _, root, cross, inner = _curvature(u, f, design, sent, precision, bump_precision, active)
+        left = used - sent * rates
+        slope_u = (design * left[:, None]).sum(axis=(2, 3)) - precision * (u - prior_mean)
+        slope_f = np.where(active, left.sum(axis=1) - bump_precision * f, 0.0)
+        step_u = _solved(root, (slope_u - (cross * (inner * slope_f)[:, None]).sum(axis=2))[:, :, None])[:, :, 0]
+        step_f = inner * (slope_f - (cross * step_u[:, :, None]).sum(axis=1))
+        move = np.abs(_logits(step_u, step_f, design)).max(axis=(1, 2))
+        short = np.minimum(1.0, _LONGEST_STEP / np.maximum(move, _LONGEST_STEP))
+        u, f = u + short[:, None] * step_u, f + short[:, None] * step_f
+        if move.max() < _ENOUGH:
+            break
+    _, _, root, cross, inner = _curvature(u, f, design, sent, precision, bump_precision, active)
+    eta = _logits(u, f, design)
+    high = np.maximum(eta, 0.0)
+    likelihood = used * eta - sent * (high + logarithms(1.0 + exponentials(-np.minimum(np.abs(eta), 700.0))))
+    square = (precision * (u - prior_mean) ** 2).sum(axis=1) + (np.where(active, bump_precision, 0.0) * f**2).sum(
+        axis=1
+    )
+    diagonal = root[:, np.arange(size), np.arange(size)]
+    freedom = np.where(active, logarithms(bump_precision * np.where(active, inner, 1.0)), 0.0).sum(axis=1)
+    volume = (0.5 * logarithms(precision) - logarithms(diagonal)).sum(axis=1) + 0.5 * freedom
+    evidence = likelihood.sum(axis=(1, 2)) - 0.5 * square + volume
+    # covariance of (u, f), then of z = (g at the nodes, δ, β, f)
+    uu = _solved(root, np.repeat(np.eye(size)[None], points, axis=0))
+    scaled = cross * inner[:, None]
+    uf = -products(uu, scaled)
+    ff = -products(np.swapaxes(scaled, 1, 2), uf)
+    ff[:, np.arange(columns), np.arange(columns)] += inner
+    change = np.zeros((count + 2, size))
+    change[:count, 0], change[:count, 1] = 1.0, x
+    change[np.arange(count), 3 + np.arange(count)] = 1.0
+    change[count, 1], change[count + 1, 2] = 1.0, 1.0
+    both = np.repeat(change[None], points, axis=0)
+    zz = products(products(both, uu), np.repeat(change.T[None], points, axis=0))
+    zf = products(both, uf)
+    covariance = np.concatenate(
+        (np.concatenate((zz, zf), axis=2), np.concatenate((np.swapaxes(zf, 1, 2), ff), axis=2)), axis=1
+    )
+    mean = np.concatenate(((change[None] * u[:, None, :]).sum(axis=2), f), axis=1)
+    return _Solved(mean, covariance, evidence)
+
+
+def _logits(u: Matrix, f: Matrix, design: Matrix) -> Matrix:
+    """η per (point, node, column)."""
+    node = u[:, 0, None] + u[:, 1, None] * design[1, :, 0] + u[:, 3:]
+    return np.asarray(node[:, :, None] + (u[:, 2, None] * design[2, 0] + f)[:, None, :])
+
+
+def _curvature(
+    u: Matrix, f: Matrix, design: Matrix, sent: Matrix, precision: Matrix, bump_precision: Matrix, active: Matrix
+) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix]:
+    """Rates and weights per cell, the root of the Hessian of u with f eliminated, that of (u, f), and 1/(that of f)."""
+    rates = expit(_logits(u, f, design))
+    weights = sent * rates * (1.0 - rates)
+    size = design.shape[0]
+    x, h = design[1, :, 0], design[2, 0]
+    row = weights.sum(axis=2)  # per node
+    cross = np.empty((len(u), size, sent.shape[1]))
+    cross[:, 0] = weights.sum(axis=1)
+    cross[:, 1] = (weights * x[:, None]).sum(axis=1)
+    cross[:, 2] = cross[:, 0] * h
+    cross[:, 3:] = weights
+    hessian = np.zeros((len(u), size, size))
+    along = np.stack((np.ones_like(x), x))
+    for i in range(2):
+        for j in range(i, 2):
+            hessian[:, i, j] = hessian[:, j, i] = (row * (along[i] * along[j])).sum(axis=1)
+        hessian[:, i, 2] = hessian[:, 2, i] = (cross[:, i] * h).sum(axis=1)
+        hessian[:, i, 3:] = hessian[:, 3:, i] = row * along[i]
+    hessian[:, 2, 2] = (cross[:, 2] * h).sum(axis=1)
+    hessian[:, 2, 3:] = hessian[:, 3:, 2] = (weights * h).sum(axis=2)
+    every = np.arange(size)
+    hessian[:, every[3:], every[3:]] = row
+    hessian[:, every, every] += precision
+    inner = np.where(active, 1.0 / (cross[:, 0] + bump_precision), 0.0)
+    if active.any():
+        hessian -= products(cross * inner[:, None], np.swapaxes(cross, 1, 2))
+    return rates, weights, lower_root(hessian), cross, inner
+
+
+def products(left: Matrix, right: Matrix) -> Matrix:
+    """Matrix products per point, in a fixed order of summation."""
+    out = np.zeros((left.shape[0], left.shape[1], right.shape[2]))
+    for k in range(left.shape[2]):
+        out += left[:, :, k, None] * right[:, k, None, :]
+    return out
+
+
+def lower_root(matrices: Matrix) -> Matrix:
+    """Cholesky's lower triangular L with LLᵀ = the matrix, per point; a direction without variance gives zeros."""
+    left = matrices.copy()
+    out = np.zeros_like(left)
+    for k in range(left.shape[1]):
+        pivot = np.sqrt(np.maximum(left[:, k, k], 0.0))
+        column = left[:, k:, k] / np.where(pivot > 0, pivot, np.inf)[:, None]
+        out[:, k:, k] = column
+        left[:, k + 1 :, k + 1 :] -= column[:, 1:, None] * column[:, None, 1:]
+    return out
+
+
+def _solved(root: Matrix, right: Matrix) -> Matrix:
+    """(LLᵀ)⁻¹·right per point, by substitution."""
+    out = right.copy()
+    size = root.shape[1]
+    for k in range(size):
+        out[:, k] /= root[:, k, k, None]
+        out[:, k + 1 :] -= root[:, k + 1 :, k, None] * out[:, k, None]
+    for k in reversed(range(size)):
+        out[:, k] /= root[:, k, k, None]
+        out[:, :k] -= root[:, k, :k, None] * out[:, k, None]
+    return out
