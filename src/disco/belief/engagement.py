@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.belief.elementary import exponential
+from disco.belief.elementary import exponentials
 from disco.belief.engagement_counts import EngagementCounts
 from disco.belief.engagement_posterior import (
     FARTHEST,
@@ -101,9 +101,10 @@ class Engagement:
 
     logit p(customer, a) = g(a) + β·h + f_bin with h the customer's engagement score (`engagement_posterior.py`);
     without bins of the score it is g(a) for everybody. Played depths are shrunk towards a line over depth, with a
-    weight that is learned. Between played depths the logit is a straight line; outside them it continues with the slope of the
-    line, where that rises. At an unplayed depth the variance of the logit is that of its neighbours, interpolated, plus
-    `drift`²·distance to the nearer one: however many codes were played elsewhere, it may move by drift·√distance.
+    weight that is learned. Between played depths the logit is a straight line; outside them it continues with the
+    slope of the line, where that rises. At an unplayed depth the variance of the logit is that of its neighbours,
+    interpolated, plus `drift`²·distance to the nearer one: however many codes were played elsewhere, it may move by
+    drift·√distance.
 
     >>> engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [1000, 1000], [50, 150]), override={0.25: 0.2})
     >>> engagement.rates([0.1, 0.2, 0.3, 0.25]).round(3).tolist()
@@ -224,10 +225,12 @@ class Engagement:
         if bins is None:
             return np.asfortranarray(np.repeat(self.rates(asked)[None, :], scores.size, axis=0))
         law = self.law(asked)
+        base = np.ascontiguousarray((law.attenuation * law.logits).T)
+        slope = np.ascontiguousarray((law.attenuation * law.tilt).T)
 
         def chunk(rows: slice) -> Matrix:
             out = np.empty((asked.size, rows.stop - rows.start))
-            serve_rates(scores[rows], bins.edges, law.logits, law.tilt, law.attenuation, law.order, out)
+            serve_rates(scores[rows], bins.edges, base, slope, law.order, out)
             return out.T
 
         return stack_rows(chunk, scores.size, engine=engine)
@@ -305,26 +308,26 @@ def _rising(draws: Matrix, weights: Vector) -> Matrix:
     return out
 
 
-@njit(cache=True, nogil=True)
-def serve_rates(
-    score: Vector, edges: Vector, logits: Matrix, tilt: float, attenuation: Matrix, order: Integers, out: Array
-) -> None:
-    """expit(κ·(logit + β·h)) per depth into out (depths, customers), non-decreasing along `order`.
+@njit(cache=True, nogil=True, error_model="numpy")
+def serve_rates(score: Vector, edges: Vector, base: Matrix, slope: Matrix, order: Integers, out: Array) -> None:
+    """expit(base + slope·h) per depth into out (depths, customers), non-decreasing along `order`.
 
-    Blocks of customers with one line per depth, as in `law.py`: a customer's result never depends on its block.
+    base, slope (depths, columns). Blocks of customers with one line per depth, as in `law.py`: the result of a customer
+    never depends on its block.
     """
-    depths = logits.shape[1]
     place, h, line = np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
     for start in range(0, score.size, BLOCK):
         size = min(BLOCK, score.size - start)
         score_places(score[start : start + size], edges, place)
         for b in range(size):
-            h[b] = tilt * score[start + b] if score[start + b] == score[start + b] else 0.0
-        for a in range(depths):
+            h[b] = score[start + b] if score[start + b] == score[start + b] else 0.0
+        for a in range(base.shape[0]):
+            level, rise = base[a], slope[a]
             for b in range(size):
-                line[b] = attenuation[place[b], a] * (logits[place[b], a] + h[b])
+                line[b] = -(level[place[b]] + rise[place[b]] * h[b])
+            exponentials(line, size, FARTHEST)
             for b in range(size):
-                line[b] = 1.0 / (1.0 + exponential(min(max(-line[b], -FARTHEST), FARTHEST)))
+                line[b] = 1.0 / (1.0 + line[b])
             for b in range(size):
                 out[a, start + b] = line[b]
         for step in range(1, order.size):

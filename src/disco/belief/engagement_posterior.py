@@ -39,8 +39,8 @@ _LONGEST_STEP = 2.0  # that one Newton step may move a logit
 FARTHEST = 700.0  # |logit| of a rate that an operator set to 0 or 1
 _PI_8 = 0.39269908169872414  # π/8
 _LEAST_LOCATION = 0.05
-_STEPS = tuple(step / 2.0 for step in range(-12, 13))  # in sds of a normal
-_STEP_WEIGHTS = tuple(exponential(-0.5 * step * step) / 5.0132565492620005 for step in _STEPS)  # over 2·√(2π)
+_STEPS = np.arange(-12, 13) / 2.0  # in sds of a normal
+_STEP_WEIGHTS = np.array([exponential.__wrapped__(-0.5 * step**2) for step in _STEPS]) / 5.0132565492620005  # 2·√(2π)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -240,11 +240,9 @@ def attenuation(location: Matrix, variance: Matrix) -> Matrix:
     nearly flat around m = 0, where it is taken a little beside it.
     """
     m = np.maximum(np.abs(location), _LEAST_LOCATION)
-    sd = np.sqrt(variance)
-    mean = np.zeros_like(m)
-    for step, weight in zip(_STEPS, _STEP_WEIGHTS, strict=True):
-        mean += weight * expit(sd * step - m)
-    return np.asarray(-logit(mean) / m)
+    shape = (-1, *(1,) * m.ndim)
+    rates = expit(np.sqrt(variance) * _STEPS.reshape(shape) - m)
+    return np.asarray(-logit((_STEP_WEIGHTS.reshape(shape) * rates).sum(axis=0)) / m)
 
 
 def _located(logits: Matrix, variance: Matrix) -> Matrix:
