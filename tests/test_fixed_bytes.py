@@ -60,18 +60,18 @@ EVIDENCE = {
     "spline": ("6a55d5586e62e760", "64d8442b06866f65"),
 }
 DECIDED = {
-    ("thompson", None): "1636c70afca9faee",
-    ("thompson", 2000.0): "2a6d740c2e06712f",
-    ("thompson by round", None): "454804edd279fa5f",
-    ("thompson by round", 2000.0): "abf059a9e0fdcd23",
-    ("ucb", None): "687fbc21bb7b929e",
-    ("ucb", 2000.0): "644735e0fe1f664a",
-    ("epsilon_greedy", None): "736a5e3e386ba347",
-    ("epsilon_greedy", 2000.0): "4029339ef13569bd",
-    ("greedy", None): "8df27c1c9caba277",
-    ("greedy", 2000.0): "f51813e4a57058ac",
-    ("random", None): "0d8a67888eb2282e",
-    ("random", 2000.0): "36fbca39dbea4600",
+    ("thompson", None): "46db71b4583183ab",
+    ("thompson", 2000.0): "2ab16d62941cab48",
+    ("thompson by round", None): "974f44517390b56d",
+    ("thompson by round", 2000.0): "b7691d32fa6a4fe8",
+    ("ucb", None): "34a12fa40d34d71e",
+    ("ucb", 2000.0): "98b3db3bb3e6097d",
+    ("epsilon_greedy", None): "d13160c2779ec93a",
+    ("epsilon_greedy", 2000.0): "661979cad922a040",
+    ("greedy", None): "8b1a2612492f61bd",
+    ("greedy", 2000.0): "bed19987bb597cc6",
+    ("random", None): "3f5a3524824b6776",
+    ("random", 2000.0): "462540b67a80c377",
 }
 
 

@@ -101,13 +101,13 @@ def decide(
     if offer.segments is not None and audience.segment is None:
         raise InputError("audience, segment", found="no labels", expected="one per customer: the offer has segments")
     depths = np.asarray(offer.depths, np.float64)
-    rates = belief.engagement.rates(depths)
+    rates, factor = belief.engagement.rates(depths), belief.basket.spread_factor(depths)
 
     def worth(rows: slice) -> Floats:
         full_prices = policy.full_prices(
             belief.basket, audience.context[rows], depths, ids=audience.ids[rows], seed=seed, campaign=campaign
         )
-        return objective.values(full_prices, depths, rates, revenue_weight=offer.revenue_weight)
+        return objective.values(full_prices, depths, rates, revenue_weight=offer.revenue_weight, factor=factor)
 
     def cost(rows: slice) -> Floats:
         return objective.expected_markdown(

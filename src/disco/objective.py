@@ -1,7 +1,8 @@
 """Full price → revenue, markdown, objective. The only place that knows how money follows from a basket.
 
 With depth a and full price F given a purchase:  revenue R = F·(1−a), markdown C = F·a, and per customer and depth the
-allocation maximises  (w·R − C)·e_a  with engagement e_a and revenue weight w (the paper's integer program).
+allocation maximises  (w·R − C)·e_a  with engagement e_a and revenue weight w (the paper's integer program). Engagement
+is one rate per depth for everybody, or each customer's own.
 """
 
 import numpy as np
@@ -40,25 +41,56 @@ def read_revenue_weight(revenue_weight: object) -> float:
     return read_number(revenue_weight, where="revenue_weight", expected=expected, above=0, below=1e12)
 
 
-def weights(depths: Vector, engagement: Vector, *, revenue_weight: float) -> Vector:
-    """What one unit of full price is worth at each depth: (w·(1−a) − a)·e_a.
+def weights(depths: Vector, engagement: Floats, *, revenue_weight: float, factor: Vector | None = None) -> Floats:
+    """What one unit of full price is worth at each depth: (w·(1−a) − a)·e_a, times `factor`.
+
+    depths: (K,) shares of the price taken off.
+    engagement: (K,) one rate per depth for everybody, or (n, K) each customer's own.
+    revenue_weight: w.
+    factor: (K,) what turns the full price into mean money, such as `BasketModel.spread_factor`; None is 1.
 
     >>> weights(np.array([0.2, 0.5]), np.array([0.1, 0.2]), revenue_weight=3.0).round(3).tolist()
     [0.22, 0.2]
     """
     if not revenue_weight > 0 or not np.isfinite(revenue_weight):
         raise InputError("revenue_weight", found=revenue_weight, expected="a positive, finite number")
-    if not ((engagement >= 0) & (engagement <= 1)).all():
-        raise InputError("engagement", found=engagement.tolist(), expected="rates between 0 and 1, one per depth")
-    return (revenue_weight * (1 - depths) - depths) * engagement
+    _require_rates(engagement, depths)
+    unit = revenue_weight * (1 - depths) - depths
+    return (unit if factor is None else unit * factor) * engagement
 
 
-def values(full_prices: Floats, depths: Vector, engagement: Vector, *, revenue_weight: float) -> Floats:
-    """The value of each (customer, depth), in the memory of `full_prices` (which is overwritten)."""
-    full_prices *= weights(depths, engagement, revenue_weight=revenue_weight).astype(full_prices.dtype, copy=False)
+def values(
+    full_prices: Floats, depths: Vector, engagement: Floats, *, revenue_weight: float, factor: Vector | None = None
+) -> Floats:
+    """The value of each (customer, depth), in the memory of `full_prices` (which is overwritten).
+
+    full_prices: (n, K) money given a purchase. The others: as in `weights`.
+    """
+    if engagement.ndim == 1:
+        each = weights(depths, engagement, revenue_weight=revenue_weight, factor=factor)
+        full_prices *= each.astype(full_prices.dtype, copy=False)
+        return full_prices
+    unit = weights(depths, np.ones(depths.size), revenue_weight=revenue_weight, factor=factor)
+    _require_rates(engagement, depths)
+    full_prices *= engagement
+    full_prices *= unit.astype(full_prices.dtype, copy=False)
     return full_prices
 
 
-def expected_markdown(full_prices: Floats, depths: Vector, engagement: Vector) -> Floats:
-    """What the budget sees: C·e_a at the posterior-mean full price."""
-    return full_prices * (depths * engagement)
+def expected_markdown(full_prices: Floats, depths: Vector, engagement: Floats) -> Floats:
+    """What the budget sees: C·e_a at the posterior-mean full price; engagement (K,) or (n, K)."""
+    if engagement.ndim == 1:
+        return full_prices * (depths * engagement)
+    costs = full_prices * engagement
+    costs *= depths
+    return costs
+
+
+def _require_rates(engagement: Floats, depths: Vector) -> None:
+    if engagement.shape[-1:] != depths.shape or engagement.ndim > 2:
+        found = f"rates of shape {engagement.shape} for {depths.size} depths"
+        raise InputError("engagement", found=found, expected="one rate per depth, or per customer and depth")
+    if engagement.size and not (engagement.min() >= 0 and engagement.max() <= 1):  # NaN is neither
+        outside = engagement[~((engagement >= 0) & (engagement <= 1))]
+        found = engagement.tolist() if engagement.ndim == 1 else outside[:3].tolist()
+        raise InputError("engagement", found=found, expected="rates between 0 and 1, one per depth")

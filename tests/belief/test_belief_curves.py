@@ -44,13 +44,18 @@ def test_a_customers_curve_is_its_prediction():
 
 
 def test_draws_of_a_curve_have_its_moments():
-    curve = demand_curve(MODEL, np.array([0.5, -1.0, 2.0]), DEPTHS, draws=20_000)
-    _, sd = MODEL.predict(np.repeat([[0.5, -1.0, 2.0]], 4, axis=0), DEPTHS)
+    model = learned(RadialBasis(gamma=2), noise_sd=0.6)
+    curve = demand_curve(model, np.array([0.5, -1.0, 2.0]), DEPTHS, draws=20_000)
+    _, sd = model.predict(np.repeat([[0.5, -1.0, 2.0]], 4, axis=0), DEPTHS)
     draws = curve.log_full_price.draws
     assert draws.shape == (20_000, 4)
     assert (np.abs(draws.mean(axis=0) - curve.log_full_price.mean) < 5 * sd / np.sqrt(20_000)).all()
     np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.03)
-    np.testing.assert_allclose(curve.full_price.draws, np.exp(draws + MODEL.posterior.noise_sd**2 / 2), rtol=1e-9)
+    np.testing.assert_allclose(curve.full_price.draws, np.exp(draws + 0.6**2 / 2), rtol=1e-9)
+    estimated = demand_curve(MODEL, np.array([0.5, -1.0, 2.0]), DEPTHS, draws=20_000)
+    extra = np.log(estimated.full_price.draws) - estimated.log_full_price.draws
+    np.testing.assert_allclose(extra.mean(axis=0), MODEL.spread(DEPTHS) ** 2 / 2, rtol=0.02)
+    assert (extra.std(axis=0) > 0.001).all()  # the spread is estimated, so that money is less certain than ln F
 
 
 def test_a_segments_money_is_the_average_over_its_customers():

@@ -189,7 +189,7 @@ def test_money_adds_half_the_noise_variance():
     model = BasketModel().update(context, depth, price)
     mean, _ = model.predict(context[:3], 0.3)
     money = model.expected_full_price(context[:3], [0.1, 0.3])
-    np.testing.assert_allclose(money[:, 1], np.exp(mean + model.posterior.noise_sd**2 / 2), rtol=1e-12)
+    np.testing.assert_allclose(money[:, 1], np.exp(mean + model.spread([0.3])[0] ** 2 / 2), rtol=1e-12)
     assert money.flags.f_contiguous
 
 

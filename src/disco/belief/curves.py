@@ -5,7 +5,6 @@ A campaign's totals take one θ for everybody per draw, because errors of θ do 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +56,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class DemandCurve:
-    """One customer's or segment's curve. Money is per purchase: F = exp(ψᵀθ + σ²/2), averaged over the segment.
+    """One customer's or segment's curve. Money is per purchase: F = exp(ψᵀθ + σ_a²/2), averaged over the segment.
 
     `to_pandas()` is its table, one row per depth.
     """
@@ -112,8 +111,8 @@ def demand_curve(
 ) -> DemandCurve:
     """What a customer, or the average customer of a segment, would buy at each depth, if they buy.
 
-    Mean and interval of ln F are exact (Student's t where σ is estimated); money's interval is that of the draws, one θ
-    for the whole segment each.
+    Mean and interval of ln F are exact under one σ (Student's t where it is estimated); money's interval is that of the
+    draws, one θ for the whole segment and one σ_a per depth each.
 
     model: with evidence, or without: then the prior's curve.
     context: (d1,) of a customer, or (customers, d1) of a segment; numbers within ±4.
@@ -148,29 +147,31 @@ def demand_curve(
     share = (1 + level) / 2
     reach = float(ndtri(share) if np.isinf(freedom) else stdtrit(freedom, share))
 
-    theta = posterior.draws(count, np.random.Generator(np.random.Philox(key=name_key(seed))))
-    shift = posterior.noise_sd**2 / 2
+    generator = np.random.Generator(np.random.Philox(key=name_key(seed)))
+    theta = model.theta_draws(count, generator, context_size=contexts.shape[1])
     out = np.empty((offered.size, len(contexts)))
     if len(contexts) == 1:
-        money = _one_customer(contexts[0], theta.reshape(count, *law.mean.shape), encoded, shift)
+        money = _one_customer(contexts[0], theta.reshape(count, *law.mean.shape), encoded)
     else:
         money = np.empty((count, offered.size))
         for draw in range(count):
-            serve_means(contexts, theta[draw].reshape(law.mean.shape), encoded, shift, out)
+            serve_means(contexts, theta[draw].reshape(law.mean.shape), encoded, 0.0, out)
             money[draw] = out.mean(axis=1)
-    serve_means(contexts, law.mean, encoded, shift, out)
+    money *= np.exp(model.depth_spread.draws(offered, count=count, generator=generator) / 2)
+    serve_means(contexts, law.mean, encoded, 0.0, out)
+    expected = out.mean(axis=1) * np.exp(model.spread(offered) ** 2 / 2)
     lower, upper = np.quantile(money, ((1 - level) / 2, (1 + level) / 2), axis=0)
     plays = _effective_plays(model, average[None, :], offered)
     return DemandCurve(
         depths=offered,
         log_full_price=Band(mean, mean - reach * sd, mean + reach * sd, level, theta @ psi.T),
-        full_price=Band(out.mean(axis=1), lower, upper, level, money),
+        full_price=Band(expected, lower, upper, level, money),
         effective_plays=plays,
         extrapolated=_extrapolated(model, average[None, :], plays),
     )
 
 
-def _one_customer(context: Vector, thetas: Matrix, encoded: Matrix, shift: float) -> Matrix:
+def _one_customer(context: Vector, thetas: Matrix, encoded: Matrix) -> Matrix:
     """(draws, depths) what `serve_means` gives for one customer under each θ, bit for bit: its sums in its order.
 
     context (d1,), thetas (draws, 1+d1, 1+d2), encoded (depths, 1+d2).
@@ -178,7 +179,6 @@ def _one_customer(context: Vector, thetas: Matrix, encoded: Matrix, shift: float
     c = thetas[:, 0].copy()
     for i, x in enumerate(np.rint(context * GRID) * (1.0 / GRID), start=1):
         c += thetas[:, i] * x
-    c[:, 0] += shift
     line = np.repeat(c[:, :1], len(encoded), axis=1)
     for j in range(1, encoded.shape[1]):
         line += encoded[:, j] * c[:, j, None]
@@ -223,9 +223,9 @@ def draw_full_price_totals(
     """Draws of T_a = Σ F over the purchasers among those who get depth a, shape (draws, depths).
 
     `choice` is the column of `depths` each customer gets, −1 for none (as an `Allocation` says it). Revenue is
-    Σ_a (1−a)·T_a, markdown Σ_a a·T_a. Per draw: one θ, one engagement rate per depth; given these the total over
-    independent purchasers has mean e·Σφ and variance Σ(e·φ²·exp(σ²) − e²φ²), φ = exp(ψᵀθ + σ²/2), and is taken as
-    normal, never below 0.
+    Σ_a (1−a)·T_a, markdown Σ_a a·T_a. Per draw: one θ, one σ_a and one engagement rate per depth; given these the total
+    over independent purchasers has mean e·Σφ and variance Σ(e·φ²·exp(σ_a²) − e²φ²), φ = exp(ψᵀθ + σ_a²/2), and is taken
+    as normal, never below 0.
 
     expected (depths,): what is expected of T_a. The draws of a depth are then multiplied by one number, so that e·Σφ
     has this mean over the draws; only then are they cut at 0, so that few codes keep the spread of few codes.
@@ -243,25 +243,25 @@ def draw_full_price_totals(
             found=f"{columns.tolist()[:5]}…",
             expected=f"a column below {offered.size}, or −1, for each of {len(contexts)} customers",
         )
-    posterior, law = model.fitted(contexts.shape[1])
+    law = model.fitted(contexts.shape[1]).law
     generator = np.random.Generator(np.random.Philox(key=name_key(seed)))
-    theta = posterior.draws(count, generator)
-    variance = posterior.noise_sd**2
-    first, second = _sums(
-        contexts, columns, model.encoded(offered), theta.reshape(count, *law.mean.shape), variance / 2
-    )
+    theta = model.theta_draws(count, generator, context_size=contexts.shape[1])
+    first, second = _sums(contexts, columns, model.encoded(offered), theta.reshape(count, *law.mean.shape))
+    variance = model.depth_spread.draws(offered, count=count, generator=generator)
+    first *= np.exp(variance / 2)
+    second *= np.exp(variance)
     rates = engagement.draws(offered, count=count, generator=generator)
-    spread = np.sqrt(np.maximum(rates * second * math.exp(variance) - rates**2 * second, 0.0))
+    spread = np.sqrt(np.maximum(rates * second * np.exp(variance) - rates**2 * second, 0.0))
     mean = rates * first
     totals = mean + spread * generator.standard_normal(first.shape)
     if expected is not None:
         centre = mean.mean(axis=0)
         totals *= np.asarray(expected, np.float64) / np.where(centre > 0, centre, 1.0)
-    return np.maximum(totals, 0.0)
+    return np.asarray(np.maximum(totals, 0.0))
 
 
 @njit(cache=True, nogil=True)
-def _sums(context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix, shift: float) -> tuple[Matrix, Matrix]:
+def _sums(context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix) -> tuple[Matrix, Matrix]:
     """Σφ and Σφ² per (draw, depth)."""
     draws, p, q = thetas.shape
     depths = encoded.shape[0]
@@ -277,7 +277,7 @@ def _sums(context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix, sh
             a = choice[row]
             if a < 0:
                 continue
-            line = weights[a, 0] + shift
+            line = weights[a, 0]
             for i in range(1, p):
                 line += weights[a, i] * (np.rint(context[row, i - 1] * GRID) / GRID)
             money = exponential(min(max(line, -LOG_PRICE_LIMIT), LOG_PRICE_LIMIT))

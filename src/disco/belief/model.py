@@ -14,16 +14,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from disco.belief import algebra, model_file
+from disco.belief.elementary import exponential
 from disco.belief.encodings import Encoding, RadialBasis
 from disco.belief.evidence import Evidence
 from disco.belief.inputs import read_context, read_depth_column, read_names, require_names
 from disco.belief.posterior import Fitted, Posterior, encoded_depths, fit
 from disco.belief.prior import Prior
 from disco.belief.serving import FullPrices
+from disco.belief.spread import DepthSpread, money_root
 from disco.belief.tuning import tuned
 from disco.records.arguments import column_names, read_array, read_positive
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
+from disco.records.grid import LOG_PRICE_LIMIT
 from disco.records.ports import Engine
 
 _LEAST, _MOST = 1e-9, 1e9  # of the noise's sd and of the depth scale, so that no square or quotient of them overflows
@@ -230,6 +233,40 @@ class BasketModel:
     def _fitted(self) -> Fitted:
         return fit(self, self.context_size or 0)
 
+    @cached_property
+    def depth_spread(self) -> DepthSpread:
+        """The spread of ln F by depth. With σ given, or before any evidence, it is the same at all depths."""
+        if self.noise_sd is not None or not self.campaigns:
+            return DepthSpread.fixed(self.posterior.noise_sd**2)
+        return DepthSpread.of(self, self.posterior)
+
+    @cached_property
+    def _money_root(self) -> Matrix:
+        return money_root(self, self.posterior)
+
+    def spread(self, depths: ArrayLike) -> Vector:
+        """(K,) σ_a, the sd of ln F around its mean at each depth.
+
+        depths: (K,) from 0 to 1.
+        """
+        return np.asarray(np.sqrt(self.depth_spread.variances(read_depth_column(depths))))
+
+    def spread_factor(self, depths: ArrayLike) -> Vector:
+        """(K,) exp((σ_a² − σ²)/2): by how much more than the common σ says the mean basket exceeds the median one.
+
+        Choices between depths are choices between sums of money, so values are multiplied by it. Policies serve
+        medians, exp(ψᵀθ), without it.
+        """
+        more = self.depth_spread.variances(read_depth_column(depths)) - self.posterior.noise_sd**2
+        return np.array([exponential(min(max(0.5 * one, -LOG_PRICE_LIMIT), LOG_PRICE_LIMIT)) for one in more.tolist()])
+
+    def theta_draws(self, count: int, generator: np.random.Generator, *, context_size: int | None = None) -> Matrix:
+        """(count, d) draws of θ for intervals of money: N(V⁻¹B, V⁻¹(Σσ_a²ψψᵀ + σ²V0)V⁻¹)."""
+        if not self.depth_spread.depths.size:
+            return self.fitted(context_size or 0).posterior.draws(count, generator)
+        mean = self.posterior.mean
+        return np.asarray(mean + generator.standard_normal((count, mean.size)) @ self._money_root)
+
     def read_context(self, context: ArrayLike) -> Matrix:
         """Contexts as (rows, d1) numbers within ±4, of the size and the names that this model has learned with."""
         self.require_columns(column_names(context))
@@ -258,14 +295,17 @@ class BasketModel:
         return mean, posterior.noise_sd * np.sqrt(factor)
 
     def expected_full_price(self, context: ArrayLike, depths: ArrayLike, *, engine: Engine | None = None) -> Floats:
-        """Money, not rank: exp(ψᵀV⁻¹B + σ²/2), the mean basket under the posterior mean; shape (customers, depths).
+        """Money, not rank: exp(ψᵀV⁻¹B + σ_a²/2), the mean basket under the posterior mean; shape (customers, depths).
+
+        `monotone` projects the medians; where the spread falls with depth, the mean basket may.
 
         context: (customers, d1) numbers within ±4.
         depths: (depths,) each offered to every customer.
         engine: what the customers are spread over; None is this thread.
         """
         served = FullPrices(self, context, depths)
-        return served.means(shift=served.law.noise_sd**2 / 2, engine=engine)
+        factor = self.spread_factor(served.depths) if self.depth_spread.depths.size else None
+        return served.means(shift=served.law.noise_sd**2 / 2, factor=factor, engine=engine)
 
     def expected_at_choice(
         self, context: Matrix, depths: Vector, choice: Integers, *, engine: Engine | None = None

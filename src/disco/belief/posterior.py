@@ -158,19 +158,28 @@ def encoded_depths(encoding: Encoding, u: Vector) -> Matrix:
     return np.column_stack((np.ones(u.size), features))
 
 
-def weighted_sums(model: BasketModel, encoding: Encoding, context_size: int) -> Sums:
-    """The evidence under an encoding; a campaign k campaigns old weighs forgettingᵏ."""
-    d = (1 + context_size) * (1 + encoding.size)
-    if not model.campaigns:
-        return Sums(np.zeros((d, d)), np.zeros(d), 0.0, 0.0)
+def weighted_parts(model: BasketModel) -> tuple[Matrix, Vector, Vector]:
+    """Σzzᵀ (parts, d1+2, d1+2) of a model with evidence, the depth of each part, and its weight.
+
+    A part is a depth, or a depth of one campaign: those k campaigns old weigh forgettingᵏ.
+    """
     if model.forgetting == 1.0:  # exact integers first, one rounding after: the order of campaigns cannot matter
         parts, ages = [model.evidence], [0]
     else:
         parts, ages = list(model.campaigns.values()), list(range(len(model.campaigns)))[::-1]
-    depths = np.concatenate([part.depths for part in parts])
     weight = np.repeat([model.forgetting**age for age in ages], [part.depths.size for part in parts])
+    depths = np.concatenate([part.depths for part in parts])
+    return np.concatenate([part.sums() for part in parts]), depths, weight
+
+
+def weighted_sums(model: BasketModel, encoding: Encoding, context_size: int) -> Sums:
+    """The evidence under an encoding."""
+    d = (1 + context_size) * (1 + encoding.size)
+    if not model.campaigns:
+        return Sums(np.zeros((d, d)), np.zeros(d), 0.0, 0.0)
+    parts, depths, weight = weighted_parts(model)
     encoded = encoded_depths(encoding, depths / model.depth_scale)
-    gram, moment, square, rows = algebra.assemble(np.concatenate([part.sums() for part in parts]), encoded, weight)
+    gram, moment, square, rows = algebra.assemble(parts, encoded, weight)
     return Sums(gram, moment, square, rows)
 
 

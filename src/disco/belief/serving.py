@@ -49,13 +49,17 @@ class FullPrices:
         *,
         shift: float = 0.0,
         theta: Matrix | None = None,
+        factor: Vector | None = None,
         dtype: Any = np.float64,
         engine: Engine | None = None,
     ) -> Floats:
-        """exp(ψᵀθ + shift) with θ the posterior mean, or one θ shared by all."""
+        """exp(ψᵀθ + shift)·factor with θ the posterior mean, or one θ shared by all; factor (depths,), None: 1."""
         mean = self.law.mean if theta is None else np.ascontiguousarray(theta)
         return self._served(
-            lambda rows, out: kernel.serve_means(self.context[rows], mean, self.encoded, shift, out), dtype, engine
+            lambda rows, out: kernel.serve_means(self.context[rows], mean, self.encoded, shift, out),
+            dtype,
+            engine,
+            factor,
         )
 
     def draws(
@@ -82,8 +86,14 @@ class FullPrices:
             engine,
         )
 
-    def _served(self, fill: Callable[[slice, Floats], None], dtype: Any, engine: Engine | None) -> Floats:
-        """(customers, depths) from a kernel that fills one chunk, depth-major."""
+    def _served(
+        self,
+        fill: Callable[[slice, Floats], None],
+        dtype: Any,
+        engine: Engine | None,
+        factor: Vector | None = None,
+    ) -> Floats:
+        """(customers, depths) from a kernel that fills one chunk, depth-major; the projection comes before `factor`."""
         kind, order = read_dtype(dtype), np.argsort(self.depths, kind="stable")
 
         def chunk(rows: slice) -> Floats:
@@ -91,6 +101,8 @@ class FullPrices:
             fill(rows, out)
             if self.model.monotone:
                 make_monotone(out, order)
+            if factor is not None:
+                out *= factor[:, None].astype(kind, copy=False)
             return out.T
 
         return stack_rows(chunk, len(self.context), engine=engine)

@@ -175,7 +175,7 @@ def decision_propensities(
     draws without a solve for large ones.
     """
     depths = np.asarray(offer.depths, np.float64)
-    rates = belief.engagement.rates(depths)
+    rates, factor = belief.engagement.rates(depths), belief.basket.spread_factor(depths)
     costs = None
     if offer.budget is not None:
         expected = belief.basket.expected_full_price(audience.context, depths, engine=engine)
@@ -204,7 +204,9 @@ def decision_propensities(
         ids=audience.ids,
         seed=seed,
         campaign=campaign,
-        worth=lambda prices: objective.values(prices, depths, rates, revenue_weight=offer.revenue_weight),
+        worth=lambda prices: objective.values(
+            prices, depths, rates, revenue_weight=offer.revenue_weight, factor=factor
+        ),
         solve=solve,
         costs=costs,
         draws=draws,

@@ -207,7 +207,13 @@ def _figures(
     )
     expected = belief.basket.expected_full_price(context, depths)
     costs = objective.expected_markdown(expected, depths, rates)
-    values = objective.values(drawn.copy(order="F"), depths, rates, revenue_weight=plan.objective.revenue_weight)
+    values = objective.values(
+        drawn.copy(order="F"),
+        depths,
+        rates,
+        revenue_weight=plan.objective.revenue_weight,
+        factor=belief.basket.spread_factor(depths),
+    )
     prices = np.asarray(solution.prices) + solution.budget_price * costs[0] + _segment_prices(solution, made)
     return tuple(
         DepthFigures(

@@ -285,7 +285,10 @@ class _Worth:
         full_prices = policy_of(plan).full_prices(
             belief.basket, audience.context, depths, ids=audience.ids, seed=plan.seed, campaign=plan.campaign
         )
-        values = objective.values(full_prices, depths, rates, revenue_weight=plan.objective.revenue_weight)
+        factor = belief.basket.spread_factor(depths)
+        values = objective.values(
+            full_prices, depths, rates, revenue_weight=plan.objective.revenue_weight, factor=factor
+        )
         return cls(values, costs, np.asarray(solution.prices), at_random=False)
 
     def at(self, choice: Integers) -> Vector:
