@@ -149,15 +149,15 @@ class Campaign:
 
     def law(self, policy: Policy, *, draws: int, seed: int, method: str) -> Propensities:
         grid, ids = np.asarray(self.depths), np.arange(len(self.context))
+
+        def worth(again: int) -> np.ndarray:
+            full_prices = policy.full_prices(self.model, self.context, grid, ids=ids, seed=again, campaign="c")
+            return values(full_prices, grid, np.ones(grid.size), revenue_weight=3.0)
+
         return propensities(
             policy,
-            self.model,
-            self.context,
-            grid,
-            ids=ids,
             seed=seed,
-            campaign="c",
-            worth=lambda full_prices: values(full_prices, grid, np.ones(grid.size), revenue_weight=3.0),
+            worth=worth,
             solve=lambda worth: allocate(worth, self.caps, ids=ids),
             draws=draws,
             method=method,  # type: ignore[arg-type]

@@ -1,5 +1,8 @@
 """Draws and updates beside bandit libraries, on the same rows, in one run: `./run bench belief [--quick]`.
 
+Also values, what `decide` maximises: drawn full prices times one engagement rate per depth, and times each customer's
+own drawn rate. Peers have no engagement; their draws stand beside both.
+
 Every contender runs in a process of its own: import, data, one warm-up, then timed repeats. Peers keep one linear model
 per depth (as their users do) or, where they can, the one model over all depths. Contexts come with a constant.
 Memory is the peak beyond what was held before the call (inputs, interpreter), over the size of the output.
@@ -56,6 +59,43 @@ def disco(count: int, *, float32: bool = False) -> dict[str, Job]:
             model, context, DEPTHS, ids=ids, seed=1, campaign="bench", dtype=dtype, engine=engine
         ),
         "update": lambda: Evidence.of(context, depth, price, engine=engine),
+    }
+
+
+def disco_values(count: int) -> dict[str, Job]:
+    """Draws and values with one rate per depth, and with every customer's own drawn rate."""
+    from disco.adapters.engines import LocalEngine
+    from disco.belief import BasketModel, Engagement, EngagementCounts, RadialBasis
+    from disco.campaign import Belief, values_of
+    from disco.policy import Thompson
+    from disco.records.decisions import Audience
+    from disco.records.score import EngagementHead, ScoreBins
+
+    context, depth, price = rows(count)
+    model = BasketModel(encoding=RadialBasis((0.25, 0.5, 0.75), gamma=20)).update(context, depth, price)
+    weights = np.array([0.0, 0.5, 0.3, -0.2, 0.1, 0.2, 0.4])
+    head = EngagementHead(weights, ScoreBins.of(with_constant(context[:100_000]) @ weights))
+    score, engine = head.scores(context), LocalEngine()
+    used = np.random.default_rng(8).random(count) < 1 / (1 + np.exp(2.2 - 3 * (depth - 0.25) - score))
+    counts = EngagementCounts.of(depth, used, score=score, bins=head.bins)
+    audience = Audience(ids=np.arange(count), context=context, known=True)
+
+    def job(belief: Belief) -> Job:
+        return lambda: values_of(
+            audience,
+            belief=belief,
+            depths=np.array(DEPTHS),
+            revenue_weight=3.0,
+            policy=Thompson(),
+            seed=1,
+            campaign="bench",
+            engine=engine,
+        )
+
+    return {
+        "one rate per depth": job(Belief(basket=model, engagement=Engagement(counts=counts.margin))),
+        "own rates": job(Belief(basket=model, engagement=Engagement(counts=counts), head=head)),
+        "count codes": lambda: EngagementCounts.of(depth, used, score=score, bins=head.bins),
     }
 
 
@@ -132,7 +172,9 @@ def bayesianbandits_joint(count: int) -> dict[str, Job]:
     return {"draw": draw, "update": lambda: model.partial_fit(psi, y)}
 
 
+VALUES = "disco, values"
 CONTENDERS: dict[str, tuple[Callable[[int], dict[str, Job]], str, int]] = {
+    VALUES: (disco_values, "full prices and engagement rates, drawn and multiplied", 8),
     "disco": (disco, "one curve per customer, joint over its depths", 8),
     "disco, float32 out": (disco_float32, "the same draws, half the memory", 4),
     "mabwiser LinTS": (mabwiser, "one model per depth, depths independent", 8),
@@ -156,8 +198,17 @@ def measure(name: str, count: int, repeats: int, limit_s: float) -> dict[str, tu
     warnings.simplefilter("ignore")
     jobs = CONTENDERS[name][0](count)
     found = {}
-    for task, job in jobs.items():
+    for job in jobs.values():
         job()  # warm-up: compilation, caches
+    if name == VALUES:  # turn about, so that other work on the machine hits each alike
+        turns: dict[str, tuple[list[float], float]] = {task: ([], float("nan")) for task in jobs}
+        for _ in range(repeats):
+            for task, job in jobs.items():
+                start = time.perf_counter()
+                job()
+                turns[task][0].append(time.perf_counter() - start)
+        return turns
+    for task, job in jobs.items():
         gc.collect()
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)  # memory freed by the warm-up must not hide what the call needs
@@ -217,7 +268,19 @@ def verdict(results: dict[str, Any], count: int) -> None:
         figures.append(("draws against the fastest peer", fastest / draw, 5.0))
         fastest = min(statistics.median(found["update"][0]) for found in peers.values() if "update" in found)
         figures.append(("update against the fastest peer", fastest / update, 2.0))
+    values = results[VALUES]
+    if isinstance(values, str):
+        sys.exit(f"{VALUES} failed: {values}")
+    print(f"\nDraws and values: {count:,} customers × {len(DEPTHS)} depths, turn about")
+    for task, (seconds, _) in values.items():
+        print(f"{task:30} {statistics.median(seconds):9.4f} {min(seconds):9.4f}–{max(seconds):.4f}")
+    one, own = values["one rate per depth"][0], values["own rates"][0]
+    ratio = statistics.median(b / a for a, b in zip(one, own, strict=True))
     print()
+    print(f"{'own rates against one per depth':36} {ratio:6.2f}×  wanted ≤ 2×  {'met' if ratio <= 2 else 'NOT MET'}")
+    if peers:
+        fastest = min(statistics.median(found["draw"][0]) for found in peers.values()) / statistics.median(own)
+        figures.append(("own rates against the fastest peer", fastest, 4.0))
     share = ours["draw"][1] / (count * len(DEPTHS) * 8)
     print(f"{'memory of draws over the output':36} {share:6.2f}×  wanted 1.5×  {'met' if share < 1.5 else 'NOT MET'}")
     for what, ratio, wanted in figures:

@@ -1,5 +1,6 @@
 """The loop end to end on small worlds: decisions respect limits, do not depend on chunking, and learning is exact."""
 
+from dataclasses import replace
 from functools import reduce
 from itertools import permutations
 
@@ -11,11 +12,12 @@ import pytest
 from disco.adapters.engines import LocalEngine
 from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence, RadialBasis
 from disco.belief.model_file import to_bytes
-from disco.campaign import Belief, Lesson, decide, learn
+from disco.campaign import Belief, Lesson, decide, learn, values_of
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.chunks import CHUNK_ROWS
 from disco.records.decisions import Audience, Offer, Purchases
 from disco.records.errors import InfeasibleError, InputError, SchemaMismatchError
+from disco.records.score import EngagementHead, ScoreBins
 
 DEPTHS = (0.1, 0.2, 0.4)
 OFFER = Offer(depths=DEPTHS, caps=(1, 1, 1), revenue_weight=3.0)
@@ -72,8 +74,156 @@ def test_the_budget_holds_for_the_posterior_mean_markdown():
     offer = Offer(depths=DEPTHS, caps=(None, None, None), revenue_weight=3.0, budget=120.0)
     people = audience(300)
     result = run(people, offer, Greedy())
-    spent = np.nansum(result.expected_full_price * result.depth * np.append(result.engagement, 0)[result.choice])
+    spent = np.nansum(result.expected_full_price * result.depth * result.engagement)
     assert 0.9 * 120.0 < spent <= 120.0 * (1 + 1e-12)
+
+
+def test_values_are_in_money_where_the_spread_differs_by_depth():
+    """A depth whose baskets vary more is worth more than its median says: greedy's value is w·R − C of the mean."""
+    context, rng = world(20_000, seed=5)
+    depth = rng.choice(DEPTHS, 20_000)
+    full_price = np.exp(3 + 0.4 * context[:, 0] + rng.normal(size=20_000) * np.where(depth == 0.4, 1.0, 0.5))
+    model = BasketModel().update(context, depth, full_price)
+    known = Belief(basket=model, engagement=Engagement(override=dict.fromkeys(DEPTHS, 0.1)))
+    people, free = audience(200), Offer(depths=DEPTHS, caps=(None, None, None), revenue_weight=3.0)
+    result = decide(people, belief=known, offer=free, policy=Greedy(), campaign="c", seed=3)
+    money = known.basket.expected_full_price(people.context, DEPTHS) * (3.0 * (1 - np.array(DEPTHS)) - DEPTHS) * 0.1
+    assert np.array_equal(result.choice, money.argmax(axis=1))
+    common = np.exp(-(model.posterior.noise_sd**2) / 2)  # greedy ranks by medians: the common σ²/2 is left out
+    np.testing.assert_allclose(result.value, money.max(axis=1) * common, rtol=1e-9)
+    assert result.value.sum() == pytest.approx(result.bound, rel=1e-12)
+
+
+# ---- customers' own engagement ---------------------------------------------------------------------------------------
+
+# those who answer spend less, so that the two goals differ
+HEAD = EngagementHead([0.0, -1.0, 0.5], ScoreBins.of(np.random.default_rng(1).normal(0, 1.1, 5000), count=16))
+
+
+def personal(rows=20_000):
+    context, rng = world(rows, seed=6)
+    score, depth = HEAD.scores(context), rng.choice(DEPTHS, rows)
+    used = rng.random(rows) < 1 / (1 + np.exp(-(-2 + 2 * depth + score)))
+    counts = EngagementCounts.of(depth, used, score=score, bins=HEAD.bins)
+    return Belief(basket=belief().basket, engagement=Engagement(counts=counts), head=HEAD)
+
+
+PERSONAL = personal()
+
+
+def decided(people, known=PERSONAL, policy=POLICIES[0], **offer):
+    limits = {"depths": DEPTHS, "caps": (40, 30, 20), "revenue_weight": 3.0, **offer}
+    return decide(people, belief=known, offer=Offer(**limits), policy=policy, campaign="c", seed=3)
+
+
+def test_codes_go_to_those_who_answer():
+    people = audience(1000)
+    own = decided(people, policy=Greedy())
+    alike = decided(people, known=replace(PERSONAL, head=None), policy=Greedy())
+    score = HEAD.scores(people.context)
+    assert score[own.choice >= 0].mean() > score[alike.choice >= 0].mean() + 0.5
+    # each decision says the rate it counted with
+    rates = PERSONAL.engagement.rates_of(score, DEPTHS)
+    chosen = own.choice >= 0
+    np.testing.assert_array_equal(own.engagement[chosen], rates[chosen, own.choice[chosen]])
+    assert np.isnan(own.engagement[~chosen]).all()
+    everybody = PERSONAL.engagement.rates(np.array(DEPTHS))
+    np.testing.assert_array_equal(alike.engagement[chosen & (alike.choice >= 0)] > 0, True)
+    assert set(np.unique(alike.engagement[alike.choice >= 0])) <= set(everybody)
+
+
+def test_a_value_is_the_drawn_price_times_the_drawn_rate():
+    people, policy, depths = audience(50), Thompson(), np.array(DEPTHS)
+    named = {"ids": people.ids, "seed": 3, "campaign": "c"}
+    prices = policy.full_prices(PERSONAL.basket, people.context, depths, **named)
+    rates = policy.rates(PERSONAL.engagement, HEAD.scores(people.context), depths, **named)
+    factor = PERSONAL.basket.spread_factor(depths)
+    expected = prices * rates * factor * (3.0 * (1 - depths) - depths)
+    found = values_of(people, belief=PERSONAL, depths=depths, revenue_weight=3.0, policy=policy, seed=3, campaign="c")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_with_own_engagement_neither_order_nor_chunks_change_a_decision(policy):
+    rows = CHUNK_ROWS + 500
+    people, order = audience(rows), np.random.default_rng(7).permutation(rows)
+    offer = Offer(depths=DEPTHS, caps=(rows // 4, rows // 8, rows // 16), revenue_weight=3.0, budget=20_000.0)
+    same = {"belief": PERSONAL, "offer": offer, "policy": policy, "campaign": "c", "seed": 3}
+    whole = decide(people, **same)
+    shuffled = decide(people.take(order), engine=LocalEngine(threads=2), **same)
+    assert np.array_equal(shuffled.choice, whole.choice[order])
+    assert shuffled.engagement.tobytes() == whole.engagement[order].tobytes()
+
+
+def test_the_budget_counts_each_customers_own_rate():
+    people = audience(500)
+    free = {"caps": (None, None, None), "budget": 100.0, "policy": Greedy()}
+    result = decided(people, **free)
+    spent = np.nansum(result.expected_full_price * result.depth * result.engagement)
+    assert 97.0 < spent <= 100.0 * (1 + 1e-12)
+    careful = decided(people, cost_factors=(1.0, 1.0, 2.0), **free)
+    counted = careful.depth * np.where(careful.depth == 0.4, 2.0, 1.0)
+    spent = np.nansum(careful.expected_full_price * counted * careful.engagement)
+    assert 97.0 < spent <= 100.0 * (1 + 1e-12)
+
+
+def test_scores_that_an_audience_brings_come_before_the_heads():
+    people = audience(300)
+    turned = -HEAD.scores(people.context)
+    by_hand = replace(people, score=turned)
+    assert np.array_equal(PERSONAL.scores(by_hand), turned)
+    assert np.array_equal(PERSONAL.scores(people), -turned)
+    assert replace(PERSONAL, head=None).scores(people) is None
+    without_head = replace(PERSONAL, head=None)
+    assert np.array_equal(decided(by_hand).choice, decided(by_hand, known=without_head).choice)
+    assert (decided(by_hand).choice != decided(people).choice).any()
+    assert np.array_equal(by_hand.take([5, 7]).score, turned[[5, 7]])
+
+
+@pytest.mark.parametrize("score", [[0.1], [[0.1]] * 300, ["a"] * 300, [np.inf] * 300])
+def test_scores_that_are_none_are_refused(score):
+    with pytest.raises(InputError, match="score"):
+        replace(audience(300), score=score)
+
+
+def test_a_head_alone_tells_customers_apart_before_any_code_has_matured():
+    fresh = Belief(basket=belief().basket, engagement=Engagement(), head=HEAD)
+    people = audience(1000)
+    score = HEAD.scores(people.context)
+    result = decided(people, known=fresh, policy=Greedy())
+    assert score[result.choice >= 0].mean() > score.mean() + 0.5
+    rates = fresh.rates(people, np.array(DEPTHS))
+    assert np.corrcoef(score, np.log(rates[:, 0] / (1 - rates[:, 0])))[0, 1] > 0.99
+
+
+def test_counts_of_other_bins_are_refused():
+    other = EngagementHead(HEAD.weights, ScoreBins([0.0], [-1.0, 1.0]))
+    with pytest.raises(SchemaMismatchError, match="another network"):
+        replace(PERSONAL, head=other)
+    codes = EngagementCounts.of([0.1], [True], score=[0.3], bins=other.bins)
+    with pytest.raises(SchemaMismatchError, match="bins"):
+        learn(PERSONAL, Lesson.of("c", purchases(5), codes))
+    right = EngagementCounts.of([0.1], [True], score=[0.3], bins=HEAD.bins)
+    after = learn(PERSONAL, Lesson.of("c", purchases(5), right))
+    assert after.head == HEAD
+    assert after.engagement.counts == PERSONAL.engagement.counts + right
+    with pytest.raises(InputError, match="head"):
+        Belief(basket=BasketModel(), engagement=Engagement(), head="network")
+
+
+def test_codes_counted_without_scores_give_one_rate_per_depth_also_beside_a_head():
+    plain = replace(PERSONAL.engagement, counts=PERSONAL.engagement.counts.margin)
+    old, people = replace(PERSONAL, engagement=plain), audience(300)
+    assert np.array_equal(old.rates(people, np.array(DEPTHS)), plain.rates(DEPTHS))
+    without = decided(people, known=replace(old, head=None))
+    assert decided(people, known=old).value.tobytes() == without.value.tobytes()
+
+
+@pytest.mark.parametrize("factors", [(1.0,), (1.0, 0.0, 1.0), (1.0, np.nan, 1.0), "abc"])
+def test_cost_factors_are_one_positive_number_per_depth(factors):
+    with pytest.raises(InputError, match="cost_factors"):
+        Offer(depths=DEPTHS, caps=(1, 1, 1), revenue_weight=3.0, cost_factors=factors)
+    assert "cost" not in repr(Offer(depths=DEPTHS, caps=(1, 1, 1), revenue_weight=3.0, cost_factors=(1, 2, 3)))
 
 
 def test_floors_that_ask_for_more_customers_than_there_are_stop_the_campaign_with_the_reason():

@@ -11,11 +11,12 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from disco.belief import BasketModel, Engagement, RadialBasis, SmoothSpline
+from disco.belief import BasketModel, Engagement, EngagementCounts, RadialBasis, SmoothSpline
 from disco.campaign import Belief, decide
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.decisions import Audience, Offer
 from disco.records.identity import customer_keys, uniforms
+from disco.records.score import EngagementHead, ScoreBins
 
 ROWS = 5000
 DEPTHS = (0.1, 0.2, 0.4)
@@ -75,6 +76,13 @@ DECIDED = {
 }
 
 
+PERSONAL = {
+    "thompson": "6d83d72cd27638fa",
+    "thompson by round": "4d1dab7829e5bdfd",
+    "greedy": "ed95cbb1b555aa72",
+}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_evidence_and_model_keep_their_bytes(name):
     model = _model(MODELS[name])
@@ -94,3 +102,21 @@ def test_every_policy_keeps_its_decisions(name, budget):
         seed=42,
     )
     assert _hash(decisions.choice, decisions.value, decisions.prices) == DECIDED[name, budget]
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_decisions_with_own_engagement_keep_their_bytes(name):
+    head = EngagementHead([0.0, 0.25, -0.5, 0.0], ScoreBins([-0.5, 0.0, 0.5], [-0.75, -0.25, 0.25, 0.75]))
+    context = _context()
+    depth = np.asarray(DEPTHS)[(_drawn("code") * 3).astype(int)]
+    used = _drawn("used") < 0.05 + 0.2 * depth + 0.05 * (head.scores(context) > 0)
+    counts = EngagementCounts.of(depth, used, score=head.scores(context), bins=head.bins)
+    decisions = decide(
+        Audience(ids=IDS, context=context, known=np.ones(ROWS, bool)),
+        belief=Belief(basket=_model(MODELS["radial_basis"]), engagement=Engagement(counts=counts), head=head),
+        offer=Offer(depths=DEPTHS, caps=(900, 600, None), revenue_weight=3.0, budget=2000.0),
+        policy=POLICIES[name],
+        campaign="spring",
+        seed=42,
+    )
+    assert _hash(decisions.choice, decisions.value, decisions.prices, decisions.engagement) == PERSONAL[name]

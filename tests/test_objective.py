@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disco import objective
@@ -27,6 +27,35 @@ def test_value_is_w_times_revenue_minus_markdown_times_engagement(price, depth, 
     assert value[:, 0] == pytest.approx([by_hand] * 2, rel=1e-9, abs=1e-9 * price * w)
 
 
+@settings(deadline=None)  # the first call compiles
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_customers_own_rates_give_the_values_of_each_by_itself(seed, with_factor):
+    rng = np.random.default_rng(seed)
+    a, rates, price = np.array([0.1, 0.2, 0.45]), rng.random((5, 3)), np.exp(rng.normal(3, 1, (5, 3)))
+    factor = rng.uniform(0.8, 1.2, 3) if with_factor else None
+    one_by_one = [
+        objective.values(price[row : row + 1].copy(), a, rates[row], revenue_weight=2.5, factor=factor)[0]
+        for row in range(5)
+    ]
+    value = objective.values(np.asfortranarray(price), a, np.asfortranarray(rates), revenue_weight=2.5, factor=factor)
+    np.testing.assert_allclose(value, one_by_one, rtol=1e-14)
+    per_unit = objective.weights(a, rates, revenue_weight=2.5, factor=factor)
+    np.testing.assert_allclose(price * per_unit, one_by_one, rtol=1e-14)
+    costs = objective.expected_markdown(price, a, rates)
+    np.testing.assert_allclose(costs, price * a * rates, rtol=1e-14)
+
+
+def test_a_factor_turns_medians_into_means():
+    found = objective.weights(np.array([0.2]), np.array([0.1]), revenue_weight=3.0, factor=np.array([1.5]))
+    assert found[0] == pytest.approx(1.5 * (3 * 0.8 - 0.2) * 0.1)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (5, 2), (2,), (1, 3)])
+def test_rates_of_another_shape_are_refused(shape):
+    with pytest.raises(InputError, match="engagement"):
+        objective.values(np.ones((5, 3)), np.array([0.1, 0.2, 0.3]), np.full(shape, 0.1), revenue_weight=3.0)
+
+
 def test_values_keep_the_callers_memory_and_order():
     figures = np.ones((5, 3), np.float32, order="F")
     value = objective.values(figures, np.array([0.1, 0.2, 0.3]), np.full(3, 0.5), revenue_weight=2.0)
@@ -45,3 +74,5 @@ def test_a_revenue_weight_that_is_no_positive_number_is_refused(weight):
 def test_engagement_outside_a_share_is_refused(rate):
     with pytest.raises(InputError, match="engagement"):
         objective.weights(np.array([0.1]), np.array([rate]), revenue_weight=3.0)
+    with pytest.raises(InputError, match="engagement"):
+        objective.values(np.ones((2, 1)), np.array([0.1]), np.array([[0.5], [rate]]), revenue_weight=3.0)

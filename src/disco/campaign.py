@@ -11,13 +11,14 @@ import numpy as np
 
 from disco import objective
 from disco.belief import BasketModel, Engagement, EngagementCounts, Evidence
-from disco.policy import Policy, require_policy
+from disco.policy import Policy, rates_of_policy, require_policy
 from disco.records.arguments import kind_of
-from disco.records.arrays import Floats
+from disco.records.arrays import Floats, Integers, Vector
 from disco.records.chunks import stack_rows
 from disco.records.decisions import Audience, Decisions, Offer, Purchases
-from disco.records.errors import InputError
+from disco.records.errors import InputError, SchemaMismatchError
 from disco.records.ports import Engine
+from disco.records.score import EngagementHead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -25,11 +26,77 @@ class Belief:
     """What is known so far: `Belief(basket=BasketModel(), engagement=Engagement())` before any campaign.
 
     basket: ln(full price) of a purchase, over context and depth.
-    engagement: the share of receivers who buy, by depth.
+    engagement: the share of receivers who buy, by depth and engagement score.
+    head: what gives customers their engagement score; without it customers have one rate per depth, unless an audience
+        brings scores.
     """
 
     basket: BasketModel
     engagement: Engagement
+    head: EngagementHead | None = None
+
+    def __post_init__(self) -> None:
+        _require(BasketModel, basket=self.basket)
+        _require(Engagement, engagement=self.engagement)
+        if self.head is None:
+            return
+        _require(EngagementHead, head=self.head)
+        counts = self.engagement.counts
+        if not counts.depths.size and counts.bins is None:  # nothing has matured: the head alone tells customers apart
+            counts = EngagementCounts(bins=self.head.bins)
+            object.__setattr__(self, "engagement", replace(self.engagement, counts=counts))
+        elif counts.bins not in (None, self.head.bins):
+            raise SchemaMismatchError(
+                "engagement head",
+                found="codes counted in the bins of another network",
+                expected="codes counted in the head's own bins",
+                fix="Count the codes again with the network in use (`disco learn --rebuild`).",
+            )
+
+    def scores(self, audience: Audience) -> Vector | None:
+        """(n,) engagement scores: those the audience brings, else the head's; None without either."""
+        if audience.score is not None:
+            return audience.score
+        return None if self.head is None else self.head.scores(audience.context)
+
+    def rates(self, audience: Audience, depths: Vector, *, engine: Engine | None = None) -> Floats:
+        """Each customer's own mean rate, (n, K); (K,) where customers are not told apart.
+
+        depths: (K,) from 0 to 1.
+        engine: what the customers are spread over; None is this thread.
+        """
+        score = self._told_apart(audience, slice(None))
+        if score is None:
+            return self.engagement.rates(depths)
+        return self.engagement.rates_of(score, depths, engine=engine)
+
+    def rates_at_choice(
+        self, audience: Audience, depths: Vector, choice: Integers, *, engine: Engine | None = None
+    ) -> Vector:
+        """(n,) each customer's own mean rate at the depth they were given; NaN where `choice` is -1, no code.
+
+        depths: (K,) from 0 to 1.
+        choice: (n,) position in `depths`.
+        engine: what the customers are spread over; None is this thread.
+        """
+
+        def chunk(rows: slice) -> Vector:
+            at, score = choice[rows], self._told_apart(audience, rows)
+            rates = everybody if score is None else self.engagement.rates_of(score, depths)
+            chosen = rates[at] if score is None else rates[np.arange(at.size), at]
+            return np.where(at < 0, np.nan, chosen)
+
+        everybody = self.engagement.rates(depths)
+
+        return stack_rows(chunk, len(audience), engine=engine)
+
+    def _told_apart(self, audience: Audience, rows: slice) -> Vector | None:
+        """The scores of these customers, where codes were counted by score."""
+        if self.engagement.counts.bins is None:
+            return None
+        if audience.score is not None:
+            return audience.score[rows]
+        return None if self.head is None else self.head.scores(audience.context[rows])
 
     def __repr__(self) -> str:
         """
@@ -101,21 +168,17 @@ def decide(
     if offer.segments is not None and audience.segment is None:
         raise InputError("audience, segment", found="no labels", expected="one per customer: the offer has segments")
     depths = np.asarray(offer.depths, np.float64)
-    rates, factor = belief.engagement.rates(depths), belief.basket.spread_factor(depths)
-
-    def worth(rows: slice) -> Floats:
-        full_prices = policy.full_prices(
-            belief.basket, audience.context[rows], depths, ids=audience.ids[rows], seed=seed, campaign=campaign
-        )
-        return objective.values(full_prices, depths, rates, revenue_weight=offer.revenue_weight, factor=factor)
-
-    def cost(rows: slice) -> Floats:
-        return objective.expected_markdown(
-            belief.basket.expected_full_price(audience.context[rows], depths), depths, rates
-        )
-
-    values = stack_rows(worth, len(audience), engine=engine)
-    costs = stack_rows(cost, len(audience), engine=engine) if offer.budget is not None else None
+    values = values_of(
+        audience,
+        belief=belief,
+        depths=depths,
+        revenue_weight=offer.revenue_weight,
+        policy=policy,
+        seed=seed,
+        campaign=campaign,
+        engine=engine,
+    )
+    costs = expected_costs(audience, belief=belief, offer=offer, engine=engine) if offer.budget is not None else None
     allocation = allocate(
         values,
         offer.caps,
@@ -141,7 +204,7 @@ def decide(
         expected_full_price=belief.basket.expected_at_choice(
             audience.context, depths, allocation.choice, engine=engine
         ),
-        engagement=rates,
+        engagement=belief.rates_at_choice(audience, depths, allocation.choice, engine=engine),
         prices=allocation.prices,
         budget_price=allocation.budget_price or 0.0,
         status=allocation.status,
@@ -160,11 +223,64 @@ def decide(
     )
 
 
+def values_of(
+    audience: Audience,
+    *,
+    belief: Belief,
+    depths: Vector,
+    revenue_weight: float,
+    policy: Policy,
+    seed: int,
+    campaign: str,
+    engine: Engine | None = None,
+) -> Floats:
+    """(n, K) what `decide` maximises: the policy's full prices and engagement rates, as w·R − C in money.
+
+    Late arrivals are valued by it, and propensities with other seeds. A customer's row is a pure function of (belief,
+    their context and score, depths, seed, campaign, their id).
+
+    depths: (K,) on offer.
+    revenue_weight: the weight w of w·R − C.
+    engine: what the customers are spread over; None is this thread.
+    """
+    factor = belief.basket.spread_factor(depths)
+    everybody = belief.engagement.rates(depths)
+
+    def chunk(rows: slice) -> Floats:
+        ids, score = audience.ids[rows], belief._told_apart(audience, rows)
+        full_prices = policy.full_prices(
+            belief.basket, audience.context[rows], depths, ids=ids, seed=seed, campaign=campaign
+        )
+        rates: Floats = everybody
+        if score is not None:
+            rates = rates_of_policy(policy, belief.engagement, score, depths, ids=ids, seed=seed, campaign=campaign)
+        return objective.values(full_prices, depths, rates, revenue_weight=revenue_weight, factor=factor)
+
+    return stack_rows(chunk, len(audience), engine=engine)
+
+
+def expected_costs(audience: Audience, *, belief: Belief, offer: Offer, engine: Engine | None = None) -> Floats:
+    """(n, K) what the budget counts: markdown at the posterior mean × each customer's rate × `offer.cost_factors`."""
+    depths = np.asarray(offer.depths, np.float64)
+    everybody = belief.engagement.rates(depths)
+    factors = None if offer.cost_factors is None else np.asarray(offer.cost_factors)
+
+    def chunk(rows: slice) -> Floats:
+        full_prices = belief.basket.expected_full_price(audience.context[rows], depths)
+        score = belief._told_apart(audience, rows)
+        rates = everybody if score is None else belief.engagement.rates_of(score, depths)
+        costs = objective.expected_markdown(full_prices, depths, rates)
+        return costs if factors is None else costs * factors
+
+    return stack_rows(chunk, len(audience), engine=engine)
+
+
 def learn(prior: Belief, lessons: Iterable[Lesson] | Lesson) -> Belief:
     """prior + Σ lessons, exactly: the same bits however the rows were cut into lessons.
 
     A campaign may have several lessons, such as one per batch of outcomes. The basket model keeps campaigns in the
-    order of their first lesson, which matters to `BasketModel.forgetting` alone.
+    order of their first lesson, which matters to `BasketModel.forgetting` alone. Codes counted in other bins of the
+    engagement score than those of the prior are refused.
 
     >>> seen = Purchases(context=[[0.5], [1.0]], depth=[0.1, 0.2], full_price=[20.0, 30.0])
     >>> prior = Belief(basket=BasketModel(), engagement=Engagement())
@@ -182,7 +298,7 @@ def learn(prior: Belief, lessons: Iterable[Lesson] | Lesson) -> Belief:
     for lesson in given:
         basket = basket.add(lesson.baskets, campaign=lesson.campaign, context_names=lesson.context_names)
         counts = counts + lesson.codes
-    return Belief(basket=basket, engagement=replace(prior.engagement, counts=counts))
+    return replace(prior, basket=basket, engagement=replace(prior.engagement, counts=counts))
 
 
 def _require(kind: type, **given: object) -> None:

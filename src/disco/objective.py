@@ -9,6 +9,7 @@ import numpy as np
 
 from disco.records.arguments import read_number
 from disco.records.arrays import Floats, Vector
+from disco.records.compiled import njit
 from disco.records.errors import InputError
 
 
@@ -71,10 +72,24 @@ def values(
         full_prices *= each.astype(full_prices.dtype, copy=False)
         return full_prices
     unit = weights(depths, np.ones(depths.size), revenue_weight=revenue_weight, factor=factor)
-    _require_rates(engagement, depths)
-    full_prices *= engagement
-    full_prices *= unit.astype(full_prices.dtype, copy=False)
+    if engagement.shape != full_prices.shape:
+        found = f"rates of shape {engagement.shape} for full prices of shape {full_prices.shape}"
+        raise InputError("engagement", found=found, expected="one rate per depth, or per customer and depth")
+    if not _multiply(full_prices.T, engagement.T, unit.astype(np.float64, copy=False)):
+        _require_rates(engagement, depths)
     return full_prices
+
+
+@njit(cache=True, nogil=True)
+def _multiply(full_prices: Floats, rates: Floats, unit: Vector) -> bool:
+    """(K, n) full prices times rates times (K,) unit, in place and in one pass; whether all rates are shares."""
+    outside = 0
+    for a in range(unit.size):
+        for row in range(full_prices.shape[1]):
+            rate = rates[a, row]
+            outside += 0 if (rate >= 0.0) & (rate <= 1.0) else 1
+            full_prices[a, row] = full_prices[a, row] * rate * unit[a]
+    return outside == 0
 
 
 def expected_markdown(full_prices: Floats, depths: Vector, engagement: Floats) -> Floats:
@@ -87,10 +102,10 @@ def expected_markdown(full_prices: Floats, depths: Vector, engagement: Floats) -
 
 
 def _require_rates(engagement: Floats, depths: Vector) -> None:
-    if engagement.shape[-1:] != depths.shape or engagement.ndim > 2:
+    if engagement.shape[-1:] != depths.shape:
         found = f"rates of shape {engagement.shape} for {depths.size} depths"
         raise InputError("engagement", found=found, expected="one rate per depth, or per customer and depth")
-    if engagement.size and not (engagement.min() >= 0 and engagement.max() <= 1):  # NaN is neither
-        outside = engagement[~((engagement >= 0) & (engagement <= 1))]
+    outside = engagement[~((engagement >= 0) & (engagement <= 1))]
+    if outside.size:
         found = engagement.tolist() if engagement.ndim == 1 else outside[:3].tolist()
         raise InputError("engagement", found=found, expected="rates between 0 and 1, one per depth")

@@ -16,6 +16,7 @@ from disco.belief import (
 )
 from disco.records.errors import InputError
 from disco.records.identity import customer_keys
+from disco.records.score import EngagementHead, ScoreBins
 
 
 def learned(encoding, count=2000, noise_sd=None, monotone=False):
@@ -119,9 +120,8 @@ def test_totals_agree_with_a_full_simulation():
     found = draw_full_price_totals(model, context, choice, depths, engagement=engagement, draws=20_000, seed=3)
     posterior = model.posterior
     simulated = []
-    for _ in range(4000):
+    for rates in engagement.draws(depths, count=4000, generator=generator):
         theta = posterior.mean + posterior.noise_sd * posterior.root.T @ generator.normal(size=posterior.mean.size)
-        rates = engagement.draws(depths, count=1, generator=generator)[0]
         total = []
         for column, depth in enumerate(depths):
             x = np.column_stack((np.ones(400), np.round(context * 65536) / 65536))[choice == column]
@@ -163,6 +163,99 @@ def test_totals_around_an_expectation_keep_their_relative_spread():
     assert ratio[0] == pytest.approx(0.9, rel=0.01)
     assert ratio[1] > 1.2, "the cut raised the mean of the free draws, so to reach it the spread must grow"
     assert (found[:, 2] == 0).all()
+
+
+# ---- who buys --------------------------------------------------------------------------------------------------------
+
+
+def answering(count=20_000):
+    """Engagement that rises with the first context feature, with the head that knows it."""
+    generator = np.random.default_rng(8)
+    context = generator.normal(size=(count, 3)).clip(-4, 4)
+    head = EngagementHead([0.0, 0.9, 0.0, 0.0], ScoreBins.of(0.9 * context[:, 0], count=16))
+    score, depth = head.scores(context), generator.choice([0.3, 0.4, 0.5], count)
+    used = generator.random(count) < 1 / (1 + np.exp(-(-2 + 2 * (depth - 0.4) + score)))
+    return Engagement(counts=EngagementCounts.of(depth, used, score=score, bins=head.bins)), head
+
+
+ENGAGEMENT, HEAD = answering()
+
+
+def test_totals_with_own_rates_agree_with_a_full_simulation():
+    """By moments: against drawing θ, σ_a and the parameters of engagement once for all, then buyers and baskets."""
+    generator = np.random.default_rng(5)
+    context = generator.normal(size=(600, 3)).clip(-4, 4)
+    choice, depths, score = generator.integers(-1, 2, 600), np.array([0.3, 0.5]), HEAD.scores(context)
+    score[:40] = np.nan
+    found = draw_full_price_totals(
+        MODEL, context, choice, depths, engagement=ENGAGEMENT, score=score, draws=20_000, seed=3
+    )
+    place, simulated, runs = HEAD.bins.places(score), [], 3000
+    thetas = MODEL.theta_draws(runs, generator)
+    spreads = np.sqrt(MODEL.depth_spread.draws(depths, count=runs, generator=generator))
+    shared = ENGAGEMENT.shared_draws(depths, count=runs, generator=generator)
+    x = np.column_stack((np.ones(600), np.round(context * 65536) / 65536))
+    for theta, spread, level, tilt, bump in zip(thetas, spreads, shared.level, shared.tilt, shared.bump, strict=True):
+        total = []
+        for column in range(2):
+            rows = choice == column
+            mean = (x[rows] @ theta.reshape(4, 4)) @ MODEL.encoded(depths)[column]
+            chance = 1 / (1 + np.exp(-(level[column] + tilt * np.nan_to_num(score[rows]) + bump[place[rows]])))
+            baskets = np.exp(mean + spread[column] * generator.normal(size=rows.sum()))
+            total.append((baskets * (generator.random(rows.sum()) < chance)).sum())
+        simulated.append(total)
+    np.testing.assert_allclose(found.mean(axis=0), np.mean(simulated, axis=0), rtol=0.02)
+    np.testing.assert_allclose(found.std(axis=0), np.std(simulated, axis=0), rtol=0.08)
+
+
+def test_who_gets_the_codes_matters_to_a_total():
+    """The same number of codes for those who answer and for those who do not: one rate per depth sees no difference."""
+    context = np.zeros((400, 3))
+    context[:, 1] = 1.0
+    context[:200, 0], context[200:, 0] = 1.5, -1.5
+    flat = BasketModel(noise_sd=0.5).update(np.zeros((2, 3)), [0.3, 0.5], [30.0, 30.0])
+    choices = np.repeat([[0, -1], [-1, 0]], 200, axis=1)
+    for choice, expected in zip(choices, ENGAGEMENT.rates_of([1.35, -1.35], [0.3])[:, 0], strict=True):
+        own = draw_full_price_totals(
+            flat, context, choice, [0.3], engagement=ENGAGEMENT, score=HEAD.scores(context), draws=400
+        )
+        one = draw_full_price_totals(flat, context, choice, [0.3], engagement=ENGAGEMENT, draws=400)
+        assert own.mean() / one.mean() == pytest.approx(expected / ENGAGEMENT.rates([0.3])[0], rel=0.1)
+
+
+def test_a_curve_with_engagement_says_what_a_code_brings():
+    segment = np.random.default_rng(2).normal(size=(300, 3)).clip(-4, 4)
+    curve = demand_curve(MODEL, segment, DEPTHS, engagement=ENGAGEMENT, head=HEAD, draws=300)
+    rates, prices = ENGAGEMENT.rates_of(HEAD.scores(segment), DEPTHS), MODEL.expected_full_price(segment, DEPTHS)
+    np.testing.assert_allclose(curve.engagement.mean, rates.mean(axis=0))
+    np.testing.assert_allclose(curve.revenue_per_code.mean, (rates * prices).mean(axis=0) * (1 - DEPTHS))
+    # those who answer spend more here: the product of the averages would be too small
+    assert (curve.revenue_per_code.mean > 1.05 * curve.engagement.mean * curve.revenue.mean).all()
+    for band in (curve.engagement, curve.revenue_per_code):
+        assert ((band.lower < band.mean) & (band.mean < band.upper)).all()
+        assert band.draws.shape == (300, 4)
+    table = curve.to_pandas()
+    np.testing.assert_array_equal(table["revenue_per_code_upper"], curve.revenue_per_code.upper)
+    np.testing.assert_array_equal(table["engagement"], curve.engagement.mean)
+
+
+def test_one_customers_curve_is_that_of_a_segment_of_one():
+    customer = np.array([0.5, -1.0, 2.0])
+    one = demand_curve(MODEL, customer, DEPTHS, engagement=ENGAGEMENT, head=HEAD, draws=50)
+    twice = demand_curve(MODEL, np.stack((customer, customer)), DEPTHS, engagement=ENGAGEMENT, head=HEAD, draws=50)
+    np.testing.assert_allclose(one.revenue_per_code.draws, twice.revenue_per_code.draws, rtol=1e-12)
+    np.testing.assert_allclose(one.engagement.draws, twice.engagement.draws, rtol=1e-12)
+
+
+def test_without_a_head_a_curve_takes_the_populations_rates():
+    for engagement in (ENGAGEMENT, Engagement(counts=ENGAGEMENT.counts.margin)):
+        curve = demand_curve(MODEL, np.zeros(3), DEPTHS, engagement=engagement)
+        np.testing.assert_allclose(curve.engagement.mean, engagement.rates(DEPTHS))
+        np.testing.assert_allclose(curve.revenue_per_code.mean, curve.engagement.mean * curve.revenue.mean)
+    plain = demand_curve(MODEL, np.zeros(3), DEPTHS)
+    assert plain.engagement is None
+    assert plain.revenue_per_code is None
+    assert "engagement" not in plain.to_pandas()
 
 
 def test_nobody_chosen_costs_nothing():

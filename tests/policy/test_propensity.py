@@ -30,15 +30,16 @@ class Campaign:
         x, depth = rng.normal(size=(600, 2)).clip(-4, 4), rng.choice(DEPTHS, 600)
         model = BasketModel().update(x, depth, np.exp(3.5 + depth * (1 + x[:, 0]) + 0.7 * rng.normal(size=600)))
         ids = np.arange(self.rows)
+        context = rng.normal(size=(self.rows, 2)).clip(-4, 4)
+
+        def worth(again):
+            prices = policy.full_prices(model, context, DEPTHS, ids=ids, seed=again, campaign="c")
+            return values(prices, DEPTHS, np.ones(3), revenue_weight=2.0)
+
         return propensities(
             policy,
-            model,
-            rng.normal(size=(self.rows, 2)).clip(-4, 4),
-            DEPTHS,
-            ids=ids,
             seed=seed,
-            campaign="c",
-            worth=lambda prices: values(prices, DEPTHS, np.ones(3), revenue_weight=2.0),
+            worth=worth,
             solve=lambda worth: allocate(worth, self.caps, ids=ids),
             **settings,
         )

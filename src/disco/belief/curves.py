@@ -6,16 +6,18 @@ A campaign's totals take one θ for everybody per draw, because errors of θ do 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from disco.belief.elementary import exponential
+from disco.belief.engagement import Engagement, SharedDraws
 from disco.belief.inputs import read_depth_column
 from disco.belief.law import serve_means
+from disco.belief.rate_draws import shared_rates
 from disco.belief.serving import FullPrices
-from disco.records.arguments import column_names, read_array, read_count, read_level
+from disco.records.arguments import column_names, read_array, read_column, read_count, read_level
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.compiled import njit
 from disco.records.errors import InputError
@@ -28,9 +30,10 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from disco.belief.engagement import Engagement
     from disco.belief.model import BasketModel
+    from disco.records.score import EngagementHead
 
+_FARTHEST = 700.0  # |logit|
 #: A depth is extrapolated where it has less than this share of the effective plays of the best-known depth.
 KNOWN_SHARE = 0.1
 
@@ -66,6 +69,8 @@ class DemandCurve:
     full_price: Band  # money per purchase before the discount
     effective_plays: Vector  # (depths,), at the segment's average context
     extrapolated: Flags  # (depths,), by effective plays: a narrow RBF's sd falls again where all of them vanish
+    engagement: Band | None = None  # the segment's share of receivers who buy; None where no engagement was given
+    full_price_per_code: Band | None = None  # money per code sent before the discount, likewise
 
     def __repr__(self) -> str:
         means = ", ".join(
@@ -74,22 +79,27 @@ class DemandCurve:
         return f"DemandCurve(full price by depth: {means})"
 
     def to_arrow(self) -> pa.Table:
-        """One row per depth: the full price with its interval, revenue, markdown, and how well they are known."""
+        """One row per depth: the full price with its interval, revenue, markdown, and how well they are known.
+
+        With engagement also the share of receivers who buy and the revenue per code sent, with their intervals.
+        """
         import pyarrow as pa
 
         money = self.full_price
-        return pa.table(
-            {
-                "depth": self.depths,
-                "full_price": money.mean,
-                "full_price_lower": money.lower,
-                "full_price_upper": money.upper,
-                "revenue": self.revenue.mean,
-                "markdown": self.markdown.mean,
-                "effective_plays": self.effective_plays,
-                "extrapolated": self.extrapolated,
-            }
-        )
+        columns = {
+            "depth": self.depths,
+            "full_price": money.mean,
+            "full_price_lower": money.lower,
+            "full_price_upper": money.upper,
+            "revenue": self.revenue.mean,
+            "markdown": self.markdown.mean,
+            "effective_plays": self.effective_plays,
+            "extrapolated": self.extrapolated,
+        }
+        for name, band in (("engagement", self.engagement), ("revenue_per_code", self.revenue_per_code)):
+            if band is not None:
+                columns |= {name: band.mean, f"{name}_lower": band.lower, f"{name}_upper": band.upper}
+        return pa.table(columns)
 
     def to_pandas(self) -> pd.DataFrame:
         """`to_arrow` as a data frame."""
@@ -105,11 +115,26 @@ class DemandCurve:
         """F·depth."""
         return self.full_price.times(self.depths)
 
+    @property
+    def revenue_per_code(self) -> Band | None:
+        """p·F·(1 − depth): money per code sent, whether it is used or not. None where no engagement was given."""
+        return None if self.full_price_per_code is None else self.full_price_per_code.times(1.0 - self.depths)
+
 
 def demand_curve(
-    model: BasketModel, context: ArrayLike, depths: ArrayLike, *, level: float = 0.9, draws: int = 200, seed: int = 0
+    model: BasketModel,
+    context: ArrayLike,
+    depths: ArrayLike,
+    *,
+    engagement: Engagement | None = None,
+    head: EngagementHead | None = None,
+    level: float = 0.9,
+    draws: int = 200,
+    seed: int = 0,
 ) -> DemandCurve:
     """What a customer, or the average customer of a segment, would buy at each depth, if they buy.
+
+    With `engagement` also how likely they buy with a code, and the money per code sent.
 
     Mean and interval of ln F are exact under one σ (Student's t where it is estimated); money's interval is that of the
     draws, one θ for the whole segment and one σ_a per depth each.
@@ -117,6 +142,8 @@ def demand_curve(
     model: with evidence, or without: then the prior's curve.
     context: (d1,) of a customer, or (customers, d1) of a segment; numbers within ±4.
     depths: (depths,) from 0 to 1.
+    engagement: who buys with a code; None leaves it out.
+    head: gives the customers their engagement scores; without it they have the population's rates.
     level: share of the probability in each interval, such as 0.9.
     draws: how many draws of θ the intervals of money rest on.
     seed: equal seeds give equal draws.
@@ -149,26 +176,83 @@ def demand_curve(
 
     generator = np.random.Generator(np.random.Philox(key=name_key(seed)))
     theta = model.theta_draws(count, generator, context_size=contexts.shape[1])
+    spread = np.exp(model.depth_spread.draws(offered, count=count, generator=generator) / 2)
+    who = _Receivers.of(engagement, head, contexts, offered, count=count, generator=generator)
     out = np.empty((offered.size, len(contexts)))
+    money, rates, per_code = (np.empty((count, offered.size)) for _ in range(3))
     if len(contexts) == 1:
         money = _one_customer(contexts[0], theta.reshape(count, *law.mean.shape), encoded)
-    else:
-        money = np.empty((count, offered.size))
-        for draw in range(count):
+    for draw in range(count if who is not None or len(contexts) > 1 else 0):
+        if len(contexts) > 1:
             serve_means(contexts, theta[draw].reshape(law.mean.shape), encoded, 0.0, out)
             money[draw] = out.mean(axis=1)
-    money *= np.exp(model.depth_spread.draws(offered, count=count, generator=generator) / 2)
+        else:
+            out[:, 0] = money[draw]
+        if who is not None:
+            drawn = who.drawn(draw)
+            rates[draw], per_code[draw] = drawn.mean(axis=1), (drawn * out).mean(axis=1)
     serve_means(contexts, law.mean, encoded, 0.0, out)
-    expected = out.mean(axis=1) * np.exp(model.spread(offered) ** 2 / 2)
-    lower, upper = np.quantile(money, ((1 - level) / 2, (1 + level) / 2), axis=0)
+    scale = np.exp(model.spread(offered) ** 2 / 2)
+    answers: dict[str, Band] = {}
+    if who is not None:
+        answers["engagement"] = _band(who.mean.mean(axis=1), rates, level)
+        answers["full_price_per_code"] = _band((who.mean * out).mean(axis=1) * scale, per_code * spread, level)
     plays = _effective_plays(model, average[None, :], offered)
     return DemandCurve(
         depths=offered,
         log_full_price=Band(mean, mean - reach * sd, mean + reach * sd, level, theta @ psi.T),
-        full_price=Band(expected, lower, upper, level, money),
+        full_price=_band(out.mean(axis=1) * scale, money * spread, level),
         effective_plays=plays,
         extrapolated=_extrapolated(model, average[None, :], plays),
+        **answers,
     )
+
+
+def _band(mean: Vector, draws: Matrix, level: float) -> Band:
+    """The mean with the central interval of the draws (draws, depths)."""
+    lower, upper = np.quantile(draws, ((1 - level) / 2, (1 + level) / 2), axis=0)
+    return Band(mean, lower, upper, level, draws)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Receivers:
+    """The rates of a segment's customers: their means, and draws with one draw of the parameters for everybody."""
+
+    mean: Matrix  # (depths, customers), or (depths, 1) where they are not told apart
+    score: Vector | None  # (customers,)
+    place: Integers  # (customers,) the column of each
+    draws: SharedDraws | None  # of the parameters
+    everybody: Matrix  # (draws, depths) of the population's rates, where customers are not told apart
+
+    @classmethod
+    def of(
+        cls,
+        engagement: Engagement | None,
+        head: EngagementHead | None,
+        contexts: Matrix,
+        depths: Vector,
+        *,
+        count: int,
+        generator: np.random.Generator,
+    ) -> _Receivers | None:
+        if engagement is None:
+            return None
+        bins = engagement.counts.bins
+        if head is None or bins is None:
+            drawn = engagement.draws(depths, count=count, generator=generator)
+            return cls(engagement.rates(depths)[:, None], None, np.zeros(0, np.int64), None, drawn)
+        score = head.scores(contexts)
+        shared = engagement.shared_draws(depths, count=count, generator=generator)
+        return cls(engagement.rates_of(score, depths).T, score, bins.places(score), shared, np.zeros((0, 0)))
+
+    def drawn(self, draw: int) -> Matrix:
+        """(depths, customers) the rates of one draw, or (depths, 1)."""
+        if self.score is None or self.draws is None:
+            return np.asarray(self.everybody[draw][:, None])
+        out = np.empty(self.mean.shape)
+        level, tilt, bump = self.draws.level[draw], float(self.draws.tilt[draw]), self.draws.bump[draw]
+        shared_rates(self.score, self.place, level, tilt, bump, out)
+        return out
 
 
 def _one_customer(context: Vector, thetas: Matrix, encoded: Matrix) -> Matrix:
@@ -216,6 +300,7 @@ def draw_full_price_totals(
     depths: ArrayLike,
     *,
     engagement: Engagement,
+    score: ArrayLike | None = None,
     expected: ArrayLike | None = None,
     draws: int = 500,
     seed: int = 0,
@@ -223,9 +308,12 @@ def draw_full_price_totals(
     """Draws of T_a = Σ F over the purchasers among those who get depth a, shape (draws, depths).
 
     `choice` is the column of `depths` each customer gets, −1 for none (as an `Allocation` says it). Revenue is
-    Σ_a (1−a)·T_a, markdown Σ_a a·T_a. Per draw: one θ, one σ_a and one engagement rate per depth; given these the total
-    over independent purchasers has mean e·Σφ and variance Σ(e·φ²·exp(σ_a²) − e²φ²), φ = exp(ψᵀθ + σ_a²/2), and is taken
-    as normal, never below 0.
+    Σ_a (1−a)·T_a, markdown Σ_a a·T_a. Per draw: one θ, one σ_a per depth, and one draw of the parameters of engagement,
+    for everybody; given these the total over independent purchasers has mean Σpφ and variance Σ(p·φ²·exp(σ_a²) − p²φ²),
+    φ = exp(ψᵀθ + σ_a²/2), and is taken as normal, never below 0. p is the customer's own rate where they have a score,
+    else the population's.
+
+    score (customers,): engagement scores, NaN for customers without one; None: one rate per depth for everybody.
 
     expected (depths,): what is expected of T_a. The draws of a depth are then multiplied by one number, so that e·Σφ
     has this mean over the draws; only then are they cut at 0, so that few codes keep the spread of few codes.
@@ -246,26 +334,49 @@ def draw_full_price_totals(
     law = model.fitted(contexts.shape[1]).law
     generator = np.random.Generator(np.random.Philox(key=name_key(seed)))
     theta = model.theta_draws(count, generator, context_size=contexts.shape[1])
-    first, second = _sums(contexts, columns, model.encoded(offered), theta.reshape(count, *law.mean.shape))
     variance = model.depth_spread.draws(offered, count=count, generator=generator)
-    first *= np.exp(variance / 2)
-    second *= np.exp(variance)
-    rates = engagement.draws(offered, count=count, generator=generator)
-    spread = np.sqrt(np.maximum(rates * second * np.exp(variance) - rates**2 * second, 0.0))
-    mean = rates * first
-    totals = mean + spread * generator.standard_normal(first.shape)
+    bins = engagement.counts.bins
+    rates = np.ones((count, offered.size))
+    if score is None or bins is None:  # everybody has p = 1 in the sums, and the rates come after them
+        rates = engagement.draws(offered, count=count, generator=generator)
+        answers = _Answers(np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0)), np.zeros(0), np.zeros((0, 0)))
+    else:
+        scores = read_column(score, where="score", rows=len(contexts))
+        shared = engagement.shared_draws(offered, count=count, generator=generator)
+        answers = _Answers(
+            scores, bins.places(scores), *map(np.ascontiguousarray, (shared.level, shared.tilt, shared.bump))
+        )
+    first, square, both = _sums(
+        contexts, columns, model.encoded(offered), theta.reshape(count, *law.mean.shape), answers
+    )
+    mean = rates * first * np.exp(variance / 2)
+    spread = rates * square * np.exp(2 * variance) - rates**2 * both * np.exp(variance)
+    totals = mean + np.sqrt(np.maximum(spread, 0.0)) * generator.standard_normal(mean.shape)
     if expected is not None:
         centre = mean.mean(axis=0)
         totals *= np.asarray(expected, np.float64) / np.where(centre > 0, centre, 1.0)
     return np.asarray(np.maximum(totals, 0.0))
 
 
-@njit(cache=True, nogil=True)
-def _sums(context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix) -> tuple[Matrix, Matrix]:
-    """Σφ and Σφ² per (draw, depth)."""
+class _Answers(NamedTuple):
+    """Who buys, in each draw: logit p = level[draw, a] + tilt[draw]·h + bump[draw, column]. Without scores p is 1."""
+
+    score: Vector  # (customers,), or empty
+    place: Integers  # (customers,) the column of each, or empty
+    level: Matrix  # (draws, depths)
+    tilt: Vector  # (draws,)
+    bump: Matrix  # (draws, columns)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _sums(
+    context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix, answers: _Answers
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Σpφ, Σpφ² and Σp²φ² per (draw, depth), φ = exp(ψᵀθ)."""
     draws, p, q = thetas.shape
     depths = encoded.shape[0]
-    first, second = np.zeros((draws, depths)), np.zeros((draws, depths))
+    first, square, both = np.zeros((draws, depths)), np.zeros((draws, depths)), np.zeros((draws, depths))
+    told_apart = answers.score.size > 0
     weights = np.zeros((depths, p))
     for draw in range(draws):
         for a in range(depths):
@@ -281,6 +392,14 @@ def _sums(context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix) ->
             for i in range(1, p):
                 line += weights[a, i] * (np.rint(context[row, i - 1] * GRID) / GRID)
             money = exponential(min(max(line, -LOG_PRICE_LIMIT), LOG_PRICE_LIMIT))
-            first[draw, a] += money
-            second[draw, a] += money * money
-    return first, second
+            rate = 1.0
+            if told_apart:
+                h = answers.score[row]
+                x = answers.level[draw, a] + answers.bump[draw, answers.place[row]]
+                x += answers.tilt[draw] * h if h == h else 0.0
+                rate = 1.0 / (1.0 + exponential(-min(max(x, -_FARTHEST), _FARTHEST)))
+            per_code = rate * money
+            first[draw, a] += per_code
+            square[draw, a] += per_code * money
+            both[draw, a] += per_code * per_code
+    return first, square, both

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco import objective
 from disco.allocation import Allocation, Segments, allocate
-from disco.campaign import Belief
+from disco.campaign import Belief, expected_costs, values_of
 from disco.evaluation.estimates import mean_estimate, ratio_estimate
 from disco.policy import Policy
 from disco.policy.propensity import Propensities, propensities
@@ -175,11 +174,19 @@ def decision_propensities(
     draws without a solve for large ones.
     """
     depths = np.asarray(offer.depths, np.float64)
-    rates, factor = belief.engagement.rates(depths), belief.basket.spread_factor(depths)
-    costs = None
-    if offer.budget is not None:
-        expected = belief.basket.expected_full_price(audience.context, depths, engine=engine)
-        costs = objective.expected_markdown(expected, depths, rates)
+    costs = expected_costs(audience, belief=belief, offer=offer, engine=engine) if offer.budget is not None else None
+
+    def worth(again: int) -> Floats:
+        return values_of(
+            audience,
+            belief=belief,
+            depths=depths,
+            revenue_weight=offer.revenue_weight,
+            policy=policy,
+            seed=again,
+            campaign=campaign,
+            engine=engine,
+        )
 
     def solve(worth: Floats) -> Allocation:
         allocation = allocate(
@@ -198,19 +205,11 @@ def decision_propensities(
 
     return propensities(
         policy,
-        belief.basket,
-        audience.context,
-        depths,
-        ids=audience.ids,
         seed=seed,
-        campaign=campaign,
-        worth=lambda prices: objective.values(
-            prices, depths, rates, revenue_weight=offer.revenue_weight, factor=factor
-        ),
+        worth=worth,
         solve=solve,
         costs=costs,
         draws=draws,
         # prices alone do not tell the segments apart
         method="auto" if offer.segments is None else "resolve",
-        engine=engine,
     )

@@ -1,6 +1,15 @@
 """Belief → one full price per (customer, depth), and the probabilities of what a policy decides."""
 
-from disco.policy.policies import EpsilonGreedy, Greedy, Policy, Random, Thompson, UpperConfidence, require_policy
+from disco.policy.policies import (
+    EpsilonGreedy,
+    Greedy,
+    Policy,
+    Random,
+    Thompson,
+    UpperConfidence,
+    rates_of_policy,
+    require_policy,
+)
 from disco.records.errors import InputError
 from disco.records.plan import Plan
 
@@ -18,6 +27,7 @@ __all__ = [
     "UpperConfidence",
     "policy_named",
     "policy_of",
+    "rates_of_policy",
     "require_policy",
 ]
 

@@ -1,7 +1,9 @@
-"""The policies: belief → one full price per (customer, depth), by five formulas.
+"""The policies: belief → one full price and one engagement rate per (customer, depth), by five formulas.
 
 What they share stands first: a request is read and checked once, and a policy only says what to serve for it.
 """
+
+from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -12,10 +14,13 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from disco.belief.algebra import half, product, shifted
 from disco.belief.elementary import exponentials, stream_normals
+from disco.belief.engagement import Engagement
+from disco.belief.inputs import read_depth_column
 from disco.belief.law import BLOCK, normals
 from disco.belief.model import BasketModel
+from disco.belief.rate_draws import RateDraws
 from disco.belief.serving import FullPrices, read_dtype
-from disco.records.arguments import read_non_negative, read_seed, read_share
+from disco.records.arguments import read_column, read_non_negative, read_seed, read_share
 from disco.records.arrays import Flags, Floats, Keys, Matrix, Vector
 from disco.records.chunks import stack_rows
 from disco.records.compiled import njit
@@ -32,7 +37,8 @@ Scope = Literal["customer", "round"]
 class Policy(Protocol):
     """Turns belief into one full price per (customer, depth).
 
-    A customer's row is a pure function of (model, their context, depths, seed, campaign, their id).
+    A customer's row is a pure function of (model, their context, depths, seed, campaign, their id). A policy may also
+    have a method `rates`, as those of this file have; customers of one without it have their mean rates.
     """
 
     name: ClassVar[str]
@@ -64,6 +70,29 @@ class Policy(Protocol):
         """
 
 
+@runtime_checkable
+class RatesPolicy(Protocol):
+    """A policy that also says which engagement rates it acts on."""
+
+    def rates(
+        self,
+        engagement: Engagement,
+        score: ArrayLike,
+        depths: ArrayLike,
+        *,
+        ids: ArrayLike,
+        seed: int,
+        campaign: str,
+        dtype: DTypeLike = np.float64,
+        engine: Engine | None = None,
+    ) -> Floats:
+        """Rates between 0 and 1, shape (customers, depths) in Fortran order.
+
+        score (customers,): engagement scores, NaN for customers without one.
+        The others: as in `Policy.full_prices`.
+        """
+
+
 def require_policy(policy: object, *, where: str = "policy") -> None:
     """Refuse a policy's name or class where the policy itself is needed."""
     if isinstance(policy, type) or not isinstance(policy, Policy):
@@ -73,6 +102,23 @@ def require_policy(policy: object, *, where: str = "policy") -> None:
             expected="a policy object, not its name or class",
             fix="Pass one such as disco.Thompson().",
         )
+
+
+def rates_of_policy(
+    policy: Policy,
+    engagement: Engagement,
+    score: Vector,
+    depths: Vector,
+    *,
+    ids: ArrayLike,
+    seed: int,
+    campaign: str,
+    engine: Engine | None = None,
+) -> Floats:
+    """(n, K) the engagement rates that a policy acts on; the mean rates where it has no method `rates`."""
+    if isinstance(policy, RatesPolicy):
+        return policy.rates(engagement, score, depths, ids=ids, seed=seed, campaign=campaign, engine=engine)
+    return engagement.rates_of(score, depths, engine=engine)
 
 
 # ---- what all five share ---------------------------------------------------------------------------------------------
@@ -92,6 +138,31 @@ class _Request:
     def stream(self, purpose: str) -> int:
         """The 64-bit word that separates one use of randomness from every other."""
         return name_key(self.seed, self.campaign, purpose)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RateRequest:
+    """What engagement rates are wanted for, checked."""
+
+    engagement: Engagement
+    score: Vector  # (customers,)
+    depths: Vector
+    keys: Keys  # (customers,)
+    seed: int
+    campaign: str
+    engine: Engine | None
+
+    def stream(self, purpose: str) -> int:
+        """The 64-bit word that separates one use of randomness from every other."""
+        return name_key(self.seed, self.campaign, purpose)
+
+    def means(self) -> Matrix:
+        """Each customer's own mean rates."""
+        return self.engagement.rates_of(self.score, self.depths, engine=self.engine)
+
+    def population(self) -> Vector:
+        """(K,) the rates of somebody of whom nothing is known."""
+        return self.engagement.rates(self.depths)
 
 
 class _Served(ABC):
@@ -136,6 +207,39 @@ class _Served(ABC):
 
     full_prices.__doc__ = Policy.full_prices.__doc__
 
+    def rates(
+        self,
+        engagement: Engagement,
+        score: ArrayLike,
+        depths: ArrayLike,
+        *,
+        ids: ArrayLike,
+        seed: int,
+        campaign: str,
+        dtype: DTypeLike = np.float64,
+        engine: Engine | None = None,
+    ) -> Floats:
+        scores = read_column(score, where="score")
+        keys = customer_keys(ids, engine=engine)
+        if keys.size != scores.size:
+            raise InputError("ids", found=f"{keys.size} ids", expected=f"one for each of {scores.size} scores")
+        request = _RateRequest(
+            engagement=engagement,
+            score=scores,
+            depths=read_depth_column(depths),
+            keys=keys,
+            seed=read_seed(seed),
+            campaign=str(campaign),
+            engine=engine,
+        )
+        return np.asarray(self._rates(request), dtype=read_dtype(dtype), order="F")
+
+    rates.__doc__ = RatesPolicy.rates.__doc__
+
+    def _rates(self, request: _RateRequest) -> Matrix:
+        """The mean rates, unless a policy says otherwise."""
+        return request.means()
+
 
 # ---- the five --------------------------------------------------------------------------------------------------------
 
@@ -179,6 +283,18 @@ class Thompson(_Served):
         return offer.draws(
             request.keys, stream=stream, exploration=self.exploration, dtype=request.dtype, engine=request.engine
         )
+
+    def _rates(self, request: _RateRequest) -> Matrix:
+        """Draws of logit p, joint over a customer's depths, with `exploration` times its sd; 0: the mean rates."""
+        if self.exploration == 0:
+            return request.means()
+        engagement, stream = request.engagement, request.stream(f"{self.name} {self.scope} engagement")
+        draws = RateDraws(engagement.law(request.depths), self.exploration)
+        if self.scope == "round":
+            generator = np.random.Generator(np.random.Philox(key=stream))
+            drawn = engagement.shared_draws(request.depths, count=1, generator=generator)
+            return draws.shared(request.score, drawn, engine=request.engine)
+        return draws.each(request.score, request.keys, stream=stream, engine=request.engine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +384,12 @@ class EpsilonGreedy(_Served):
         prices[rows] = _population_prices(request, request.keys[rows], stream=request.stream(self.name))
         return prices
 
+    def _rates(self, request: _RateRequest) -> Matrix:
+        """The mean rates; those who explore have the population's."""
+        rates = request.means()
+        rates[self._explores(request.keys, request.stream(_EXPLORES))] = request.population()
+        return rates
+
 
 @dataclass(frozen=True, slots=True)
 class Random(_Served):
@@ -292,6 +414,10 @@ class Random(_Served):
 
     def _serve(self, request: _Request) -> Floats:
         return _population_prices(request, request.keys, stream=request.stream(self.name))
+
+    def _rates(self, request: _RateRequest) -> Matrix:
+        """The population's rates for everybody."""
+        return np.asfortranarray(np.repeat(request.population()[None, :], request.keys.size, axis=0))
 
 
 # ---- the population's law --------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 A customer's depth depends on everybody's draws, since all compete for the same caps. Two ways to its probability:
 re-solve the whole campaign for every draw (exact up to the number of draws), or, when many independent draws make the
-shadow prices nearly certain, take each customer's best depth at prices averaged over a few re-solves. What comes after
-the draw is handed in: `worth` turns full prices into values, `solve` turns values into a choice with prices.
+shadow prices nearly certain, take each customer's best depth at prices averaged over a few re-solves. The draw and what
+comes after it are handed in: `worth` gives the values of a seed, `solve` turns values into a choice with prices.
 
 Deciding needs none of this; it is computed after the codes are out.
 """
@@ -15,16 +15,13 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from disco.belief.model import BasketModel
 from disco.policy.policies import Policy, Thompson
 from disco.records.arguments import read_count, read_number
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.compiled import njit
 from disco.records.errors import InputError
 from disco.records.identity import name_key
-from disco.records.ports import Engine
 
 Method = Literal["deterministic", "resolve", "prices"]
 RESOLVE_AT_MOST = 20_000  # customers; beyond it a solve per draw costs more than it brings
@@ -91,25 +88,19 @@ class Propensities:
 
 def propensities(
     policy: Policy,
-    model: BasketModel,
-    context: ArrayLike,
-    depths: ArrayLike,
     *,
-    ids: ArrayLike,
     seed: int,
-    campaign: str,
-    worth: Callable[[Floats], Floats],
+    worth: Callable[[int], Floats],
     solve: Callable[[Floats], Solved],
     costs: Floats | None = None,
     draws: int = 200,
     price_resolves: int = 16,
     method: Literal["auto", "resolve", "prices"] = "auto",
-    engine: Engine | None = None,
 ) -> Propensities:
     """The law of every customer's depth under a policy and its limits, by `draws` fresh draws of the policy.
 
-    model, context, depths, ids, seed, campaign, engine: as in `Policy.full_prices`.
-    worth: full prices (n, K) → values (n, K). solve: values → a choice with prices.
+    seed: the one that decided; draws have seeds of their own, derived from it.
+    worth: a seed → values (n, K) as the policy draws them. solve: values → a choice with prices.
     costs (n, K): what the budget sees, money, where `solve` has one.
     price_resolves: solves over which the method "prices" averages.
     method: "resolve" solves the campaign for every draw; "prices" takes each customer's best depth at averaged prices.
@@ -129,7 +120,7 @@ def propensities(
     def drawn(number: int) -> Floats:
         # seeds of their own, so that none of these draws is the one that decided
         again = name_key(seed, "propensity", number) >> 1
-        return worth(policy.full_prices(model, context, depths, ids=ids, seed=again, campaign=campaign, engine=engine))
+        return worth(again)
 
     first = drawn(0)
     counts = np.zeros((first.shape[0], first.shape[1] + 1), np.int64)

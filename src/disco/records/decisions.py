@@ -7,8 +7,16 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from disco.records.arguments import column_names, read_count, read_non_negative, read_positive
+from disco.records.arguments import (
+    column_names,
+    read_column,
+    read_count,
+    read_non_negative,
+    read_numbers,
+    read_positive,
+)
 from disco.records.arrays import Flags, Ids, Integers, Labels, Matrix, Vector
 from disco.records.depths import read_depths
 from disco.records.errors import InputError, LimitError
@@ -48,6 +56,9 @@ class Audience:
     """(n,) the part of the customers that each belongs to, as text; empty text: none. Needed by `Offer.segments`."""
     channel: Labels | None = None
     """(n,) how each customer gets a code, as text; it travels with the decisions and changes none."""
+    score: Vector | None = None
+    """(n,) engagement scores given by hand, NaN for customers without one. None: those of the belief's engagement head
+    and the contexts, or nobody's."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", read_ids(self.ids))
@@ -69,6 +80,8 @@ class Audience:
                 if labels.shape != self.ids.shape:
                     found = f"labels of shape {labels.shape}"
                     raise InputError(f"audience, {name}", found=found, expected="one label per customer")
+        if self.score is not None:
+            object.__setattr__(self, "score", _read_scores(self.score, rows=self.ids.size))
 
     def __len__(self) -> int:
         return int(self.ids.size)
@@ -85,6 +98,7 @@ class Audience:
             known=self.known[rows],
             segment=None if self.segment is None else self.segment[rows],
             channel=None if self.channel is None else self.channel[rows],
+            score=None if self.score is None else self.score[rows],
         )
 
     def segment_sizes(self) -> dict[str, int]:
@@ -112,6 +126,8 @@ class Offer:
     segments: Mapping[str, SegmentLimits] | None = field(default=None, repr=False)
     """By label of `Audience.segment`; other labels have no limits of their own. Not in the repr, which names limits in
     what is stored."""
+    cost_factors: tuple[float, ...] | None = field(default=None, repr=False)
+    """(K,) what the budget counts per unit of expected markdown at each depth; None: 1."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "depths", read_depths(self.depths))
@@ -132,6 +148,20 @@ class Offer:
                 if limit is not None or name == "floors":
                     _read_limit(limit, name)
             object.__setattr__(self, name, limits)
+        if self.cost_factors is not None:
+            factors = read_numbers(self.cost_factors, where="cost_factors", positive=True)
+            if len(factors) != len(self.depths):
+                expected = f"one per depth: {len(self.depths)}"
+                raise InputError("cost_factors", found=f"{len(factors)} factors", expected=expected)
+            object.__setattr__(self, "cost_factors", factors)
+
+
+def _read_scores(score: ArrayLike, *, rows: int) -> Vector:
+    """(n,) finite engagement scores, or NaN."""
+    scores = read_column(score, where="audience, score", rows=rows)
+    if np.isinf(scores).any():
+        raise InputError("audience, score", found="infinity", expected="finite scores, or NaN for no score")
+    return scores
 
 
 def _read_limit(limit: object, name: str) -> None:
@@ -152,7 +182,7 @@ class Decisions:
     choice: Integers  # (n,) position in `depths`, -1 = no code
     value: Vector  # (n,) worth of the choice at the policy's figures, 0 without a code
     expected_full_price: Vector  # (n,) posterior mean given a purchase at the chosen depth, money; NaN without a code
-    engagement: Vector  # (K,) share of receivers who buy, as used
+    engagement: Vector  # (n,) expected chance to buy with the code at the chosen depth; NaN without a code
     prices: Vector  # (K,) shadow prices: what one more code of a depth would add
     budget_price: float  # of one more unit of budget; 0 without one
     status: str  # how the solve ended
@@ -168,7 +198,7 @@ class Decisions:
         return f"Decisions({self.campaign}, {self.ids.size:,} customers, codes {{{given}}}, {self.status})"
 
     def to_arrow(self) -> "pa.Table":
-        """One row per customer: customer_id, depth and expected_full_price (null = no code), value."""
+        """One row per customer: customer_id, depth, expected_full_price and engagement (null = no code), value."""
         import pyarrow as pa
 
         none = self.choice < 0
@@ -178,6 +208,7 @@ class Decisions:
                 "depth": pa.array(self.depth, mask=none),
                 "value": pa.array(self.value),
                 "expected_full_price": pa.array(self.expected_full_price, mask=none),
+                "engagement": pa.array(self.engagement, mask=none),
             }
         )
 
