@@ -1,6 +1,6 @@
 """A small campaign on a real store: customers, a belief, plans and outcomes to play with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 import numpy as np
@@ -15,6 +15,7 @@ from disco.operations.launching import launch
 from disco.operations.planning import plan_campaign
 from disco.records.decisions import Audience
 from disco.records.plan import read_plan
+from disco.records.score import EngagementHead, ScoreBins
 
 
 @dataclass
@@ -38,8 +39,9 @@ class Shop:
     secret = b"s" * 32
     on_grid = staticmethod(on_grid)
 
-    def __init__(self, store):
+    def __init__(self, store, head=None):
         self.store = store
+        self.head = head  # of the network: with it customers differ in their chance to buy
         self.prior = Belief(basket=BasketModel(), engagement=Engagement())
 
     @staticmethod
@@ -82,11 +84,12 @@ class Shop:
         return Belief(basket=basket, engagement=Engagement())
 
     def planned(self, plan=None, audience=None, *, belief=None, version=None, inputs=None, **more):
+        belief = belief or self.knowledge()
         return plan_campaign(
             self.store,
             plan or self.plan(),
             audience or self.people(),
-            belief=belief or self.knowledge(),
+            belief=belief if self.head is None else replace(belief, head=self.head),
             version=version,
             network=self.network,
             inputs=inputs or {},
@@ -122,6 +125,18 @@ def shop(tmp_path):
     store = CampaignStore.embedded(tmp_path / "disco.sqlite")
     yield Shop(store)
     store.close()
+
+
+@pytest.fixture
+def head():
+    """An engagement head for the contexts of `Shop.people`, with five bins."""
+    return EngagementHead([0.1, 0.7, -0.4], ScoreBins.of(np.random.default_rng(5).normal(0, 0.8, 4000), count=5))
+
+
+@pytest.fixture
+def scored_shop(shop, head):
+    """The shop with a network that has an engagement head."""
+    return Shop(shop.store, head)
 
 
 @pytest.fixture

@@ -106,7 +106,9 @@ def test_a_budget_of_the_frontier_is_of_the_corrected_markdown() -> None:
     """Earlier campaigns cost a quarter more than expected, so the model's own markdown stays a fifth below."""
     offer = replace(OFFER, budget=12.5)
     plain = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=replace(OFFER, budget=10.0)).present
-    corrected = frontier(AUDIENCE, campaign="spring", belief=BELIEF, offer=offer, factor=1.25).present
+    corrected = frontier(
+        AUDIENCE, campaign="spring", belief=BELIEF, offer=offer, factors=np.full(len(offer.depths), 1.25)
+    ).present
     assert corrected.markdown <= 12.5
     assert corrected.markdown == pytest.approx(1.25 * plain.markdown, rel=1e-3)
     assert corrected.revenue == pytest.approx(1.25 * plain.revenue, rel=1e-3)

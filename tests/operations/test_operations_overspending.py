@@ -45,16 +45,28 @@ def chance_of(shop, planned, amount, past):
             belief.basket, context, choice[here], depths, engagement=belief.engagement, expected=expected,
             draws=200, seed=plan.seed,
         )  # fmt: skip
-        error = past[name is Arm.DECIDED].draws(len(drawn), plan.seed, plan.campaign, name.salt)
-        markdown = markdown + (drawn @ depths) * error * past[name is Arm.DECIDED].factor / error.mean()
+        known = past[name is Arm.DECIDED]
+        error = known.draws(len(drawn), depths.tolist(), plan.seed, plan.campaign, name.salt)
+        markdown = markdown + (drawn * error * known.factors(depths.tolist()) / error.mean(axis=0)) @ depths
     return float(np.mean(np.asarray(markdown) > amount))
+
+
+def calibration(factors, *, sd):
+    """Factors by depth, half of whose variance they share."""
+    return Calibration(
+        log_factor=0.0,
+        log_sd=sd,
+        campaigns=4,
+        log_factors={depth: float(np.log(factor)) for depth, factor in factors.items()},
+        log_covariance=((sd**2, sd**2 / 2), (sd**2 / 2, sd**2)),
+    )
 
 
 @pytest.fixture
 def past(monkeypatch):
     found = {
-        True: Calibration(log_factor=float(np.log(1.2)), log_sd=0.1, campaigns=4),
-        False: Calibration(log_factor=float(np.log(0.9)), log_sd=0.05, campaigns=4),
+        True: calibration({0.1: 1.2, 0.3: 1.4}, sd=0.1),
+        False: calibration({0.1: 0.9, 0.3: 0.8}, sd=0.05),
     }
     monkeypatch.setattr(planning, "calibrations", lambda *_, **__: found)
     return found
@@ -102,7 +114,8 @@ def test_a_risk_that_is_kept_anyway_changes_nothing(shop):
 def test_such_a_plan_is_launched_and_its_propensities_use_the_same_ceiling(shop, past):
     planned = shop.planned(shop.plan(budget=bounded("10%"), reserve={"share": "20%"}), shop.people(400))
     assert planned.solution.budget_share < 1
-    assert planned.solution.budget_factor == pytest.approx(1.2 / planned.solution.budget_share)
+    assert planned.solution.budget_factor == pytest.approx(1 / planned.solution.budget_share)
+    assert planned.solution.cost_factors == pytest.approx((1.2, 1.4))
     launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
     assert add_propensities(shop.store, "spring", prior=shop.knowledge(), draws=3).decisions == 400
     with shop.store.reading() as transaction:

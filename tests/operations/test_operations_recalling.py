@@ -12,10 +12,10 @@ import pytest
 from disco.operations import campaign_evidence, recalling
 from disco.operations import launching as states
 from disco.operations.audit import audit
+from disco.operations.backtests import calibrations
 from disco.operations.campaign_list import list_campaigns
 from disco.operations.explaining import explain
 from disco.operations.exporting import export
-from disco.operations.forecast import calibrations
 from disco.operations.late import decide_late_arrivals
 from disco.operations.learning import learn_campaigns, rebuild
 from disco.operations.ledger import ingest, revert
@@ -285,9 +285,13 @@ def test_a_new_network_learns_baskets_of_a_recalled_campaign_and_no_codes(shop):
 
 def test_a_recalled_campaign_says_nothing_about_how_good_forecasts_are(shop, launched):
     receive(shop, shop.sent(launched)[:20])
-    assert calibrations(shop.store, learned=["spring"], as_of=shop.after)[True].campaigns == 1
+    assert (
+        calibrations(shop.store, [0.1, 0.3], learned=["spring"], as_of=shop.after, personal=False)[True].campaigns == 1
+    )
     take_back(shop)
-    assert calibrations(shop.store, learned=["spring"], as_of=shop.after)[True].campaigns == 0
+    assert (
+        calibrations(shop.store, [0.1, 0.3], learned=["spring"], as_of=shop.after, personal=False)[True].campaigns == 0
+    )
 
 
 def test_results_show_the_recall_and_compare_no_forecast(shop, launched):

@@ -407,8 +407,8 @@ def _version(transaction: Transaction, *, number: int) -> Iterator[Diagnosis]:
         words = f"new outcomes since it was made ({', '.join(moved)}); run `disco learn` to include them"
         yield Diagnosis.of("version", subject, True, words, expected=_AGAIN)
         return
-    again = learn(under_network(prior, kept.network), [stored.lesson for stored in lessons])
-    same = (to_bytes(again.basket), engagement_text(again.engagement)) == (kept.basket, kept.engagement)
+    again = learn(under_network(prior, kept.network, belief.head), [stored.lesson for stored in lessons])
+    same = (to_bytes(again.basket), engagement_text(again)) == (kept.basket, kept.engagement)
     words = (
         "equal when computed again from prior and evidence"
         if same

@@ -3,9 +3,13 @@
 Kept beside the ledger and changed in the same transaction, so learning reads a few kilobytes, not a million rows.
 `to_bytes` is a stored form: it changes only with a migration. `rebuilt` computes the evidence again from the ledger and
 must give the same bytes; `disco doctor` compares them.
+
+Where the network has an engagement head, codes are counted per depth and bin of the score, and the evidence holds the
+head (format 2): a purchase that arrives later is counted in the bin of its own stored context.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -15,16 +19,18 @@ import pyarrow.compute as pc
 
 from disco.belief import EngagementCounts, Evidence
 from disco.operations.net_purchases import NetPurchases, net_purchases
-from disco.records.arrays import Flags, Integers
+from disco.operations.versions import belief_of, counts_form, read_counts
+from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm
 from disco.records.diagnosis import REPAIR
-from disco.records.errors import FileFormatError
+from disco.records.errors import FileFormatError, SealError
 from disco.records.life import CampaignRecord, Disposition
 from disco.records.money import from_minor_units
 from disco.records.plan import Plan
 from disco.records.ports import Transaction
+from disco.records.score import EngagementHead
 
-_FORMAT = 1
+_FORMAT, _FORMAT_WITH_HEAD = 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,37 +40,47 @@ class CampaignEvidence:
     baskets: Evidence  # ln(full price) of purchases by customers with a context of their own
     codes: EngagementCounts  # sent and redeemed so far, matured or not; none of a recalled campaign
     only_random: bool  # whether `codes` counts only those assigned at random (docs/decisions/002)
+    head: EngagementHead | None = None  # of the network; with it, `codes` counts per bin of the score
 
     @classmethod
-    def launched(cls, decisions: pa.Table, plan: Plan, *, context_size: int) -> "CampaignEvidence":
-        """Before any outcome: the codes that went out."""
-        coded = decisions.filter(decisions["code"].is_valid())
-        at_random = assigned_at_random(coded, plan)
+    def launched(
+        cls, decisions: pa.Table, plan: Plan, *, contexts: Matrix, head: EngagementHead | None = None
+    ) -> "CampaignEvidence":
+        """Before any outcome: the codes that went out. contexts: (n, d1), of the decisions in their order."""
+        coded = np.flatnonzero(decisions["code"].is_valid().to_numpy())
+        sent = decisions.take(pa.array(coded))
+        at_random = assigned_at_random(sent, plan)
         only_random = bool(at_random.any())
-        depth = coded["depth"].to_numpy()[at_random if only_random else slice(None)]
+        counted = np.flatnonzero(at_random) if only_random else np.arange(coded.size)
+        depth = sent["depth"].to_numpy()[counted]
         return cls(
-            baskets=Evidence.empty(context_size),
-            codes=EngagementCounts.of(depth, np.zeros(depth.size, np.bool_)),
+            baskets=Evidence.empty(contexts.shape[1]),
+            codes=_codes(depth, used=False, contexts=contexts[coded[counted]], head=head),
             only_random=only_random,
+            head=head,
         )
 
-    def with_late(self, depths: list[float]) -> "CampaignEvidence":
-        """With codes of late arrivals, decided at the shadow prices: they count where none was assigned at random."""
+    def with_late(self, depths: Vector, contexts: Matrix) -> "CampaignEvidence":
+        """With codes of late arrivals, decided at the shadow prices: they count where none was assigned at random.
+
+        depths, contexts: (codes,) and (codes, d1) of those who got a code.
+        """
         if self.only_random:
             return self
-        return replace(self, codes=self.codes + EngagementCounts.of(depths, np.zeros(len(depths), np.bool_)))
+        return replace(self, codes=self.codes + _codes(depths, used=False, contexts=contexts, head=self.head))
 
     def to_bytes(self) -> bytes:
         """Canonical: equal evidence has equal bytes."""
         baskets, codes = self.baskets, self.codes
         content = {
-            "format": _FORMAT,
+            "format": _FORMAT if self.head is None else _FORMAT_WITH_HEAD,
+            **({} if self.head is None else {"head": self.head.to_json()}),
             "only_random": self.only_random,
             "baskets": {
                 "context_size": baskets.context_size,
                 **{name: getattr(baskets, name).tolist() for name in ("depths", "high", "low")},
             },
-            "codes": {name: getattr(codes, name).tolist() for name in ("depths", "sent", "redeemed")},
+            "codes": counts_form(codes),
         }
         return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
@@ -72,8 +88,9 @@ class CampaignEvidence:
     def from_bytes(cls, content: bytes, *, name: str) -> "CampaignEvidence":
         try:
             read = json.loads(content)
-            if read["format"] != _FORMAT:
+            if read["format"] not in (_FORMAT, _FORMAT_WITH_HEAD):
                 raise ValueError(f"format {read['format']}")
+            head = EngagementHead.from_json(read["head"]) if read["format"] == _FORMAT_WITH_HEAD else None
             baskets, codes = read["baskets"], read["codes"]
             size = int(baskets["context_size"])
             shape = (len(baskets["depths"]), (size + 2) * (size + 3) // 2)
@@ -82,11 +99,9 @@ class CampaignEvidence:
                     np.array(baskets["depths"], np.float64),
                     *(np.array(baskets[part], np.int64).reshape(shape) for part in ("high", "low")),
                 ),
-                codes=EngagementCounts(
-                    np.array(codes["depths"], np.float64),
-                    *(np.array(codes[part], np.int64) for part in ("sent", "redeemed")),
-                ),
+                codes=read_counts(codes, None if head is None else head.bins),
                 only_random=bool(read["only_random"]),
+                head=head,
             )
         except (ValueError, LookupError, TypeError, ArithmeticError) as error:
             raise FileFormatError(
@@ -99,6 +114,14 @@ class CampaignEvidence:
     @property
     def hash(self) -> str:
         return sha256(self.to_bytes()).hexdigest()
+
+
+def _codes(depth: Vector, *, used: bool, contexts: Matrix, head: EngagementHead | None) -> EngagementCounts:
+    """(codes,) depths and (codes, d1) contexts → counts, per bin where there is a head."""
+    flags = np.full(len(depth), used)
+    if head is None:
+        return EngagementCounts.of(depth, flags)
+    return EngagementCounts.of(depth, flags, score=head.scores(contexts), bins=head.bins)
 
 
 def assigned_at_random(decisions: pa.Table, plan: Plan) -> Flags:
@@ -119,6 +142,27 @@ def stored(transaction: Transaction, campaign: str, network: str) -> CampaignEvi
     return None if content is None else CampaignEvidence.from_bytes(content, name=campaign)
 
 
+def head_of(transaction: Transaction, record: CampaignRecord, network: str) -> EngagementHead | None:
+    """The engagement head of a network under which a campaign has contexts; None: the network has none.
+
+    The plan names that of the launch. One that came later is named by a version that was learned with it, or, where a
+    rebuild was interrupted, by the evidence that it wrote; what another program changed is not asked.
+    """
+    if network == record.network:
+        return record.solution.engagement_head
+    for number in reversed(transaction.beliefs.numbers()):
+        with suppress(SealError):
+            version = transaction.beliefs.version(number)
+            if version is not None and version.network == network:
+                return belief_of(version).head
+    for other in transaction.plans.campaigns():
+        with suppress(SealError):
+            kept = stored(transaction, other.campaign, network)
+            if kept is not None:
+                return kept.head
+    return None
+
+
 def update(transaction: Transaction, record: CampaignRecord, *, before: NetPurchases, after: NetPurchases) -> None:
     """Move the stored evidence from the net purchases of some codes to others, under every network it is kept for."""
     old, new = _changes(before, after)
@@ -130,7 +174,7 @@ def update(transaction: Transaction, record: CampaignRecord, *, before: NetPurch
         kept = stored(transaction, record.campaign, network)
         assert kept is not None
         (gained_baskets, gained_codes), (lost_baskets, lost_codes) = (
-            _of_purchases(transaction, record, network, decisions, part, kept.only_random) for part in (new, old)
+            _of_purchases(transaction, record, network, decisions, part, kept) for part in (new, old)
         )
         codes = kept.codes if record.recalled_at is not None else _redeemed(kept.codes, gained_codes, lost_codes)
         moved = replace(kept, baskets=kept.baskets - lost_baskets + gained_baskets, codes=codes)
@@ -138,21 +182,27 @@ def update(transaction: Transaction, record: CampaignRecord, *, before: NetPurch
 
 
 def rebuilt(transaction: Transaction, record: CampaignRecord, network: str) -> CampaignEvidence:
-    """The evidence from decisions and the whole ledger in force.
+    """The evidence from decisions, their contexts and the whole ledger in force."""
+    return rebuilt_with(transaction, record, network, head_of(transaction, record, network))
+
+
+def rebuilt_with(
+    transaction: Transaction, record: CampaignRecord, network: str, head: EngagementHead | None
+) -> CampaignEvidence:
+    """`rebuilt` with the engagement head of a network that is new.
 
     A recall cuts short the time in which codes could be used. Those used before it would all count as redeemed and the
     others as nothing, which is a rate of 1, so a recalled campaign teaches baskets and no engagement at all.
     """
     decisions = transaction.decisions.of(record.campaign)
     applied = transaction.ledger.outcomes(record.campaign, dispositions=(Disposition.APPLIED,))
-    size = transaction.contexts.of(record.campaign, network, np.zeros(1, np.int64)).shape[1]
-    fresh = CampaignEvidence.launched(decisions, record.plan, context_size=size)
+    contexts = transaction.contexts.of(record.campaign, network, decisions["row"].to_numpy())
+    fresh = CampaignEvidence.launched(decisions, record.plan, contexts=contexts, head=head)
     coded = decisions.filter(decisions["code"].is_valid())
-    purchases = net_purchases(applied)
-    baskets, codes = _of_purchases(transaction, record, network, coded, purchases, fresh.only_random)
+    baskets, codes = _of_purchases(transaction, record, network, coded, net_purchases(applied), fresh)
     if record.recalled_at is not None:
         return replace(fresh, baskets=baskets, codes=EngagementCounts())
-    return replace(fresh, baskets=baskets, codes=_redeemed(fresh.codes, gained=codes, lost=EngagementCounts()))
+    return replace(fresh, baskets=baskets, codes=_redeemed(fresh.codes, gained=codes))
 
 
 def _changes(before: NetPurchases, after: NetPurchases) -> tuple[NetPurchases, NetPurchases]:
@@ -174,22 +224,26 @@ def _of_purchases(
     network: str,
     decisions: pa.Table,
     purchases: NetPurchases,
-    only_random: bool,
+    kept: CampaignEvidence,
 ) -> tuple[Evidence, EngagementCounts]:
-    """Evidence of these purchases; codes redeemed by depth (both counts are equal)."""
+    """Evidence of these purchases; codes redeemed, counted as `kept` counts them (both counts are equal)."""
     bought = purchases.full_price_minor > 0
     place = pc.index_in(purchases.code.filter(pa.array(bought)), value_set=decisions["code"].combine_chunks())
     rows = decisions.take(place)
     depth, known = rows["depth"].to_numpy(), np.asarray(rows["known"].to_numpy(), np.bool_)
-    context = transaction.contexts.of(record.campaign, network, rows["row"].to_numpy()[known])
+    contexts = transaction.contexts.of(record.campaign, network, rows["row"].to_numpy())
     price = from_minor_units(purchases.full_price_minor[bought], transaction.locale.currency)
-    baskets = Evidence.of(context, depth[known], price[known])
-    counted = assigned_at_random(rows, record.plan) if only_random else np.ones(rows.num_rows, np.bool_)
-    return baskets, EngagementCounts.of(depth[counted], np.ones(int(counted.sum()), np.bool_))
+    counted = assigned_at_random(rows, record.plan) if kept.only_random else np.ones(rows.num_rows, np.bool_)
+    return (
+        Evidence.of(contexts[known], depth[known], price[known]),
+        _codes(depth[counted], used=True, contexts=contexts[counted], head=kept.head),
+    )
 
 
-def _redeemed(codes: EngagementCounts, gained: EngagementCounts, lost: EngagementCounts) -> EngagementCounts:
+def _redeemed(
+    codes: EngagementCounts, gained: EngagementCounts, lost: EngagementCounts | None = None
+) -> EngagementCounts:
     redeemed = codes.redeemed.copy()
-    for part, sign in ((gained, 1), (lost, -1)):
+    for part, sign in ((gained, 1), *(() if lost is None else ((lost, -1),))):
         redeemed[np.searchsorted(codes.depths, part.depths)] += sign * part.redeemed
-    return EngagementCounts(codes.depths, codes.sent, redeemed)
+    return replace(codes, redeemed=redeemed)

@@ -9,15 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco import objective
-from disco.campaign import Belief
+from disco.campaign import Belief, expected_costs, values_of
 from disco.operations.codes import sent_codes
-from disco.operations.versions import belief_at
-from disco.policy import policy_of
+from disco.operations.versions import deciding_belief
+from disco.policy import policy_of, rates_of_policy
 from disco.records.arrays import Matrix, Vector
 from disco.records.compiled import without_compiler
 from disco.records.currency import GBP, Currency
-from disco.records.decisions import Arm
+from disco.records.decisions import Arm, Audience
 from disco.records.depths import depth_percent
 from disco.records.errors import InputError
 from disco.records.forgotten import is_forgotten
@@ -46,9 +45,11 @@ class DepthFigures:
     drawn_full_price: float
     """The basket that the policy used for this decision."""
     engagement: float
-    """The chance that the customer buys with such a code."""
+    """The customer's own chance to buy with such a code."""
+    drawn_engagement: float
+    """The chance that the policy used for this decision."""
     value: float
-    """The objective (w·revenue − markdown)·engagement at the policy's basket."""
+    """The objective (w·revenue − markdown)·engagement at the figures of the policy."""
     price: float
     """The shadow price of a code, with that of its segment's limits and of the budget it would take, in units of the
     objective."""
@@ -137,6 +138,7 @@ def explain(
         found = found.set_column(found.schema.get_field_index("code"), "code", sent_codes(record.plan, found))
         made = _Decision(**found.select(kept).to_pylist()[0])
         context = transaction.contexts.of(campaign, record.network, np.array([made.row]))
+        belief = deciding_belief(transaction, record, prior=prior)
     if is_forgotten(found["customer_id"])[0]:
         raise InputError(
             f"The customer with the name {customer} was forgotten, and what was decided about them cannot be explained"
@@ -145,7 +147,6 @@ def explain(
     figures: tuple[DepthFigures, ...] = ()
     if arm is Arm.DECIDED and solution.prices is not None:
         with without_compiler():  # one customer
-            belief = belief_at(store, record.version, prior=prior)
             figures = _figures(record, solution, belief, made, context)
     others = [figure for figure in figures if figure.depth != made.depth]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
@@ -201,26 +202,34 @@ def _example(decisions: pa.Table) -> str | int:
 def _figures(
     record: CampaignRecord, solution: Solution, belief: Belief, made: _Decision, context: Matrix
 ) -> tuple[DepthFigures, ...]:
-    plan, depths, rates = record.plan, np.asarray(solution.depths), np.asarray(solution.engagement)
-    drawn = policy_of(plan).full_prices(
-        belief.basket, context, depths, ids=read_ids([made.customer_id]), seed=plan.seed, campaign=plan.campaign
+    plan, policy, depths = record.plan, policy_of(record.plan), np.asarray(solution.depths)
+    customer = Audience(ids=read_ids([made.customer_id]), context=context, known=np.array([made.known]))
+    ids, seed, campaign = customer.ids, plan.seed, plan.campaign
+    drawn = policy.full_prices(belief.basket, context, depths, ids=ids, seed=seed, campaign=campaign)
+    rates = np.broadcast_to(belief.rates(customer, depths), drawn.shape)
+    drawn_rates, score = rates, belief.scores(customer)
+    if score is not None:
+        drawn_rates = rates_of_policy(policy, belief.engagement, score, depths, ids=ids, seed=seed, campaign=campaign)
+    offer = solution.offer(revenue_weight=plan.objective.revenue_weight)
+    values = values_of(
+        customer,
+        belief=belief,
+        depths=depths,
+        revenue_weight=offer.revenue_weight,
+        policy=policy,
+        seed=seed,
+        campaign=campaign,
     )
     expected = belief.basket.expected_full_price(context, depths)
-    costs = objective.expected_markdown(expected, depths, rates)
-    values = objective.values(
-        drawn.copy(order="F"),
-        depths,
-        rates,
-        revenue_weight=plan.objective.revenue_weight,
-        factor=belief.basket.spread_factor(depths),
-    )
+    costs = expected_costs(customer, belief=belief, offer=offer)
     prices = np.asarray(solution.prices) + solution.budget_price * costs[0] + _segment_prices(solution, made)
     return tuple(
         DepthFigures(
             depth=depth,
             expected_full_price=float(expected[0, column]),
             drawn_full_price=float(drawn[0, column]),
-            engagement=float(rates[column]),
+            engagement=float(rates[0, column]),
+            drawn_engagement=float(drawn_rates[0, column]),
             value=float(values[0, column]),
             price=float(prices[column]),
             surplus=float(values[0, column]) - float(prices[column]),
@@ -289,6 +298,7 @@ def _figure_words(
     words = [
         f"Expected basket before the discount, if they buy: {expected}.",
         f"Baskets the policy used for this decision: {drawn}.",
+        *_chance_words(solution, figures),
         f"What each code is worth in revenue, and the shadow price of {what}: {worth}.",
     ]
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
@@ -296,6 +306,16 @@ def _figure_words(
     if chosen is not None and abs(chosen.value - made.value) > _SAME * max(abs(made.value), 1.0):
         words.append("These figures are not those of the launch: the settings of the shop have changed since.")
     return words
+
+
+def _chance_words(solution: Solution, figures: tuple[DepthFigures, ...]) -> list[str]:
+    """Where customers differ in it."""
+    if solution.head is None:
+        return []
+    own = _by_depth(figures, lambda figure: percent(figure.engagement))
+    drawn = _by_depth(figures, lambda figure: percent(figure.drawn_engagement))
+    used = "" if own == drawn else f" The policy used {drawn}."
+    return [f"Their own chance to buy with a code: {own}.{used}"]
 
 
 def _by_depth(figures: tuple[DepthFigures, ...], text: Callable[[DepthFigures], str]) -> str:

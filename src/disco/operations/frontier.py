@@ -12,10 +12,10 @@ from disco.allocation import Status
 from disco.campaign import Belief
 from disco.operations.arms import offer_of
 from disco.operations.audience import FeatureCache, ShopData, load_audience
+from disco.operations.backtests import calibrations
 from disco.operations.contacts import contacted
-from disco.operations.forecast import calibrations
 from disco.operations.versions import belief_for
-from disco.records.arrays import Floats
+from disco.records.arrays import Floats, Vector
 from disco.records.currency import GBP
 from disco.records.decisions import Audience, Offer
 from disco.records.depths import depth_label
@@ -98,9 +98,15 @@ def plan_frontier(
         offered = ", ".join(map(depth_label, plan.offered))
         raise InputError("--cap", found=f"the depth {depth_label(cap)}", expected=f"a depth of the plan: {offered}")
     loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
-    belief, _ = belief_for(store, prior=prior, network=loaded.network)
+    belief, _ = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
     offer = offer_of(plan, eligible=len(loaded.audience), segment_sizes=loaded.audience.segment_sizes())
-    past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
+    past = calibrations(
+        store,
+        plan.offered,
+        learned=belief.basket.campaigns,
+        as_of=plan.customers.as_of,
+        personal=belief.head is not None,
+    )
     return frontier(
         loaded.audience,
         campaign=plan.campaign,
@@ -111,7 +117,7 @@ def plan_frontier(
         budgets=budgets,
         cap_depth=cap,
         caps=None if cap is None else _caps(plan, cap, eligible=len(loaded.audience)),
-        factor=past[True].factor,
+        factors=past[True].factors(plan.offered),
         warnings=(*loaded.notes, *_risk_warning(plan)),
         engine=engine,
     )
@@ -128,7 +134,7 @@ def frontier(
     budgets: Sequence[float] | None = None,
     cap_depth: float | None = None,
     caps: Mapping[int | None, int | None] | None = None,
-    factor: float = 1.0,
+    factors: Vector | None = None,
     warnings: tuple[str, ...] = (),
     engine: Engine | None = None,
 ) -> Frontier:
@@ -138,8 +144,8 @@ def frontier(
     would spend without a budget (and the offer's own budget, where it has one).
 
     caps: for `cap_depth`, what an operator would write (the reserve included) and what that leaves for the offer.
-    factor: what decided codes of earlier campaigns brought per unit expected; revenue and markdown contain it, as the
-    forecast of a plan does, and so a budget means the same here and there.
+    factors (K,): what decided codes of earlier campaigns brought per unit expected; revenue and markdown contain it, as
+    the forecast of a plan does, and so a budget means the same here and there. None: 1.
     """
     if not belief.basket.campaigns:
         raise StateError(
@@ -149,8 +155,9 @@ def frontier(
             fix="Launch a random campaign and `disco learn` it: before that, nobody knows what a depth brings.",
         )
     depths = np.asarray(offer.depths, np.float64)
-    rates = belief.engagement.rates(depths)
-    full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine) * rates * factor
+    full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine)
+    full_price *= belief.rates(audience, depths, engine=engine)
+    full_price *= 1.0 if factors is None else factors
     revenue, markdown = objective.revenue(full_price, depths), objective.markdown(full_price, depths)
     weights = revenue_weights or tuple(offer.revenue_weight * step for step in _WEIGHT_STEPS)
     path = partial(_path, audience, revenue=revenue, markdown=markdown, engine=engine)

@@ -9,18 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco import objective
 from disco.allocation import decide_late
-from disco.campaign import Belief
+from disco.campaign import Belief, expected_costs, values_of
 from disco.operations import campaign_evidence
 from disco.operations.arms import split
 from disco.operations.audience import FeatureCache, ShopData, load_audience
 from disco.operations.codes import codes_for, read_pool, sent_codes
 from disco.operations.contacts import contacted, contacted_by_campaigns
 from disco.operations.planned import coded_rows, decision_table, with_codes
-from disco.operations.versions import belief_of
+from disco.operations.versions import deciding_belief
 from disco.policy import policy_of
-from disco.records.arrays import Floats, Integers, Vector
+from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
 from disco.records.identity import customer_keys, uniforms
@@ -147,7 +146,7 @@ def decide_late_arrivals(
         rows = np.flatnonzero(fresh.to_numpy(zero_copy_only=False))
         _refuse_contacted(transaction, record, ids.filter(fresh), today=transaction.locale.day_of(clock.now()))
         if rows.size:
-            members, belief = audience.take(rows), _belief(transaction, record, prior)
+            members, belief = audience.take(rows), deciding_belief(transaction, record, prior=prior)
             table = _decisions(transaction, record, members, belief)
             coded = table.take(pa.array(coded_rows(table)))
             given, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
@@ -159,7 +158,7 @@ def decide_late_arrivals(
                 features=None if features is None else features.take(pa.array(rows)),
                 pooled=pool is not None,
             )
-            _count_codes(transaction, record, table)
+            _count_codes(transaction, record, table, members.context)
             decided = transaction.decisions.of(campaign, customers=ids)
     return decided.take(pc.index_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
 
@@ -213,16 +212,6 @@ def _refuse_forgotten(transaction: Transaction, record: CampaignRecord, ids: pa.
         )
 
 
-def _belief(transaction: Transaction, record: CampaignRecord, prior: Belief) -> Belief:
-    """The belief that decided the campaign: prices and values belong together."""
-    if record.version is None:
-        return prior
-    version = transaction.beliefs.version(record.version)
-    if version is None:
-        raise StateError("belief", found=f"no version {record.version}", expected="the one that decided")
-    return belief_of(version)
-
-
 def _decisions(transaction: Transaction, record: CampaignRecord, audience: Audience, belief: Belief) -> pa.Table:
     plan, solution = record.plan, record.solution
     worth = _Worth.of(record, solution, audience, belief)
@@ -260,13 +249,14 @@ def _decisions(transaction: Transaction, record: CampaignRecord, audience: Audie
         choice=choice,
         value=worth.at(choice),
         expected_full_price=belief.basket.expected_at_choice(audience.context, np.asarray(solution.depths), choice),
+        engagement=belief.rates_at_choice(audience, np.asarray(solution.depths), choice),
         belief=belief,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Worth:
-    """Values and expected markdown per (customer, depth), prices per depth."""
+    """Values and expected markdown as the budget counts it per (customer, depth), prices per depth."""
 
     values: Floats
     costs: Floats
@@ -276,18 +266,21 @@ class _Worth:
     @classmethod
     def of(cls, record: CampaignRecord, solution: Solution, audience: Audience, belief: Belief) -> "_Worth":
         """As the campaign was decided; where depths were assigned at random, random values without prices."""
-        plan, depths, rates = record.plan, np.asarray(solution.depths), np.asarray(solution.engagement)
-        costs = objective.expected_markdown(belief.basket.expected_full_price(audience.context, depths), depths, rates)
+        plan, depths = record.plan, np.asarray(solution.depths)
+        offer = solution.offer(revenue_weight=plan.objective.revenue_weight)
+        costs = expected_costs(audience, belief=belief, offer=offer)
         if solution.prices is None:
             keys = customer_keys(audience.ids)
             drawn = [uniforms(keys, plan.seed, plan.campaign, "late", column) for column in range(depths.size)]
             return cls(np.column_stack(drawn), costs, np.zeros(depths.size), at_random=True)
-        full_prices = policy_of(plan).full_prices(
-            belief.basket, audience.context, depths, ids=audience.ids, seed=plan.seed, campaign=plan.campaign
-        )
-        factor = belief.basket.spread_factor(depths)
-        values = objective.values(
-            full_prices, depths, rates, revenue_weight=plan.objective.revenue_weight, factor=factor
+        values = values_of(
+            audience,
+            belief=belief,
+            depths=depths,
+            revenue_weight=offer.revenue_weight,
+            policy=policy_of(plan),
+            seed=plan.seed,
+            campaign=plan.campaign,
         )
         return cls(values, costs, np.asarray(solution.prices), at_random=False)
 
@@ -318,15 +311,16 @@ def _budget_left(transaction: Transaction, record: CampaignRecord, solution: Sol
         return None
     late = transaction.decisions.of(record.campaign, only_late=True)
     late = late.filter(late["code"].is_valid())
-    rates = dict(zip(solution.depths, solution.engagement, strict=True))
-    expected = zip(late["expected_full_price"].to_pylist(), late["depth"].to_pylist(), strict=True)
-    return solution.reserve_budget / solution.budget_factor - sum(
-        [float(price or 0.0) * float(depth) * rates[depth] for price, depth in expected]
-    )
+    factors = dict(zip(solution.depths, solution.cost_factors or (1.0,) * len(solution.depths), strict=True))
+    names = ("expected_full_price", "expected_engagement", "depth")
+    expected = zip(*(late[name].to_pylist() for name in names), strict=True)
+    spent = [float(price or 0.0) * float(rate or 0.0) * depth * factors[depth] for price, rate, depth in expected]
+    return float(solution.reserve_budget / solution.budget_factor - sum(spent))
 
 
-def _count_codes(transaction: Transaction, record: CampaignRecord, table: pa.Table) -> None:
-    given = pc.drop_null(table["depth"]).to_pylist()
+def _count_codes(transaction: Transaction, record: CampaignRecord, table: pa.Table, contexts: Matrix) -> None:
+    rows = coded_rows(table)
     kept = campaign_evidence.stored(transaction, record.campaign, record.network)
-    if given and kept is not None:
-        transaction.beliefs.put_evidence(record.campaign, record.network, kept.with_late(given).to_bytes())
+    if rows.size and kept is not None:
+        more = kept.with_late(table["depth"].take(pa.array(rows)).to_numpy(), contexts[rows])
+        transaction.beliefs.put_evidence(record.campaign, record.network, more.to_bytes())

@@ -176,7 +176,9 @@ def _launch(
                 record = transaction.plans.get(record.plan_id)
                 planned = read_planned(transaction, record)
             _refuse_changed(planned, {**inputs, **_inputs_within(transaction, planned, prior)})
-            refuse_unproved(planned, customers=record.summary.customers)
+            named = None if planned.version is None else transaction.beliefs.version(planned.version)
+            belief = None if named is None else belief_of(named)
+            refuse_unproved(planned, customers=record.summary.customers, belief=belief)
             decisions, again = _write(transaction, planned, clock=clock, pool=pool, secret=secret), False
     if plan.shared_codes:
         place = decisions.schema.get_field_index("code")
@@ -220,7 +222,8 @@ def _inputs_within(transaction: Transaction, planned: Planned, prior: Belief | N
         now["network"] = planned.network
     if prior is not None:
         active, decided_with = transaction.beliefs.version(), planned.version
-        now |= inputs_of_belief(prior if active is None else belief_of(active))
+        nothing_learned = replace(prior, head=planned.solution.engagement_head)
+        now |= inputs_of_belief(nothing_learned if active is None else belief_of(active))
         if decided_with is not None and (active is None or active.number != decided_with):
             # an equal version may be active under another number; late arrivals are decided with the one named here
             named = transaction.beliefs.version(decided_with)
@@ -279,7 +282,8 @@ def _write(
     )
     transaction.decisions.add_codes(plan.campaign, decisions["code"].combine_chunks(), pooled=pool is not None)
     transaction.decisions.set_reserve(plan.campaign, dict(zip(plan.offered, planned.solution.reserve, strict=True)))
-    evidence = CampaignEvidence.launched(decisions, plan, context_size=planned.contexts.shape[1])
+    head = planned.solution.engagement_head
+    evidence = CampaignEvidence.launched(decisions, plan, contexts=planned.contexts, head=head)
     transaction.beliefs.put_evidence(plan.campaign, planned.network, evidence.to_bytes())
     return decisions
 

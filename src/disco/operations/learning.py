@@ -23,6 +23,7 @@ from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, VersionRecord
 from disco.records.ports import BELIEF, Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, Result
+from disco.records.score import EngagementHead
 
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData
@@ -78,9 +79,23 @@ def lessons_of(
     return tuple(lessons)
 
 
-def under_network(prior: Belief, network: str) -> Belief:
-    """The prior for contexts of this network: its model then refuses contexts of any other."""
-    return replace(prior, basket=replace(prior.basket, context_schema=network))
+def under_network(prior: Belief, network: str, head: EngagementHead | None = None) -> Belief:
+    """The prior for contexts of this network: its model then refuses contexts of any other. head: of the network."""
+    return replace(prior, basket=replace(prior.basket, context_schema=network), head=head)
+
+
+def one_head(lessons: Sequence[StoredLesson], network: str) -> EngagementHead | None:
+    """The engagement head by whose scores the codes of all these campaigns were counted; None: the network has none."""
+    heads = {stored.evidence.head: stored.campaign for stored in reversed(lessons)}
+    if len(heads) > 1:
+        first, other = list(heads.values())[::-1][:2]
+        raise StateError(
+            f"campaign {other}",
+            found=f"codes that were counted with another engagement head than those of {first}",
+            expected=f"one head for all campaigns under network {network[:12]}",
+            fix="Run `disco doctor --repair`, which counts them again, and then `disco learn`.",
+        )
+    return next(iter(heads), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -136,12 +151,14 @@ def rebuild(
     prior: Belief,
     as_of: date,
     clock: Clock,
+    head: EngagementHead | None = None,
     dry_run: bool = False,
 ) -> Learned:
     """Learn every learned campaign again under another context network; the ledger is the same, so nothing is lost.
 
-    `contexts_of(features)`: contexts under `network` of customers with these features, in the same order. A
-    campaign that is embedded stays so, and one that is again changes nothing: whoever is interrupted goes on later.
+    `contexts_of(features)`: contexts under `network` of customers with these features, in the same order. head: of
+    the network, by whose scores codes are counted. A campaign that is embedded stays so, and one that is again changes
+    nothing: whoever is interrupted goes on later.
     """
     with store.reading() as transaction:
         active = transaction.beliefs.version()
@@ -150,10 +167,10 @@ def rebuild(
     if not dry_run:
         for campaign in active.campaigns:
             with store.writing(campaign) as transaction:
-                _embed_again(transaction, campaign, network, contexts_of)
+                _embed_again(transaction, campaign, network, contexts_of, head)
     with store.writing(BELIEF, dry_run=dry_run) as transaction:
         for campaign in active.campaigns if dry_run else ():
-            _embed_again(transaction, campaign, network, contexts_of)
+            _embed_again(transaction, campaign, network, contexts_of, head)
         return _make_version(
             transaction, set(active.campaigns), network, prior, as_of=as_of, clock=clock, dry_run=dry_run
         )
@@ -175,6 +192,7 @@ def rebuild_for_network(
         store,
         network=data.network_hash(),
         contexts_of=lambda features: network.transform(features, engine=engine),
+        head=network.head_,
         prior=prior,
         as_of=as_of,
         clock=clock,
@@ -183,14 +201,18 @@ def rebuild_for_network(
 
 
 def _embed_again(
-    transaction: Transaction, campaign: str, network: str, contexts_of: Callable[[pa.Table], Matrix]
+    transaction: Transaction,
+    campaign: str,
+    network: str,
+    contexts_of: Callable[[pa.Table], Matrix],
+    head: EngagementHead | None,
 ) -> None:
     """Contexts and evidence of a campaign under a network it does not have yet."""
     if network in transaction.beliefs.networks(campaign):
         return
     record = transaction.plans.campaign(campaign)
     transaction.contexts.add(campaign, network, contexts_of(transaction.contexts.features(campaign)))
-    found = campaign_evidence.rebuilt(transaction, record, network)
+    found = campaign_evidence.rebuilt_with(transaction, record, network, head)
     transaction.beliefs.put_evidence(campaign, network, found.to_bytes())
 
 
@@ -248,8 +270,9 @@ def _make_version(
     lessons = lessons_of(transaction, campaigns, network, is_matured=lambda record: record.matures_on <= as_of)
     if active is not None:
         _refuse_earlier_day(transaction, active, [one.campaign for one in lessons if not one.matured], as_of=as_of)
-    belief = learn(under_network(prior, network), [stored.lesson for stored in lessons])
-    basket, engagement = to_bytes(belief.basket), engagement_text(belief.engagement)
+    head = one_head(lessons, network)
+    belief = learn(under_network(prior, network, head), [stored.lesson for stored in lessons])
+    basket, engagement = to_bytes(belief.basket), engagement_text(belief)
     same = active is not None and (active.basket, active.engagement, active.network) == (basket, engagement, network)
     number = max(transaction.beliefs.numbers(), default=0) + 1
     if active is not None and same:

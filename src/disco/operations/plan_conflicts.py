@@ -28,15 +28,14 @@ def explain_conflict(
     members: Sequence[Audience],
     parts: Sequence[Offer],
     costs: Sequence[Floats | None],
-    factors: Sequence[float],
     *,
     currency: Currency = GBP,
 ) -> None:
     """Raise InfeasibleError in the plan's numbers where one of two causes is found; return where it is neither.
 
     offer: the limits at the launch; audience: the customers outside the holdout. Of the decided and the control group:
-    members, parts (the limits that each is solved with), costs (expected markdown by customer and depth) and factors
-    (earlier campaigns' markdown per unit expected). currency: of the budget.
+    members, parts (the limits that each is solved with) and costs (markdown by customer and depth, as the budget counts
+    it). currency: of the budget.
     """
     found = allocate(
         np.zeros((len(audience), len(offer.depths)), order="F"),
@@ -60,7 +59,7 @@ def explain_conflict(
             conflicts=(),
             fix="Lower at_least, or change control.share.",
         )
-    needed = _needed_budget(plan, members, parts, costs, factors)
+    needed = _needed_budget(plan, members, parts, costs)
     if needed is not None and needed > budget:
         given, least = (money(amount, full=True, currency=currency) for amount in (budget, needed))
         raise InfeasibleError(
@@ -75,12 +74,11 @@ def _needed_budget(
     members: Sequence[Audience],
     parts: Sequence[Offer],
     costs: Sequence[Floats | None],
-    factors: Sequence[float],
 ) -> int | None:
     """The least whole budget of the plan whose parts pay for the floors of every group, at most 2% too much."""
     everybody, needed = sum(len(group) for group in members), 0.0
     at_launch = 1 - plan.reserve.share
-    for place, (group, part, cost, factor) in enumerate(zip(members, parts, costs, factors, strict=True)):
+    for place, (group, part, cost) in enumerate(zip(members, parts, costs, strict=True)):
         if not len(group) or cost is None or part.budget is None:
             continue
         free = Offer(
@@ -90,7 +88,7 @@ def _needed_budget(
             floors=part.floors,
             segments=part.segments,
         )
-        whole = factor * everybody / len(group) / at_launch  # of the plan's budget per unit of this group's
+        whole = everybody / len(group) / at_launch  # of the plan's budget per unit of this group's
         if place == 0 and not plan.policy.assigns_at_random:
             least = allocate(
                 np.asfortranarray(-cost),

@@ -100,7 +100,7 @@ def review_plan(store: Store, data: ShopData, name: str, *, prior: Belief, by: t
     planned = find_plan(store, name)
     with store.reading() as transaction:
         record = transaction.plans.find_campaign(planned.plan.campaign)
-    belief = belief_at(store, planned.version, prior=prior)
+    belief = belief_at(store, planned.version, prior=prior, head=planned.solution.engagement_head)
     parts, notes = _parts(planned, data, by=by)
     return PlanReview(
         plan_id=planned.plan_id,

@@ -162,18 +162,19 @@ def decision_table(
     choice: Integers,
     value: Vector,
     expected_full_price: Vector,
+    engagement: Vector,
     belief: Belief,
 ) -> pa.Table:
     """One row per customer; before any purchase was learned nothing is expected, so those columns are null.
 
-    expected_full_price (n,): money at the chosen depth; it is not read without a code, nor before any purchase.
+    expected_full_price, engagement (n,): money and the chance to buy at the chosen depth; they are not read without a
+    code, nor before any purchase.
     """
     offered = np.asarray(depths)
     none = choice < 0
     expected, rates, unknown = np.zeros(len(audience)), np.zeros(len(audience)), np.ones(len(audience), np.bool_)
     if belief.basket.campaigns:
-        expected = np.nan_to_num(expected_full_price)
-        rates, unknown = np.append(belief.engagement.rates(offered), 0.0)[choice], none
+        expected, rates, unknown = np.nan_to_num(expected_full_price), np.nan_to_num(engagement), none
     arm = np.select([arms[name] for name in ARMS], range(len(ARMS)))
     return pa.table(
         {

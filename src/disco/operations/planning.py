@@ -7,8 +7,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from disco import objective
-from disco.campaign import Belief, decide
+from disco.campaign import Belief, decide, expected_costs
 from disco.operations.arms import (
     assign_at_random,
     offer_and_arms,
@@ -17,10 +16,11 @@ from disco.operations.arms import (
     share_offers,
 )
 from disco.operations.audience import FeatureCache, ShopData, label_inputs, load_audience, sources_of
+from disco.operations.backtests import calibrations
 from disco.operations.codes import read_pool
 from disco.operations.contacts import contact_inputs, contacted
 from disco.operations.exporting import refuse_export
-from disco.operations.forecast import Totals, calibrations, draw_totals
+from disco.operations.forecast import Totals, draw_totals
 from disco.operations.overspending import chance_above, first_share, largest_share
 from disco.operations.plan_conflicts import explain_conflict
 from disco.operations.plan_warnings import (
@@ -169,7 +169,7 @@ def make_plan(
     refuse_export(data, plan)
     pool = read_pool(data, plan)
     loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
-    belief, version = belief_for(store, prior=prior, network=loaded.network)
+    belief, version = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
     planned = plan_campaign(
         store,
         plan,
@@ -223,14 +223,22 @@ def plan_campaign(
     members = [audience.take(arms[arm]) for arm in (Arm.DECIDED, Arm.CONTROL)]
     sizes = [len(one) for one in members]
     by_label = [one.segment_sizes() for one in members]
-    past = calibrations(store, learned=belief.basket.campaigns, as_of=plan.customers.as_of)
-    factors = [past[not plan.policy.assigns_at_random].factor, past[False].factor]
+    past = calibrations(
+        store,
+        plan.offered,
+        learned=belief.basket.campaigns,
+        as_of=plan.customers.as_of,
+        personal=belief.head is not None,
+    )
+    factors = [past[by_policy].factors(plan.offered) for by_policy in (not plan.policy.assigns_at_random, False)]
     shared = share_offers(offer, sizes, segment_sizes=by_label)
     depths = np.asarray(plan.offered)
 
     def offers(share: float) -> list[Offer]:
         return [
-            replace(part, budget=None if part.budget is None else part.budget * share / factor)
+            part
+            if part.budget is None
+            else replace(part, budget=part.budget * share, cost_factors=tuple(factor.tolist()))
             for part, factor in zip(shared, factors, strict=True)
         ]
 
@@ -246,7 +254,7 @@ def plan_campaign(
         parts = offers(1.0)
         costs = [own_costs(belief, one, part, engine=engine) for one, part in zip(members, parts, strict=True)]
         outside = audience.take(~arms[Arm.HOLDOUT])
-        explain_conflict(plan, offer, outside, members, parts, costs, factors, currency=store.locale.currency)
+        explain_conflict(plan, offer, outside, members, parts, costs, currency=store.locale.currency)
         raise
     found, share = _within_risk(plan, offer, found, attempt, currency=store.locale.currency)
     made, parts, total = found.made, found.parts, found.total
@@ -273,6 +281,7 @@ def plan_campaign(
             choice=made.choice,
             value=made.value,
             expected_full_price=made.expected_full_price,
+            engagement=made.engagement,
             belief=belief,
         ),
         contexts=audience.context,
@@ -285,12 +294,12 @@ def plan_campaign(
             decided,
             eligible=len(audience),
             segment_sizes=sizes_by_label,
-            factor=factors[0] if offer.budget is not None else 1.0,
+            cost_factors=parts[0].cost_factors,
             share=share,
         ),
         arms=found.forecasts,
         total=None if total is None else total.money(depths),
-        binding=_binding(decided, parts[0], factor=factors[0] / share, currency=store.locale.currency),
+        binding=_binding(decided, parts[0], share=share, currency=store.locale.currency),
         warnings=(
             *notes,
             *launched_before(store, plan, plan_id(plan, inputs)),
@@ -324,6 +333,7 @@ class _Made:
     choice: Integers
     value: Vector
     expected_full_price: Vector
+    engagement: Vector  # each customer's own chance to buy at the depth they get
     decided: Decisions | None  # of the decided arm; None: assigned at random
 
 
@@ -380,7 +390,7 @@ def _decided(
 ) -> _Made:
     """Each arm by its rule, within its own part of the limits."""
     choice, value = np.full(len(audience), -1, np.int64), np.zeros(len(audience))
-    expected = np.full(len(audience), np.nan)
+    expected, engagement = np.full(len(audience), np.nan), np.full(len(audience), np.nan)
     decided = None
     for arm, part in zip((Arm.DECIDED, Arm.CONTROL), parts, strict=True):
         rows = np.flatnonzero(arms[arm])
@@ -398,6 +408,7 @@ def _decided(
                 engine=engine,
             )
             choice[rows], value[rows], expected[rows] = decided.choice, decided.value, decided.expected_full_price
+            engagement[rows] = decided.engagement
         else:
             choice[rows] = assign_at_random(
                 members.ids,
@@ -412,16 +423,17 @@ def _decided(
                 expected[rows] = belief.basket.expected_at_choice(
                     members.context, np.asarray(plan.offered), choice[rows], engine=engine
                 )
-    return _Made(choice=choice, value=value, expected_full_price=expected, decided=decided)
+                engagement[rows] = belief.rates_at_choice(
+                    members, np.asarray(plan.offered), choice[rows], engine=engine
+                )
+    return _Made(choice=choice, value=value, expected_full_price=expected, engagement=engagement, decided=decided)
 
 
 def own_costs(belief: Belief, audience: Audience, offer: Offer, *, engine: Engine | None = None) -> Floats | None:
-    """(n, K) expected markdown of each customer's code at each depth; only a budget needs it."""
+    """(n, K) markdown of each customer's code at each depth as a budget counts it; only a budget needs it."""
     if offer.budget is None:
         return None
-    depths = np.asarray(offer.depths)
-    full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine)
-    return objective.expected_markdown(full_price, depths, belief.engagement.rates(depths))
+    return expected_costs(audience, belief=belief, offer=offer, engine=engine)
 
 
 def _forecasts(
@@ -434,7 +446,6 @@ def _forecasts(
 ) -> tuple[dict[Arm, ArmForecast], Totals | None]:
     """By arm, and of all codes together."""
     depths, choice = np.asarray(plan.offered), made.choice
-    engagement = np.append(belief.engagement.rates(depths), 0.0)[choice]
     found: dict[Arm, ArmForecast] = {}
     total: Totals | None = None
     for arm in ARMS:
@@ -451,7 +462,7 @@ def _forecasts(
                 choice[rows],
                 depths,
                 full_price=made.expected_full_price[rows],
-                engagement=engagement[rows],
+                engagement=made.engagement[rows],
                 correction=correction,
                 arm=arm,
                 seed=plan.seed,
@@ -471,12 +482,13 @@ def _solution(
     *,
     eligible: int,
     segment_sizes: Mapping[str, int],
-    factor: float,
+    cost_factors: tuple[float, ...] | None,
     share: float,
 ) -> Solution:
     reserve, reserve_budget = reserve_of(plan, offer, eligible=eligible)
     of_segments = segment_reserve(plan, offer, segment_sizes=segment_sizes)
     free = (0.0,) * len(offer.depths)
+    spread = belief.basket.spread_factor(np.asarray(offer.depths))
     prices = {} if decided is None else decided.segment_prices or {}
     return Solution(
         depths=offer.depths,
@@ -496,12 +508,15 @@ def _solution(
             label: SegmentSolution(prices=None if decided is None else prices.get(label, free), reserve=codes)
             for label, codes in of_segments.items()
         },
-        budget_factor=factor / share,
+        budget_factor=1 / share,
         budget_share=share,
+        cost_factors=None if cost_factors is None or set(cost_factors) == {1.0} else cost_factors,
+        spread=None if (spread == 1.0).all() else tuple(spread.tolist()),
+        head=None if belief.head is None else {name: tuple(part) for name, part in belief.head.to_json().items()},
     )
 
 
-def _binding(decided: Decisions | None, offer: Offer, *, factor: float, currency: Currency) -> tuple[str, ...]:
+def _binding(decided: Decisions | None, offer: Offer, *, share: float, currency: Currency) -> tuple[str, ...]:
     """Limits of the decided group whose price is not 0, with what one more is worth in revenue."""
     if decided is None:
         return ()
@@ -520,7 +535,7 @@ def _binding(decided: Decisions | None, offer: Offer, *, factor: float, currency
             elif price < 0:
                 words.append(f"the floor of {depth_percent(depth)} in {label} costs about {worth} of revenue per code")
     if decided.budget_price > 0:
-        unit = decided.budget_price / factor / offer.revenue_weight
+        unit = decided.budget_price * share / offer.revenue_weight
         words.append(f"one more unit of budget would bring about {money(unit, currency=currency)} of revenue")
     return tuple(words)
 

@@ -6,19 +6,22 @@ meets the plan's own numbers.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disco.campaign import Belief
 from disco.features.snapshot import snapshot_of
 from disco.operations.arms import offer_of, reserve_of, segment_reserve, share_offers, split
 from disco.operations.audience import label_hashes
 from disco.operations.planned import ARMS, Planned, coded_rows, segment_sizes, segments_of
-from disco.records.arrays import Flags, Integers
+from disco.records.arrays import Flags, Integers, Vector
 from disco.records.content import content_hash
 from disco.records.currency import read_currency
-from disco.records.decisions import Arm, Offer
+from disco.records.decisions import Arm, Audience, Offer
 from disco.records.depths import depth_percent
 from disco.records.errors import StateError
 from disco.records.kept import LABELS
@@ -28,9 +31,13 @@ from disco.records.wording import counted, money
 _ROUNDING = 1e-9  # relative; sums of the same figures in another order
 
 
-def refuse_unproved(planned: Planned, *, customers: int) -> None:
-    """StateError where a plan's tables contradict the plan; `customers` is the number that its summary states."""
-    for look in (_rows, _customers, _arms, _depths, _limits, _figures):  # each relies on those before it
+def refuse_unproved(planned: Planned, *, customers: int, belief: Belief | None = None) -> None:
+    """StateError where a plan's tables contradict the plan; `customers` is the number that its summary states.
+
+    belief: of the version that decided; without one, chances to buy that differ between customers are only looked at.
+    """
+    figures = partial(_figures, belief=belief)
+    for look in (_rows, _customers, _arms, _depths, _limits, figures):  # each relies on those before it
         found = list(look(planned, customers))
         if found:
             raise StateError(
@@ -157,7 +164,7 @@ def _outside(
             yield f"{counted(count, 'code')} of {depth_percent(depth)}{where}, for a floor of {floor:,}"
 
 
-def _figures(planned: Planned, _: int) -> Iterator[str]:
+def _figures(planned: Planned, _: int, *, belief: Belief | None) -> Iterator[str]:
     """Finite figures where there is a code; their sums are those of the solve, and within each group's budget."""
     plan, decisions, arm = planned.plan, planned.decisions, _arm_numbers(planned.decisions)
     value = decisions["value"].to_numpy()
@@ -175,7 +182,7 @@ def _figures(planned: Planned, _: int) -> Iterator[str]:
         decisions[name].take(pa.array(rows)).to_numpy()
         for name in ("depth", "expected_full_price", "expected_engagement")
     )
-    if not np.array_equal(engagement, np.asarray(planned.solution.engagement)[np.searchsorted(plan.offered, depth)]):
+    if not _is_engagement(planned, rows, engagement, belief):
         yield "other shares of receivers who buy than those planned"
     if not (np.isfinite(full_price) & (full_price >= 0)).all():
         yield "expected full prices that are not amounts of money"
@@ -183,13 +190,32 @@ def _figures(planned: Planned, _: int) -> Iterator[str]:
     markdown = full_price * depth * engagement
     for name, part in zip((Arm.DECIDED, Arm.CONTROL), _parts(planned, _offer(planned)), strict=True):
         correction = planned.arms[name].correction if name in planned.arms else None
-        factor = 1.0 if correction is None else correction.factor
-        cost = factor * float(markdown[arm[rows] == ARMS.index(name)].sum())
+        factors = np.ones(len(plan.offered)) if correction is None else correction.factors(plan.offered)
+        here = arm[rows] == ARMS.index(name)
+        cost = float((markdown * factors[np.searchsorted(plan.offered, depth)])[here].sum())
         if part.budget is not None and cost > part.budget * (1 + _ROUNDING):
             spent, most = (
                 money(amount, full=True, currency=read_currency(planned.currency)) for amount in (cost, part.budget)
             )
             yield f"an expected markdown of {spent} in group {name}, for a budget of {most}"
+
+
+def _is_engagement(planned: Planned, rows: Integers, engagement: Vector, belief: Belief | None) -> bool:
+    """Whether these are the chances to buy of the customers in these rows, at the depths they get."""
+    solution, offered = planned.solution, np.asarray(planned.plan.offered)
+    depth = planned.decisions["depth"].take(pa.array(rows)).to_numpy()
+    choice = np.searchsorted(offered, depth).astype(np.int64)
+    if solution.head is None:
+        return bool(np.array_equal(engagement, np.asarray(solution.engagement)[choice]))
+    if belief is None:
+        return bool(((engagement >= 0) & (engagement <= 1)).all())
+    members = Audience(
+        ids=planned.decisions["customer_id"].take(pa.array(rows)).to_numpy(),
+        context=planned.contexts[rows],
+        known=np.ones(rows.size, np.bool_),
+    )
+    again = replace(belief, head=solution.engagement_head).rates_at_choice(members, offered, choice)
+    return bool(np.allclose(engagement, again, rtol=_ROUNDING, atol=0.0))
 
 
 def _arm_numbers(decisions: pa.Table) -> Integers:

@@ -9,7 +9,7 @@ from disco.campaign import Belief
 from disco.evaluation.off_policy import decision_propensities
 from disco.operations.arms import offer_of, share_offers
 from disco.operations.planned import segment_sizes, segments_of
-from disco.operations.versions import belief_at
+from disco.operations.versions import deciding_belief
 from disco.policy import policy_of
 from disco.records.arrays import Integers, Vector
 from disco.records.decisions import Arm, Audience
@@ -49,6 +49,7 @@ def add_propensities(
         decisions = decisions.filter(pa.array(~np.asarray(decisions["late"].to_numpy(), np.bool_)))
         rows = decisions["row"].to_numpy()
         contexts = transaction.contexts.of(campaign, record.network, rows)
+        belief = deciding_belief(transaction, record, prior=prior)
     plan, arm = record.plan, np.asarray(decisions["arm"].to_pylist(), object)
     choice = chosen_columns(decisions, plan)
     probability, used = np.ones(rows.size), np.zeros(rows.size, np.int64)
@@ -77,8 +78,14 @@ def add_propensities(
         )
         found = decision_propensities(
             audience,
-            belief=belief_at(store, record.version, prior=prior),
-            offer=part if part.budget is None else replace(part, budget=part.budget / record.solution.budget_factor),
+            belief=belief,
+            offer=part
+            if part.budget is None
+            else replace(
+                part,
+                budget=part.budget / record.solution.budget_factor,
+                cost_factors=record.solution.cost_factors,
+            ),
             policy=policy_of(plan),
             campaign=campaign,
             seed=plan.seed,

@@ -1,17 +1,18 @@
 """What a plan decided and expects, as it is kept and shown: the solve, and a forecast per arm."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from disco.records.arrays import Vector
-from disco.records.decisions import Arm
+from disco.records.arrays import Matrix, Vector
+from disco.records.decisions import Arm, Offer
 from disco.records.estimate import Estimate
 from disco.records.identity import name_key
 from disco.records.result import DepthKey
+from disco.records.score import EngagementHead
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -31,23 +32,37 @@ class MoneyForecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """How far off earlier forecasts were: ln(actual / expected) of the next campaign ~ N(log_factor, log_sd²)."""
+    """How far off earlier forecasts were: ln(actual / expected) of the next campaign is normal, at each depth."""
 
     log_factor: float
-    """Natural logarithm of the factor on the forecast."""
+    """Natural logarithm of the factor on the forecast that is common to all depths."""
     log_sd: float
     """Its standard deviation."""
     campaigns: int
     """Earlier campaigns it was learned from."""
+    log_factors: Mapping[DepthKey, float] = field(default_factory=dict)
+    """Natural logarithm of the factor by depth; empty in plans made by earlier versions: the common one for all."""
+    log_covariance: tuple[tuple[float, ...], ...] = ()
+    """Of these logarithms, in the order of the depths."""
 
     @property
     def factor(self) -> float:
         return float(np.exp(self.log_factor))
 
-    def draws(self, count: int, *names: object) -> Vector:
-        """(count,) factors with mean `factor`; a function of the names alone."""
+    def factors(self, depths: Sequence[float]) -> Vector:
+        """(K,) on the forecast of each depth."""
+        return np.exp([self.log_factors.get(depth, self.log_factor) for depth in depths])
+
+    def draws(self, count: int, depths: Sequence[float], *names: object) -> Matrix:
+        """(count, K) factors whose mean is that of `factors`; a function of the names alone."""
         generator = np.random.Generator(np.random.Philox(key=name_key(*names, "calibration")))
-        return np.exp(self.log_factor - self.log_sd**2 / 2 + self.log_sd * generator.standard_normal(count))
+        if not self.log_factors:
+            common = self.log_factor - self.log_sd**2 / 2 + self.log_sd * generator.standard_normal(count)
+            return np.repeat(np.exp(common)[:, None], len(depths), axis=1)
+        places = [list(self.log_factors).index(depth) for depth in depths]
+        covariance = np.asarray(self.log_covariance)[np.ix_(places, places)]
+        mean = np.asarray(list(self.log_factors.values()))[places] - covariance.diagonal() / 2
+        return np.exp(mean + generator.standard_normal((count, len(depths))) @ np.linalg.cholesky(covariance).T)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +94,7 @@ class Solution:
     depths: tuple[float, ...]
     prices: tuple[float, ...] | None  # shadow price per depth, in units of the objective; None: assigned at random
     budget_price: float
-    engagement: tuple[float, ...]  # the rates used, per depth
+    engagement: tuple[float, ...]  # the population's rate per depth; without `head`, everybody's
     status: str
     value: float
     bound: float
@@ -89,9 +104,25 @@ class Solution:
     reserve_budget: float | None  # expected markdown held back for them; None: no budget
     segments: Mapping[str, SegmentSolution] | None = None  # by value of the plan's column
     budget_factor: float = 1.0
-    """The plan's money per unit of the model's, for the decided arm: what earlier campaigns cost per unit expected,
-    divided by `budget_share`."""
+    """The plan's money per unit of the model's, for the decided arm: 1/`budget_share`, and in plans made by earlier
+    versions what earlier campaigns cost per unit expected divided by it."""
+    cost_factors: tuple[float, ...] | None = None
+    """What a code of each depth is counted for in the budget, per unit of expected markdown; None: 1."""
     budget_share: float = 1.0  # of the budget that is planned, so that the chance to overspend stays at or below a risk
+    spread: tuple[float, ...] | None = None
+    """By how much more the mean basket of each depth exceeds the median one than under one spread for all depths; None:
+    there was one spread."""
+    head: Mapping[str, tuple[float, ...]] | None = None
+    """The engagement head of the network, as `EngagementHead.to_json` writes it; None: all have `engagement`."""
+
+    def offer(self, *, revenue_weight: float) -> Offer:
+        """The depths without limits, with costs as the budget of the solve counted them."""
+        free = (None,) * len(self.depths)
+        return Offer(depths=self.depths, caps=free, revenue_weight=revenue_weight, cost_factors=self.cost_factors)
+
+    @property
+    def engagement_head(self) -> EngagementHead | None:
+        return None if self.head is None else EngagementHead.from_json(self.head)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +150,17 @@ class PlanSummary:
             "segments": self.solution.segments is None,
             "budget_factor": self.solution.budget_factor == 1.0,
             "budget_share": self.solution.budget_share == 1.0,
+            "cost_factors": self.solution.cost_factors is None,
+            "spread": self.solution.spread is None,
+            "head": self.solution.head is None,
         }
         absent["solution"] = {name for name, is_absent in solution.items() if is_absent}
+        one_factor = {"correction": {"log_factors", "log_covariance"}}
+        absent["arms"] = {
+            arm: one_factor
+            for arm, forecast in self.arms.items()
+            if forecast.correction is None or not forecast.correction.log_factors
+        }
         text: bytes = _summary_adapter().dump_json(self, exclude=absent)
         return text.decode()
 

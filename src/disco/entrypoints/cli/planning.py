@@ -200,15 +200,21 @@ def _groups(planned: "PlanResult") -> "dict[str, ArmForecast]":
 
 
 def _corrections(planned: "PlanResult") -> str:
-    """How earlier forecasts compared with actual revenue; figures and intervals contain it."""
-    said = [
-        f"{name} × {forecast.correction.factor:.2f} ({forecast.correction.campaigns} campaigns)"
-        for name, forecast in _groups(planned).items()
-        if forecast.correction is not None and forecast.correction.campaigns
-    ]
+    """How earlier forecasts compared with what was bought, by depth; figures and intervals contain it."""
+    from disco.records.depths import depth_percent
+    from disco.records.wording import counted
+
+    said = []
+    for name, forecast in _groups(planned).items():
+        found = forecast.correction
+        if found is None or not found.campaigns:
+            continue
+        given = [depth for depth, codes in forecast.codes.items() if codes]
+        factors = [f"{depth_percent(one)} × {found.factors([one])[0]:.2f}" for one in given]
+        said.append(f"{name} {', '.join(factors)} ({counted(found.campaigns, 'campaign')})")
     if not said:
         return "First forecast: ranges are wide because there is no track record yet."
-    return f"Corrected by earlier campaigns, actual against forecast: {', '.join(said)}."
+    return f"Corrected by earlier campaigns, actual against forecast: {'; '.join(said)}."
 
 
 def _left_out(plan: "Plan", left_out: "Mapping[str, int]") -> str:
