@@ -33,6 +33,8 @@ class LearnedCurve:
     """Expired codes; only those assigned at random, where there were any."""
     engagement: Estimate
     """The share of receivers who buy."""
+    revenue_per_code: Estimate
+    """Expected revenue of a code sent, used or not: the share who buy times the basket after the discount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -51,6 +53,8 @@ class LearnedBelief(TableResult):
     """The currency of all money here, by its code of ISO 4217."""
     depths: tuple[LearnedCurve, ...]
     """One entry per depth that was bought with, ascending."""
+    warnings: tuple[str, ...]
+    """Where what was seen contradicts the model, in sentences."""
 
     def to_arrow(self) -> pa.Table:
         return pa.Table.from_pylist(
@@ -61,6 +65,7 @@ class LearnedBelief(TableResult):
                     **{f"basket_{end}": getattr(point.basket, end) for end in _ENDS},
                     "codes": point.codes,
                     **{f"engagement_{end}": getattr(point.engagement, end) for end in _ENDS},
+                    **{f"revenue_per_code_{end}": getattr(point.revenue_per_code, end) for end in _ENDS},
                 }
                 for point in self.depths
             ]
@@ -71,8 +76,9 @@ def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
     """What that version of the model has learned; None: the active one."""
     with store.reading() as transaction:
         record = version_of(transaction, version)
+    belief = belief_of(record)
     with without_compiler():  # one customer's curve
-        curve = learned_curve(belief_of(record))
+        curve = learned_curve(belief)
     return LearnedBelief(
         version=record.number,
         made_at=record.made_at,
@@ -80,6 +86,16 @@ def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
         purchases=sum(point.purchases for point in curve),
         currency=store.locale.currency.code,
         depths=curve,
+        warnings=contradictions(belief),
+    )
+
+
+def contradictions(belief: Belief) -> tuple[str, ...]:
+    """Depths whose codes were used less often than those of a shallower one, which the model takes as chance."""
+    return tuple(
+        f"{found}. The model takes the share who buy as never falling with depth, so it is wrong about one of them: "
+        "see whether all codes of that depth worked and went to customers like the others."
+        for found in belief.engagement.contradictions()
     )
 
 
@@ -90,8 +106,11 @@ def learned_curve(belief: Belief) -> tuple[LearnedCurve, ...]:
         return ()
     curve = demand_curve(belief.basket, np.zeros(evidence.context_size), evidence.depths, draws=_DRAWS)
     generator = np.random.Generator(np.random.Philox(key=0))
-    rates = belief.engagement.draws(evidence.depths, count=_DRAWS, generator=generator)
-    counts = belief.engagement.counts
+    rates = belief.engagement.rates(evidence.depths)
+    lower, upper = belief.engagement.interval(evidence.depths, LEVEL)
+    drawn = belief.engagement.draws(evidence.depths, count=_DRAWS, generator=generator)
+    revenue = curve.revenue.mean * rates, curve.revenue.draws * drawn
+    counts = belief.engagement.counts.margin
     sent = dict(zip(counts.depths.tolist(), counts.sent.tolist(), strict=True))
     return tuple(
         LearnedCurve(
@@ -103,7 +122,8 @@ def learned_curve(belief: Belief) -> tuple[LearnedCurve, ...]:
                 float(curve.full_price.upper[column]),
             ),
             codes=sent.get(depth, 0),
-            engagement=Estimate.of_draws(rates[:, column], level=LEVEL),
+            engagement=Estimate(float(rates[column]), float(lower[column]), float(upper[column]), LEVEL),
+            revenue_per_code=Estimate.around(float(revenue[0][column]), revenue[1][:, column], level=LEVEL),
         )
         for column, depth in enumerate(evidence.depths.tolist())
     )

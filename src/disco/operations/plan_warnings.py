@@ -69,6 +69,11 @@ def audience_warnings(
         for depth, plays, extrapolated in zip(depths, curve.effective_plays, curve.extrapolated, strict=True)
         if extrapolated
     ]
+    found += [
+        f"{one}. The model takes the share who buy as never falling with depth; see `disco belief`."
+        for one in belief.engagement.contradictions()
+        if one.deeper in depths
+    ]
     if far:
         found.append(f"Rarely tried before, so the model extrapolates: {', '.join(far)}.")
     if depths.size > 1:

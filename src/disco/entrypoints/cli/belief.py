@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, show
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, show, warn
 
 if TYPE_CHECKING:
     from disco.operations.learned_curve import LearnedBelief
@@ -24,7 +24,8 @@ def belief(
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Show what the model has learned: per depth, the basket of an average customer and the share of receivers who buy.
+    """Show what the model has learned: per depth, the basket of an average customer, the share of receivers who buy,
+    and the revenue to expect of a code sent.
 
     The 90% intervals are those of the averages, not of single customers. They narrow as campaigns are learned.
     """
@@ -32,6 +33,7 @@ def belief(
 
     found = Shop.open(shop).belief(version)
     show(found, _text(found), as_json=as_json, quiet=quiet)
+    warn(found.warnings)
 
 
 def _text(found: "LearnedBelief") -> str:
@@ -48,6 +50,7 @@ def _text(found: "LearnedBelief") -> str:
             Estimate(point.basket.value, point.basket.lower, point.basket.upper),
             point.codes,
             Estimate(point.engagement.value, point.engagement.lower, point.engagement.upper),
+            Estimate(point.revenue_per_code.value, point.revenue_per_code.lower, point.revenue_per_code.upper),
         ]
         for point in found.depths
     ]
@@ -57,6 +60,7 @@ def _text(found: "LearnedBelief") -> str:
         Column("Basket before the discount (90%)", Money(read_currency(found.currency))),
         Column("Codes", Count()),
         Column("Receivers who buy (90%)", Percent()),
+        Column("Revenue per code (90%)", Money(read_currency(found.currency))),
     ]
     count = len(found.campaigns)
     head = f"Version {found.version}, from {count} campaign{'s'[: count != 1]}: {', '.join(found.campaigns)}."
