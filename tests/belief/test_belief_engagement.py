@@ -46,7 +46,7 @@ def test_outside_the_played_depths_the_trend_of_the_logit_goes_on():
     truth = expit(-2.5 + 3.0 * np.array([0.1, 0.2, 0.3]))
     sent = np.full(3, 10**8)
     engagement = Engagement(counts=EngagementCounts([0.1, 0.2, 0.3], sent, np.rint(truth * sent).astype(int)))
-    np.testing.assert_allclose(engagement.rates([0.0, 0.5]), expit(-2.5 + 3.0 * np.array([0.0, 0.5])), rtol=0.01)
+    np.testing.assert_allclose(engagement.rates([0.0, 0.5]), expit(-2.5 + 3.0 * np.array([0.0, 0.5])), rtol=0.03)
 
 
 def test_a_strong_response_is_not_shrunk_away():

@@ -1,6 +1,6 @@
 """The posterior of who answers: logit p = g(a) + β·h + f_bin, by Laplace's approximation over about 50 numbers.
 
-    g(a) = α + δ·(a − ā) + r(a)      α ~ N(logit prior_rate, 1/(prior_codes·r(1−r)))      δ ~ N(0, 5²)
+    g(a) = α + δ·(a − ā) + r(a)      α ~ N(logit prior_rate, 1/(prior_codes·r(1−r)))      δ ~ N(0, 8²)
     r_j ~ N(0, τ²) per depth played      β ~ N(1, 0.3²)      f_b ~ N(0, φ²) per bin, f_none ~ N(0, 1.5²)
 
 Codes are binomial per cell (depth, bin). τ and φ are averaged over a small grid, weighted with their marginal
@@ -26,12 +26,12 @@ from disco.belief.isotonic import pool_adjacent
 from disco.records.arrays import Matrix, Vector
 
 LEAST_RATE = 1e-6  # rates nearer to 0 or 1 count as this one where a logit or a variance is taken
-SLOPE_SD = 5.0  # prior sd of δ, the rise of the logit per unit of depth
+SLOPE_SD = 8.0  # prior sd of δ, the rise of the logit per unit of depth
 _TILT_MEAN, _TILT_SD = 1.0, 0.3  # of β
 _NO_SCORE_SD = 1.5  # of the constant of customers without a score
 _BUMPS = (0.02, 0.08, 0.16, 0.32, 0.64)  # φ
-_ROUGHNESS = (0.03, 0.1, 0.2, 0.4, 0.8, 1.6)  # τ
-_USUAL = 0.4  # τ and φ above this become less likely before anything is seen
+_ROUGHNESS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # τ, each as likely as the other before anything is seen
+_USUAL_BUMP = 0.4  # φ above this becomes less likely before anything is seen
 _MOST_NODES = 40  # played depths with a number r_j of their own; more are pooled with their neighbours
 _MOST_STEPS = 60
 _ENOUGH = 1e-10  # a Newton step below this is the last
@@ -343,8 +343,8 @@ class _Grid:
         bumps = np.repeat(both[1][:, None] ** -2.0, columns, axis=1) if with_bins else np.full((tau.size, 1), np.inf)
         if with_bins:
             bumps[:, -1] = _NO_SCORE_SD**-2
-        usual = (both[0] / _USUAL) ** 2 + ((both[1] / _USUAL) ** 2 if with_bins else 0.0)
-        return cls(both[0] ** -2.0, bumps, -0.5 * usual)
+        prior = -0.5 * (both[1] / _USUAL_BUMP) ** 2 if with_bins else np.zeros(tau.size)
+        return cls(both[0] ** -2.0, bumps, prior)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
