@@ -259,16 +259,24 @@ def _near_attenuation(variance: Matrix) -> Matrix:
 
 
 def levels_for(rate: float, offsets: Matrix, shares: Vector) -> Vector:
-    """Per row the c with Σ_b shares_b·expit(c + offsets_b) = rate, by bisection."""
+    """Per row the c with Σ_b shares_b·expit(c + offsets_b) = rate, by Newton's steps on the logit within bounds."""
     if not LEAST_RATE < rate < 1 - LEAST_RATE:
         return np.full(len(offsets), math.copysign(FARTHEST, rate - 0.5))
     target = logit(np.array(rate))
     low, high = target - offsets.max(axis=1), target - offsets.min(axis=1)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        above = (shares * expit(middle[:, None] + offsets)).sum(axis=1) > rate
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return np.asarray(0.5 * (low + high))
+    level = 0.5 * (low + high)
+    for _ in range(_MOST_STEPS):
+        rates = expit(level[:, None] + offsets)
+        mean = (shares * rates).sum(axis=1)
+        low, high = np.where(mean < rate, level, low), np.where(mean > rate, level, high)
+        slope = (shares * rates * (1.0 - rates)).sum(axis=1) / (mean * (1.0 - mean))
+        after = level + (target - logit(mean)) / slope
+        after = np.where((after >= low) & (after <= high), after, 0.5 * (low + high))
+        done = np.abs(after - level).max() < 1e-13
+        level = after
+        if done:
+            break
+    return np.asarray(level)
 
 
 def fit(counts: EngagementCounts, *, prior_rate: float, prior_codes: float) -> EngagementPosterior:
