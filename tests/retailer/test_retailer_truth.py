@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 
 from disco.records.errors import InputError
-from disco.retailer import Retailer, RetailerSettings
+from disco.retailer import Retailer, RetailerSettings, Truth
 from disco.retailer.settings import Baskets, Channel, Curves, PurchaseChance, Shape, ShoppingHabits
 
 _DEPTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.475, 0.6, 0.9)
@@ -124,3 +124,49 @@ def test_a_stranger_is_refused_by_name(shop: Retailer, stranger: str) -> None:
 def test_an_unknown_channel_is_refused(shop: Retailer) -> None:
     with pytest.raises(InputError, match="on-site or e-mail"):
         shop.truth(["c0000001"], [0.1], channel="radio")
+
+
+def _expected(truth: Truth) -> np.ndarray:
+    return truth.purchase_probability * truth.expected_full_price
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_where_nothing_is_private_the_habits_tell_all(shape: Shape) -> None:
+    settings = RetailerSettings(
+        customers=300,
+        seed=5,
+        curves=Curves(
+            shape=shape,
+            elasticity_with_baseline=0.4,
+            elasticity_from_habits=1.0,
+            concave_rate_spread=0.0,
+            midpoint_spread=0.0,
+        ),
+        engagement=PurchaseChance(with_spend=-0.3, from_habits=1.0, gain_spread=0.0),
+    )
+    shop = Retailer.simulate(settings)
+    told = shop.spending_given_habits(_ids(300), [0.1, 0.3, 0.45], channel="e-mail")
+    np.testing.assert_allclose(told, _expected(shop.truth(_ids(300), [0.1, 0.3, 0.45], channel="e-mail")), rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_habits_tell_the_mean_over_what_is_private(shape: Shape) -> None:
+    """In every tenth of the customers by what their habits tell, the truth has the same mean, up to chance."""
+    shop = Retailer.simulate(RetailerSettings(customers=60_000, seed=4, curves=Curves(shape=shape)))
+    ids = _ids(60_000)
+    told, truth = shop.spending_given_habits(ids, [0.15, 0.4]), _expected(shop.truth(ids, [0.15, 0.4]))
+    for column in range(2):
+        for tenth in np.array_split(np.argsort(told[:, column]), 10):
+            left = truth[tenth, column] - told[tenth, column]
+            assert abs(left.mean()) < 4.5 * left.std() / np.sqrt(tenth.size)
+    assert 0.5 < np.corrcoef(told[:, 1], truth[:, 1])[0, 1] < 0.99
+
+
+def test_habits_are_told_in_the_order_of_the_ids_and_of_known_channels_only(shop: Retailer) -> None:
+    asked = ["c0011999", "c0000003", "c0010000", "c0000003"]
+    every = shop.spending_given_habits(_ids(12_000), [0.1, 0.3])
+    np.testing.assert_array_equal(
+        shop.spending_given_habits(asked, [0.1, 0.3]), every[[int(each[1:]) for each in asked]]
+    )
+    with pytest.raises(InputError, match="on-site or e-mail"):
+        shop.spending_given_habits(asked, [0.1], channel="radio")

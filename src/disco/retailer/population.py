@@ -185,45 +185,100 @@ def _joint(spend: Vector, habit: Vector, own: Vector, *, with_spend: float, from
     return np.asarray(with_spend * spend + np.sqrt(1 - with_spend**2) * rest, np.float64)
 
 
+@dataclass(frozen=True, slots=True)
+class HabitScores:
+    """What habits decide about the answers to codes, (n,) each: standard scores, but for `offset`."""
+
+    offset: Vector  # the customer's part of the baseline, ln of money
+    spend: Vector
+    elasticity: Vector
+    engagement: Vector
+
+
+def habit_scores(z: Matrix, *, settings: RetailerSettings) -> HabitScores:
+    """Of habits z (n, 8)."""
+    directions, scales = foundations(settings)
+    baskets = settings.baskets
+    offset = _spend(z, directions, settings, scales.baseline_linear, scales.baseline_nonlinear)
+    return HabitScores(
+        offset=offset,
+        spend=offset / max(float(np.hypot(baskets.linear_sd, baskets.nonlinear_sd)), 1e-12),
+        elasticity=scales.elasticity.apply(_raw_elasticity(z, directions), offset[:, None]),
+        engagement=scales.engagement.apply(_raw_engagement(z, directions), offset[:, None]),
+    )
+
+
+def elasticity_of(scores: HabitScores, own: Vector, *, settings: RetailerSettings) -> Vector:
+    """s, (n,), of customers with these private normals."""
+    curves = settings.curves
+    zeta = _joint(
+        scores.spend,
+        scores.elasticity,
+        own,
+        with_spend=curves.elasticity_with_baseline,
+        from_habits=curves.elasticity_from_habits,
+    )
+    return np.asarray(curves.elasticity * np.exp(curves.elasticity_spread * zeta - curves.elasticity_spread**2 / 2))
+
+
+def engagement_of(scores: HabitScores, own: Vector, *, settings: RetailerSettings) -> Vector:
+    """The logit of a purchase with a code of depth 0, before the channel's part, (n,)."""
+    engagement = settings.engagement
+    readiness = _joint(
+        scores.spend,
+        scores.engagement,
+        own,
+        with_spend=engagement.with_spend,
+        from_habits=engagement.from_habits,
+    )
+    return np.asarray(engagement.level + engagement.spread * readiness, np.float64)
+
+
+def engagement_gain_of(own: Vector, *, settings: RetailerSettings) -> Vector:
+    """The rise of that logit from u = 0 to u = 1, (n,): private, whatever the habits."""
+    engagement = settings.engagement
+    return np.asarray(engagement.gain * np.exp(engagement.gain_spread * own - engagement.gain_spread**2 / 2))
+
+
+def _drawn_habits(draw: np.random.Generator, settings: RetailerSettings) -> Matrix:
+    """z (block, 8): a block's first draw."""
+    return _multiply(draw.standard_normal((BLOCK, HABITS)), foundations(settings)[0].mixing.T)
+
+
+def habits_at(settings: RetailerSettings, *, index: Integers) -> Matrix:
+    """z (n, 8) of the customers at these positions, in this order."""
+    z = np.empty((index.size, HABITS))
+    for block in np.unique(index // BLOCK):
+        rows = index // BLOCK == block
+        draw = block_generator(settings.seed, purpose="customers", block=int(block))
+        z[rows] = _drawn_habits(draw, settings)[index[rows] - block * BLOCK]
+    return z
+
+
 def block_of_customers(settings: RetailerSettings, *, block: int) -> Customers:
     """The customers of one block. Always draws the whole block: a larger retailer begins with the same customers."""
     directions, scales = foundations(settings)
-    habits, curves, engagement, baskets = settings.habits, settings.curves, settings.engagement, settings.baskets
+    habits, baskets = settings.habits, settings.baskets
     draw = block_generator(settings.seed, purpose="customers", block=block)
-    z = _multiply(draw.standard_normal((BLOCK, HABITS)), directions.mixing.T)
-    own = draw.standard_normal((BLOCK, 4))
+    z = _drawn_habits(draw, settings)
+    own = draw.standard_normal((BLOCK, 4))  # private: of elasticity, engagement, the curve's bend, engagement's gain
     eta = np.sqrt(1 - habits.habit_noise) * _multiply(z, directions.behaviour) / scales.behaviour
     eta += np.sqrt(habits.habit_noise) * draw.standard_normal(eta.shape)
     behaviour = dict(zip(BEHAVIOURS, eta.T, strict=True))
 
-    offset = _spend(z, directions, settings, scales.baseline_linear, scales.baseline_nonlinear)
-    spend = offset / max(float(np.hypot(baskets.linear_sd, baskets.nonlinear_sd)), 1e-12)
-    zeta = _joint(
-        spend,
-        scales.elasticity.apply(_raw_elasticity(z, directions), offset[:, None]),
-        own[:, 0],
-        with_spend=curves.elasticity_with_baseline,
-        from_habits=curves.elasticity_from_habits,
-    )
-    readiness = _joint(
-        spend,
-        scales.engagement.apply(_raw_engagement(z, directions), offset[:, None]),
-        own[:, 1],
-        with_spend=engagement.with_spend,
-        from_habits=engagement.from_habits,
-    )
+    scores = habit_scores(z, settings=settings)
     joined_on, lapsed_on = _membership(draw, settings)
     lapsed = lapsed_on != NEVER
     customers = Customers(
         index=np.arange(block * BLOCK, (block + 1) * BLOCK),
         joined_on=joined_on,
         lapsed_on=lapsed_on,
-        spend=spend,
-        baseline=baskets.mean + offset,
-        elasticity=curves.elasticity * np.exp(curves.elasticity_spread * zeta - curves.elasticity_spread**2 / 2),
+        spend=scores.spend,
+        baseline=baskets.mean + scores.offset,
+        elasticity=elasticity_of(scores, own[:, 0], settings=settings),
         bend=own[:, 2],
-        engagement=engagement.level + engagement.spread * readiness,
-        engagement_gain=engagement.gain * np.exp(engagement.gain_spread * own[:, 3] - engagement.gain_spread**2 / 2),
+        engagement=engagement_of(scores, own[:, 1], settings=settings),
+        engagement_gain=engagement_gain_of(own[:, 3], settings=settings),
         lapsed=lapsed,
         missions_per_month=habits.missions_per_month * np.exp(habits.missions_spread * behaviour["missions"]),
         item_price=habits.item_price * np.exp(habits.item_price_spread * behaviour["item_price"]),

@@ -26,6 +26,7 @@ from disco.records.files import written_whole
 from disco.records.private import private_folder
 from disco.retailer.answers import answer_tables, positions, read_codes, returns_of
 from disco.retailer.draws import BLOCK
+from disco.retailer.habits import expected_spending
 from disco.retailer.life import DAY
 from disco.retailer.population import block_of_customers, customers_at, log_basket, purchase_probability, response
 from disco.retailer.season import day_number
@@ -237,9 +238,7 @@ class Retailer:
         self, customer_ids: ArrayLike, depths: Sequence[float], *, channel: str = ChannelName.ON_SITE.value
     ) -> Truth:
         """The distribution from which answers are drawn, for these customers (rows) and depths (columns)."""
-        if channel not in list(ChannelName):
-            raise InputError("channel", found=repr(channel), expected=" or ".join(ChannelName))
-        settings = self.settings
+        settings, by = self.settings, _channel(channel)
         offered = read_depths(depths)
         customers = customers_at(settings, index=positions(customer_ids, settings=settings))
         full_price = np.empty((customers.index.size, len(offered)))
@@ -249,9 +248,23 @@ class Retailer:
             g = response(customers.bend, np.array(depth / settings.curves.depth_scale), curves=settings.curves)
             full_price[:, column] = np.exp(log_basket(customers, g) + variance / 2)
             probability[:, column] = purchase_probability(
-                customers, g, settings=settings, channel=ChannelName(channel), lapsed=customers.lapsed
+                customers, g, settings=settings, channel=by, lapsed=customers.lapsed
             )
         return Truth(offered, full_price, probability, customers.baseline, customers.elasticity)
+
+    def spending_given_habits(
+        self, customer_ids: ArrayLike, depths: Sequence[float], *, channel: str = ChannelName.ON_SITE.value
+    ) -> Matrix:
+        """(customers, depths): E[p·F], money per code, for whoever knows a customer's habits and nothing private."""
+        index = positions(customer_ids, settings=self.settings)
+        offered, by = read_depths(depths), _channel(channel)
+        return expected_spending(self.settings, index=index, depths=offered, channel=by)
+
+
+def _channel(name: str) -> ChannelName:
+    if name not in list(ChannelName):
+        raise InputError("channel", found=repr(name), expected=" or ".join(ChannelName))
+    return ChannelName(name)
 
 
 def _one_row_per_day(site: pa.Table) -> pa.Table:
