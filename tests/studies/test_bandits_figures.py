@@ -8,12 +8,17 @@ from disco.belief import Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, learn
 from disco.policy import Thompson
 from disco.records.decisions import Purchases
+from disco.records.errors import InputError
 from disco.studies.bandits.figures import gap
 from disco.studies.bandits.ladder import (
+    FILLED,
     LOSSES,
+    SCARCE,
+    Beyond,
     Rung,
     Yardstick,
     best_of_class,
+    caps_of,
     given_context,
     rungs_of_knowledge,
     rungs_of_learning,
@@ -56,14 +61,31 @@ def belief_of(stage: Stage, *, rows: int) -> Belief:
     return learn(belief, [Lesson.of("past", seen, EngagementCounts.of(depth, bought))])
 
 
-def climbed(stage: Stage, belief: Belief) -> dict[Rung, float]:
-    yardstick = Yardstick.of(stage, caps=(700, 700, 600), revenue_weight=3.0)
-    return {**rungs_of_knowledge(yardstick), **rungs_of_learning(yardstick, SPLINE, belief, Thompson())}
+def beyond_of(yardstick: Yardstick) -> Beyond:
+    """Habits that tell everything, and features that are the context and a column that was never known."""
+    law, context = yardstick.stage.law, yardstick.stage.context
+    unknown = np.full(len(context), np.nan)
+    return Beyond.of(
+        yardstick,
+        spending=law.purchase_probability * law.expected_full_price,
+        features=np.column_stack([np.sign(context) * np.expm1(np.abs(context)), unknown]),
+        contexts=[],
+    )
+
+
+def climbed(stage: Stage, belief: Belief, *, caps: tuple[int, ...] = (700, 700, 600)) -> dict[Rung, float]:
+    yardstick = Yardstick.of(stage, caps=caps, revenue_weight=3.0)
+    return {
+        **rungs_of_knowledge(yardstick, beyond_of(yardstick)),
+        **rungs_of_learning(yardstick, SPLINE, belief, Thompson()),
+    }
 
 
 def test_where_everything_is_visible_nothing_is_lost_before_learning(visible: Stage) -> None:
     found = climbed(visible, belief_of(visible, rows=3000))
     assert found[Rung.FREE] >= found[Rung.ORACLE] > 0.005
+    assert found[Rung.HABITS] == pytest.approx(found[Rung.ORACLE], abs=1e-12)
+    assert found[Rung.FEATURES] == pytest.approx(found[Rung.CONTEXT], abs=0.02 * found[Rung.ORACLE])
     for rung in (Rung.CONTEXT, Rung.SHARED, Rung.LINEAR):
         assert found[rung] == pytest.approx(found[Rung.ORACLE], abs=0.1 * found[Rung.ORACLE])
     assert found[Rung.LINEAR] == pytest.approx(found[Rung.ORACLE], abs=1e-9)  # the class holds the truth itself
@@ -85,9 +107,30 @@ def test_a_context_that_says_nothing_costs_everything(visible: Stage) -> None:
         visible.law.log_full_price,
         visible.law.purchase_probability,
     )
-    found = rungs_of_knowledge(Yardstick.of(blind, caps=(700, 700, 600), revenue_weight=3.0))
+    yardstick = Yardstick.of(blind, caps=(700, 700, 600), revenue_weight=3.0)
+    law = visible.law
+    informed = Beyond.of(
+        yardstick,
+        spending=law.purchase_probability * law.expected_full_price,
+        features=visible.context,
+        contexts=[blind.context],
+    )
+    found = rungs_of_knowledge(yardstick, informed)
     assert found[Rung.ORACLE] > 0.005
+    assert found[Rung.FEATURES] > 0.8 * found[Rung.ORACLE]
     assert abs(found[Rung.CONTEXT]) < 0.4 * found[Rung.ORACLE]
+
+
+def test_scarce_codes_make_who_gets_one_matter_more(visible: Stage) -> None:
+    """With codes for everybody only the depth is chosen; with codes for six in ten, the customer, too."""
+    belief = belief_of(visible, rows=3000)
+    filled, scarce = (
+        climbed(visible, belief, caps=caps_of(regime, customers=2000, depths=3)) for regime in (FILLED, SCARCE)
+    )
+    for rung in (Rung.ORACLE, Rung.HABITS, Rung.FEATURES, Rung.CONTEXT, Rung.LEARNED):
+        assert scarce[rung] > 3 * filled[rung] > 0
+    with pytest.raises(InputError, match="each scarce cap is one depth's"):
+        caps_of(SCARCE, customers=100, depths=4)
 
 
 def test_the_context_tells_what_a_bend_hides_from_a_line() -> None:

@@ -4,7 +4,9 @@ Every decision maker puts a value on each (customer, depth); the exact allocatio
 w(1−a) − a, e_a the share of buyers at depth a, and p, F the true purchase probability and full price:
 
     FREE      p·F·W without any caps          minus ORACLE   = what the caps themselves cost          (constraint)
-    ORACLE    p·F·W                           minus CONTEXT  = what the context does not tell         (context)
+    ORACLE    p·F·W                           minus HABITS   = what is private to each customer       (private)
+    HABITS    E[p·F | z]·W                    minus FEATURES = what the raw tables do not show        (tables)
+    FEATURES  E[p·F | f]·W                    minus CONTEXT  = what the context leaves out            (context)
     CONTEXT   E[p·F | x]·W                    minus SHARED   = what one rate for everybody costs      (engagement)
     SHARED    E[F | x, purchase]·W·e          minus LINEAR   = what ln F = ψᵀθ cannot follow          (model class)
     LINEAR    exp(ψᵀθ*)·W·e                   minus CURVES   = what finite data leave of θ* unknown   (baskets)
@@ -12,13 +14,15 @@ w(1−a) − a, e_a the share of buyers at depth a, and p, F the true purchase p
     LEARNED   the belief's median, its rates  minus DECIDED  = what a policy pays for exploring       (exploration)
     DECIDED   the policy's figures
 
-x is the context. E[·| x] is estimated from the true figures of the other half of the customers (a line plus boosted
-trees, two folds), so CONTEXT is a lower bound that more customers would raise a little. θ* is the least-squares fit of
-the true E[ln F] over all purchasers of a log with depths assigned at random: infinitely many purchases of these
+z are the latent habits of the simulated customers, f the 76 features, x the context. E[·| z] is exact. E[·| f] and
+E[·| x] are estimated from the true figures of the other half of the customers (a line plus boosted trees, two folds),
+so FEATURES and CONTEXT are lower bounds that more customers would raise. Features go in on a logarithmic scale, beside
+the contexts that networks made of them: that adds no information and saves the trees the work. θ* is the least-squares
+fit of the true E[ln F] over all purchasers of a log with depths assigned at random: infinitely many purchases of these
 customers. Below CONTEXT rungs need not descend: nobody there maximises the truth itself, and an error may help.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -31,13 +35,17 @@ from disco.campaign import Belief, decide
 from disco.policy import Greedy, Policy
 from disco.records.arrays import Floats, Integers, Matrix, Vector
 from disco.records.decisions import Audience, Offer
+from disco.records.errors import InputError
 from disco.studies.bandits.stage import Law, Stage
+from disco.studies.environment import equal_caps
 from disco.studies.readings import DepthReading
 
 
 class Rung(StrEnum):
     FREE = "no caps"
     ORACLE = "oracle"
+    HABITS = "habits known exactly"
+    FEATURES = "best on all 76 features"
     CONTEXT = "best given the context"
     SHARED = "one engagement rate per depth"
     LINEAR = "best model of the class"
@@ -60,13 +68,33 @@ _TREES = {
 #: What is lost from one rung to the next.
 LOSSES = {
     "constraint": (Rung.FREE, Rung.ORACLE),
-    "context": (Rung.ORACLE, Rung.CONTEXT),
+    "private": (Rung.ORACLE, Rung.HABITS),
+    "tables": (Rung.HABITS, Rung.FEATURES),
+    "context": (Rung.FEATURES, Rung.CONTEXT),
     "engagement": (Rung.CONTEXT, Rung.SHARED),
     "model class": (Rung.SHARED, Rung.LINEAR),
     "estimation of baskets": (Rung.LINEAR, Rung.CURVES),
     "estimation of rates": (Rung.CURVES, Rung.LEARNED),
     "exploration": (Rung.LEARNED, Rung.DECIDED),
 }
+
+
+#: Codes per depth, shallow to deep, as shares of the customers: everybody gets one, or six in ten do.
+FILLED, SCARCE = "filled caps", "scarce caps"
+SCARCE_SHARES = (0.3, 0.2, 0.1)
+
+
+def caps_of(regime: str, *, customers: int, depths: int) -> tuple[int, ...]:
+    """The codes of each depth in a regime.
+
+    >>> caps_of(FILLED, customers=1000, depths=3), caps_of(SCARCE, customers=1000, depths=3)
+    ((334, 333, 333), (300, 200, 100))
+    """
+    if regime == FILLED:
+        return equal_caps(customers=customers, depths=depths)
+    if depths != len(SCARCE_SHARES):
+        raise InputError("depths", found=depths, expected=f"{len(SCARCE_SHARES)}: each scarce cap is one depth's")
+    return tuple(int(share * customers) for share in SCARCE_SHARES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,13 +139,35 @@ class Yardstick:
         return self.share(_allocated(values, self.offer.caps))
 
 
-def rungs_of_knowledge(yardstick: Yardstick) -> dict[Rung, float]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Beyond:
+    """(n, K) the expected objective of a stage's customers for those who know more than the context."""
+
+    habits: Matrix  # E[p·F | z]·W
+    features: Matrix  # E[p·F | f]·W
+
+    @classmethod
+    def of(cls, yardstick: Yardstick, *, spending: Matrix, features: Matrix, contexts: Sequence[Matrix]) -> "Beyond":
+        """spending (n, K): E[p·F | z]. features (n, 76), NaN = unknown. contexts: (n, d1) each, made of the features.
+
+        It is the same for every regime of caps: only worth is asked of the yardstick.
+        """
+        depths = np.asarray(yardstick.offer.depths)
+        factor = objective.weights(depths, np.ones(depths.size), revenue_weight=yardstick.offer.revenue_weight)
+        scaled = np.sign(features) * np.log1p(np.abs(features))
+        seen = np.column_stack([np.where(np.isnan(scaled), -1.0, scaled), *contexts])
+        return cls(habits=spending * factor, features=given_context(seen, yardstick.worth))
+
+
+def rungs_of_knowledge(yardstick: Yardstick, beyond: Beyond) -> dict[Rung, float]:
     """FREE to SHARED: what no model has a part in."""
     stage, worth, caps = yardstick.stage, yardstick.worth, yardstick.offer.caps
     buyers = stage.law.purchase_probability.mean(axis=1)
     return {
         Rung.FREE: yardstick.share(_allocated(worth, (None,) * len(caps))),
         Rung.ORACLE: yardstick.share(_allocated(worth, caps)),
+        Rung.HABITS: yardstick.share(_allocated(beyond.habits, caps)),
+        Rung.FEATURES: yardstick.share(_allocated(beyond.features, caps)),
         Rung.CONTEXT: yardstick.share(_allocated(given_context(stage.context, worth), caps)),
         Rung.SHARED: yardstick.valued(given_context(stage.context, stage.law.expected_full_price, weight=buyers)),
     }

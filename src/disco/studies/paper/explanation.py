@@ -12,6 +12,8 @@ from itertools import product
 
 import numpy as np
 
+from disco.features import FEATURES
+from disco.features.rows import table_matrix
 from disco.policy import Greedy, Random, Thompson
 from disco.records.arrays import Floats
 from disco.records.estimate import Estimate
@@ -20,7 +22,18 @@ from disco.reports.formats import Percent
 from disco.reports.table import Column, Table
 from disco.retailer.settings import Shape
 from disco.studies.bandits.figures import Runs, objective_uplift
-from disco.studies.bandits.ladder import LOSSES, Rung, Yardstick, rungs_of_knowledge, rungs_of_learning
+from disco.studies.bandits.ladder import (
+    FILLED,
+    LOSSES,
+    SCARCE,
+    SCARCE_SHARES,
+    Beyond,
+    Rung,
+    Yardstick,
+    caps_of,
+    rungs_of_knowledge,
+    rungs_of_learning,
+)
 from disco.studies.bandits.simulation import COLD, WARM, Player, Rules, simulate, starting_belief
 from disco.studies.bandits.stage import Stage, stage_of_shop
 from disco.studies.cache import Arrays
@@ -32,6 +45,7 @@ from disco.studies.environment import (
     SLOPE,
     ContextRecipe,
     Environment,
+    StudyShop,
     equal_caps,
     open_shop,
 )
@@ -48,7 +62,8 @@ POLICIES: tuple[Player, ...] = (Greedy(), Thompson())
 PAST_SHARES = (0.03, 0.15, 1.0)  # of the codes of campaigns A and B
 DIMENSIONS = (4, 6, 8)  # the paper: six, and much the same with two more or less
 EXPLORATION = (0.0, 0.3, 1.0, 3.0)
-FILLED, SLACK = "filled caps", "slack caps"
+SLACK = "slack caps"
+REGIMES = (FILLED, SCARCE)  # of the ladder
 SITUATIONS = tuple(product(("warm", "cold"), (FILLED, SLACK)))
 _CONTEXT, _LEARNED = list(Rung).index(Rung.CONTEXT), list(Rung).index(Rung.LEARNED)
 #: Main effects, second minus first along an axis of `worth` (situations, heads, models, policies).
@@ -57,6 +72,12 @@ _FACTOR_WORDS = {
     "slope head": "slope head instead of level head",
     "spline": "spline instead of γ = 20",
     "Thompson sampling": "Thompson instead of greedy",
+}
+_REGIME_WORDS = {
+    FILLED: "everybody gets a code, a third of the customers each depth",
+    SCARCE: "codes for "
+    + ", ".join(f"{share:.0%}" for share in SCARCE_SHARES)
+    + " of the customers, from the shallowest depth to the deepest",
 }
 _EVERYWHERE = "all shapes"
 ByShape = Mapping[str, list[Arrays]]
@@ -100,7 +121,7 @@ def threshold(environment: Environment, settings: ReproductionSettings) -> Array
 def _explained(environment: Environment, settings: ReproductionSettings, shape: Shape) -> Arrays:
     """Shares above random allocation, of the objective throughout.
 
-    - ladder (heads, models, rungs)
+    - ladder (regimes, heads, models, rungs)
     - past (shares of the past,): LEARNED after that much of it
     - dimensions (sizes, 2): CONTEXT and LEARNED
     - exploration (warm and cold, scales of Thompson)
@@ -121,13 +142,14 @@ def _explained(environment: Environment, settings: ReproductionSettings, shape: 
         return stage_of_shop(shop, network)
 
     stages = [stage(head) for head in HEADS.values()]
-    ladders = np.array([_ladder(each) for each in stages])
+    beyond = _beyond(shop, stages)
+    ladders = np.array([[_ladder(each, beyond, regime=regime) for each in stages] for regime in REGIMES])
     sizes = {
-        size: _ladder(stage(replace(LEVEL, dimensions=size)), models=(NARROW,))
+        size: _ladder(stage(replace(LEVEL, dimensions=size)), beyond, models=(NARROW,))
         for size in DIMENSIONS
         if size != LEVEL.dimensions
     }
-    sizes[LEVEL.dimensions] = ladders[0].tolist()
+    sizes[LEVEL.dimensions] = ladders[0, 0].tolist()
     return {
         "ladder": ladders,
         "past": np.array([_learned(stages[0], share=share) for share in PAST_SHARES]),
@@ -137,15 +159,31 @@ def _explained(environment: Environment, settings: ReproductionSettings, shape: 
     }
 
 
-def _yardstick(stage: Stage) -> Yardstick:
-    caps = equal_caps(customers=len(stage.context), depths=len(stage.law.depths))
+def _yardstick(stage: Stage, *, regime: str = FILLED) -> Yardstick:
+    caps = caps_of(regime, customers=len(stage.context), depths=len(stage.law.depths))
     return Yardstick.of(stage, caps=caps, revenue_weight=REVENUE_WEIGHT)
 
 
-def _ladder(stage: Stage, *, models: tuple[DepthReading, ...] = MODELS) -> list[list[float]]:
+def _beyond(shop: StudyShop, stages: list[Stage]) -> Beyond:
+    """What the stages' customers are worth to those who know their habits, or all their features."""
+    played = next(run for run in shop.campaigns if run.campaign.name == PLAYED_CAMPAIGN)
+    customers, campaign = played.features.filter(played.known), played.campaign
+    return Beyond.of(
+        _yardstick(stages[0]),
+        spending=shop.retailer.spending_given_habits(
+            customers["customer_id"].to_numpy(), campaign.depths, channel=str(campaign.channel)
+        ),
+        features=table_matrix(customers, tuple(feature.name for feature in FEATURES)),
+        contexts=[stage.context for stage in stages],
+    )
+
+
+def _ladder(
+    stage: Stage, beyond: Beyond, *, regime: str = FILLED, models: tuple[DepthReading, ...] = MODELS
+) -> list[list[float]]:
     """(models, rungs)."""
-    yardstick = _yardstick(stage)
-    known = rungs_of_knowledge(yardstick)
+    yardstick = _yardstick(stage, regime=regime)
+    known = rungs_of_knowledge(yardstick, beyond)
     rows = []
     for reading in models:
         belief = starting_belief(stage, reading, codes=WARM)
@@ -224,12 +262,16 @@ def run(lab: Lab) -> Item:
         ),
         why=f"{_why(measured)} {_size(AMOUNTS[lab.settings.size])}",
         charts=(
-            _losses_chart(measured),
+            *(_losses_chart(measured, regime) for regime in REGIMES),
             _worth_chart(measured, FILLED),
             _worth_chart(measured, SLACK),
         ),
         tables=(
-            *(_ladder_table(measured, head=place, model=0) for place in range(len(HEADS))),
+            *(
+                _ladder_table(measured, regime, head=place, model=0)
+                for regime in REGIMES
+                for place in range(len(HEADS))
+            ),
             _worth_table(measured),
             _varied_table(measured),
         ),
@@ -258,8 +300,12 @@ def _cells(measured: ByShape, shape: str, figure: Figure) -> Sample:
     return Sample.of([float(np.mean([figure(shop) for shop in alike])) for alike in zip(*chosen, strict=True)])
 
 
-def _loss(measured: ByShape, shape: str, loss: str, *, head: int = 0, model: int = 0) -> Sample:
-    upper, lower = (_at("ladder", head, model, list(Rung).index(rung)) for rung in LOSSES[loss])
+def _rung(rung: Rung, *, regime: str = FILLED, head: int = 0, model: int = 0) -> Figure:
+    return _at("ladder", REGIMES.index(regime), head, model, list(Rung).index(rung))
+
+
+def _loss(measured: ByShape, shape: str, loss: str, *, regime: str = FILLED, head: int = 0, model: int = 0) -> Sample:
+    upper, lower = (_rung(rung, regime=regime, head=head, model=model) for rung in LOSSES[loss])
     return _cells(measured, shape, lambda shop: upper(shop) - lower(shop))
 
 
@@ -274,15 +320,17 @@ def _worth(measured: ByShape, shape: str, factor: str, situation: tuple[str, str
     return _cells(measured, shape, effect)
 
 
-def _losses_chart(measured: ByShape) -> BarChart:
-    cells = {shape: [_loss(measured, shape, loss) for loss in LOSSES] for shape in SHAPES}
-    everywhere = {loss: _loss(measured, _EVERYWHERE, loss).mean for loss in LOSSES if loss != "constraint"}
+def _losses_chart(measured: ByShape, regime: str) -> BarChart:
+    cells = {shape: [_loss(measured, shape, loss, regime=regime) for loss in LOSSES] for shape in SHAPES}
+    everywhere = {loss: _loss(measured, _EVERYWHERE, loss, regime=regime).mean for loss in LOSSES}
+    del everywhere["constraint"]
     most = max(everywhere, key=lambda loss: everywhere[loss])
     estimates = {shape: [cell.estimate() for cell in row] for shape, row in cells.items()}
     wide = all(estimate.ends is not None for row in estimates.values() for estimate in row)
     return BarChart(
-        title=f"Under given caps the largest loss is {most}: {100 * everywhere[most]:.2f} points",
-        subtitle="Objective lost from one decision maker to the next, of random allocation's; warm start, γ = 20",
+        title=f"{regime.capitalize()}: the largest loss is {most}, {100 * everywhere[most]:.2f} points",
+        subtitle="Objective lost from one decision maker to the next, of random allocation's; warm start, γ = 20, "
+        f"context with {next(iter(HEADS))}, one engagement rate per depth",
         categories=list(LOSSES),
         y=Axis("Lost", Percent(decimals=1, signed=True)),
         bars=[
@@ -327,19 +375,22 @@ def _columns() -> list[Column]:
     return [*(Column(str(shape), SHARE) for shape in SHAPES), Column(_EVERYWHERE, SHARE)]
 
 
-def _ladder_table(measured: ByShape, *, head: int, model: int) -> Table:
-    reached: list[Row] = [[rung, *_row(measured, _at("ladder", head, model, place))] for place, rung in enumerate(Rung)]
-    lost: list[Row] = [
-        [f"lost: {loss}"]
-        + [_loss(measured, shape, loss, head=head, model=model).estimate() for shape in (*SHAPES, _EVERYWHERE)]
-        for loss in LOSSES
-    ]
+def _ladder_table(measured: ByShape, regime: str, *, head: int, model: int) -> Table:
+    def loss_row(loss: str) -> list[Estimate]:
+        return [
+            _loss(measured, shape, loss, regime=regime, head=head, model=model).estimate()
+            for shape in (*SHAPES, _EVERYWHERE)
+        ]
+
+    reached: list[Row] = [[rung, *_row(measured, _rung(rung, regime=regime, head=head, model=model))] for rung in Rung]
+    lost: list[Row] = [[f"lost: {loss}", *loss_row(loss)] for loss in LOSSES]
     return Table(
-        caption=f"From the oracle to the decision: context with {list(HEADS)[head]}, {MODELS[model].name}",
+        caption=f"From the oracle to the decision: {regime}, context with {list(HEADS)[head]}, {MODELS[model].name}",
         columns=["decision maker", *_columns()],
         rows=[*reached, *lost],
         note="Expected objective above random allocation with as many codes per depth, all customers decided at once "
-        "after campaigns A and B; filled caps. Each loss is a row minus the next. 95% intervals over environments.",
+        f"after campaigns A and B; {_REGIME_WORDS[regime]}. What is learned has one engagement rate per depth, as in "
+        "the paper. Each loss is a row minus the next. 95% intervals over environments.",
     )
 
 
@@ -389,10 +440,7 @@ def _varied_table(measured: ByShape) -> Table:
 
 
 def _why(measured: ByShape) -> str:
-    oracle, system = (
-        _cells(measured, _EVERYWHERE, _at("ladder", 0, 0, list(Rung).index(rung)))
-        for rung in (Rung.ORACLE, Rung.DECIDED)
-    )
+    oracle, system = (_cells(measured, _EVERYWHERE, _rung(rung)) for rung in (Rung.ORACLE, Rung.DECIDED))
     losses = {loss: _loss(measured, _EVERYWHERE, loss) for loss in LOSSES}
     parts = ", ".join(f"{loss} {words(cell)}" for loss, cell in losses.items() if loss != "constraint")
     policy = [_worth(measured, _EVERYWHERE, "Thompson sampling", (start, FILLED)) for start in ("warm", "cold")]
@@ -406,9 +454,10 @@ def _why(measured: ByShape) -> str:
         f"after two random campaigns. The difference: {parts}. The caps themselves cost the oracle "
         f"{words(losses['constraint'])}. Choices, with filled caps: {worth}."
     )
-    if max(abs(cell.mean) for cell in policy) < losses["context"].mean:
+    private = losses["private"].mean + losses["tables"].mean
+    if max(abs(cell.mean) for cell in policy) < private:
         text += (
-            " The differences between policies are small compared with what the context does not tell, which we think "
-            "is why their order depends on the environment."
+            " The differences between policies are small compared with what no table tells about a customer, which we "
+            "think is why their order depends on the environment."
         )
     return text
