@@ -120,7 +120,7 @@ above the customary 0.1 and 0.25, because a shop with a campaign a month moves b
 fault. Features of codes, and the days since something happened, are not judged by `drift`, because every campaign
 moves them; by `unseen` and `range` they are watched and never fail. `tenure_days` is compared with training as many
 days later. `ids` finds tables whose customer ids do not belong together, which leaves every distribution as it was.
-`./run drill year` counts false alarms and planted faults over five simulated shops.
+`./run drill year` counts false alarms and planted faults over ten simulated shops.
 """
 
 

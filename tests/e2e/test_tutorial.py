@@ -6,8 +6,9 @@ belong to the page's own size. A block that shows nothing has only to succeed.
 
 from pathlib import Path
 
+import pytest
 from as_printed import blocks, disco_in, run_blocks, words
-from year_drill import FAULTS, PAGE, SIMULATE, plant
+from year_drill import FAULTS, PAGE, READ_OUT, SIMULATE, forecast_table, plant, year_forecasts
 
 from disco.entrypoints.python import Shop
 
@@ -28,6 +29,13 @@ def test_the_year_runs_as_printed_and_its_check_finds_planted_faults(tmp_path: P
             compared += 1
     assert compared > 5
     shop = Shop.open(tmp_path / "shop")
+    year = year_forecasts(shop, shop.results(as_of=READ_OUT))
+    assert (len(year.revenue), len(year.markdown)) == (11, 11)
+    assert sorted(year.depths) == [0.1, 0.2, 0.3, 0.4]
+    assert sum(one.actual for one in year.revenue) == pytest.approx(
+        sum((1 - depth) * total.actual for depth, total in year.depths.items())
+    )
+    assert forecast_table({7: year}).count("of 11") == 4
     network = shop.data.network()
     assert plant(shop.folder / "data", {}, network, scratch=tmp_path).how == "not found"
     for name in SHORT:
