@@ -63,7 +63,7 @@ def report(given: argparse.Namespace) -> None:
 
 def print_table(table) -> None:
     """A report's table on the terminal, columns aligned."""
-    rows = [[column.heading for column in table.headings()], *table.text()]
+    rows = [[column.heading for column in table.typed_columns()], *table.text()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     print(f"{table.caption}:\n")
     for row in rows:
