@@ -53,6 +53,13 @@ def _lead(verdicts: Sequence[str]) -> str:
     )
 
 
+#: The product's own network has heads beyond the paper's, and its belief has a rate of engagement per customer.
+ENGAGEMENT_USED = (
+    "Networks have the paper's head (`level`) and everybody has one engagement rate per depth, as in the paper, unless "
+    "a table names another head."
+)
+
+
 def _extent(*, environments: int, customers: int, is_full: bool) -> str:
     """How much was simulated."""
     found = f"{environments} simulated retailers of {customers:,} customers."
@@ -69,8 +76,8 @@ def _summary(result: Reproduction) -> Section:
         _extent(environments=settings.environments, customers=settings.customers, is_full=settings.is_full) + "\n\n"
         "Each verdict is computed. An item reproduces when every claim checked holds, and partly when some do. When "
         "none holds, it is undecided if the intervals allow all of them, and does not reproduce if they rule one out. "
-        "Where the depth's encoding matters, the main reading (γ = 20) decides and the others stand beside it. Time is "
-        "that of this run; results kept from an earlier run take none.",
+        "Where the depth's encoding matters, the main reading (γ = 20) decides and the others stand beside it. "
+        f"{ENGAGEMENT_USED} Time is that of this run; results kept from an earlier run take none.",
         (facts, table),
     )
 
@@ -179,7 +186,7 @@ def page(result: Mapping[str, Any]) -> str:
         "when some do. When none holds, it is *undecided* if the intervals allow all of them, and *does not reproduce* "
         "if they rule one out. Where the depth's encoding matters, γ = 20 decides, the reading of the paper's α = 20 "
         "that looks like its figures; γ = 2, the formula to the letter, the automatic choice and the smoothing spline "
-        "stand beside it. Means have 95% intervals over simulated retailers (seeds "
+        f"stand beside it. {ENGAGEMENT_USED} Means have 95% intervals over simulated retailers (seeds "
         f"{result['seeds'][0]} to {result['seeds'][-1]}), which the calibration did not use. How it is done: "
         "[decision 080](decisions/080-reproduction.md); the simulations of policies: [bandits.md](bandits.md).",
         _markdown(
