@@ -94,6 +94,38 @@ def test_a_log_that_is_not_random_is_warned_about_on_stderr(disco, write):
     assert json.loads(out)["warnings"]
 
 
+def test_engagement_scores_make_rates_per_customer(disco, write):
+    """Who bought is known only to the score: with it, few codes go to other customers, and more come back used."""
+    eager = ~np.isnan(np.asarray(columns()["full_price"].to_numpy(zero_copy_only=False)))
+    told = np.where(eager, 2.0, -2.0) + np.where(np.random.default_rng(3).random(900) < 0.1, np.nan, 0.0)
+    log = write(h=pa.array(told, from_pandas=True))
+    asked = ("replay", log, "--context", "x1,x2", "--policy", "greedy", "--batch", 300, "--repeats", 0, "--json")
+    limits = ("--caps", "0.1=10%,0.2=10%,0.3=10%", "--revenue-weight", 3)
+    found = {}
+    for name, more in (("score", ("--engagement-score", "h")), ("rate", ("--learn-engagement",))):
+        code, out, err = disco(*asked, *limits, *more)
+        assert (code, err) == (0, "")
+        found[name] = json.loads(out)["policies"]["greedy"]
+    used = {name: one["purchasers"] / one["accepted"] for name, one in found.items()}
+    assert used["score"] > 0.85
+    assert used["rate"] < 0.7
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        (np.full(900, np.nan), "a finite number, or null for none"),
+        (np.r_[np.zeros(899), np.inf], "row 900"),
+        (np.full(900, 45.0), "log odds, within ±32"),
+        (pa.nulls(900, pa.float64()), "no score in any row"),
+    ],
+)
+def test_scores_that_are_none_are_refused_with_their_row(disco, write, scores, message):
+    code, _, err = disco("replay", write(h=scores), *CONTEXT, *GREEDY, "--engagement-score", "h")
+    assert code == 1
+    assert message in err
+
+
 CONTEXT = ("--context", "x1,x2")
 GREEDY = ("--policy", "greedy", "--batch", "300")
 
@@ -122,6 +154,9 @@ GREEDY = ("--policy", "greedy", "--batch", "300")
         ((*CONTEXT, *GREEDY, "--revenue-weight", "nan"), 2, "--revenue-weight"),
         ((*CONTEXT, *GREEDY, "--warm", "nowhere.parquet"), 1, "no such file"),
         ((*CONTEXT, *GREEDY, "--strata", "county"), 1, "no column county"),
+        ((*CONTEXT, *GREEDY, "--engagement-score", "h"), 1, "no column h"),
+        ((*CONTEXT, *GREEDY, "--engagement-score", "region"), 1, "values of type"),
+        ((*CONTEXT, *GREEDY, "--engagement-score", "depth"), 2, "--engagement-score"),
         (("--context", "x1,x9", *GREEDY), 1, "no column x9"),
         (("--context", ",", *GREEDY), 2, "context columns"),
         (("--context", "x1,x1", *GREEDY), 2, "each name once"),

@@ -165,3 +165,27 @@ def test_propensities_that_vary_by_row_must_still_sum_to_one(spread):
     chances = rng.uniform(0.4 - spread, 0.4 + spread, rows)  # of three depths: the sum is about 1.2
     with pytest.raises(InputError, match="propensity"):
         random_log(np.zeros((rows, 1)), rng.choice([0.1, 0.2, 0.3], rows), np.full(rows, 30.0), propensity=chances)
+
+
+def test_engagement_scores_are_kept_on_the_grid_and_may_be_unknown():
+    context, depth, price = columns()
+    score = np.where(np.arange(600) % 5 == 0, np.nan, context[:, 0])
+    log = random_log(context, depth, price, score=score, check_balance=False)
+    assert log.score is not None
+    np.testing.assert_array_equal(np.isnan(log.score), np.isnan(score))
+    np.testing.assert_allclose(log.score, score, atol=2**-17)
+    assert random_log(context, depth, price, check_balance=False).score is None
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        (np.full(600, np.nan), "no score in any row"),
+        (np.r_[np.zeros(599), np.inf], "row 600, score"),
+        (np.r_[70.0, np.zeros(599)], "log odds, within ±32"),
+        (np.zeros(599), "599"),
+    ],
+)
+def test_scores_that_are_none_are_refused(score, message):
+    with pytest.raises(InputError, match=message):
+        random_log(*columns(), score=score, check_balance=False)

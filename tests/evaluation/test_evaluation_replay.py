@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from disco.belief import BasketModel, OneHotDepth, SmoothSpline
+from disco.belief import BasketModel, Engagement, EngagementCounts, OneHotDepth, SmoothSpline
 from disco.campaign import Belief
 from disco.evaluation.log import random_log
 from disco.evaluation.passes import UnconstrainedLearner, bootstrap_rows, play, presented_rows, read_batch_limits
-from disco.evaluation.replay import replay
+from disco.evaluation.replay import _believing, replay
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.errors import InputError, LimitError, SchemaMismatchError
 
@@ -307,3 +307,97 @@ def test_columns_of_model_log_and_earlier_log_must_have_one_order(log):
     learned = BasketModel(context_names=tuple(names))
     with pytest.raises(SchemaMismatchError, match=r"context columns: found x1, x0.*expected x0, x1"):
         replay(swapped, Greedy(), batch=400, repeats=0, belief=learned)
+
+
+# ---- engagement scores ---------------------------------------------------------------------------------------------
+
+
+def scored_log(rows=4000, seed=3, *, informative=True):
+    """Half of the customers use codes ten times as often, which their score tells and their context does not."""
+    rng = np.random.default_rng(seed)
+    eager = rng.random(rows) < 0.5
+    place = rng.integers(0, 3, rows)
+    bought = rng.random(rows) < np.where(eager, 0.5, 0.05)
+    price = np.exp(3 + 0.3 * rng.normal(size=rows))
+    score = np.where(eager, 0.0, -3.0) + 0.1 * rng.normal(size=rows)
+    score[::50] = np.nan
+    return random_log(
+        rng.normal(size=(rows, 2)).clip(-3, 3),
+        np.array([0.1, 0.2, 0.3])[place],
+        np.where(bought, price, np.nan),
+        score=score if informative else rng.normal(size=rows),
+        check_balance=False,
+    ), eager
+
+
+@pytest.mark.parametrize("policy", [Greedy(), Thompson()], ids=repr)
+def test_scores_bring_codes_to_those_who_use_them(policy):
+    log, eager = scored_log()
+    caps = {0.1: 0.1, 0.2: 0.1, 0.3: 0.1}
+    shares = {}
+    for name, played in (("scores", log), ("none", replace(log, score=None))):
+        limits = read_batch_limits(caps, depths=log.depths, batch=1000, rows=4000, revenue_weight=3.0)
+        start = _started(played, limits.batch)
+        done = play(
+            played, np.arange(4000), policy, start=start, limits=limits, seed=4, learning=True, learn_engagement=True
+        )
+        coded = done.choice[1000:] >= 0
+        shares[name] = eager[1000:][coded].mean()
+    assert shares["scores"] > 0.9
+    assert abs(shares["none"] - 0.5) < 0.1
+
+
+def _started(log, batch):
+    return _believing(None, log, None, learn_engagement=True, first=np.arange(batch))
+
+
+def test_with_scores_a_policy_earns_more_per_customer():
+    log, _ = scored_log()
+    caps = {0.1: 0.1, 0.2: 0.1, 0.3: 0.1}
+    with_scores, without = (
+        replay(one, Greedy(), batch=1000, caps=caps, revenue_weight=3.0, repeats=0, learn_engagement=True)
+        for one in (log, replace(log, score=None))
+    )
+    better, plain = (found.policies["greedy"].revenue.dr.value for found in (with_scores, without))
+    assert better > 1.3 * plain
+
+
+def test_bins_come_from_the_earlier_log_or_the_first_batch_and_stay(monkeypatch):
+    from disco.evaluation import replay as module
+
+    log, _ = scored_log()
+    warm = replace(scored_log(seed=8)[0], score=np.linspace(-9, 9, 4000))
+    made = []
+    of = module.ScoreBins.of
+    monkeypatch.setattr(module.ScoreBins, "of", lambda scores: made.append(np.sort(scores)) or of(scores))
+    for earlier in (None, warm):
+        replay(log, Greedy(), batch=1000, repeats=2, learn_engagement=True, warm=earlier)
+    first, earlier = made  # once for each replay, whatever its policies and passes
+    known = log.score[:1000][~np.isnan(log.score[:1000])]
+    np.testing.assert_allclose(first, np.sort(known - known.mean()), atol=2**-16)
+    np.testing.assert_allclose(earlier, np.linspace(-9, 9, 4000), atol=2**-16)
+
+
+def test_without_learned_engagement_scores_change_nothing():
+    log, _ = scored_log(rows=900)
+    found = [
+        replay(one, Thompson(), batch=300, caps={0.1: 0.2}, repeats=0).to_arrow()
+        for one in (log, replace(log, score=None))
+    ]
+    assert found[0].equals(found[1])
+
+
+def test_scores_that_cannot_be_used_are_refused():
+    log, _ = scored_log(rows=900)
+    late = replace(log, score=np.where(np.arange(900) < 300, np.nan, 0.5))
+    with pytest.raises(InputError, match="no score in the first batch"):
+        replay(late, Greedy(), batch=300, repeats=0, learn_engagement=True)
+    with pytest.raises(InputError, match="warm"):
+        replay(log, Greedy(), batch=300, repeats=0, learn_engagement=True, warm=replace(log, score=None))
+    counts = EngagementCounts.of(log.depth, log.bought)
+    counted = Belief(basket=BasketModel(), engagement=Engagement(counts=counts))
+    with pytest.raises(InputError, match="counted without engagement scores"):
+        replay(log, Greedy(), belief=counted, batch=300, repeats=0, learn_engagement=True)
+    with_bins = _started(log, 300)
+    with pytest.raises(InputError, match="no engagement scores"):
+        replay(replace(log, score=None), Greedy(), belief=with_bins, batch=300, repeats=0, learn_engagement=True)

@@ -17,11 +17,12 @@ from disco.records.arguments import column_names, read_column, read_labels, read
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError
-from disco.records.grid import CONTEXT_LIMIT, LOG_PRICE_LIMIT
+from disco.records.grid import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
 from disco.records.validation.cells import is_bytes
 
 NO_CONTEXT = ("customer_id", "depth", "full_price", "propensity")  # columns of a log file with a meaning of their own
 SUM_TOLERANCE = 1e-3  # written propensities are rounded: 0.333 · 3
+MOST_SCORE = 32.0  # log odds beyond it are no estimate of anything
 CHANCE_ALARM = 6.0  # standard errors; beyond it, propensities that vary by row cannot sum to one
 
 
@@ -41,6 +42,7 @@ class RandomLog:
     customer: Integers  # (n,) 0, 1, …, equal for rows of one customer
     warnings: tuple[str, ...] = ()  # reasons to doubt that the depths were random
     context_names: tuple[str, ...] | None = None  # of the context's columns, where they came with names
+    score: Vector | None = None  # (n,) engagement scores, NaN = none known; None: the log has no such column
 
     def __repr__(self) -> str:
         depths = ", ".join(map(depth_label, self.depths))
@@ -71,6 +73,7 @@ def random_log(
     customer_id: ArrayLike | None = None,
     propensity: ArrayLike | Literal["observed"] | None = None,
     strata: ArrayLike | None = None,
+    score: ArrayLike | None = None,
     check_balance: bool = True,
 ) -> RandomLog:
     """Read a log, one row per code in time order; a log that does not look random is warned about.
@@ -84,6 +87,8 @@ def random_log(
         `strata`, the shares observed within each. "observed": the shares observed, overall or within each stratum.
     strata (n,): labels within which depths were assigned at random; beside given propensities they serve the balance
         test alone.
+    score (n,): engagement scores known before the depth was assigned: the log odds that a customer uses a code, up to
+        a constant, such as `ContextNetwork.engagement_score`; NaN = not known.
     check_balance: whether to test that the depths look random (`RandomisationWarning`).
 
     >>> log = random_log([[0.5], [1.0]], [0.1, 0.2], [20.0, np.nan], check_balance=False)
@@ -110,6 +115,7 @@ def random_log(
             found=float(prices[row]),
             expected="a positive amount, or null where nothing was bought",
         )
+    scores = None if score is None else _scores(read_column(score, rows=rows, where="log, score"))
     stratum = np.zeros(rows, np.int64) if strata is None else _numbered(strata, rows=rows, name="strata")
     customer = np.arange(rows) if customer_id is None else _numbered(customer_id, rows=rows, name="customer_id")
     depths = tuple(offered.tolist())
@@ -126,7 +132,24 @@ def random_log(
         customer=customer,
         warnings=notes,
         context_names=column_names(context),
+        score=scores,
     )
+
+
+def _scores(values: Vector) -> Vector:
+    """On the grid of 2⁻¹⁶, NaN = none; what cannot be log odds is refused."""
+    known = ~np.isnan(values)
+    if not known.any():
+        raise InputError("log, score", found="no score in any row", expected="a score in at least one")
+    beyond = np.flatnonzero(known & ~(np.abs(values) <= MOST_SCORE))
+    if beyond.size:
+        raise InputError(
+            f"log, row {beyond[0] + 1}, score",
+            found=float(values[beyond[0]]),
+            expected=f"log odds, within ±{MOST_SCORE:g}",
+            fix="A probability p has the log odds ln(p/(1 − p)).",
+        )
+    return np.asarray(np.rint(values * GRID) / GRID)
 
 
 def _numbered(labels: ArrayLike, *, rows: int, name: str) -> Integers:
@@ -228,22 +251,25 @@ def read_log(
     context: Sequence[str],
     strata: Sequence[str] = (),
     observed: bool = False,
+    score: str | None = None,
     check_balance: bool = True,
 ) -> RandomLog:
     """A log from Parquet: `customer_id`, the context columns, `depth`, `full_price` (null = no purchase), `propensity`.
 
     context, strata: names of columns. Without a `propensity` column depths count as uniform, or, with `strata`, as
     frequent as they are within each stratum. observed: set a `propensity` column aside for the frequencies seen,
-    overall or within strata. check_balance: as in `random_log`.
+    overall or within strata. score: the name of a column of engagement scores, null where none is known.
+    check_balance: as in `random_log`.
     """
-    taken = [name for name in (*context, *strata) if name in NO_CONTEXT]
+    scored = () if score is None else (score,)
+    taken = [name for name in (*context, *strata, *scored) if name in NO_CONTEXT]
     if taken:
         raise InputError(
             f"column {taken[0]}",
-            found="it among the context or strata",
+            found="it among the context, strata or scores",
             expected="what was known before the depth was assigned",
         )
-    wanted = ["customer_id", *context, "depth", "full_price", *strata]
+    wanted = ["customer_id", *context, "depth", "full_price", *strata, *scored]
     if not context:
         raise InputError("context", found="no column", expected="the names of the context columns, such as x1,x2")
     table = _read(path, wanted)
@@ -270,6 +296,7 @@ def read_log(
         customer_id=table["customer_id"].to_numpy(),
         propensity=propensity,
         strata=labels,
+        score=None if score is None else _numbers(table, score, path),
         check_balance=check_balance,
     )
 

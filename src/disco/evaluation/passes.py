@@ -176,37 +176,53 @@ def play(
     """Present `rows` (m,) of the log in this order; a row may occur twice and is then another customer each time.
 
     start: what is known before the first batch. learning: whether accepted purchases are learned after each batch;
-    learn_engagement: whether their codes are, too.
+    learn_engagement: whether their codes are, too. Where the codes known at the start are counted in bins of a score,
+    the customers' own scores are used; else everybody has the rate of the depth.
     """
     acting = policy.policy if isinstance(policy, UnconstrainedLearner) else policy
     belief, seen = start, Engagement(counts=start.engagement.counts)
+    bins = start.engagement.counts.bins
+    scores = log.score if bins is not None else None
     choice, predicted = np.empty(rows.size, np.int64), np.zeros(rows.size)
     batches = np.arange(rows.size) // limits.batch
     depth, bought = log.depth, log.bought
     for number, first in enumerate(range(0, rows.size, limits.batch)):
         part = slice(first, min(first + limits.batch, rows.size))
         here = rows[part]
+        score = None if scores is None else scores[here]
         audience = Audience(
-            ids=np.arange(part.start, part.stop), context=log.context[here], known=np.ones(here.size, np.bool_)
+            ids=np.arange(part.start, part.stop),
+            context=log.context[here],
+            known=np.ones(here.size, np.bool_),
+            score=score,
         )
         act = partial(
             decide, audience, belief=belief, policy=acting, campaign=f"batch {number}", seed=seed, engine=engine
         )
         chosen = act(offer=limits.offer(here.size))
         choice[part] = chosen.choice
-        rates = np.append(seen.rates(np.asarray(limits.depths)), 0.0)
-        predicted[part] = np.nan_to_num(chosen.expected_full_price) * rates[chosen.choice]
+        predicted[part] = np.nan_to_num(chosen.expected_full_price) * _rates_at(seen, score, limits, chosen.choice)
         learned = chosen.choice
         if isinstance(policy, UnconstrainedLearner) and learning:
             learned = act(offer=limits.offer(here.size, capped=False)).choice
         accepted = here[learned == log.place[here]]
-        counts = EngagementCounts.of(depth[accepted], bought[accepted])
+        own = None if scores is None else scores[accepted]
+        counts = EngagementCounts.of(depth[accepted], bought[accepted], score=own, bins=bins)
         seen = replace(seen, counts=seen.counts + counts)
         if learning:
             buyers = accepted[bought[accepted]]
             purchases = Purchases(context=log.context[buyers], depth=depth[buyers], full_price=log.full_price[buyers])
             belief = learn(belief, [Lesson.of("replay", purchases, counts if learn_engagement else None)])
     return Played(rows=rows, batch=batches, choice=choice, predicted=predicted)
+
+
+def _rates_at(engagement: Engagement, score: Vector | None, limits: BatchLimits, choice: Integers) -> Vector:
+    """(m,) each customer's rate at the depth chosen; 0 without a code."""
+    depths = np.asarray(limits.depths)
+    if score is None:
+        return np.asarray(np.append(engagement.rates(depths), 0.0)[choice])
+    own = engagement.rates_of(score, depths)
+    return np.where(choice >= 0, own[np.arange(choice.size), choice], 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -199,14 +199,22 @@ def _known(value: float | None) -> float | None:
 
 
 def read_logs(
-    log: Path, *, context: Sequence[str], strata: Sequence[str] = (), observed: bool = False, warm: Path | None = None
+    log: Path,
+    *,
+    context: Sequence[str],
+    strata: Sequence[str] = (),
+    observed: bool = False,
+    score: str | None = None,
+    warm: Path | None = None,
 ) -> tuple[RandomLog, RandomLog | None, tuple[str, ...]]:
     """The log, the earlier log to learn from, and warnings about how random their depths look."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RandomisationWarning)
-        found = read_log(log, context=context, strata=strata, observed=observed)
+        found = read_log(log, context=context, strata=strata, observed=observed, score=score)
         # what is learned from the earlier log does not depend on how its depths were assigned
-        earlier = None if warm is None else read_log(warm, context=context, observed=True, check_balance=False)
+        earlier = (
+            None if warm is None else read_log(warm, context=context, observed=True, score=score, check_balance=False)
+        )
     return found, earlier, tuple(str(note.message) for note in caught)
 
 

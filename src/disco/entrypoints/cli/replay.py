@@ -61,6 +61,14 @@ def replay(
         bool,
         typer.Option("--learn-engagement", help="Learn the share of receivers who buy, instead of taking it as 1."),
     ] = False,
+    engagement_score: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Log odds that a customer uses a code, up to a constant; null: not known. Each customer then has a "
+            "rate of their own, learned as with --learn-engagement.",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -83,14 +91,18 @@ def replay(
     columns, groups = _names(context, "--context"), _names(strata, "--strata")
     if not columns:
         raise UsageError("--context", found=repr(context), expected="names of context columns, such as x1,x2")
-    for name in (*columns, *groups):
+    scored = () if engagement_score is None else (engagement_score,)
+    for name in (*columns, *groups, *scored):
         if name in NO_CONTEXT:
-            raise UsageError("--context, --strata", found=name, expected="columns known before the depth was assigned")
+            option = "--engagement-score" if name == engagement_score else "--context, --strata"
+            raise UsageError(option, found=name, expected="columns known before the depth was assigned")
     limits = _caps(caps)
     players = _players(policy)
     start = _model(encoding, depth_scale)
 
-    found, earlier, notes = read_logs(log, context=columns, strata=groups, observed=propensity == "observed", warm=warm)
+    found, earlier, notes = read_logs(
+        log, context=columns, strata=groups, observed=propensity == "observed", score=engagement_score, warm=warm
+    )
     warn(notes)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("passes over the log", total=(repeats + 1) * len({"random", *policy}))
@@ -105,7 +117,7 @@ def replay(
             seed=seed,
             warm=earlier,
             skew="weight" if skew == "weight" else "resample",
-            learn_engagement=learn_engagement,
+            learn_engagement=learn_engagement or engagement_score is not None,
             progress=lambda: bar.advance(task),
             engine=Shop.open().engine,
         )
