@@ -91,18 +91,18 @@ def loan_sizes(trial: Trial) -> list[LoanSizes]:
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """Letters of similar predicted loan value."""
+    """Letters of similar predicted take-up or loan value."""
 
     predicted: float  # mean
     observed: Estimate
 
 
-def calibration(trial: Trial, *, bins: int = 10) -> list[CalibrationBin]:
-    """Letters as sent, sorted by predicted loan value, in `bins` groups of equal size."""
-    letters = trial.letters
-    predicted = trial.predicted(LOAN_VALUE)[np.arange(len(letters)), letters.level]
+def calibration(trial: Trial, figure: str = LOAN_VALUE, *, bins: int = 10) -> list[CalibrationBin]:
+    """Letters as sent, sorted by what was predicted of them, in `bins` groups of equal size."""
+    letters, observed = trial.letters, trial.observed(figure)
+    predicted = trial.predicted(figure)[np.arange(len(letters)), letters.level]
     return [
-        CalibrationBin(float(predicted[rows].mean()), mean_estimate(letters.loan[rows]))
+        CalibrationBin(float(predicted[rows].mean()), mean_estimate(observed[rows]))
         for rows in np.array_split(np.argsort(predicted, kind="stable"), bins)
     ]
 

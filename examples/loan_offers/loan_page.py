@@ -58,7 +58,8 @@ class Findings:
     ordering: list[checks.Ordering]
     cells: list[checks.TakeUpCell]
     loan_sizes: list[checks.LoanSizes]
-    calibration: list[checks.CalibrationBin]
+    calibration: list[checks.CalibrationBin]  # by predicted loan value
+    take_up_deciles: list[checks.CalibrationBin]  # by predicted take-up
     placebo: dict[str, float]
     warnings: tuple[str, ...]
 
@@ -90,6 +91,7 @@ def find(trial: Trial, *, source: str, generated: bool, seed: int) -> Findings:
         cells=checks.take_up_cells(trial, seed=seed),
         loan_sizes=checks.loan_sizes(trial),
         calibration=checks.calibration(trial),
+        take_up_deciles=checks.calibration(trial, TAKE_UP),
         placebo=checks.placebo_coverage(trial, seed=seed),
         warnings=checks.randomisation_warnings(trial),
     )
@@ -151,6 +153,7 @@ def as_json(found: Findings) -> dict[str, Any]:
             "take_up_cells": [{**asdict(cell), "inside": cell.inside} for cell in found.cells],
             "loan_sizes": [asdict(row) for row in found.loan_sizes],
             "calibration": [asdict(row) for row in found.calibration],
+            "take_up_deciles": [asdict(row) for row in found.take_up_deciles],
             "placebo_coverage": found.placebo,
             "warnings": list(found.warnings),
         }
@@ -303,7 +306,11 @@ def page(found: Findings) -> Report:
             Section(
                 "Can the beliefs and the intervals be trusted?",
                 _trust_text(found),
-                [_ordering_table(found), _calibration_chart(found)],
+                [
+                    _ordering_table(found),
+                    _calibration_chart(TAKE_UP, found.take_up_deciles),
+                    _calibration_chart(LOAN_VALUE, found.calibration),
+                ],
             ),
         ],
         footer=f"{_GENERATED if found.generated else _REAL}\n\nSource: {found.source}. {len(found.letters):,} letters, "
@@ -417,15 +424,14 @@ def _ordering_table(found: Findings) -> Table:
     )
 
 
-def _calibration_chart(found: Findings) -> CurveChart:
-    bins = found.calibration
+def _calibration_chart(figure: str, bins: list[checks.CalibrationBin]) -> CurveChart:
     inside = sum(row.observed.covers(row.predicted) for row in bins)
     ends = (0.0, max(row.predicted for row in bins))
     return CurveChart(
-        title=f"Actual loan value agrees with the prediction in {inside} of {len(bins)} groups",
-        subtitle="Loan value per letter as sent, groups of equal size by predicted value",
-        x=Axis("Predicted loan value per letter", RAND),
-        y=Axis("Loan value per letter", RAND),
+        title=f"Actual {figure} agrees with the prediction in {inside} of {len(bins)} groups",
+        subtitle=f"{figure[0].upper() + figure[1:]} per letter as sent, groups of equal size by predicted {figure}",
+        x=Axis(f"Predicted {figure} per letter", UNITS[figure]),
+        y=Axis(f"{figure[0].upper() + figure[1:]} per letter", UNITS[figure]),
         interval="95% interval",
         from_zero=True,
         lines=[Line("As predicted", ends, ends, muted=True)],

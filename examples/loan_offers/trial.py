@@ -9,18 +9,21 @@ from hashlib import sha256
 
 import numpy as np
 from letters import Letters
+from sklearn.linear_model import LogisticRegression
 
 import disco
 from disco.errors import InputError
 from disco.evaluation.estimates import mean_estimate, ratio_estimate
 from disco.evaluation.off_policy import OffPolicy, decision_propensities, off_policy, target_probabilities
 from disco.records.estimate import Estimate
+from disco.records.score import ScoreBins
 
 AS_SENT, THOMPSON, GREEDY, MOST_LOANS = "as sent", "Thompson", "greedy", "greedy for loan value"
 POLICIES = (GREEDY, THOMPSON, MOST_LOANS)
 TAKE_UP, LOAN_VALUE, REVENUE, OBJECTIVE = "take-up", "loan value", "revenue", "objective"
 FIGURES = (TAKE_UP, LOAN_VALUE, REVENUE, OBJECTIVE)  # per letter
 CONTEXT_LIMIT = 4.0
+SCORE_BINS = 16  # the smallest band has a thousand letters or so
 
 
 # ---- learn and decide ----------------------------------------------------------------------------------------------
@@ -37,7 +40,7 @@ class Fold:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FoldBelief:
-    """What the learned letters taught: one basket model, and one engagement curve per risk band.
+    """What the learned letters taught: one basket model, and engagement per risk band, in which each person has a rate.
 
     Take-up differs so much between bands that one curve for all would be a curve of who got the deep offers.
     """
@@ -45,6 +48,7 @@ class FoldBelief:
     basket: disco.BasketModel
     engagement: dict[str, disco.Engagement]
     context: np.ndarray  # (n, p) of every letter, scaled as the learned ones
+    score: np.ndarray  # (n,) of every letter: who takes up a loan, whatever the depth
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,7 +91,7 @@ def run_trial(letters: Letters, *, revenue_weight: float, seed: int) -> Trial:
     targets |= {name: np.zeros(size) for name in POLICIES}
     for part, belief in zip(parts, beliefs, strict=True):
         for band, rows in _bands(letters, part.judged):
-            engagement[rows] = belief.engagement[band].rates(letters.level_depths)
+            engagement[rows] = belief.engagement[band].rates_of(belief.score[rows], letters.level_depths)
             full_price[rows] = belief.basket.expected_full_price(belief.context[rows], letters.level_depths)
             for name, chosen in _decided(letters, rows, belief, band, revenue_weight=revenue_weight, seed=seed):
                 targets[name][rows] = chosen
@@ -111,7 +115,7 @@ def folds(letters: Letters) -> tuple[Fold, ...]:
 
 
 def learn(letters: Letters, part: Fold) -> FoldBelief:
-    """Loan sizes of the takers go into the basket model, letters and takers per level into engagement."""
+    """Loan sizes of the takers go into the basket model, letters and takers per level and score into engagement."""
     takers = part.learned & letters.took
     if takers.sum() < 2:
         found = f"{takers.sum()} takers to learn from for {part.name}"
@@ -119,14 +123,47 @@ def learn(letters: Letters, part: Fold) -> FoldBelief:
     context = scaled(letters.features, by=letters.features[part.learned])
     basket = disco.BasketModel(encoding=disco.SmoothSpline())
     sent = np.asarray(letters.level_depths)[letters.level]
+    score = take_up_scores(letters, part, context)
+    bins = ScoreBins.of(score[part.learned], count=SCORE_BINS)
     return FoldBelief(
         basket=basket.update(context[takers], letters.depth[takers], letters.loan[takers]),
         engagement={
-            band: disco.Engagement(counts=disco.EngagementCounts.of(sent[rows], letters.took[rows]))
+            band: disco.Engagement(
+                counts=disco.EngagementCounts.of(sent[rows], letters.took[rows], score=score[rows], bins=bins)
+            )
             for band, rows in _bands(letters, part.learned)
         },
         context=context,
+        score=score,
     )
+
+
+def take_up_scores(letters: Letters, part: Fold, context: np.ndarray) -> np.ndarray:
+    """(n,) log odds of take-up by what is known of the person, up to a constant: logistic regression.
+
+    A learned letter is scored by a regression on the other four fifths of them. Its own outcome has no part in its
+    score, else the scores would seem to tell more than they do. Scores are centred in every stratum: what is known of
+    people changes from wave to wave (incomes are unknown in the first), which does not make them other people.
+    """
+    inputs = np.column_stack([context, letters.depth])
+    fifth = fifths(letters)
+
+    def fitted(rows: np.ndarray) -> np.ndarray:
+        if letters.took[rows].all() or not letters.took[rows].any():
+            return np.zeros(len(letters))
+        model = LogisticRegression(max_iter=1000).fit(inputs[rows], letters.took[rows])
+        return np.asarray(context @ model.coef_[0, :-1])
+
+    score = fitted(part.learned)
+    for each in range(5):
+        rows = part.learned & (fifth == each)
+        score[rows] = fitted(part.learned & (fifth != each))[rows]
+    return score - (np.bincount(letters.stratum, weights=score) / np.bincount(letters.stratum))[letters.stratum]
+
+
+def fifths(letters: Letters) -> np.ndarray:
+    """(n,) which fifth a letter is in, by a hash of the customer's id."""
+    return np.array([sha256(f"score {key}".encode()).digest()[0] % 5 for key in letters.ids.tolist()])
 
 
 def scaled(features: np.ndarray, *, by: np.ndarray) -> np.ndarray:
@@ -159,7 +196,12 @@ def _decided(
     """Policies that send the same letters as the experiment, as many per level and band, to other customers."""
     depths = letters.level_depths
     caps = np.bincount(letters.level[rows], minlength=len(depths)).tolist()
-    audience = disco.Audience(ids=letters.ids[rows], context=belief.context[rows], known=np.ones(rows.size, bool))
+    audience = disco.Audience(
+        ids=letters.ids[rows],
+        context=belief.context[rows],
+        known=np.ones(rows.size, bool),
+        score=belief.score[rows],
+    )
     both = disco.Belief(basket=belief.basket, engagement=belief.engagement[band])
     offer = disco.Offer(depths=depths, caps=tuple(caps), revenue_weight=revenue_weight)
     name = f"loan offers, {band}"
@@ -170,7 +212,8 @@ def _decided(
     )
     yield THOMPSON, law.frequencies()[:, :-1]  # the last column is "no letter"
     # a goal other than DISCO's objective needs only other values: here expected loans, whatever the price
-    loans = belief.basket.expected_full_price(audience.context, depths) * belief.engagement[band].rates(depths)
+    take_up = belief.engagement[band].rates_of(belief.score[rows], depths)
+    loans = belief.basket.expected_full_price(audience.context, depths) * take_up
     yield MOST_LOANS, _certain(disco.allocate(loans, caps, depths=depths, ids=audience.ids).choice, len(depths))
 
 

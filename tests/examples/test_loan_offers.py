@@ -62,6 +62,9 @@ if REAL is not None:  # without the file there is no such test; the look-alike b
         assert ends["lower"] > 0
         assert sum(step["lower"] > 0 for step in neighbours) < len(neighbours)
         assert found["warnings"] == []
+        tenths = [(row["predicted"], row["observed"]) for row in found["take_up_deciles"]]
+        assert tenths[-1][0] > 8 * tenths[0][0]  # people differ far more than depths do
+        assert sum(seen["lower"] <= expected <= seen["upper"] for expected, seen in tenths) >= 7
 
 
 def test_the_look_alike_runs_without_a_file_and_says_what_it_is(tmp_path, command, capsys):
@@ -304,3 +307,29 @@ def test_wrong_usage_and_unreadable_files(tmp_path, command, capsys):
     assert command("loan_offers", "--data", tmp_path / "text.parquet", "-o", tmp_path) == 1
     assert command("loan_offers", "--revenue-weight", "nan", "-o", tmp_path) == 1
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_letters_own_outcome_has_no_part_in_its_score(table, trial):
+    """The first letter answers the other way: among the letters of its fifth, scores differ as they did before."""
+    letters = trial.letters
+    fold = next(part for part in trial.folds if part.learned[0])
+    context = trial_module.scaled(letters.features, by=letters.features[fold.learned])
+    before = trial_module.take_up_scores(letters, fold, context)
+    turned = replace(letters, took=letters.took ^ (np.arange(len(letters)) == 0))
+    moved = trial_module.take_up_scores(turned, fold, context) - before
+    fifth = trial_module.fifths(letters)
+    here = (letters.stratum == letters.stratum[0]) & fold.learned
+    assert np.ptp(moved[here & (fifth == fifth[0])]) < 1e-9  # only the stratum's mean may move
+    assert np.ptp(moved[here & (fifth != fifth[0])]) > 1e-4
+    for stratum in range(len(letters.stratum_names)):
+        assert before[letters.stratum == stratum].mean() == pytest.approx(0.0, abs=1e-9)
+
+
+def test_expected_take_up_per_person_agrees_with_what_was_seen(trial):
+    """Dormancy moves take-up in the look-alike: tenths of the letters by expected take-up differ as expected."""
+    tenths = checks.calibration(trial, "take-up")
+    assert len(tenths) == 10
+    assert [row.predicted for row in tenths] == sorted(row.predicted for row in tenths)
+    assert tenths[-1].predicted > 2 * tenths[0].predicted
+    assert sum(row.observed.covers(row.predicted) for row in tenths) >= 7
+    assert sum(row.predicted for row in tenths) == pytest.approx(sum(row.observed.value for row in tenths), rel=0.12)
