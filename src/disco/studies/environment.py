@@ -22,6 +22,7 @@ from disco.features import ContextNetwork, TrainingSet, build_features, has_hist
 from disco.operations.arms import assign_at_random
 from disco.records.arrays import Flags, Ids, Matrix, Vector
 from disco.records.decisions import Audience, Offer, Purchases
+from disco.records.score import EngagementHead
 from disco.retailer import Retailer, RetailerSettings, Truth
 from disco.retailer.settings import Campaign
 from disco.studies.cache import folder_written_whole
@@ -85,10 +86,11 @@ class ContextRecipe:
 
     def fit(self, training: TrainingSet, *, seed: int, max_epochs: int = 40) -> ContextNetwork:
         network = self.network(seed=seed, max_epochs=max_epochs)
-        return network.fit(training.X, training.log_full_price, training.depth)
+        return network.fit(training.X, training.log_full_price, training.depth, codes=training.codes)
 
 
 LEVEL, SLOPE = ContextRecipe("level"), ContextRecipe("level+slope")
+ENGAGEMENT = ContextRecipe("level+slope+engagement")  # the product's own
 
 
 # ---- shops ---------------------------------------------------------------------------------------------------------
@@ -117,6 +119,7 @@ class CampaignLog:
     known: Flags  # a purchase in the year before: the context is the customer's own
     depth: Vector
     full_price: Vector  # NaN without a purchase
+    head: EngagementHead | None = None  # of the network; without one, everybody has the rate of the depth
 
     @property
     def bought(self) -> Flags:
@@ -135,7 +138,9 @@ class CampaignLog:
     @property
     def lesson(self) -> Lesson:
         """What it teaches: purchases, and every code sent."""
-        return Lesson.of(self.campaign.name, self.purchases, EngagementCounts.of(self.depth, self.bought))
+        scores, bins = (None, None) if self.head is None else (self.head.scores(self.context), self.head.bins)
+        codes = EngagementCounts.of(self.depth, self.bought, score=scores, bins=bins)
+        return Lesson.of(self.campaign.name, self.purchases, codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +161,7 @@ class RandomCampaign:
             known=self.known,
             depth=self.depth,
             full_price=self.full_price,
+            head=network.head_,
         )
 
 
