@@ -56,8 +56,15 @@ def demo_report(result: DemoResult) -> Report:
                 side_by_side=True,
             ),
         ],
-        footer=f"{_SIMULATED} Seed {result.seed}, {result.customers:,} customers.",
+        footer=f"{_SIMULATED} Seed {result.seed}, {result.customers:,} customers. {_engagement(result)}",
     )
+
+
+def _engagement(result: DemoResult) -> str:
+    """Which engagement the decisions used."""
+    if result.belief_after.head is None:
+        return "Engagement: one rate per depth for everybody."
+    return "Engagement: a rate per customer, from the network's engagement score."
 
 
 def _decided(result: DemoResult) -> list[DemoCampaign]:
@@ -329,6 +336,7 @@ def demo_json(result: DemoResult) -> dict[str, Any]:
         "simulated": True,
         "seed": result.seed,
         "customers": result.customers,
+        "engagement": "per depth" if result.belief_after.head is None else "per customer",
         "campaigns": [
             {
                 "campaign": c.name,
