@@ -78,22 +78,6 @@ def test_the_budget_holds_for_the_posterior_mean_markdown():
     assert 0.9 * 120.0 < spent <= 120.0 * (1 + 1e-12)
 
 
-def test_values_are_in_money_where_the_spread_differs_by_depth():
-    """A depth whose baskets vary more is worth more than its median says: greedy's value is w·R − C of the mean."""
-    context, rng = world(20_000, seed=5)
-    depth = rng.choice(DEPTHS, 20_000)
-    full_price = np.exp(3 + 0.4 * context[:, 0] + rng.normal(size=20_000) * np.where(depth == 0.4, 1.0, 0.5))
-    model = BasketModel().update(context, depth, full_price)
-    known = Belief(basket=model, engagement=Engagement(override=dict.fromkeys(DEPTHS, 0.1)))
-    people, free = audience(200), Offer(depths=DEPTHS, caps=(None, None, None), revenue_weight=3.0)
-    result = decide(people, belief=known, offer=free, policy=Greedy(), campaign="c", seed=3)
-    money = known.basket.expected_full_price(people.context, DEPTHS) * (3.0 * (1 - np.array(DEPTHS)) - DEPTHS) * 0.1
-    assert np.array_equal(result.choice, money.argmax(axis=1))
-    common = np.exp(-(model.posterior.noise_sd**2) / 2)  # greedy ranks by medians: the common σ²/2 is left out
-    np.testing.assert_allclose(result.value, money.max(axis=1) * common, rtol=1e-9)
-    assert result.value.sum() == pytest.approx(result.bound, rel=1e-12)
-
-
 # ---- customers' own engagement ---------------------------------------------------------------------------------------
 
 # those who answer spend less, so that the two goals differ
@@ -137,8 +121,7 @@ def test_a_value_is_the_drawn_price_times_the_drawn_rate():
     named = {"ids": people.ids, "seed": 3, "campaign": "c"}
     prices = policy.full_prices(PERSONAL.basket, people.context, depths, **named)
     rates = policy.rates(PERSONAL.engagement, HEAD.scores(people.context), depths, **named)
-    factor = PERSONAL.basket.spread_factor(depths)
-    expected = prices * rates * factor * (3.0 * (1 - depths) - depths)
+    expected = prices * rates * (3.0 * (1 - depths) - depths)
     found = values_of(people, belief=PERSONAL, depths=depths, revenue_weight=3.0, policy=policy, seed=3, campaign="c")
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 

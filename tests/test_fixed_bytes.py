@@ -61,25 +61,25 @@ EVIDENCE = {
     "spline": ("6a55d5586e62e760", "64d8442b06866f65"),
 }
 DECIDED = {
-    ("thompson", None): "46db71b4583183ab",
-    ("thompson", 2000.0): "2ab16d62941cab48",
-    ("thompson by round", None): "974f44517390b56d",
-    ("thompson by round", 2000.0): "b7691d32fa6a4fe8",
-    ("ucb", None): "34a12fa40d34d71e",
-    ("ucb", 2000.0): "98b3db3bb3e6097d",
-    ("epsilon_greedy", None): "d13160c2779ec93a",
-    ("epsilon_greedy", 2000.0): "661979cad922a040",
-    ("greedy", None): "8b1a2612492f61bd",
-    ("greedy", 2000.0): "bed19987bb597cc6",
-    ("random", None): "3f5a3524824b6776",
-    ("random", 2000.0): "462540b67a80c377",
+    ("thompson", None): "1636c70afca9faee",
+    ("thompson", 2000.0): "7f0d0da91db6a207",
+    ("thompson by round", None): "454804edd279fa5f",
+    ("thompson by round", 2000.0): "a169b87825e5f2a0",
+    ("ucb", None): "687fbc21bb7b929e",
+    ("ucb", 2000.0): "086c8560e97f2361",
+    ("epsilon_greedy", None): "736a5e3e386ba347",
+    ("epsilon_greedy", 2000.0): "115cdf87ed57a57d",
+    ("greedy", None): "8df27c1c9caba277",
+    ("greedy", 2000.0): "b40bfa663920e713",
+    ("random", None): "0d8a67888eb2282e",
+    ("random", 2000.0): "78ff33287be4169c",
 }
 
 
 PERSONAL = {
-    "thompson": "6d83d72cd27638fa",
-    "thompson by round": "4d1dab7829e5bdfd",
-    "greedy": "ed95cbb1b555aa72",
+    "thompson": "191fd9d8d789b469",
+    "thompson by round": "d24355c8c9a2b313",
+    "greedy": "dea9851951d74fd5",
 }
 
 

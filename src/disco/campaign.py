@@ -234,7 +234,7 @@ def values_of(
     campaign: str,
     engine: Engine | None = None,
 ) -> Floats:
-    """(n, K) what `decide` maximises: the policy's full prices and engagement rates, as w·R − C in money.
+    """(n, K) what `decide` maximises: the policy's full prices and engagement rates, as w·R − C.
 
     Late arrivals are valued by it, and propensities with other seeds. A customer's row is a pure function of (belief,
     their context and score, depths, seed, campaign, their id).
@@ -243,7 +243,6 @@ def values_of(
     revenue_weight: the weight w of w·R − C.
     engine: what the customers are spread over; None is this thread.
     """
-    factor = belief.basket.spread_factor(depths)
     everybody = belief.engagement.rates(depths)
 
     def chunk(rows: slice) -> Floats:
@@ -254,7 +253,7 @@ def values_of(
         rates: Floats = everybody
         if score is not None:
             rates = rates_of_policy(policy, belief.engagement, score, depths, ids=ids, seed=seed, campaign=campaign)
-        return objective.values(full_prices, depths, rates, revenue_weight=revenue_weight, factor=factor)
+        return objective.values(full_prices, depths, rates, revenue_weight=revenue_weight)
 
     return stack_rows(chunk, len(audience), engine=engine)
 

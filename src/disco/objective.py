@@ -42,13 +42,12 @@ def read_revenue_weight(revenue_weight: object) -> float:
     return read_number(revenue_weight, where="revenue_weight", expected=expected, above=0, below=1e12)
 
 
-def weights(depths: Vector, engagement: Floats, *, revenue_weight: float, factor: Vector | None = None) -> Floats:
-    """What one unit of full price is worth at each depth: (w·(1−a) − a)·e_a, times `factor`.
+def weights(depths: Vector, engagement: Floats, *, revenue_weight: float) -> Floats:
+    """What one unit of full price is worth at each depth: (w·(1−a) − a)·e_a.
 
     depths: (K,) shares of the price taken off.
     engagement: (K,) one rate per depth for everybody, or (n, K) each customer's own.
     revenue_weight: w.
-    factor: (K,) what turns the full price into mean money, such as `BasketModel.spread_factor`; None is 1.
 
     >>> weights(np.array([0.2, 0.5]), np.array([0.1, 0.2]), revenue_weight=3.0).round(3).tolist()
     [0.22, 0.2]
@@ -56,22 +55,19 @@ def weights(depths: Vector, engagement: Floats, *, revenue_weight: float, factor
     if not revenue_weight > 0 or not np.isfinite(revenue_weight):
         raise InputError("revenue_weight", found=revenue_weight, expected="a positive, finite number")
     _require_rates(engagement, depths)
-    unit = revenue_weight * (1 - depths) - depths
-    return (unit if factor is None else unit * factor) * engagement
+    return (revenue_weight * (1 - depths) - depths) * engagement
 
 
-def values(
-    full_prices: Floats, depths: Vector, engagement: Floats, *, revenue_weight: float, factor: Vector | None = None
-) -> Floats:
+def values(full_prices: Floats, depths: Vector, engagement: Floats, *, revenue_weight: float) -> Floats:
     """The value of each (customer, depth), in the memory of `full_prices` (which is overwritten).
 
     full_prices: (n, K) money given a purchase. The others: as in `weights`.
     """
     if engagement.ndim == 1:
-        each = weights(depths, engagement, revenue_weight=revenue_weight, factor=factor)
+        each = weights(depths, engagement, revenue_weight=revenue_weight)
         full_prices *= each.astype(full_prices.dtype, copy=False)
         return full_prices
-    unit = weights(depths, np.ones(depths.size), revenue_weight=revenue_weight, factor=factor)
+    unit = weights(depths, np.ones(depths.size), revenue_weight=revenue_weight)
     if engagement.shape != full_prices.shape:
         found = f"rates of shape {engagement.shape} for full prices of shape {full_prices.shape}"
         raise InputError("engagement", found=found, expected="one rate per depth, or per customer and depth")

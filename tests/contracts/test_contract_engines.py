@@ -122,10 +122,13 @@ def decided(engine):
 
 
 def likely(engine):
-    return propensities(
-        Thompson(), BASKET, CONTEXT, DEPTHS, ids=PEOPLE.ids, seed=1, campaign="c", draws=2, engine=engine,
-        worth=lambda prices: prices, solve=lambda worth: allocate(worth, [800, 400, 200], engine=engine),
-    ).counts  # fmt: skip
+    def worth(seed):
+        return Thompson().full_prices(BASKET, CONTEXT, DEPTHS, ids=PEOPLE.ids, seed=seed, campaign="c", engine=engine)
+
+    def solve(values):
+        return allocate(values, [800, 400, 200], engine=engine)
+
+    return propensities(Thompson(), seed=1, worth=worth, solve=solve, draws=2).counts
 
 
 WORK = {

@@ -108,7 +108,7 @@ class Engagement:
 
     >>> engagement = Engagement(counts=EngagementCounts([0.1, 0.3], [1000, 1000], [50, 150]), override={0.25: 0.2})
     >>> engagement.rates([0.1, 0.2, 0.3, 0.25]).round(3).tolist()
-    [0.051, 0.088, 0.149, 0.2]
+    [0.051, 0.089, 0.15, 0.2]
     """
 
     #: What was observed: matured codes sent and redeemed, per depth and bin of the engagement score.

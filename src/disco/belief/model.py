@@ -254,8 +254,7 @@ class BasketModel:
     def spread_factor(self, depths: ArrayLike) -> Vector:
         """(K,) exp((σ_a² − σ²)/2): by how much more than the common σ says the mean basket exceeds the median one.
 
-        Choices between depths are choices between sums of money, so values are multiplied by it. Policies serve
-        medians, exp(ψᵀθ), without it.
+        Money contains it; policies rank by medians, exp(ψᵀθ), without it.
         """
         more = self.depth_spread.variances(read_depth_column(depths)) - self.posterior.noise_sd**2
         return np.array([exponential(min(max(0.5 * one, -LOG_PRICE_LIMIT), LOG_PRICE_LIMIT)) for one in more.tolist()])

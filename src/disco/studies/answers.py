@@ -47,7 +47,7 @@ KNOWLEDGE = (Rung.ORACLE, Rung.HABITS, Rung.FEATURES, Rung.CONTEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedAnswer:
     """One decision about campaign C."""
 
     heads: str  # of the network; without engagement everybody has the rate of the depth
@@ -67,7 +67,7 @@ class ShopAnswers:
     seed: int
     customers: int  # with a purchase in the year before
     knowledge: dict[str, dict[str, float]]  # by regime and decision maker: objective over random
-    judged: tuple[Judged, ...]
+    judged: tuple[JudgedAnswer, ...]
 
     def line(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)
@@ -121,7 +121,7 @@ def shop_answers(
 
 def _judged(
     played: _Played, audience: Audience, belief: Belief, *, recipe: ContextRecipe, regime: str, policy: Policy
-) -> Judged:
+) -> JudgedAnswer:
     truth, settings = played.truth, played.shop.retailer.settings
     caps = caps_of(regime, customers=len(audience), depths=len(truth.depths))
     decided = decide(
@@ -140,7 +140,7 @@ def _judged(
         revenue_weight=REVENUE_WEIGHT,
     )
     revenue, markdown, by_depth = forecast_errors(decided, truth)
-    return Judged(
+    return JudgedAnswer(
         heads=recipe.heads,
         regime=regime,
         policy=policy.name,

@@ -118,7 +118,9 @@ def run_demo(
     store = CampaignStore.embedded(scratch / "disco.sqlite")
     progress("training the context network")
     network = _train_network(FolderTables(tables_folder), before=shop.today, seed=seed)
-    prior = Belief(basket=BasketModel(encoding=SmoothSpline(), depth_scale=0.5), engagement=Engagement())
+    prior = Belief(
+        basket=BasketModel(encoding=SmoothSpline(), depth_scale=0.5), engagement=Engagement(), head=network.head_
+    )
 
     results: list[DemoCampaign] = []
     belief, version = prior, None
@@ -179,10 +181,10 @@ def _secret(seed: int) -> bytes:
 
 
 def _train_network(tables: FolderTables, *, before: date, seed: int) -> ContextNetwork:
-    """As in the paper: orders of the last three months, features of the year before them."""
+    """Orders and codes of the last three months, features of the year before them."""
     months = before.year * 12 + before.month - 1 - NETWORK_WINDOW_MONTHS
     rows = training_set(tables, window_start=date(months // 12, months % 12 + 1, 1), window_end=before)
-    return ContextNetwork(heads="level+slope", seed=seed).fit(rows.X, rows.log_full_price, rows.depth)
+    return ContextNetwork(seed=seed).fit(rows.X, rows.log_full_price, rows.depth, codes=rows.codes)
 
 
 def _audience(tables: FolderTables, network: ContextNetwork, *, as_of: date) -> Audience:
