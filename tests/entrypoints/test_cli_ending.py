@@ -365,6 +365,7 @@ def test_an_interruption_inside_duckdb_changes_nothing(shop: Path) -> None:
 def test_an_interruption_in_the_moment_before_or_after_is_one_line_too(moment: str) -> None:
     program = f"""
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it
 from disco.entrypoints import cli
 def interrupted(*_):
     signal.raise_signal(signal.SIGINT)
