@@ -67,9 +67,9 @@ class Market:
             ),
         )
 
-    def answers(self, rows: Integers, choice: Integers, random: np.random.Generator) -> Vector:
+    def answers(self, rows: Integers, choice: Integers, draws: np.random.Generator) -> Vector:
         """(n,) full price bought, money; NaN where no code was given or nothing bought."""
-        decision, residual = random.random(rows.size), random.standard_normal(rows.size)
+        decision, residual = draws.random(rows.size), draws.standard_normal(rows.size)
         place = choice.clip(0)
         full_price = np.exp(self.law.log_full_price[rows, place] + self.law.residual_sd * residual)
         bought = (choice >= 0) & (decision < self.law.purchase_probability[rows, place])
@@ -98,12 +98,12 @@ class Spent:
 
 def campaigns_of(market: Market, *, number: int, risks: Sequence[float], codes: int, customers: int) -> Iterator[Spent]:
     """One world: learn from `codes` codes, decide for `customers` other ones at every risk, answered alike."""
-    random = generator("overspending", market.name, number)
-    order = random.permutation(len(market.context))
+    draws = generator("overspending", market.name, number)
+    order = draws.permutation(len(market.context))
     past, rows = order[:codes], order[codes : codes + customers]
-    belief = _learned(market, past, random)
+    belief = _learned(market, past, draws)
     audience, seed = market.audience(rows), name_key("overspending campaign", market.name, number)
-    answered = random.integers(0, 2**63)
+    answered = draws.integers(0, 2**63)
 
     def decided(budget: float | None) -> tuple[Decisions, Vector]:
         """The decisions under a budget, and draws of what they cost."""
@@ -147,9 +147,9 @@ def campaigns_of(market: Market, *, number: int, risks: Sequence[float], codes: 
         )
 
 
-def _learned(market: Market, rows: Integers, random: np.random.Generator) -> Belief:
-    choice = random.integers(0, len(DEPTHS), rows.size)
-    full_price, depth = market.answers(rows, choice, random), np.asarray(DEPTHS)[choice]
+def _learned(market: Market, rows: Integers, draws: np.random.Generator) -> Belief:
+    choice = draws.integers(0, len(DEPTHS), rows.size)
+    full_price, depth = market.answers(rows, choice, draws), np.asarray(DEPTHS)[choice]
     bought = ~np.isnan(full_price)
     scores, bins = None, None
     if market.head is not None:
