@@ -89,7 +89,7 @@ def shuffled(arguments, order):
     return moved
 
 
-@settings(max_examples=1400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(instances(), st.randoms(use_true_random=False))
 def test_optimal_feasible_and_canonical_on_small_instances(instance, random):
     values, caps, arguments = instance
@@ -107,7 +107,7 @@ def test_optimal_feasible_and_canonical_on_small_instances(instance, random):
     assert (other.choice == result.choice[order]).all()
 
 
-@settings(max_examples=700, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(instances(budget=True), st.randoms(use_true_random=False))
 def test_budget_is_kept_and_the_optimum_reached_on_small_instances(instance, random):
     values, caps, arguments = instance

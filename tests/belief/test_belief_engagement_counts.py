@@ -84,6 +84,10 @@ def test_empty_counts_take_the_bins_of_the_others():
     assert EngagementCounts() + with_bins == with_bins
     assert with_bins + EngagementCounts() == with_bins
     assert with_bins - EngagementCounts() == with_bins
+    # counts of no codes say nothing about how others were counted
+    without = EngagementCounts([0.1, 0.2], [10, 20], [1, 2])
+    assert EngagementCounts(bins=BINS) + without == without
+    assert without + EngagementCounts(bins=BINS) == without
 
 
 def test_counts_cannot_be_changed_in_place():

@@ -34,8 +34,8 @@ def main() -> None:
         told: dict[str, Any] = {
             "io": _told(lambda: faults_drill.io(list(of.values()), folder, points=2, lanes=2)),
             "full": _told(lambda: faults_drill.full(files, folder, lanes=2)),
-            "interrupt": _told(lambda: faults_drill.interrupt(moments, folder, count=8, seed=_SEED, lanes=2)),
-            "commands": _told(lambda: faults_drill.command_lines(moments[-1], folder, count=60, seed=_SEED, lanes=2)),
+            "interrupt": _told(lambda: faults_drill.interrupt(moments, folder, count=5, seed=_SEED, lanes=2)),
+            "commands": _told(lambda: faults_drill.command_lines(moments[-1], folder, count=40, seed=_SEED, lanes=2)),
         }
         for name, sabotage in (("writes in place", _in_place), ("hides errors", _hiding)):
             with _sabotaged(sabotage):

@@ -44,6 +44,7 @@ from disco.records.estimate import Estimate
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 RETRAINING = "\n## Train the network again"
 SIMULATE = "disco simulate --customers 20000 --seed 7 "
+EXPLAIN = "disco explain 2026-08 c0000008"
 SEEDS = (101, 102, 103, 104, 105, 106, 107, 108, 109, 110)
 AFTER = date(2026, 9, 1)  # the day after the last code of the year
 READ_OUT = date(2026, 9, 5)
@@ -59,6 +60,8 @@ def make_year(folder: Path, *, seed: int, customers: int) -> None:
     page = PAGE.read_text()
     assert page.count(SIMULATE) == 1
     assert RETRAINING in page
+    assert page.count(EXPLAIN) == 1
+    page = page.replace(EXPLAIN, EXPLAIN.rpartition(" ")[0])  # that customer need not be eligible in another shop
     year, _, _ = page.replace(SIMULATE, f"disco simulate --customers {customers} --seed {seed} ").partition(RETRAINING)
     folder.mkdir(parents=True)
     with disco_in(folder / "bin"):

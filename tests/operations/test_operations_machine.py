@@ -213,6 +213,6 @@ def test_after_every_step_of_a_campaigns_life_counters_ledger_and_evidence_agree
     run_state_machine_as_test(
         life,
         settings=settings(
-            max_examples=10, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=6, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

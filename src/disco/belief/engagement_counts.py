@@ -142,7 +142,8 @@ class EngagementCounts:
         return self._combined(other, -1)
 
     def _combined(self, other: EngagementCounts, sign: int) -> EngagementCounts:
-        bins = self.bins if self.depths.size or other.bins is None else other.bins
+        counted = [counts for counts in (self, other) if counts.depths.size]  # only those say how they were counted
+        bins = counted[0].bins if counted else self.bins or other.bins
         if self.depths.size and other.depths.size and self.bins != other.bins:
             raise SchemaMismatchError(
                 "engagement counts of other bins",

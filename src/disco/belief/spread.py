@@ -4,7 +4,8 @@ At a depth played the residuals have RSS_a = Σ(y − ψᵀθ̂)², with ν_a = 
 of different depths are like draws from one law, ln σ_a² ~ N(ln σ², τ²); how far they differ, τ, is learned from them.
 So σ_a² is shrunk to what the other depths say, with a weight of κ_a rows, 1/κ_a = τ²/2 + 1/(their rows).
 
-Byte-critical: decisions use σ_a². The kernels have a fixed order of summation and the functions of `elementary`.
+Byte-critical: decisions under a budget use σ_a². The kernels have a fixed order of summation and the functions of
+`elementary`.
 """
 
 from __future__ import annotations
