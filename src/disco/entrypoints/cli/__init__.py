@@ -23,7 +23,6 @@ def command() -> None:
     try:
         main()
     finally:
-        gc.freeze()  # the interpreter would search all objects for cycles before it ends, and all memory goes anyway
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work is over; the interpreter shuts down in peace
 
 
