@@ -174,6 +174,7 @@ class Engagement:
             least = np.maximum.accumulate(np.where(known, end, -np.inf))
             most = np.minimum.accumulate(np.where(known, end, np.inf)[::-1])[::-1]
             end = expit(np.maximum.accumulate(np.clip(end, least, most)))
+            end = np.minimum(end, curve.rates) if side < 0 else np.maximum(end, curve.rates)  # a logit and back rounds
             ends.append(self._overridden(asked, end[np.searchsorted(whole, asked)]))
         return ends[0], ends[1]
 
