@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from disco.belief import Engagement
 from disco.operations import forecast, planning
+from disco.operations.forecast import draw_totals
 from disco.operations.launching import launch
 from disco.operations.planning import PlanResult
 from disco.records.decisions import Arm
@@ -97,3 +99,29 @@ def test_a_part_of_the_customers_is_drawn_and_all_are_expected(shop, monkeypatch
     assert part.total.markdown.value == whole.total.markdown.value
     assert part.total.markdown.ends != whole.total.markdown.ends
     assert part.total.markdown.covers(whole.total.markdown.value)
+
+
+def test_what_customers_of_two_arms_buy_is_independent_given_the_belief(shop, monkeypatch):
+    """By moments: 320 decided and 80 control customers together vary as 400 of one arm do."""
+    monkeypatch.setattr(forecast, "_DRAWS", 20_000)
+    unsure = shop.knowledge()
+    sure = replace(unsure, engagement=Engagement(override={0.1: 0.2, 0.3: 0.3}))
+    people, depths, choice = shop.people(400), np.array([0.1, 0.3]), np.arange(400) % 2
+
+    def drawn(belief, rows, arm):
+        members = people.take(rows)
+        return draw_totals(
+            belief, members, choice[rows], depths, arm=arm, seed=4, campaign="spring",
+            full_price=belief.basket.expected_at_choice(members.context, depths, choice[rows]),
+            engagement=belief.rates_at_choice(members, depths, choice[rows]),
+            correction=Calibration(log_factor=0.0, log_sd=0.0, campaigns=0),
+        )  # fmt: skip
+
+    for belief, least, most in ((sure, -0.1, 0.1), (unsure, 0.5, 0.95)):
+        whole = drawn(belief, np.arange(400), Arm.DECIDED)
+        parts = [drawn(belief, np.arange(320), Arm.DECIDED), drawn(belief, np.arange(320, 400), Arm.CONTROL)]
+        total = parts[0] + parts[1]
+        assert total.expected == pytest.approx(whole.expected)
+        assert total.drawn.std(axis=0) == pytest.approx(whole.drawn.std(axis=0), rel=0.03)
+        found = np.corrcoef(parts[0].drawn[:, 0], parts[1].drawn[:, 0])[0, 1]
+        assert least < found < most, "arms share what the belief gets wrong, and no more"

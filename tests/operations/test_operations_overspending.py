@@ -43,7 +43,7 @@ def chance_of(shop, planned, amount, past):
         belief, context = shop.knowledge(), shop.people(400).context[here]
         drawn = draw_full_price_totals(
             belief.basket, context, choice[here], depths, engagement=belief.engagement, expected=expected,
-            draws=200, seed=plan.seed,
+            draws=200, seed=plan.seed, group="control" if name is Arm.CONTROL else None,
         )  # fmt: skip
         known = past[name is Arm.DECIDED]
         error = known.draws(len(drawn), depths.tolist(), plan.seed, plan.campaign, name.salt)

@@ -22,10 +22,10 @@ def test_arms_salt_draws_with_the_bytes_of_earlier_versions():
 
 # what the program of revision 0001 decided, its arm "test" read as "decided", and what this one forecasts for it
 DECIDED = {
-    "thompson": ({}, "95cdd54b4b9d1306", 307.76140264987134, 21.337182916716372),
-    "budget": ({"budget": 300}, "55d0de3d95c4b154", 313.05170708752814, 18.360119755234976),
-    "ucb": ({"policy": {"name": "ucb"}}, "9aa9a5a6a1a4c3d6", 330.75712200152986, 20.984227414091013),
-    "random": ({"policy": {"name": "random"}}, "7fea32c4e66cd0ac", 307.06805079256867, 19.10216903698476),
+    "thompson": ({}, "95cdd54b4b9d1306", 307.76140264987134, 17.61115687551245),
+    "budget": ({"budget": 300}, "55d0de3d95c4b154", 313.05170708752814, 17.04845272426969),
+    "ucb": ({"policy": {"name": "ucb"}}, "9aa9a5a6a1a4c3d6", 330.75712200152986, 20.984227414091027),
+    "random": ({"policy": {"name": "random"}}, "7fea32c4e66cd0ac", 307.06805079256867, 18.117217293379362),
 }
 
 
@@ -36,5 +36,6 @@ def test_plans_decide_and_forecast_what_they_did(shop, name):
     belief = replace(shop.knowledge(), basket=replace(basket, noise_sd=basket.posterior.noise_sd))  # one for all depths
     planned = shop.planned(shop.plan(campaign=name, **more), belief=belief)
     assert content_hash(planned.decisions)[:16] == decisions
-    assert planned.arms[Arm.DECIDED].money.revenue.value == pytest.approx(revenue, rel=1e-12)
-    assert planned.total.revenue.lower == pytest.approx(lower, rel=1e-12)
+    money = planned.arms[Arm.DECIDED].money
+    assert money.revenue.value == pytest.approx(revenue, rel=1e-12)
+    assert money.revenue.lower == pytest.approx(lower, rel=1e-12)

@@ -304,6 +304,7 @@ def draw_full_price_totals(
     expected: ArrayLike | None = None,
     draws: int = 500,
     seed: int = 0,
+    group: str | None = None,
 ) -> Matrix:
     """Draws of T_a = Σ F over the purchasers among those who get depth a, shape (draws, depths).
 
@@ -317,6 +318,9 @@ def draw_full_price_totals(
 
     expected (depths,): what is expected of T_a. The draws of a depth are then multiplied by one number, so that e·Σφ
     has this mean over the draws; only then are they cut at 0, so that few codes keep the spread of few codes.
+
+    group: a name for these customers. Totals of other groups, or of none, under the same seed rest on the same θ, σ_a
+    and engagement, draw by draw, but who buys in them is independent: so they add up to draws of the total of all.
     """
     contexts = model.read_context(context)
     count = read_count(draws, where="draws")
@@ -351,6 +355,8 @@ def draw_full_price_totals(
     )
     mean = rates * first * np.exp(variance / 2)
     spread = rates * square * np.exp(2 * variance) - rates**2 * both * np.exp(variance)
+    if group is not None:
+        generator = np.random.Generator(np.random.Philox(key=name_key(seed, group, "purchases")))
     totals = mean + np.sqrt(np.maximum(spread, 0.0)) * generator.standard_normal(mean.shape)
     if expected is not None:
         centre = mean.mean(axis=0)

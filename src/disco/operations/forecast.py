@@ -65,7 +65,10 @@ def draw_totals(
     seed: int,
     campaign: str,
 ) -> Totals:
-    """What the codes of one arm are expected to bring, with draws around it; equal seeds share θ, so arms add up.
+    """What the codes of one arm are expected to bring, with draws around it.
+
+    Arms add up: in equal draws they have the same θ, spread and engagement, while what their customers happen to buy
+    is independent.
 
     full_price, engagement (n,): as in `expected_totals`.
 
@@ -97,6 +100,7 @@ def draw_totals(
         expected=expected / scale,
         draws=_DRAWS,
         seed=seed,
+        group=None if arm is Arm.DECIDED else arm.salt,  # none: forecasts of decided codes keep their bytes
     )
     factors = correction.factors(depths.tolist())
     error = correction.draws(_DRAWS, depths.tolist(), seed, campaign, arm.salt)
