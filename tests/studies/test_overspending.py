@@ -1,10 +1,13 @@
 """Campaigns with a budget, in small: what is planned, what is spent, and how overspending is counted."""
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from disco.adapters.store import CampaignStore
 from disco.retailer import RetailerSettings
 from disco.studies import overspending
 from disco.studies.environment import open_shop
@@ -16,9 +19,16 @@ def market() -> Market:
     return Market.of(open_shop(RetailerSettings(customers=5_000, seed=2), campaigns=()), max_epochs=3)
 
 
-def test_a_smaller_risk_plans_less_of_the_budget_for_the_same_world(market: Market) -> None:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[CampaignStore]:
+    store = CampaignStore.embedded(tmp_path / "disco.sqlite")
+    yield store
+    store.close()
+
+
+def test_a_smaller_risk_plans_less_of_the_budget_for_the_same_world(market: Market, store: CampaignStore) -> None:
     for number in range(3):
-        careful, bold = campaigns_of(market, number=number, risks=(0.05, 0.4), codes=1_500, customers=1_000)
+        careful, bold = campaigns_of(market, store, number=number, risks=(0.05, 0.4), codes=1_500, customers=1_000)
         assert careful.budget == bold.budget
         assert careful.planned_share < bold.planned_share <= 1
         for one in (careful, bold):
@@ -43,11 +53,12 @@ def test_customers_answer_by_the_law(market: Market) -> None:
 
 def test_the_share_that_overspends_is_held_against_chance() -> None:
     def spent(over: int) -> list[Spent]:
-        figures = {"shop": "s", "risk": 0.1, "budget": 10.0, "planned_share": 1.0, "chance": 0.1}
+        figures = {"shop": "s", "risk": 0.1, "budget": 10.0, "planned_share": 1.0, "chance": 0.1, "expected": 8.0}
         return [Spent(number=place, markdown=10.0 + (place < over), **figures) for place in range(200)]
 
     found = Overspent.of(spent(20), 0.1)
     assert (found.campaigns, found.over, found.most, found.holds) == (200, 20, 32, True)
+    assert found.actual_over_expected == pytest.approx(10.1 / 8)
     assert Overspent.of(spent(32), 0.1).holds
     assert not Overspent.of(spent(33), 0.1).holds
     assert Overspent.of(spent(20), 0.3).campaigns == 0

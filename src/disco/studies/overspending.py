@@ -2,11 +2,10 @@
 
     python -m disco.studies.overspending [--campaigns 200] [--risks 0.1,0.3] [--seeds 1,2,3,4] [--customers 20000]
 
-Each campaign is a world of its own on the customers of a simulated shop: codes at depths assigned at random teach a
-belief from nothing, other customers are decided under a budget that allows about half of what they would cost, and they
-answer by the true law. What may be planned of the budget is found as `disco plan` finds it, from the belief's draws of
-the markdown; the correction by earlier campaigns, which could only widen them, has no part in it. A shop's network is
-trained once, on its own orders and codes.
+Each campaign is a world of its own on the customers of a simulated shop. Codes at depths assigned at random teach a
+belief from nothing. Then `plan_campaign`, which `disco plan` calls, decides about other customers under a budget that
+allows about half of what they would cost, with a control group and without earlier campaigns to correct the forecast
+by. They answer by the true law. A shop's network is trained once, on its own orders and codes.
 """
 
 import argparse
@@ -14,19 +13,24 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from scipy.stats import binom
 
-from disco.belief import BasketModel, Engagement, EngagementCounts, SmoothSpline, draw_full_price_totals
-from disco.campaign import Belief, Lesson, decide, learn
+from disco.adapters.store import CampaignStore
+from disco.belief import BasketModel, Engagement, EngagementCounts, SmoothSpline
+from disco.campaign import Belief, Lesson, learn
 from disco.evaluation.passes import generator
-from disco.operations.overspending import chance_above, first_share, largest_share
-from disco.policy import Thompson
+from disco.operations.planned import Planned
+from disco.operations.planning import plan_campaign
 from disco.records.arrays import Integers, Matrix, Vector
-from disco.records.decisions import Audience, Decisions, Offer, Purchases
-from disco.records.identity import name_key
+from disco.records.decisions import Audience, Purchases
+from disco.records.plan import Plan, read_plan
+from disco.records.ports import Store
 from disco.records.score import EngagementHead
 from disco.retailer import RetailerSettings
 from disco.retailer.settings import Shape
@@ -36,8 +40,9 @@ from disco.studies.readings import DEPTH_SCALE
 
 DEPTHS = (0.1, 0.2, 0.3, 0.4)
 BUDGET_SHARE = 0.5  # of the markdown expected of the same customers without a budget
+CONTROL_SHARE = 0.1
 RISKS = (0.1, 0.3)
-DRAWS = 200  # of what a campaign costs, as many as a plan makes
+_MOMENT = datetime(2026, 3, 2, tzinfo=UTC)  # when all plans are made: nothing here depends on it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +94,7 @@ class Spent:
     budget: float
     planned_share: float  # of the budget
     chance: float  # to overspend, as the plan says it
+    expected: float  # markdown, as the plan says it
     markdown: float  # as customers answered
 
     @property
@@ -96,55 +102,72 @@ class Spent:
         return self.markdown > self.budget
 
 
-def campaigns_of(market: Market, *, number: int, risks: Sequence[float], codes: int, customers: int) -> Iterator[Spent]:
-    """One world: learn from `codes` codes, decide for `customers` other ones at every risk, answered alike."""
+def campaigns_of(
+    market: Market, store: Store, *, number: int, risks: Sequence[float], codes: int, customers: int
+) -> Iterator[Spent]:
+    """One world: learn from `codes` codes, decide for `customers` other ones at every risk, answered alike.
+
+    store: without campaigns; nothing is written to it.
+    """
     draws = generator("overspending", market.name, number)
     order = draws.permutation(len(market.context))
     past, rows = order[:codes], order[codes : codes + customers]
-    belief = _learned(market, past, draws)
-    audience, seed = market.audience(rows), name_key("overspending campaign", market.name, number)
+    belief, audience = _learned(market, past, draws), market.audience(rows)
     answered = draws.integers(0, 2**63)
 
-    def decided(budget: float | None) -> tuple[Decisions, Vector]:
-        """The decisions under a budget, and draws of what they cost."""
-        offer = Offer(depths=DEPTHS, caps=(None,) * len(DEPTHS), revenue_weight=REVENUE_WEIGHT, budget=budget)
-        made = decide(audience, belief=belief, offer=offer, policy=Thompson(), campaign="budget", seed=seed)
-        totals = draw_full_price_totals(
-            belief.basket,
-            audience.context,
-            made.choice,
-            DEPTHS,
-            engagement=belief.engagement,
-            score=belief.scores(audience),
-            draws=DRAWS,
-            seed=seed,
+    def planned(budget: dict[str, float] | None) -> Planned:
+        return plan_campaign(
+            store,
+            _plan(budget, seed=number),
+            audience,
+            belief=belief,
+            version=None,
+            network=market.name,
+            inputs={},
+            clock=_Clock(),
         )
-        return made, totals @ np.asarray(DEPTHS)
 
-    budget = BUDGET_SHARE * float(decided(None)[1].mean())
-    whole, cost = decided(budget)
+    free = planned(None).total
+    assert free is not None  # something was learned
+    budget = BUDGET_SHARE * free.markdown.value
     for risk in risks:
-        made, share, chance = whole, 1.0, chance_above(cost, budget)
-        if chance > risk:
-
-            def tried(part: float) -> tuple[tuple[Decisions, float], float]:
-                attempt, drawn = decided(part * budget)
-                above = chance_above(drawn, budget)
-                return (attempt, above), above
-
-            found = largest_share(tried, risk=risk, first=first_share(cost, risk=risk))
-            assert found.attempt is not None  # without floors, a budget near 0 always can be kept
-            (made, chance), share = found.attempt, found.share
-        full_price = market.answers(rows, made.choice, np.random.default_rng(answered))
+        made = planned({"amount": budget, "overspend_risk": risk})
+        assert made.overspend_chance is not None
+        assert made.total is not None
+        depth = np.nan_to_num(made.decisions["depth"].to_numpy())  # 0: no code
+        choice = np.where(depth > 0, np.searchsorted(DEPTHS, depth), -1)
+        full_price = market.answers(rows, choice, np.random.default_rng(answered))
         yield Spent(
             shop=market.name,
             number=number,
             risk=risk,
             budget=budget,
-            planned_share=share,
-            chance=chance,
-            markdown=float(np.nansum(full_price * np.append(DEPTHS, 0.0)[made.choice])),
+            planned_share=made.solution.budget_share,
+            chance=made.overspend_chance,
+            expected=made.total.markdown.value,
+            markdown=float(np.nansum(full_price * depth)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    def now(self) -> datetime:
+        return _MOMENT
+
+
+def _plan(budget: dict[str, float] | None, *, seed: int) -> Plan:
+    return read_plan(
+        {
+            "campaign": "budget",
+            "customers": {"as_of": _MOMENT.date()},
+            "depths": {depth: {} for depth in DEPTHS},
+            "objective": {"revenue_weight": REVENUE_WEIGHT},
+            "budget": budget,
+            "control": {"share": CONTROL_SHARE},
+            "valid": {"from": _MOMENT.date(), "days": 14},
+            "seed": seed,
+        }
+    )
 
 
 def _learned(market: Market, rows: Integers, draws: np.random.Generator) -> Belief:
@@ -171,6 +194,7 @@ class Overspent:
     campaigns: int
     over: int
     most: int  # that chance alone explains in 99 of 100 such studies, if each overspends with that risk
+    actual_over_expected: float  # markdown of all of them; NaN without campaigns
 
     @classmethod
     def of(cls, spent: Sequence[Spent], risk: float) -> "Overspent":
@@ -178,9 +202,14 @@ class Overspent:
         >>> Overspent.of([], 0.1).most
         0
         """
-        over = [one.is_over for one in spent if one.risk == risk]
+        seen = [one for one in spent if one.risk == risk]
+        expected = sum(one.expected for one in seen)
         return cls(
-            risk=risk, campaigns=len(over), over=sum(over), most=int(binom.ppf(0.995, len(over), risk)) if over else 0
+            risk=risk,
+            campaigns=len(seen),
+            over=sum(one.is_over for one in seen),
+            most=int(binom.ppf(0.995, len(seen), risk)) if seen else 0,
+            actual_over_expected=sum(one.markdown for one in seen) / expected if expected else np.nan,
         )
 
     @property
@@ -192,13 +221,18 @@ def run_study(
     markets: Sequence[Market], *, campaigns: int, risks: Sequence[float] = RISKS, codes: int, customers: int
 ) -> list[Spent]:
     """As many campaigns, market by market in turn."""
-    return [
-        one
-        for number in range(campaigns)
-        for one in campaigns_of(
-            markets[number % len(markets)], number=number, risks=risks, codes=codes, customers=customers
-        )
-    ]
+    with TemporaryDirectory() as folder:
+        store = CampaignStore.embedded(Path(folder) / "disco.sqlite")
+        try:
+            return [
+                one
+                for number in range(campaigns)
+                for one in campaigns_of(
+                    markets[number % len(markets)], store, number=number, risks=risks, codes=codes, customers=customers
+                )
+            ]
+        finally:
+            store.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
