@@ -9,10 +9,18 @@ import pytest
 from disco.belief import BasketModel, Engagement, EngagementCounts, OneHotDepth, SmoothSpline
 from disco.campaign import Belief
 from disco.evaluation.log import random_log
-from disco.evaluation.passes import UnconstrainedLearner, bootstrap_rows, play, presented_rows, read_batch_limits
+from disco.evaluation.passes import (
+    UnconstrainedLearner,
+    bootstrap_rows,
+    play,
+    presented_rows,
+    read_batch_limits,
+    with_scores,
+)
 from disco.evaluation.replay import _believing, replay
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.errors import InputError, LimitError, SchemaMismatchError
+from disco.records.score import EngagementHead, ScoreBins
 
 
 @pytest.fixture
@@ -385,6 +393,29 @@ def test_without_learned_engagement_scores_change_nothing():
         for one in (log, replace(log, score=None))
     ]
     assert found[0].equals(found[1])
+
+
+@pytest.mark.parametrize("learn_engagement", [False, True])
+def test_a_log_without_scores_has_those_of_the_beliefs_head(learn_engagement):
+    """Predictions, counts and decisions: all of them as if the log had brought the head's scores itself."""
+    log = replace(scored_log(rows=900)[0], score=None)
+    head = EngagementHead([0.0, 0.9, -0.2], ScoreBins.of(np.random.default_rng(1).normal(size=500), count=6))
+    counts = EngagementCounts.of(log.depth, log.bought, score=head.scores(log.context), bins=head.bins)
+    belief = Belief(basket=BasketModel(), engagement=Engagement(counts=counts), head=head)
+    limits = read_batch_limits({0.3: 0.2}, depths=log.depths, batch=300, rows=900, revenue_weight=3.0)
+    scored = replace(log, score=head.scores(log.context))
+    passes = [
+        play(one, np.arange(900), Greedy(), start=belief, limits=limits, seed=4, learning=True,
+             learn_engagement=learn_engagement)
+        for one in (log, scored)
+    ]  # fmt: skip
+    np.testing.assert_array_equal(passes[0].choice, passes[1].choice)
+    np.testing.assert_array_equal(passes[0].predicted, passes[1].predicted)
+    more = {"batch": 300, "repeats": 0, "learn_engagement": learn_engagement, "belief": belief}
+    found, given = (replay(one, Greedy(), warm=one, **more).policies["greedy"] for one in (log, scored))
+    assert found.revenue == given.revenue
+    one_rate = Belief(basket=BasketModel(), engagement=Engagement(counts=counts.margin), head=head)
+    assert with_scores(log, one_rate) is log, "codes that were counted without scores stay so"
 
 
 def test_scores_that_cannot_be_used_are_refused():

@@ -145,6 +145,13 @@ def bootstrap_rows(log: RandomLog, rows: Integers, *, seed: int, repeat: int) ->
     return np.repeat(rows, times[owner])
 
 
+def with_scores(log: RandomLog, belief: Belief) -> RandomLog:
+    """The log with the scores of the belief's engagement head, where codes were counted by them and it has none."""
+    if log.score is not None or belief.head is None or belief.engagement.counts.bins is None:
+        return log
+    return replace(log, score=belief.head.scores(log.context))
+
+
 # ---- the pass --------------------------------------------------------------------------------------------------------
 
 
@@ -177,8 +184,10 @@ def play(
 
     start: what is known before the first batch. learning: whether accepted purchases are learned after each batch;
     learn_engagement: whether their codes are, too. Where the codes known at the start are counted in bins of a score,
-    the customers' own scores are used; else everybody has the rate of the depth.
+    the customers' own scores are used, those of the log or of the belief's head; else everybody has the rate of the
+    depth.
     """
+    log = with_scores(log, start)
     acting = policy.policy if isinstance(policy, UnconstrainedLearner) else policy
     belief, seen = start, Engagement(counts=start.engagement.counts)
     bins = start.engagement.counts.bins

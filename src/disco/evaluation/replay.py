@@ -24,6 +24,7 @@ from disco.evaluation.passes import (
     play,
     presented_rows,
     read_batch_limits,
+    with_scores,
 )
 from disco.policy import Policy, Random, require_policy
 from disco.records.arguments import read_count, read_level, read_seed
@@ -184,7 +185,8 @@ def replay(
     learning: whether the belief changes during the replay.
     learn_engagement: whether the share of buyers at each depth is learned, too. Where the log has engagement scores,
         each customer has a rate of their own: codes are counted in bins of the score, whose edges are those of `warm`
-        or of the first batch, or those of a `belief` that was learned so.
+        or of the first batch, or those of a `belief` that was learned so. A log without scores has those of the
+        belief's engagement head.
     level: of the intervals.
     progress: called after every pass of a policy.
     engine: where decisions are computed; never changes a result.
@@ -216,6 +218,8 @@ def replay(
     read_level(level)
     rows = presented_rows(log, skew=skew, seed=seed, repeat=0)
     limits = read_batch_limits(caps, depths=log.depths, batch=batch, rows=rows.size, revenue_weight=revenue_weight)
+    if isinstance(belief, Belief):
+        log, warm = with_scores(log, belief), None if warm is None else with_scores(warm, belief)
     if learn_engagement and log.score is not None and not _has_bins(belief):
         log, warm = _centred(log, warm, first=rows[: limits.batch])
     start = _believing(belief, log, warm, learn_engagement=learn_engagement, first=rows[: limits.batch])
@@ -328,7 +332,7 @@ def _bins(belief: Belief, log: RandomLog, warm: RandomLog | None, first: Integer
                 "log",
                 found="no engagement scores",
                 expected="the scores with which the belief counted its codes",
-                fix="Give random_log a score for every row.",
+                fix="Give random_log a score for every row, or the belief its engagement head.",
             )
         return None
     if warm is not None and warm.score is None:
