@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import date
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,11 @@ import pytest
 from disco import campaign
 from disco.belief import Evidence
 from disco.belief.model_file import to_bytes
+from disco.features.snapshot import Snapshot, with_snapshot
 from disco.operations.audit import audit
 from disco.operations.launching import launch
 from disco.operations.learned_curve import learned_belief
-from disco.operations.learning import learn_campaigns, rebuild, under_network
+from disco.operations.learning import learn_campaigns, rebuild, rebuild_for_network, under_network
 from disco.operations.ledger import ingest, revert
 from disco.operations.purchases import purchases_of
 from disco.operations.versions import activate, active_belief, belief_at
@@ -170,6 +172,33 @@ def test_learning_survives_another_network(shop):
     assert more.belief.basket.context_schema == "second network"
     assert more.belief.basket.evidence.total_rows == sum(row["known"] for row in shop.sent(launched)[:50])
     assert all(finding.ok for finding in audit(shop.store))
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_rebuild_warns_of_features_that_no_snapshot_can_centre(shop, dry_run):
+    plain = pa.table({"customer_id": np.arange(200), "orders_365d": np.ones(200)})
+    day = Snapshot.of(np.ones((200, 1)), ("orders_365d",))
+    for name, schema in (("spring", plain.schema), ("summer", with_snapshot(plain.schema, day))):
+        launched = shop.launch(shop.plan(campaign=name), features=plain.cast(schema))
+        receive(shop, of_campaign(shop, launched, name, slice(10)), campaign=name)
+        learn(shop, name)
+
+    def rebuilt(number, **embedding):
+        """Under a network of this number, which the shop has just trained."""
+        network = SimpleNamespace(
+            head_=None,
+            embedding_=SimpleNamespace(**embedding),
+            transform=lambda features, engine: shop.people().context,
+        )
+        data = SimpleNamespace(network=lambda: network, network_hash=lambda: f"network {number}")
+        return rebuild_for_network(
+            shop.store, data, prior=shop.prior, as_of=shop.after, clock=shop.clock, dry_run=dry_run
+        ).warnings
+
+    (said,) = rebuilt(2, trained_means=np.zeros(1))
+    assert "kept the features of spring without a snapshot of their day" in said
+    assert "`disco results`" in said
+    assert rebuilt(3, trained_means=None) == (), "such a network centres nothing"
 
 
 def test_a_campaign_under_a_new_network_asks_for_a_rebuild(shop, launched):

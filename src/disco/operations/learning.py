@@ -14,6 +14,7 @@ import pyarrow as pa
 from disco.belief import EngagementCounts, Evidence
 from disco.belief.model_file import to_bytes
 from disco.campaign import Belief, Lesson, learn
+from disco.features.snapshot import snapshot_of
 from disco.operations import campaign_evidence
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.net_purchases import counts_of
@@ -152,28 +153,51 @@ def rebuild(
     as_of: date,
     clock: Clock,
     head: EngagementHead | None = None,
+    is_centred: bool = False,
     dry_run: bool = False,
 ) -> Learned:
     """Learn every learned campaign again under another context network; the ledger is the same, so nothing is lost.
 
     `contexts_of(features)`: contexts under `network` of customers with these features, in the same order. head: of
-    the network, by whose scores codes are counted. A campaign that is embedded stays so, and one that is again changes
-    nothing: whoever is interrupted goes on later.
+    the network, by whose scores codes are counted. is_centred: whether the network centres contexts on the snapshot
+    that features carry; features without one are then warned of. A campaign that is embedded stays so, and one that is
+    again changes nothing: whoever is interrupted goes on later.
     """
     with store.reading() as transaction:
         active = transaction.beliefs.version()
     if active is None:
         raise StateError("belief", found="no version", expected="campaigns learned before", fix="Run `disco learn`.")
+    without: list[str] = []  # campaigns whose features carry no snapshot
+
+    def embed(transaction: Transaction, campaign: str) -> None:
+        if network in transaction.beliefs.networks(campaign):
+            return
+        features = transaction.contexts.features(campaign)
+        if is_centred and snapshot_of(features.schema) is None:
+            without.append(campaign)
+        record = transaction.plans.campaign(campaign)
+        transaction.contexts.add(campaign, network, contexts_of(features))
+        found = campaign_evidence.rebuilt_with(transaction, record, network, head)
+        transaction.beliefs.put_evidence(campaign, network, found.to_bytes())
+
     if not dry_run:
         for campaign in active.campaigns:
             with store.writing(campaign) as transaction:
-                _embed_again(transaction, campaign, network, contexts_of, head)
+                embed(transaction, campaign)
     with store.writing(BELIEF, dry_run=dry_run) as transaction:
         for campaign in active.campaigns if dry_run else ():
-            _embed_again(transaction, campaign, network, contexts_of, head)
-        return _make_version(
+            embed(transaction, campaign)
+        made = _make_version(
             transaction, set(active.campaigns), network, prior, as_of=as_of, clock=clock, dry_run=dry_run
         )
+    if not without:
+        return made
+    warning = (
+        f"An earlier version of the program kept the features of {', '.join(without)} without a snapshot of their day, "
+        "so their contexts are not centred and the model may be off by what other campaigns had changed before. "
+        "Compare the next campaign with its forecast (`disco results`); campaigns planned from now on are centred."
+    )
+    return replace(made, warnings=(*made.warnings, warning))
 
 
 def rebuild_for_network(
@@ -193,27 +217,12 @@ def rebuild_for_network(
         network=data.network_hash(),
         contexts_of=lambda features: network.transform(features, engine=engine),
         head=network.head_,
+        is_centred=network.embedding_.trained_means is not None,
         prior=prior,
         as_of=as_of,
         clock=clock,
         dry_run=dry_run,
     )
-
-
-def _embed_again(
-    transaction: Transaction,
-    campaign: str,
-    network: str,
-    contexts_of: Callable[[pa.Table], Matrix],
-    head: EngagementHead | None,
-) -> None:
-    """Contexts and evidence of a campaign under a network it does not have yet."""
-    if network in transaction.beliefs.networks(campaign):
-        return
-    record = transaction.plans.campaign(campaign)
-    transaction.contexts.add(campaign, network, contexts_of(transaction.contexts.features(campaign)))
-    found = campaign_evidence.rebuilt_with(transaction, record, network, head)
-    transaction.beliefs.put_evidence(campaign, network, found.to_bytes())
 
 
 def _one_network(transaction: Transaction, campaigns: Sequence[str], active: VersionRecord | None) -> str:
