@@ -134,7 +134,7 @@ def test_campaigns_plans_and_versions_are_the_same(store: CampaignStore) -> None
             assert record.launched_at.isoformat() == old["launched_at"]
             solution = {part: getattr(record.solution, part) for part in record.solution.__slots__}
             later = {"segments": None, "budget_factor": 1.0, "budget_share": 1.0}  # what no plan of that revision has
-            later |= dict.fromkeys(("cost_factors", "spread", "head"))
+            later |= {"cost_factors": None, "spread_by_depth": False, "head": None}
             assert json.loads(json.dumps(solution)) == renamed(old["solution"]) | later
             assert sorted(map(list, transaction.decisions.reserve(name).items())) == old["reserve"]
         for name, old in EXPECTED["plans"].items():

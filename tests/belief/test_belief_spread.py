@@ -58,7 +58,7 @@ def test_the_weight_of_tau_is_its_marginal_likelihood():
 
 @pytest.mark.parametrize("count", [400, 4000, 40_000])
 def test_equal_spreads_give_a_factor_of_one(count):
-    factor = learned(count, EQUAL).spread_factor(DEPTHS)
+    factor = learned(count, EQUAL)._spread_factor(DEPTHS)
     assert np.abs(np.log(factor)).max() < 2 / np.sqrt(count)
     assert np.log(factor).std() < 0.5 / np.sqrt(count)  # choices between depths stay as they were
 
@@ -67,7 +67,7 @@ def test_spreads_that_differ_are_found():
     model = learned(20_000, RISING)
     np.testing.assert_allclose(model.spread(DEPTHS), RISING, rtol=0.03)
     common = model.posterior.noise_sd
-    np.testing.assert_allclose(model.spread_factor(DEPTHS), np.exp((model.spread(DEPTHS) ** 2 - common**2) / 2))
+    np.testing.assert_allclose(model._spread_factor(DEPTHS), np.exp((model.spread(DEPTHS) ** 2 - common**2) / 2))
 
 
 def test_money_is_the_mean_basket_at_each_depth():
@@ -92,8 +92,8 @@ def test_between_played_depths_it_is_a_line_and_beyond_them_the_common_spread():
 def test_a_given_spread_holds_at_every_depth():
     model = learned(2000, RISING, noise_sd=0.6)
     assert model.spread([0.1, 0.25, 0.9]).tolist() == [0.6] * 3
-    assert model.spread_factor([0.1, 0.25, 0.9]).tolist() == [1.0] * 3
-    assert BasketModel().spread_factor([0.1, 0.9]).tolist() == [1.0, 1.0]
+    assert model._spread_factor([0.1, 0.25, 0.9]).tolist() == [1.0] * 3
+    assert BasketModel()._spread_factor([0.1, 0.9]).tolist() == [1.0, 1.0]
     draws = model.depth_spread.draws(DEPTHS, count=3, generator=np.random.default_rng(1))
     assert (draws == 0.6**2).all()
 

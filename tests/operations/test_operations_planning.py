@@ -7,9 +7,12 @@ import pyarrow as pa
 import pytest
 
 from disco.operations.launching import inputs_now, launch
+from disco.operations.learning import learn_campaigns
+from disco.operations.ledger import ingest
 from disco.operations.plan_warnings import stability_indices
 from disco.operations.planned import keep, load
 from disco.operations.planning import PlanResult
+from disco.operations.versions import deciding_belief
 from disco.records.decisions import Arm
 from disco.records.errors import FileFormatError, InfeasibleError, InputError, StateError
 from disco.records.life import State
@@ -288,3 +291,21 @@ def test_a_prefix_beside_a_pool_is_not_used_and_that_is_said(shop):
 def test_a_prefix_stands_before_every_code(shop):
     launched = shop.launch(shop.plan(codes={"prefix": "SPRING"}))
     assert all(row["code"].startswith("SPRING-") for row in shop.sent(launched))
+
+
+def test_a_plan_says_whether_baskets_had_a_spread_of_their_own_at_each_depth(shop):
+    """A plan of an earlier version had one spread for all depths, and is explained with it."""
+    launched = shop.launch()
+    receive = shop.outcomes(shop.sent(launched), full_price=np.exp(np.linspace(2, 5, len(shop.sent(launched)))))
+    ingest(shop.store, "spring", receive, source="test", clock=shop.clock)
+    learned = learn_campaigns(shop.store, ["spring"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
+    plan = shop.plan(campaign="summer")
+    planned = shop.planned(plan, belief=learned.belief, version=learned.version)
+    launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
+    with shop.store.reading() as transaction:
+        record = transaction.plans.campaign("summer")
+        assert record.solution.spread_by_depth
+        assert deciding_belief(transaction, record, prior=shop.prior).basket.depth_spread.depths.size
+        earlier = replace(record, solution=replace(record.solution, spread_by_depth=False))
+        assert not deciding_belief(transaction, earlier, prior=shop.prior).basket.depth_spread.depths.size
+    assert not shop.planned(belief=shop.prior).solution.spread_by_depth

@@ -251,7 +251,7 @@ class BasketModel:
         """
         return np.asarray(np.sqrt(self.depth_spread.variances(read_depth_column(depths))))
 
-    def spread_factor(self, depths: ArrayLike) -> Vector:
+    def _spread_factor(self, depths: ArrayLike) -> Vector:
         """(K,) exp((σ_a² − σ²)/2): by how much more than the common σ says the mean basket exceeds the median one.
 
         Money contains it; policies rank by medians, exp(ψᵀθ), without it.
@@ -303,7 +303,7 @@ class BasketModel:
         engine: what the customers are spread over; None is this thread.
         """
         served = FullPrices(self, context, depths)
-        factor = self.spread_factor(served.depths) if self.depth_spread.depths.size else None
+        factor = self._spread_factor(served.depths) if self.depth_spread.depths.size else None
         return served.means(shift=served.law.noise_sd**2 / 2, factor=factor, engine=engine)
 
     def expected_at_choice(

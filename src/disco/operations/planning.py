@@ -488,7 +488,6 @@ def _solution(
     reserve, reserve_budget = reserve_of(plan, offer, eligible=eligible)
     of_segments = segment_reserve(plan, offer, segment_sizes=segment_sizes)
     free = (0.0,) * len(offer.depths)
-    spread = belief.basket.spread_factor(np.asarray(offer.depths))
     prices = {} if decided is None else decided.segment_prices or {}
     return Solution(
         depths=offer.depths,
@@ -511,7 +510,7 @@ def _solution(
         budget_factor=1 / share,
         budget_share=share,
         cost_factors=None if cost_factors is None or set(cost_factors) == {1.0} else cost_factors,
-        spread=None if (spread == 1.0).all() else tuple(spread.tolist()),
+        spread_by_depth=bool(belief.basket.depth_spread.depths.size),
         head=None if belief.head is None else {name: tuple(part) for name, part in belief.head.to_json().items()},
     )
 

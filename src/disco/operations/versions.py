@@ -126,7 +126,7 @@ def deciding_belief(transaction: Transaction, record: CampaignRecord, *, prior: 
     if solution.head is None:
         rates = dict(zip(solution.depths, solution.engagement, strict=True))
         engagement = replace(engagement, counts=engagement.counts.margin, override=rates)
-    if solution.spread is None and basket.campaigns:
+    if basket.campaigns and not solution.spread_by_depth:
         basket = replace(basket, noise_sd=basket.posterior.noise_sd)
     return Belief(basket=basket, engagement=engagement, head=solution.engagement_head)
 

@@ -109,9 +109,7 @@ class Solution:
     cost_factors: tuple[float, ...] | None = None
     """What a code of each depth is counted for in the budget, per unit of expected markdown; None: 1."""
     budget_share: float = 1.0  # of the budget that is planned, so that the chance to overspend stays at or below a risk
-    spread: tuple[float, ...] | None = None
-    """By how much more the mean basket of each depth exceeds the median one than under one spread for all depths; None:
-    there was one spread."""
+    spread_by_depth: bool = False  # whether baskets had a spread of their own at each depth, or one for all
     head: Mapping[str, tuple[float, ...]] | None = None
     """The engagement head of the network, as `EngagementHead.to_json` writes it; None: all have `engagement`."""
 
@@ -151,7 +149,7 @@ class PlanSummary:
             "budget_factor": self.solution.budget_factor == 1.0,
             "budget_share": self.solution.budget_share == 1.0,
             "cost_factors": self.solution.cost_factors is None,
-            "spread": self.solution.spread is None,
+            "spread_by_depth": not self.solution.spread_by_depth,
             "head": self.solution.head is None,
         }
         absent["solution"] = {name for name, is_absent in solution.items() if is_absent}
