@@ -1,4 +1,4 @@
-"""Who answers to a code: what the engagement head learns, from which codes, and what happens without enough of them."""
+"""Who uses a code: what the engagement head learns, from which codes, and what happens without enough of them."""
 
 import datetime as dt
 import warnings
@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from disco import CodesSent
-from disco.features import ContextNetwork, training_set
+from disco.features import ContextNetwork, training, training_set
 from disco.features import codes as code_rows
 from disco.features.codes import read_codes
 from disco.features.training import EngagementWarning
@@ -38,7 +38,7 @@ def trained():
     return ContextNetwork(max_epochs=20, seed=3, device="cpu").fit(X, y, depth, codes=codes)
 
 
-def test_the_score_orders_customers_by_their_answer_to_codes(trained):
+def test_the_score_orders_customers_by_their_use_of_codes(trained):
     X, _, _, _, truth = shop()
     score = trained.engagement_score(X)
     assert np.corrcoef(score, truth)[0, 1] > 0.85
@@ -89,6 +89,43 @@ def test_validation_losses_are_squared_errors_and_the_log_losses_lie_beside_them
     used = shop()[3].used.mean()
     base = -(used * np.log(used) + (1 - used) * np.log(1 - used))
     assert min(trained.validation_log_losses_) < 0.95 * base
+
+
+def test_without_codes_of_customers_kept_out_there_is_no_log_loss():
+    X, y, depth, codes, _ = shop(1500)
+    network = ContextNetwork(**QUICK, validation_share=0.02)
+    kept_out = read_codes(codes, tuple(f"x{place}" for place in range(7)), schema="", validation_share=0.02).validation
+    seen = ~(X[:, None] == kept_out.features).all(axis=2).any(axis=1)
+    few = CodesSent(X[seen], codes.depth[seen], codes.used[seen], codes.campaign[seen])
+    network.fit(X, y, depth, codes=few)
+    assert network.head_ is not None
+    assert len(network.validation_losses_) == 3
+    assert network.validation_log_losses_ == ()
+
+
+def test_weights_are_averaged_over_the_steps_and_the_steps_go_on_from_their_own():
+    import torch
+
+    weights = torch.nn.Parameter(torch.zeros(2))
+    average = training._Average([weights])
+    for step in range(1, 20_001):
+        with torch.no_grad():
+            weights.fill_(step)
+        average.add()
+        if step in (1000, 20_000):
+            now = step - 91 if step == 1000 else step - 499  # steps since the middle of the average
+            with average.in_place():
+                assert weights.tolist() == pytest.approx([now, now], abs=1)
+            assert weights.tolist() == [step, step]
+
+
+def test_a_part_that_is_not_finite_is_refused():
+    right = {name: np.ones(3) for name in ("weights", "level", "slope", "engagement")}
+    training._finite(training.Trained(**right, validation_losses=(1.0,), validation_log_losses=()))
+    for name in right:
+        wrong = {**right, name: np.array([1.0, np.nan, 1.0])}
+        with pytest.raises(InputError, match="not finite"):
+            training._finite(training.Trained(**wrong, validation_losses=(1.0,), validation_log_losses=()))
 
 
 def test_without_codes_it_warns_and_gives_the_network_of_level_and_slope():
@@ -199,7 +236,8 @@ def test_small_campaigns_share_a_constant_and_large_ones_begin_at_their_own_rate
 
 def test_codes_are_read_from_parquet_in_memory_and_streamed_alike(tmp_path, monkeypatch):
     X, y, depth, codes, _ = shop(2000)
-    names = [f"f{place}" for place in range(7)]
+    X[::9, 0] = 0.0  # no purchase in the year: such codes teach nothing, and their campaigns' constants neither
+    names = ["orders_365d", *(f"f{place}" for place in range(1, 7))]
     table = pa.table(dict(zip(names, X.T, strict=True)))
     orders = table.append_column("log_full_price", pa.array(y)).append_column("depth", pa.array(depth))
     pq.write_table(orders, tmp_path / "rows.parquet")

@@ -1,8 +1,8 @@
-"""Codes that were sent, used or not: the rows from which a network learns who answers to a code.
+"""Codes that were sent, used or not: the rows from which a network learns who uses a code.
 
-Codes of one campaign share a constant, because a channel, a season or a subject line moves everybody's answers. Small
-campaigns share one. The customers kept out of training are the same as for orders: a customer has one row of features
-on the day of training, and it alone decides.
+Codes of one campaign share a constant, because a channel, a season or a subject line moves everybody's chance to use
+one. Small campaigns share one. The customers kept out of training are the same as for orders: a customer has one row of
+features on the day of training, and it alone decides.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,6 +26,7 @@ from disco.features.rows import (
     as_table,
     depth_column,
     held_out_rows,
+    history_column,
     known_rows,
     parquet_dataset,
     schema_of,
@@ -36,7 +37,7 @@ from disco.records.arguments import read_labels
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.errors import InputError, SchemaMismatchError
 
-FEWEST_CODES = 500  # of customers with a history: fewer cannot tell who answers
+FEWEST_CODES = 500  # of customers with a history: fewer cannot tell who uses one
 FEWEST_OF_A_KIND = 50  # used, and not used
 FEWEST_PER_CAMPAIGN = 200  # a campaign with fewer codes shares its constant with the other small ones
 
@@ -205,9 +206,11 @@ def _in_memory(matrix: Matrix, codes: Any, names: tuple[str, ...], validation_sh
 def _streamed(dataset: Any, names: tuple[str, ...], validation_share: float) -> CodeRows:
     groups = [piece for file in dataset.get_fragments() for piece in file.split_by_row_group()]
     tally: dict[str, tuple[int, int]] = {}
+    history = tuple(names[column] for column in (history_column(names),) if column >= 0)
     for group in groups:
-        sent = _columns(group.to_table(columns=[DEPTH, CODE_USED, CODE_CAMPAIGN]))
-        for label, count, used in zip(*_tallied(sent.campaign, sent.used), strict=True):
+        table = group.to_table(columns=[*history, DEPTH, CODE_USED, CODE_CAMPAIGN])
+        sent, known = _columns(table), known_rows(table_matrix(table, history), history)
+        for label, count, used in zip(*_tallied(sent.campaign[known], sent.used[known]), strict=True):
             before = tally.get(label, (0, 0))
             tally[label] = before[0] + count, before[1] + used
     numbers, constants = _constants(

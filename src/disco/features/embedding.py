@@ -47,7 +47,7 @@ class Embedding:
     level: Vector  # (1 + d1,)
     slope: Vector  # (1 + d1,)
     mean_depth: float
-    engagement: EngagementHead | None = None  # who answers to a code; None: a network without this head
+    engagement: EngagementHead | None = None  # who uses a code; None: a network without this head
     trained_means: Vector | None = None
     """(features,) where the features stood on the day of training (`Snapshot.means`), NaN where unknown; None: the day
     is not known, and contexts are not centred."""

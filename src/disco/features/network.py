@@ -20,6 +20,7 @@ from disco.features.rows import (
     TARGET,
     FeatureRows,
     MemoryRows,
+    ParquetRows,
     array_matrix,
     as_table,
     depth_column,
@@ -40,7 +41,7 @@ from disco.records.score import EngagementHead
 HEADS = ("level", "level+slope", "level+slope+engagement")
 WITH_ENGAGEMENT = HEADS[-1]
 DEVICES = ("auto", "cpu", "cuda")
-_ONLY = 'the network was fitted with heads="{}" and does not know who answers to a code'
+_ONLY = 'the network was fitted with heads="{}" and does not know who uses a code'
 _MORE_CODES = (
     f"hand in at least {FEWEST_CODES:,} matured codes, of which {FEWEST_OF_A_KIND} were used and as many were not"
 )
@@ -48,7 +49,7 @@ _MORE_CODES = (
 
 @dataclass(eq=False)  # no slots: scikit-learn's pipelines and searches put attributes of their own on a step
 class ContextNetwork:
-    """A network [features → `hidden` → `dimensions` → heads] of ln full price and of who answers to a code; its last
+    """A network [features → `hidden` → `dimensions` → heads] of ln full price and of who uses a code; its last
     hidden layer is the context ψ1.
 
     Follows scikit-learn: parameters are the constructor's, `fit` learns, attributes that end in `_` are learned. It
@@ -63,7 +64,7 @@ class ContextNetwork:
 
     heads: str = "level+slope+engagement"
     """"level": E[ln F] = b(x), the paper's. "level+slope": E[ln F] = b(x) + s(x)·(depth − mean depth) on the same
-    layer, so that the context also carries how a customer answers to depth; `fit` then needs the depth of each order.
+    layer, so that the context also carries how a customer responds to depth; `fit` then needs the depth of each order.
     "level+slope+engagement": also whether a code is used at all, logit = h(x) + a constant per campaign + δ·depth;
     `fit` then needs codes that were sent, used or not. Where they are missing it warns and fits what it can.
     """
@@ -380,10 +381,11 @@ class ContextNetwork:
 
     @property
     def validation_log_losses_(self) -> tuple[float, ...]:
-        """Mean log loss of the codes of the customers kept out, after each epoch; empty without an engagement head."""
+        """Mean log loss of the codes of the customers kept out, after each epoch; empty without an engagement head, or
+        without such codes."""
         return self._validation_log_losses
 
-    def _rows(self, X: Any, log_basket: Any, depth: Any, *, needs_depth: bool) -> Any:
+    def _rows(self, X: Any, log_basket: Any, depth: Any, *, needs_depth: bool) -> MemoryRows | ParquetRows:
         if isinstance(X, str | Path | ds.Dataset):
             column = DEPTH if needs_depth and depth is None else depth
             return parquet_rows(X, log_basket or TARGET, column, validation_share=self.validation_share)

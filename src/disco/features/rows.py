@@ -367,7 +367,9 @@ class ScaledSource:
             yield chunk.scaled(self.scaling, self.mean_depth, self.sd_depth)
 
 
-def parquet_rows(source: str | Path | ds.Dataset, target: str, depth: str | None, *, validation_share: float) -> Rows:
+def parquet_rows(
+    source: str | Path | ds.Dataset, target: str, depth: str | None, *, validation_share: float
+) -> MemoryRows | ParquetRows:
     """Rows of a Parquet file, folder or dataset: in memory when they are few, else row group by row group."""
     dataset = source if isinstance(source, ds.Dataset) else parquet_dataset(Path(source))
     for column in (target,) if depth is None else (target, depth):

@@ -5,7 +5,7 @@ called. It leaves torch's global state (seed, threads) as it found it.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +37,7 @@ class NetworkWarning(FeatureWarning):
 
 
 class EngagementWarning(FeatureWarning):
-    """There are not enough codes to learn who answers to one, so the network has no engagement head."""
+    """There are not enough codes to learn who uses one, so the network has no engagement head."""
 
 
 Progress = Callable[[int, int], None]  # epochs done, epochs at most
@@ -47,7 +47,7 @@ MOST_EXPLAINED = 0.5  # share of depth's variance the features may explain befor
 _SMALLEST_BATCH, _STEPS_PER_EPOCH = 32, 64
 ENGAGEMENT = "+engagement"
 _CONSTANT = 1e-6  # sd below which a unit of the context layer is dead
-CODES_WEIGHT = 1.0  # of the codes' mean log loss beside the orders' mean Gaussian one
+_MEMORY = 0.998  # of the average of the weights: what a late step keeps of it, so that it is over 500 steps at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Trained:
     slope: Vector
     engagement: Vector
     validation_losses: tuple[float, ...]  # mean squared error of ln F
-    validation_log_losses: tuple[float, ...]  # of codes, in nats; empty without an engagement head
+    validation_log_losses: tuple[float, ...]  # of codes, in nats; empty without any of customers kept out
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def fit_embedding(
         replace(schedule, batch_rows=batch_rows),
         sizes=sizes,
         start=start[: 1 if heads == "level" else 2],
-        codes=None if codes is None else CodesSource.of(codes, scaling, variance=_spread(sample, start)),
+        codes=None if codes is None else CodesSource.of(codes, scaling),
         progress=progress,
     )
     losses = _finite(trained)
@@ -175,12 +175,6 @@ def _start(sample: RawRows, mean_depth: float, sd_depth: float) -> tuple[float, 
     return level, float(np.mean((sample.depth - mean_depth) / sd_depth * (sample.target - level)))
 
 
-def _spread(sample: RawRows, start: tuple[float, float]) -> float:
-    """The variance of ln F that the start of the training leaves."""
-    depth = (sample.depth - sample.depth.mean()) / (sample.depth.std() or 1.0)
-    return max(float(np.var(sample.target - start[1] * depth)), _CONSTANT)
-
-
 def _standards(layer: Matrix) -> tuple[Vector, Vector]:
     mean, sd = layer.mean(axis=0), layer.std(axis=0)
     dead = sd <= _CONSTANT * np.maximum(1, np.abs(mean))
@@ -202,7 +196,7 @@ def _on_context(weights: Vector, mean: Vector, inverse_sd: Vector) -> Vector:
 
 
 def _finite(trained: Trained) -> tuple[float, ...]:
-    if not np.isfinite(trained.weights).all() or not np.isfinite(trained.level).all():
+    if not all(np.isfinite(part).all() for part in (trained.weights, trained.level, trained.slope, trained.engagement)):
         raise InputError(
             "training", found="weights that are not finite", expected="a loss that falls", fix="Lower `learning_rate`."
         )
@@ -273,13 +267,16 @@ def train(
     codes: "CodesSource | None" = None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Minimise the mean of (ln F − b(x) − s(x)·(depth − mean) / sd)²; with codes, that over 2σ² plus the mean log loss
-    of codes used, logit = h(x) + constant of the campaign + δ·(depth − mean) / sd.
+    """Minimise the mean of (ln F − b(x) − s(x)·(depth − mean) / sd)²; with codes, ½·ln of it plus the mean log loss of
+    codes used, logit = h(x) + constant of the campaign + δ·(depth − mean) / sd.
 
     `sizes` = (features, hidden…, d1). `start` is where the heads begin: (mean ln F, pooled slope), or (mean ln F,) for
-    a level head alone, s = 0. σ² is the variance of ln F around the start, so that both parts are likelihoods of one
-    row. Training stops when the loss on the customers kept out has not improved for `patience` epochs; the best epoch's
-    weights are kept.
+    a level head alone, s = 0. Training stops when the loss on the customers kept out has not improved for `patience`
+    epochs; the best epoch's weights are kept.
+
+    ½·ln(mean square) is the likelihood of an order at the variance that fits best, so that both parts are likelihoods
+    of one row. With codes the weights that are judged and kept are averages over steps: two kinds of batches make the
+    loss on the customers kept out so uneven from epoch to epoch that training stopped before elasticity was learned.
     """
     name = pick_device(schedule.device)
     with _private_torch(schedule.seed, name) as torch:
@@ -304,6 +301,7 @@ def train(
         optimiser = torch.optim.Adam(learner.parameters(), lr=schedule.learning_rate)
         random = np.random.default_rng(schedule.seed)
         held = _tensors(source.validation, device)
+        average = None if codes is None else _Average(learner.parameters())
         best, best_loss, waited, losses = _copy(network), float("inf"), 0, []
         for epoch in range(schedule.max_epochs):
             network.train()
@@ -315,22 +313,56 @@ def train(
                     optimiser.zero_grad(set_to_none=True)
                     learner.loss(*(part[some] for part in rows)).backward()
                     optimiser.step()
+                    if average is not None:
+                        average.add()
             if progress is not None:
                 progress(epoch + 1, schedule.max_epochs)
+            with nullcontext() if average is None else average.in_place():
+                now = _copy(network)
+                if len(source.validation.target):
+                    network.eval()
+                    with torch.no_grad():
+                        losses.append(learner.judge(*held))
             if not len(source.validation.target):
-                best = _copy(network)
+                best = now
                 continue
-            network.eval()
-            with torch.no_grad():
-                losses.append(learner.judge(*held))
             if losses[-1].total < best_loss:
-                best, best_loss, waited = _copy(network), losses[-1].total, 0
+                best, best_loss, waited = now, losses[-1].total, 0
             else:
                 waited += 1
                 if waited >= schedule.patience:
                     break
         network.load_state_dict(best)
         return _unpack(layers, heads, tuple(losses), slope=len(start) == 2, engagement=codes is not None)
+
+
+class _Average:
+    """The mean of some parameters over the steps, about the last tenth of them with most of the weight."""
+
+    def __init__(self, parameters: list[Any]) -> None:
+        self._now = parameters
+        self._mean = [one.detach().clone() for one in parameters]
+        self._steps = 0
+
+    def add(self) -> None:
+        """Take in the parameters as they are now."""
+        self._steps += 1
+        kept = min(_MEMORY, self._steps / (10 + self._steps))
+        for mean, now in zip(self._mean, self._now, strict=True):
+            mean.lerp_(now.detach(), 1 - kept)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The average instead of the parameters, for a while."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def _exchange(self) -> None:
+        for mean, now in zip(self._mean, self._now, strict=True):
+            mean.data, now.data = now.data, mean.data
 
 
 class _Judged(NamedTuple):
@@ -347,8 +379,8 @@ class _Orders:
     def __init__(self, network: Any, *, slope: bool) -> None:
         self._network, self._slope = network, slope
 
-    def parameters(self) -> Any:
-        return self._network.parameters()
+    def parameters(self) -> list[Any]:
+        return list(self._network.parameters())
 
     def loss(self, inputs: Any, target: Any, relative_depth: Any) -> Any:
         return _squared(self._network(inputs), target, relative_depth, slope=self._slope)
@@ -359,35 +391,34 @@ class _Orders:
 
 
 class _OrdersAndCodes:
-    """The loss of networks that also learn who answers to a code: a batch of each kind per step."""
+    """The loss of networks that also learn who uses a code: a batch of each kind per step."""
 
     def __init__(self, network: Any, codes: "CodesSource", schedule: Schedule, device: "torch.device") -> None:
         import torch
 
         self._torch, self._network, self._device = torch, network, device
         self._constants = torch.nn.Parameter(torch.tensor(codes.rows.constants, dtype=torch.float32, device=device))
-        self._tilt = torch.nn.Parameter(torch.zeros(1, device=device))  # δ
-        self._variance = codes.variance
+        self._rise = torch.nn.Parameter(torch.zeros(1, device=device))  # δ
         self._batches = self._code_batches(codes, np.random.default_rng([schedule.seed, 1]), schedule.batch_rows)
         self._held = self._code_tensors(codes.validation)
 
-    def parameters(self) -> Any:
-        return [*self._network.parameters(), self._constants, self._tilt]
+    def parameters(self) -> list[Any]:
+        return [*self._network.parameters(), self._constants, self._rise]
 
     def loss(self, inputs: Any, target: Any, relative_depth: Any) -> Any:
         sent, used, depth, campaign = next(self._batches)
         out = self._network(self._torch.cat([inputs, sent]))
         squared = _squared(out[: len(target)], target, relative_depth, slope=True)
-        return squared / (2 * self._variance) + CODES_WEIGHT * self._log_loss(out[len(target) :], used, depth, campaign)
+        return _half_log(squared) + self._log_loss(out[len(target) :], used, depth, campaign)
 
     def judge(self, inputs: Any, target: Any, relative_depth: Any) -> _Judged:
-        squared = float(_squared(self._network(inputs), target, relative_depth, slope=True))
+        squared = _squared(self._network(inputs), target, relative_depth, slope=True)
         sent, used, depth, campaign = self._held
-        logs = float(self._log_loss(self._network(sent), used, depth, campaign)) if len(used) else 0.0
-        return _Judged(squared / (2 * self._variance) + CODES_WEIGHT * logs, squared, logs)
+        logs = float(self._log_loss(self._network(sent), used, depth, campaign)) if len(used) else float("nan")
+        return _Judged(float(_half_log(squared)) + (logs if len(used) else 0.0), float(squared), logs)
 
     def _log_loss(self, out: Any, used: Any, relative_depth: Any, campaign: Any) -> Any:
-        logit = out[:, 2] + self._constants[campaign] + self._tilt * relative_depth
+        logit = out[:, 2] + self._constants[campaign] + self._rise * relative_depth
         return self._torch.nn.functional.binary_cross_entropy_with_logits(logit, used)
 
     def _code_batches(self, codes: "CodesSource", random: np.random.Generator, batch_rows: int) -> Iterator[Any]:
@@ -415,17 +446,15 @@ class CodesSource:
     scaling: Scaling
     mean_depth: float
     sd_depth: float
-    variance: float
     validation: ScaledCodes
     ready: ScaledCodes | None
 
     @classmethod
-    def of(cls, rows: CodeRows, scaling: Scaling, *, variance: float) -> "CodesSource":
-        """`variance`: of ln F around the start of the training."""
+    def of(cls, rows: CodeRows, scaling: Scaling) -> "CodesSource":
         depth = rows.sample.depth
         mean, sd = float(depth.mean()), float(depth.std()) or 1.0
         ready = rows.pieces[0]().scaled(scaling, mean, sd) if rows.in_memory else None
-        return cls(rows, scaling, mean, sd, variance, rows.validation.scaled(scaling, mean, sd), ready)
+        return cls(rows, scaling, mean, sd, rows.validation.scaled(scaling, mean, sd), ready)
 
     def chunks(self, random: np.random.Generator) -> Iterator[ScaledCodes]:
         while self.ready is not None:
@@ -447,6 +476,11 @@ def _squared(out: Any, target: Any, relative_depth: Any, *, slope: bool) -> Any:
     return (target - fitted).square().mean()
 
 
+def _half_log(squared: Any) -> Any:
+    """½·ln of a mean square, which may be 0."""
+    return 0.5 * (squared + _CONSTANT**2).log()
+
+
 def _copy(network: Any) -> dict[str, Any]:
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
 
@@ -464,5 +498,5 @@ def _unpack(layers: list[Any], heads: Any, losses: tuple[_Judged, ...], *, slope
         slope=rows[1] if slope else nothing,
         engagement=rows[-1] if engagement else nothing,
         validation_losses=tuple(one.squared for one in losses),
-        validation_log_losses=tuple(one.logs for one in losses) if engagement else (),
+        validation_log_losses=tuple(one.logs for one in losses if not np.isnan(one.logs)),
     )
