@@ -85,6 +85,8 @@ The day's `Snapshot` is computed from all customers with a purchase in the year,
 kept in the metadata of every feature table, so it stays with the features of a campaign, and its hash is among the
 inputs of a plan (`snapshot`). Its sums are exact integers: any order of the customers, in any number of parts, gives
 the same bytes. It belongs to no network, so `disco learn --rebuild` uses the one kept with each campaign's features.
+Features that an earlier version of the program kept have none: their contexts are not centred, and the command names
+these campaigns in a warning.
 Late arrivals are centred on the day they arrive. With n customers the correction is multiplied by n / (n + 100), and
 with fewer than {FEWEST_CUSTOMERS} there is none. Networks without an engagement head are not centred.
 
