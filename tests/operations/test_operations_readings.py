@@ -82,6 +82,52 @@ def test_a_campaign_that_still_runs_is_read_with_an_interval_that_allows_it(shop
     assert found.ab.finding("objective").to_date is not None
 
 
+def test_what_was_ordered_after_the_day_of_the_read_out_does_not_count(shop, launched):
+    """Neither purchases nor refunds nor corrections nor orders without a code; the day itself does."""
+    first, second, third, fourth = shop.sent(launched)[:4]
+    day, evening, after = datetime(2027, 3, 9, 12), datetime(2027, 3, 10, 23, 59), datetime(2027, 3, 11, 0, 0)
+    rows = [
+        # event, whose, when, amount, kind, refers to
+        ("p1", first, day, 50.0, "purchase", None),
+        ("r1", first, after, 50.0, "refund", "p1"),
+        ("p2", second, evening, 30.0, "purchase", None),
+        ("c2", second, after, 90.0, "correction", "p2"),
+        ("p3", third, after, 70.0, "purchase", None),
+        ("r3", third, day, 10.0, "refund", "p3"),  # by its date before the purchase that it gives back
+        ("c3", third, day, 20.0, "correction", "r3"),
+        ("p4", fourth, day, 40.0, "purchase", None),
+        ("r4", fourth, evening, 15.0, "refund", "p4"),
+    ]
+    names = ("event_id", "row", "ordered_at", "full_price", "kind", "refers_to")
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    given = shop.outcomes(
+        columns.pop("row"),
+        **{**columns, "ordered_at": pa.array(columns["ordered_at"], pa.timestamp("us")),
+           "refers_to": pa.array(columns["refers_to"], pa.string())},
+    )  # fmt: skip
+    assert ingest(shop.store, "spring", given, source="test", clock=shop.clock).counts.applied == len(rows)
+    holdout = next(row for row in launched.decisions.to_pylist() if row["arm"] == "holdout")
+    orders = pa.table(
+        {
+            "customer_id": [holdout["customer_id"]] * 2,
+            "ordered_at": pa.array([evening, after]),
+            "paid": [8.0, 800.0],
+            "code": pa.nulls(2, pa.string()),
+        }
+    )
+
+    def spent(as_of):
+        found = read_out(shop.store, "spring", as_of=as_of, orders=orders)
+        paid = sum(arm.summary.revenue + arm.summary.markdown for arm in found.arms.values())
+        return paid, found.ab.incremental[Arm.DECIDED].control * found.arms[Arm.HOLDOUT].summary.customers
+
+    assert spent(date(2027, 3, 8)) == (0.0, 0.0)
+    assert spent(date(2027, 3, 9)) == pytest.approx((50 + 40, 0))
+    assert spent(date(2027, 3, 10)) == pytest.approx((50 + 30 + 40 - 15, 8))
+    assert spent(date(2027, 3, 11)) == pytest.approx((90 + 70 - 20 + 40 - 15, 808))
+    assert spent(shop.after) == spent(date(2027, 3, 11))
+
+
 def test_without_a_control_group_there_is_no_test_and_it_is_said(shop):
     shop.launch(shop.plan(policy={"name": "random"}, control={"share": 0}, holdout={"share": 0}))
     found = read_out(shop.store, "spring", as_of=shop.after)

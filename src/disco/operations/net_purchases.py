@@ -167,6 +167,14 @@ def net_purchases(applied: pa.Table) -> NetPurchases:
     return NetPurchases(code.take(order), net[order.to_numpy()], int(over.sum()))
 
 
+def ordered_before(applied: pa.Table, moment: datetime) -> pa.Table:
+    """Of these rows, all of them APPLIED, those that would be if nothing had been ordered from a moment on."""
+    rows = applied.filter(pc.less(applied["ordered_at"], pa.scalar(moment, applied["ordered_at"].type)))
+    for _ in range(2):  # a correction may refer to a refund, and that to a purchase
+        rows = rows.filter(pc.or_(rows["refers_to"].is_null(), pc.is_in(rows["refers_to"], value_set=rows["event_id"])))
+    return rows
+
+
 def _first_rows(group: Integers, keys: pa.Table) -> Integers:
     """Per group (numbered from 0 without a gap) the row that comes first by the keys; equal ones as received."""
     first = np.empty(int(group.max()) + 1 if group.size else 0, np.int64)

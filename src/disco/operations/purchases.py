@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.operations.net_purchases import net_purchases
+from disco.operations.net_purchases import net_purchases, ordered_before
 from disco.records.arrays import Vector
 from disco.records.decisions import Purchases
 from disco.records.errors import InputError
@@ -17,9 +17,13 @@ from disco.records.ports import Store, Transaction
 _ORDERS = ("customer_id", "ordered_at", "paid", "code")
 
 
-def bought(transaction: Transaction, campaign: str, decisions: pa.Table) -> Vector:
-    """(n,) net full price bought with each decision's code, money; 0 where nothing was, or all was given back."""
-    net = net_purchases(transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,)))
+def bought(transaction: Transaction, campaign: str, decisions: pa.Table, *, before: datetime | None = None) -> Vector:
+    """(n,) net full price bought with each decision's code, money; 0 where nothing was, or all was given back.
+
+    before: what was ordered, given back or corrected from this moment on does not count; None: everything counts.
+    """
+    applied = transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,))
+    net = net_purchases(applied if before is None else ordered_before(applied, before))
     place = pc.index_in(decisions["code"].combine_chunks(), value_set=net.code)
     places = pc.fill_null(place, -1).to_numpy(zero_copy_only=False)
     return from_minor_units(np.append(net.full_price_minor, 0)[places], transaction.locale.currency)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -79,7 +79,7 @@ class CampaignResults(TableResult):
     state: Phase
     """On the day of the read-out: scheduled, running, paused, recalled, ended (all codes have expired) or closed."""
     as_of: date
-    """The day of the read-out."""
+    """The day of the read-out; what was ordered after it does not count."""
     final: bool
     """Whether all codes have expired or were recalled, and the days of grace are over."""
     counts: IngestCounts
@@ -277,21 +277,22 @@ def load_orders(data: "ShopData") -> pa.Table | None:
 
 
 def read_out(store: Store, campaign: str, *, as_of: date, orders: pa.Table | None = None) -> CampaignResults:
-    """Read a campaign out as its ledger stands.
+    """Read a campaign out as its ledger stands, without what was ordered after the day `as_of`.
 
     orders: the retailer's orders (customer_id, ordered_at, paid, code). With them the test knows what customers spent
     in the year before, which takes noise away, and what they bought without a code, which a holdout needs.
     """
     with store.reading() as transaction:
         record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)
-        full_price = bought(transaction, campaign, decisions)
+        tomorrow = as_of + timedelta(days=1)
+        full_price = bought(transaction, campaign, decisions, before=store.locale.moment(tomorrow))
         counts = counts_of(transaction.ledger.counts(campaign))
         recall = _recall(transaction, record)
         summary = transaction.plans.get(record.plan_id).summary
     arm = np.asarray(decisions["arm"].to_pylist(), object)
     late = np.asarray(decisions["late"].to_numpy(), np.bool_)
     over = record.matures_on <= as_of
-    ab, why_not = _test(record, decisions, full_price, arm, ~late, orders, final=over)
+    ab, why_not = _test(record, decisions, full_price, arm, ~late, orders, final=over, before=tomorrow)
     detectable = None if ab is None or not ab.findings else _detectable(decisions, full_price, arm, ~late)
     is_whole = recall is None
     forecasts = {name: planned.money if is_whole else None for name, planned in summary.arms.items()}
@@ -444,7 +445,9 @@ def _test(
     orders: pa.Table | None,
     *,
     final: bool,
+    before: date,
 ) -> tuple[AbTest | None, str | None]:
+    """`before`: the first day that does not count."""
     plan = record.plan
     shares = {
         Arm.DECIDED: 1 - plan.control.share - plan.holdout.share,
@@ -466,20 +469,20 @@ def _test(
             "It is too early for a verdict: the plan forecast no purchases, so an interim test is not possible. "
             f"Run `disco results` again on or after {day}."
         )
-    before, other = None, None
+    spent, other = None, None
     if orders is not None:
         part = decisions.filter(pa.array(rows))
         sent = sent_codes(plan, part) if plan.shared_codes else None
-        before = revenue_beside(orders, part, _year_before(plan.customers.as_of), sent=sent)
+        spent = revenue_beside(orders, part, _year_before(plan.customers.as_of), sent=sent)
         whole = record.recalled_at is None
         last = plan.valid.closes if whole else record.matures_on - timedelta(days=GRACE_DAYS)
-        other = revenue_beside(orders, part, (plan.valid.opens, last), sent=sent)
+        other = revenue_beside(orders, part, (plan.valid.opens, min(_beginning(last), _beginning(before))), sent=sent)
     found = ab_test(
         arm[rows],
         decisions["depth"].to_numpy()[rows],
         np.where(full_price[rows] > 0, full_price[rows], np.nan),
         revenue_weight=plan.objective.revenue_weight,
-        before=before,
+        before=spent,
         other_revenue=other,
         shares={str(name): share for name, share in shares.items() if share > 0},
         final=final,
@@ -498,6 +501,10 @@ def _why_not(plan: Plan, sizes: Mapping[Arm, int], *, has_orders: bool) -> str:
             "nothing to compare."
         )
     return "There is no control group to compare with."
+
+
+def _beginning(day: date | datetime) -> datetime:
+    return day if isinstance(day, datetime) else datetime.combine(day, time())
 
 
 def _year_before(day: date) -> tuple[date, date]:

@@ -27,7 +27,8 @@ def results(
         str | None, typer.Argument(metavar="[CAMPAIGN]", help="A launched campaign; without one, all of them in brief.")
     ] = None,
     as_of: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="The day of the read-out; default: today.")
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="The day of the read-out; later orders do not count. Default: today."),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Also write a self-contained page.")] = None,
     shop: ShopFolder = Path(),
