@@ -17,7 +17,8 @@ from disco.allocation.problem import AllocationProblem, read_problem
 from disco.allocation.reference import infeasible
 from disco.allocation.result import Allocation, Status
 from disco.allocation.solver import solve
-from disco.records.arrays import Vector
+from disco.records.arrays import Floats, Vector
+from disco.records.decisions import Audience, Offer
 from disco.records.errors import InputError
 from disco.records.identity import customer_keys
 from disco.records.ports import Engine
@@ -124,6 +125,34 @@ def _read_warm(prices: ArrayLike | None, *, columns: int) -> Vector | None:
     if given.shape != (columns,) or not np.isfinite(given).all():
         raise InputError("warm_prices", found=f"{given.tolist()}", expected=f"{columns} finite prices, one per column")
     return given
+
+
+def allocate_offer(
+    values: Floats,
+    audience: Audience,
+    offer: Offer,
+    *,
+    costs: Floats | None,
+    where: str,
+    engine: Engine | None = None,
+) -> Allocation:
+    """`allocate` within the limits of an offer; an InfeasibleError about `where`, if they contradict each other.
+
+    values, costs: (customers, depths of the offer); costs only where it has a budget.
+    """
+    allocation = allocate(
+        values,
+        offer.caps,
+        depths=offer.depths,
+        floors=offer.floors,
+        costs=costs,
+        budget=offer.budget,
+        segments=Segments.of(audience, offer),
+        ids=audience.ids,
+        engine=engine,
+    )
+    allocation.require_feasible(where=where)
+    return allocation
 
 
 def decide_late(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.allocation import Allocation, Segments, allocate
+from disco.allocation import Allocation, allocate_offer
 from disco.campaign import Belief, expected_costs, values_of
 from disco.evaluation.estimates import mean_estimate, ratio_estimate
 from disco.policy import Policy
@@ -189,19 +189,7 @@ def decision_propensities(
         )
 
     def solve(worth: Floats) -> Allocation:
-        allocation = allocate(
-            worth,
-            offer.caps,
-            depths=offer.depths,
-            floors=offer.floors,
-            costs=costs,
-            budget=offer.budget,
-            segments=Segments.of(audience, offer),
-            ids=audience.ids,
-            engine=engine,
-        )
-        allocation.require_feasible(where=f"campaign {campaign}")
-        return allocation
+        return allocate_offer(worth, audience, offer, costs=costs, where=f"campaign {campaign}", engine=engine)
 
     return propensities(
         policy,

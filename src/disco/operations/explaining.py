@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.campaign import Belief, expected_costs, values_of
+from disco import objective
+from disco.campaign import Belief, expected_costs
 from disco.operations.codes import sent_codes
 from disco.operations.versions import deciding_belief
 from disco.policy import policy_of, rates_of_policy
-from disco.records.arrays import Matrix, Vector
+from disco.records.arrays import Floats, Matrix, Vector
 from disco.records.compiled import without_compiler
 from disco.records.currency import GBP, Currency
 from disco.records.decisions import Arm, Audience
@@ -206,20 +207,13 @@ def _figures(
     customer = Audience(ids=read_ids([made.customer_id]), context=context, known=np.array([made.known]))
     ids, seed, campaign = customer.ids, plan.seed, plan.campaign
     drawn = policy.full_prices(belief.basket, context, depths, ids=ids, seed=seed, campaign=campaign)
-    rates = np.broadcast_to(belief.rates(customer, depths), drawn.shape)
-    drawn_rates, score = rates, belief.scores(customer)
-    if score is not None:
+    own, score = belief.rates(customer, depths), belief.scores(customer)
+    drawn_rates: Floats = own
+    if score is not None and own.ndim == 2:  # else all customers have the rates of the population
         drawn_rates = rates_of_policy(policy, belief.engagement, score, depths, ids=ids, seed=seed, campaign=campaign)
     offer = solution.offer(revenue_weight=plan.objective.revenue_weight)
-    values = values_of(
-        customer,
-        belief=belief,
-        depths=depths,
-        revenue_weight=offer.revenue_weight,
-        policy=policy,
-        seed=seed,
-        campaign=campaign,
-    )
+    values = objective.values(drawn.copy(), depths, drawn_rates, revenue_weight=offer.revenue_weight)
+    rates, drawn_rates = np.broadcast_to(own, drawn.shape), np.broadcast_to(drawn_rates, drawn.shape)
     expected = belief.basket.expected_full_price(context, depths)
     costs = expected_costs(customer, belief=belief, offer=offer)
     prices = np.asarray(solution.prices) + solution.budget_price * costs[0] + _segment_prices(solution, made)
