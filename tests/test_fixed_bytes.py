@@ -77,9 +77,9 @@ DECIDED = {
 
 
 PERSONAL = {
-    "thompson": "191fd9d8d789b469",
-    "thompson by round": "d24355c8c9a2b313",
-    "greedy": "dea9851951d74fd5",
+    "thompson": "71dafa93450ba556",
+    "thompson by round": "1cd11f96684817c4",
+    "greedy": "18d1abb9bea343cc",
 }
 
 

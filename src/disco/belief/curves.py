@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.belief.elementary import exponential
+from disco.belief.elementary import exponential, logistic
 from disco.belief.engagement import Engagement, SharedDraws
 from disco.belief.inputs import read_depth_column
 from disco.belief.law import serve_means
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from disco.belief.model import BasketModel
     from disco.records.score import EngagementHead
 
-_FARTHEST = 700.0  # |logit|
 #: A depth is extrapolated where it has less than this share of the effective plays of the best-known depth.
 KNOWN_SHARE = 0.1
 
@@ -403,7 +402,7 @@ def _sums(
                 h = answers.score[row]
                 x = answers.level[draw, a] + answers.bump[draw, answers.place[row]]
                 x += answers.tilt[draw] * h if h == h else 0.0
-                rate = 1.0 / (1.0 + exponential(-min(max(x, -_FARTHEST), _FARTHEST)))
+                rate = logistic(x)
             per_code = rate * money
             first[draw, a] += per_code
             square[draw, a] += per_code * money

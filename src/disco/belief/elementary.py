@@ -25,6 +25,7 @@ _LN2_LOW = 1.9082149292705877e-10
 _HALF_ROOT_BITS = np.int64(0x3FE6A09E667F3BCD)  # √½
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ over the golden ratio, made odd: steps of a counter
 _ROOT_HALF = 0.7071067811865476
+FARTHEST = 700.0  # |x| up to which `exponential` goes; a logit beyond it is a rate of 0 or 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
@@ -51,6 +52,16 @@ def exponential(x: float) -> float:
     s = 1.0 + (r + r * r * (0.5 + r * s))
     power = (np.float64(shifted).view(np.int64) - _SHIFTER_BITS + np.int64(1023)) << np.int64(52)
     return s * np.int64(power).view(np.float64)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+def logistic(x: float) -> float:
+    """1/(1 + e^−x), x first brought into ±700.
+
+    >>> logistic(0.0), logistic(1e9)
+    (0.5, 1.0)
+    """
+    return 1.0 / (1.0 + exponential(-min(max(x, -FARTHEST), FARTHEST)))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import NamedTuple
@@ -11,10 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.belief.elementary import exponentials
+from disco.belief.elementary import FARTHEST, exponentials, stream_normals
 from disco.belief.engagement_counts import EngagementCounts
 from disco.belief.engagement_posterior import (
-    FARTHEST,
     EngagementCurve,
     EngagementPosterior,
     expit,
@@ -27,7 +26,7 @@ from disco.belief.engagement_posterior import (
 from disco.belief.inputs import read_depth_column
 from disco.belief.isotonic import pool_adjacent
 from disco.records.arguments import read_column, read_count, read_level, read_positive, read_share
-from disco.records.arrays import Array, Flags, Integers, Matrix, Vector
+from disco.records.arrays import Array, Integers, Matrix, Vector
 from disco.records.chunks import stack_rows
 from disco.records.compiled import njit
 from disco.records.depths import depth_percent, read_depth
@@ -43,14 +42,14 @@ class Contradiction(NamedTuple):
 
     shallower: float
     deeper: float
-    shallower_rate: float  # of the same customers, before rates are made non-decreasing
+    shallower_rate: float  # estimated, of the same customers, before rates are made non-decreasing
     deeper_rate: float
-    probability: float  # that the deeper one engages less
 
     def __str__(self) -> str:
         return (
-            f"Codes of {depth_percent(self.deeper)} were used less often ({self.deeper_rate:.1%}) than codes of "
-            f"{depth_percent(self.shallower)} ({self.shallower_rate:.1%}), beyond chance"
+            f"Codes of {depth_percent(self.deeper)} are used less often than codes of {depth_percent(self.shallower)}, "
+            f"beyond chance: an estimated {self.deeper_rate:.1%} of the same customers instead of "
+            f"{self.shallower_rate:.1%}"
         )
 
 
@@ -67,9 +66,8 @@ class EngagementLaw:
     logits: Matrix  # (columns, K)
     tilt: float  # β
     attenuation: Matrix  # (columns, K)
-    roots: Matrix  # (columns, K, K), lower triangular; rows of an override are 0
-    fixed: Flags  # (K,) set by the operator: without width, and no part of what is made non-decreasing
-    order: Integers  # the columns of depths that are not fixed, ascending
+    roots: Matrix  # (columns, K, K), lower triangular where depths ascend; rows of an operator's rate are 0
+    order: Integers  # the columns of depths without an operator's rate, ascending
 
     def places(self, score: ArrayLike) -> Integers:
         """The column of each customer, shape (customers,)."""
@@ -163,18 +161,19 @@ class Engagement:
         nodes = self.posterior.nodes
         whole = np.union1d(asked, nodes)
         curve = self._curve(whole)
-        sd, known = np.sqrt(curve.variance), np.isin(whole, nodes)
+        location, variance = curve.population()
+        rates, sd, known = curve.rates, np.sqrt(variance), np.isin(whole, nodes)
         ends = []
         for side in (-reach, reach):
-            end = curve.location + side * sd
-            middle = logit(curve.rates)  # far from the depths played a wide, skewed law may have its mean beyond an end
+            end = location + side * sd
+            middle = logit(rates)  # far from the depths played a wide, skewed law may have its mean beyond an end
             end = np.minimum(end, middle) if side < 0 else np.maximum(end, middle)
-            end[known] = pool_adjacent.__wrapped__(end[known], curve.variance[known] ** -1.0)
+            end[known] = pool_adjacent.__wrapped__(end[known], 1.0 / variance[known])
             # a depth between two played ones lies between their ends; beyond them it is bounded on one side
             least = np.maximum.accumulate(np.where(known, end, -np.inf))
             most = np.minimum.accumulate(np.where(known, end, np.inf)[::-1])[::-1]
             end = expit(np.maximum.accumulate(np.clip(end, least, most)))
-            end = np.minimum(end, curve.rates) if side < 0 else np.maximum(end, curve.rates)  # a logit and back rounds
+            end = np.minimum(end, rates) if side < 0 else np.maximum(end, rates)  # a logit and back rounds
             ends.append(self._overridden(asked, end[np.searchsorted(whole, asked)]))
         return ends[0], ends[1]
 
@@ -205,7 +204,7 @@ class Engagement:
                 shallower, deeper = float(state.nodes[i]), float(state.nodes[j])
                 inside = any(shallower <= seen.shallower and seen.deeper <= deeper for seen in found)
                 if chance > _SURE and not inside:
-                    found.append(Contradiction(shallower, deeper, float(rates[i]), float(rates[j]), chance))
+                    found.append(Contradiction(shallower, deeper, float(rates[i]), float(rates[j])))
         return tuple(sorted(found))
 
     # ---- each customer -------------------------------------------------------------------------------------------
@@ -258,27 +257,46 @@ class Engagement:
                 logits[:, column] = level + state.bump
                 kept[:, column] = 1.0
         order = np.argsort(asked, kind="stable")
+        covariances = curve.covariances() * (~fixed[:, None] & ~fixed)
+        roots = np.empty_like(covariances)
+        # ascending, so that a customer's draw at a depth does not depend on the order in which depths are asked for
+        roots[:, order] = lower_root(covariances[:, order[:, None], order])
         return EngagementLaw(
             bins=self.counts.bins,
             logits=logits,
             tilt=state.tilt,
             attenuation=kept,
-            roots=lower_root(curve.covariances(state) * (~fixed[:, None] & ~fixed)),
-            fixed=fixed,
+            roots=roots,
             order=order[~fixed[order]],
         )
 
     def shared_draws(self, depths: ArrayLike, *, count: int, generator: np.random.Generator) -> SharedDraws:
         """Draws of the parameters for totals of a campaign: one draw for everybody, joint over depths."""
-        asked = read_depth_column(depths)
         draws = read_count(count, where="count")
+
+        def normals(parameters: int, drifts: int) -> tuple[Matrix, Matrix]:
+            return generator.standard_normal((draws, parameters)), generator.standard_normal((draws, drifts))
+
+        return self._shared(read_depth_column(depths), normals)
+
+    def shared_draw(self, depths: ArrayLike, *, stream: int) -> SharedDraws:
+        """One draw of the parameters, a pure function of (belief, depths, stream)."""
+
+        def normals(parameters: int, drifts: int) -> tuple[Matrix, Matrix]:
+            drawn = stream_normals(np.uint64(stream), parameters + drifts)
+            return drawn[None, :parameters], drawn[None, parameters:]
+
+        return self._shared(read_depth_column(depths), normals)
+
+    def _shared(self, asked: Vector, normals: Callable[[int, int], tuple[Matrix, Matrix]]) -> SharedDraws:
+        """`normals` gives standard normals, one row per draw: of the parameters, and of the drift at all depths."""
         state = self.posterior
         whole = np.union1d(asked, state.nodes)
         curve = self._curve(whole)
-        normals = generator.standard_normal((draws, state.mean.size))
-        z = state.mean + products(normals[None], np.swapaxes(lower_root(state.covariance[None]), 1, 2))[0]
-        level = products(z[None, :, : state.size + 1], curve.rows.T[None])[0] + curve.shift
-        level += np.sqrt(curve.extra) * generator.standard_normal((draws, whole.size))
+        of_parameters, of_drift = normals(state.mean.size, whole.size)
+        z = state.mean + products(of_parameters[None], np.swapaxes(lower_root(state.covariance[None]), 1, 2))[0]
+        level = products(z[None, :, : state.size + 1], curve.rows.T[None])[0] + curve.shift()
+        level += np.sqrt(curve.extra) * of_drift
         level = _rising(level, 1.0 / np.maximum(curve.line_variance, 1e-12))[:, np.searchsorted(whole, asked)]
         tilt, bump = z[:, state.size + 1], z[:, state.size + 2 :]
         for column, depth in enumerate(asked.tolist()):

@@ -1,6 +1,6 @@
-"""The posterior of who answers: logit p = g(a) + β·h + f_bin, by Laplace's approximation over about 50 numbers.
+"""The posterior of who uses a code: logit p = g(a) + β·h + f_bin, by Laplace's approximation over about 50 numbers.
 
-    g(a) = α + δ·(a − ā) + r(a)      α ~ N(logit prior_rate, 1/(prior_codes·r(1−r)))      δ ~ N(0, 8²)
+    g(a) = α + δ·(a − ā) + r(a)      α ~ N(logit prior_rate, min(1/(prior_codes·r(1−r)), 9))   δ ~ N(0, 8²)
     r_j ~ N(0, τ²) per depth played      β ~ N(1, 0.3²)      f_b ~ N(0, φ²) per bin, f_none ~ N(0, 1.5²)
 
 Codes are binomial per cell (depth, bin). τ and φ are averaged over a small grid, weighted with their marginal
@@ -8,7 +8,7 @@ likelihood, so that the shrinkage towards the line over depth and the line over 
 uncertainty is in the widths. All points of the grid are fitted together, by Newton steps in which the bins are
 eliminated (their block of the Hessian is diagonal).
 
-Exponentials and logarithms are our own and sums have a fixed order, as in `elementary.py`: equal counts give equal
+Exponentials and log_array are our own and sums have a fixed order, as in `elementary.py`: equal counts give equal
 bits, whatever the library beneath NumPy.
 """
 
@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from disco.belief.elementary import exponential, logarithm
+from disco.belief.elementary import FARTHEST, exponential, logarithm
 from disco.belief.engagement_counts import EngagementCounts
 from disco.belief.isotonic import pool_adjacent
 from disco.records.arrays import Matrix, Vector
+from disco.records.compiled import njit, without_compiler
 
 LEAST_RATE = 1e-6  # rates nearer to 0 or 1 count as this one where a logit or a variance is taken
+_WIDEST_PRIOR = 9.0  # variance of α: 20 codes at 0.6%; for rarer events a normal would be wider than any belief
 SLOPE_SD = 8.0  # prior sd of δ, the rise of the logit per unit of depth
 _TILT_MEAN, _TILT_SD = 1.0, 0.3  # of β
 _NO_SCORE_SD = 1.5  # of the constant of customers without a score
@@ -34,13 +37,14 @@ _ROUGHNESS = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)  # τ, each as likely as the other b
 _USUAL_BUMP = 0.4  # φ above this becomes less likely before anything is seen
 _MOST_NODES = 40  # played depths with a number r_j of their own; more are pooled with their neighbours
 _MOST_STEPS = 60
+_FLAT = 1e12  # 1/τ² where no depth was played
 _ENOUGH = 1e-10  # a Newton step below this is the last
 _LONGEST_STEP = 2.0  # that one Newton step may move a logit
-FARTHEST = 700.0  # |logit| of a rate that an operator set to 0 or 1
-_PI_8 = 0.39269908169872414  # π/8
 _LEAST_LOCATION = 0.05
 _STEPS = np.arange(-12, 13) / 2.0  # in sds of a normal
-_STEP_WEIGHTS = np.array([exponential.__wrapped__(-0.5 * step**2) for step in _STEPS]) / 5.0132565492620005  # 2·√(2π)
+_STEP_WEIGHTS = (
+    np.array([exponential.__wrapped__(-0.5 * step * step) for step in _STEPS]) / 5.0132565492620005
+)  # 2·√(2π)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +60,6 @@ class EngagementPosterior:
     shares: Vector  # (columns,) of the codes sent
     mean: Vector  # (nodes + 2 + columns,) of z
     covariance: Matrix  # of z
-    roughness: Vector  # (τ,) posterior weights of the grid
-    bumps: Vector  # (φ,) likewise
 
     @property
     def size(self) -> int:
@@ -89,54 +91,60 @@ class EngagementPosterior:
 class EngagementCurve:
     """The belief at some depths, played or not: per column of the score and for the population."""
 
+    state: EngagementPosterior
     rows: Matrix  # (K, nodes + 1): g at each depth as a combination of (g at the nodes, δ)
     extra: Vector  # (K,) variance of the logit beyond that of the combination
-    line_variance: Vector  # (K,) of g
-    variances: Matrix  # (columns, K) of the logit at the centre of each column
     logits: Matrix  # (columns, K): logit of the mean rate at the centre of each column
-    rates: Vector  # (K,) the population's mean rate
-    location: Vector  # (K,) of the population's logit, so that its mean rate is `rates`
-    variance: Vector  # (K,) of the population's logit
-    shift: Vector  # (K,) by which the drift moves the location of g, so that it does not move the mean rate
+    node_logits: Matrix  # (columns, nodes): the same at the nodes
 
     @classmethod
     def of(cls, state: EngagementPosterior, depths: Vector, *, drift: float) -> EngagementCurve:
         """At these depths: straight lines of the logit between nodes, the rising line beyond them."""
         rows, extra = _combinations(state, depths, drift)
         at_nodes = np.eye(state.size, state.size + 1)
-        node_variance = _variances(state, at_nodes, np.zeros(state.size))
+        variance = _variances(state, at_nodes, np.zeros(state.size))
         levels = pool_adjacent.__wrapped__(state.levels, 1.0 / np.diag(state.covariance)[: state.size])
         location = levels + state.offsets[:, None]
-        node_logits = np.maximum.accumulate(attenuation(location, node_variance) * location, axis=1)
+        node_logits = np.maximum.accumulate(attenuation(location, variance) * location, axis=1)
         rising = max(float(state.mean[state.size]), 0.0)
         logits = _sums(node_logits, rows[:, :-1]) + rising * rows[:, -1]
-        variance = _variances(state, rows, extra)
-        rates, location, spread = _population(state, rows, extra, logits)
-        nodes = _population(state, at_nodes, np.zeros(state.size), node_logits)[1]
-        moved = location - _sums(nodes[None], rows[:, :-1])[0] - float(state.mean[state.size]) * rows[:, -1]
-        played = (rows[:, :-1] == 1.0).any(axis=1) & (rows[:, -1] == 0.0)
-        return cls(
-            rows=rows,
-            extra=extra,
-            line_variance=_quadratic(rows, state.covariance[: state.size + 1, : state.size + 1]) + extra,
-            variances=variance,
-            logits=logits,
-            rates=rates,
-            location=location,
-            variance=spread,
-            shift=np.where(played, 0.0, moved),
-        )
+        return cls(state=state, rows=rows, extra=extra, logits=logits, node_logits=node_logits)
+
+    @property
+    def rates(self) -> Vector:
+        """(K,) the population's mean rate."""
+        return np.asarray((self.state.shares[:, None] * expit(self.logits)).sum(axis=0))
+
+    @property
+    def line_variance(self) -> Vector:
+        """(K,) of g."""
+        size = self.state.size + 1
+        return _quadratic(self.rows, self.state.covariance[:size, :size]) + self.extra
+
+    def population(self) -> tuple[Vector, Vector]:
+        """(K,) location and variance of the population's logit, so that its mean rate is `rates`."""
+        return _population(self.state, self.rows, self.extra, self.logits)
+
+    def shift(self) -> Vector:
+        """(K,) by which the drift moves the location of g, so that it does not move the mean rate."""
+        size = self.state.size
+        nodes, _ = _population(self.state, np.eye(size, size + 1), np.zeros(size), self.node_logits)
+        moved = self.population()[0] - _sums(nodes[None], self.rows[:, :-1])[0]
+        moved -= float(self.state.mean[size]) * self.rows[:, -1]
+        played = (self.rows[:, :-1] == 1.0).any(axis=1) & (self.rows[:, -1] == 0.0)
+        return np.where(played, 0.0, moved)
 
     def located(self) -> tuple[Matrix, Matrix]:
         """(columns, K) location of the logit at the centre of each column, and κ, which leads to the mean rate."""
-        location = _located(self.logits, self.variances)
-        return location, attenuation(location, self.variances)
+        variance = _variances(self.state, self.rows, self.extra)
+        location = _located(self.logits, variance)
+        return location, attenuation(location, variance)
 
-    def covariances(self, state: EngagementPosterior) -> Matrix:
+    def covariances(self) -> Matrix:
         """(columns, K, K) of the logits at the centre of each column."""
-        block = state.covariance[: state.size + 1, : state.size + 1]
-        inner = _sums(_sums(self.rows, block), self.rows)
-        mixed, own = _offset_moments(state)
+        size = self.state.size + 1
+        inner = _sums(_sums(self.rows, self.state.covariance[:size, :size]), self.rows)
+        mixed, own = _offset_moments(self.state)
         side = _sums(mixed, self.rows)
         out = inner + side[:, :, None] + side[:, None, :] + own[:, None, None]
         every = np.arange(self.extra.size)
@@ -167,7 +175,7 @@ def _combinations(state: EngagementPosterior, depths: Vector, drift: float) -> t
     rows[:, -1] = depths - depths.clip(nodes[0], nodes[-1])
     c = state.covariance
     differ = c[left, left] + c[right, right] - 2.0 * c[left, right]
-    return rows, share * (1.0 - share) * differ + drift**2 * np.abs(depths[:, None] - state.played).min(axis=1)
+    return rows, share * (1.0 - share) * differ + drift * drift * np.abs(depths[:, None] - state.played).min(axis=1)
 
 
 def _offset_moments(state: EngagementPosterior) -> tuple[Matrix, Vector]:
@@ -185,10 +193,8 @@ def _variances(state: EngagementPosterior, rows: Matrix, extra: Vector) -> Matri
     return np.maximum(line + 2.0 * _sums(mixed, rows) + own[:, None], 0.0)
 
 
-def _population(
-    state: EngagementPosterior, rows: Matrix, extra: Vector, logits: Matrix
-) -> tuple[Vector, Vector, Vector]:
-    """Mean rate of the population at each depth; location and variance of its logit, to first order in z."""
+def _population(state: EngagementPosterior, rows: Matrix, extra: Vector, logits: Matrix) -> tuple[Vector, Vector]:
+    """Location and variance of the population's logit at each depth, to first order in z."""
     rates = expit(logits)
     mean = (state.shares[:, None] * rates).sum(axis=0)
     inner = mean.clip(LEAST_RATE, 1 - LEAST_RATE)
@@ -196,7 +202,7 @@ def _population(
     level = part.sum(axis=0)
     way = np.concatenate((rows * level[:, None], (part * state.centres[:, None]).sum(axis=0)[:, None], part.T), axis=1)
     variance = np.maximum(_quadratic(way, state.covariance) + level**2 * extra, 1e-12)
-    return mean, _located(logit(mean), variance), variance
+    return _located(logit(mean), variance), variance
 
 
 def _sums(left: Matrix, right: Matrix) -> Matrix:
@@ -209,13 +215,13 @@ def _quadratic(rows: Matrix, matrix: Matrix) -> Vector:
     return np.asarray((_sums(rows, matrix) * rows).sum(axis=1))
 
 
-def exponentials(values: Vector) -> Vector:
+def exp_array(values: Vector) -> Vector:
     """e^x of arrays with |x| ≤ 700, with the bits of `elementary.exponential`."""
     whole: Any = exponential.__wrapped__  # its operations work on arrays as on numbers
     return np.asarray(whole(values))
 
 
-def logarithms(values: Vector) -> Vector:
+def log_array(values: Vector) -> Vector:
     """ln x of arrays of normal positive numbers."""
     whole: Any = logarithm.__wrapped__
     return np.asarray(whole(values))
@@ -223,14 +229,14 @@ def logarithms(values: Vector) -> Vector:
 
 def expit(values: Vector) -> Vector:
     """1/(1 + e^−x)."""
-    small = exponentials(-np.minimum(np.abs(values), 700.0))
+    small = exp_array(-np.minimum(np.abs(values), FARTHEST))
     return np.where(values >= 0, 1.0, small) / (1.0 + small)
 
 
 def logit(rate: Vector) -> Vector:
     """ln(p/(1 − p)), p kept away from 0 and 1."""
     inner = np.clip(rate, LEAST_RATE, 1 - LEAST_RATE)
-    return logarithms(np.atleast_1d(inner / (1 - inner))).reshape(np.shape(inner))
+    return log_array(np.atleast_1d(inner / (1 - inner))).reshape(np.shape(inner))
 
 
 def attenuation(location: Matrix, variance: Matrix) -> Matrix:
@@ -247,30 +253,27 @@ def attenuation(location: Matrix, variance: Matrix) -> Matrix:
 
 def _located(logits: Matrix, variance: Matrix) -> Matrix:
     """The location m with E expit(N(m, v)) = expit(logits)."""
-    out = logits / _near_attenuation(variance)
-    for _ in range(5):
-        out = out + (logits - attenuation(out, variance) * out) / _near_attenuation(variance)
-    return np.asarray(out)
-
-
-def _near_attenuation(variance: Matrix) -> Matrix:
-    """1/√(1 + πv/8), within a few percent of κ."""
-    return np.asarray(1.0 / np.sqrt(1.0 + _PI_8 * variance))
+    offsets = np.sqrt(np.ravel(variance))[:, None] * _STEPS
+    return _levels(np.ravel(logits), offsets, _STEP_WEIGHTS).reshape(np.shape(logits))
 
 
 def levels_for(rate: float, offsets: Matrix, shares: Vector) -> Vector:
-    """Per row the c with Σ_b shares_b·expit(c + offsets_b) = rate, by Newton's steps on the logit within bounds."""
+    """Per row the c with Σ_b shares_b·expit(c + offsets_b) = rate."""
     if not LEAST_RATE < rate < 1 - LEAST_RATE:
         return np.full(len(offsets), math.copysign(FARTHEST, rate - 0.5))
-    target = logit(np.array(rate))
+    return _levels(np.repeat(logit(np.array(rate)), len(offsets)), offsets, shares)
+
+
+def _levels(target: Vector, offsets: Matrix, shares: Vector) -> Vector:
+    """Per row the c with Σ_b shares_b·expit(c + offsets_b) = expit(target), by Newton steps on the logit in bounds."""
     low, high = target - offsets.max(axis=1), target - offsets.min(axis=1)
     level = 0.5 * (low + high)
     for _ in range(_MOST_STEPS):
         rates = expit(level[:, None] + offsets)
-        mean = (shares * rates).sum(axis=1)
-        low, high = np.where(mean < rate, level, low), np.where(mean > rate, level, high)
-        slope = (shares * rates * (1.0 - rates)).sum(axis=1) / (mean * (1.0 - mean))
-        after = level + (target - logit(mean)) / slope
+        mean = (shares * rates).sum(axis=1).clip(LEAST_RATE, 1 - LEAST_RATE)
+        left = target - logit(mean)
+        low, high = np.where(left > 0, level, low), np.where(left < 0, level, high)
+        after = level + left * (mean * (1.0 - mean)) / (shares * rates * (1.0 - rates)).sum(axis=1)
         after = np.where((after >= low) & (after <= high), after, 0.5 * (low + high))
         done = np.abs(after - level).max() < 1e-13
         level = after
@@ -289,21 +292,26 @@ def fit(counts: EngagementCounts, *, prior_rate: float, prior_codes: float) -> E
     nodes, sent, used = _pooled(counts.depths, sent, used)
     total = sent.sum()
     shares = sent.sum(axis=0) / total if total else _even(columns)
-    inner = float(np.clip(prior_rate, LEAST_RATE, 1 - LEAST_RATE))
-    variance = 1.0 / (prior_codes * inner * (1.0 - inner))
+    inner = float(np.clip(prior_rate, 2 * LEAST_RATE, 1 - 2 * LEAST_RATE))
+    variance = min(1.0 / (prior_codes * inner * (1.0 - inner)), _WIDEST_PRIOR)
     level = levels_for(inner, (_TILT_MEAN * centres)[None, :], shares)[0]
-    start = float(_located(np.array(level), np.array(variance)))  # so that the population's mean rate is prior_rate
+    start = _prior_location(float(level), variance)  # so that the population's mean rate is prior_rate
     if not nodes.size:  # nothing played: flat, as certain as `prior_codes`
         nodes, sent, used = np.zeros(1), np.zeros((1, columns)), np.zeros((1, columns))
     grid = _Grid.of(with_bins=bins is not None, columns=columns)
-    solved = _solve(nodes, sent, used, centres, grid, start=start, variance=variance, flat=not total)
+    rough = grid.rough if total else np.full(grid.rough.size, _FLAT)
+    x = nodes - (sent.sum(axis=1) * nodes).sum() / total if total else np.zeros(nodes.size)
+    if bins is None:
+        with without_compiler():  # a few thousand operations: not worth waiting for the compiler
+            solved = _Solved(*solve_line(x, sent[:, 0], used[:, 0], rough, start, variance))
+    else:
+        solved = _solve(x, sent, used, centres, grid.bumps, rough, start=start, variance=variance)
     weight = grid.prior + solved.evidence
-    weight = exponentials(np.maximum(weight - weight.max(), -700.0))
+    weight = exp_array(np.maximum(weight - weight.max(), -FARTHEST))
     weight /= weight.sum()
     mean = (weight[:, None] * solved.mean).sum(axis=0)
     away = solved.mean - mean
     spread = solved.covariance + away[:, :, None] * away[:, None, :]
-    table = weight.reshape(len(_ROUGHNESS), -1)
     return EngagementPosterior(
         nodes=nodes,
         played=counts.depths,
@@ -311,9 +319,13 @@ def fit(counts: EngagementCounts, *, prior_rate: float, prior_codes: float) -> E
         shares=shares,
         mean=mean,
         covariance=(weight[:, None, None] * spread).sum(axis=0),
-        roughness=table.sum(axis=1),
-        bumps=table.sum(axis=0),
     )
+
+
+@lru_cache(maxsize=64)
+def _prior_location(level: float, variance: float) -> float:
+    """`_located` of one number; every posterior of a replay asks for the same one."""
+    return float(_located(np.array(level), np.array(variance)))
 
 
 def _even(columns: int) -> Vector:
@@ -341,18 +353,19 @@ class _Grid:
     """Points (τ, φ), τ first, with the prior precisions that they stand for."""
 
     rough: Vector  # (points,) 1/τ²
-    bumps: Matrix  # (points, columns) 1/φ² per bin, that of no score last; infinite where f is left out
+    bumps: Matrix  # (points, columns) 1/φ² per bin, that of no score last; no columns without bins
     prior: Vector  # (points,) ln prior weight
 
     @classmethod
     def of(cls, *, with_bins: bool, columns: int) -> _Grid:
-        tau, phi = np.array(_ROUGHNESS), np.array(_BUMPS if with_bins else (1.0,))
-        both = np.repeat(tau, phi.size), np.tile(phi, tau.size)
-        bumps = np.repeat(both[1][:, None] ** -2.0, columns, axis=1) if with_bins else np.full((tau.size, 1), np.inf)
-        if with_bins:
-            bumps[:, -1] = _NO_SCORE_SD**-2
-        prior = -0.5 * (both[1] / _USUAL_BUMP) ** 2 if with_bins else np.zeros(tau.size)
-        return cls(both[0] ** -2.0, bumps, prior)
+        tau = np.array(_ROUGHNESS)
+        if not with_bins:
+            return cls(1.0 / (tau * tau), np.empty((tau.size, 0)), np.zeros(tau.size))
+        phi = np.tile(_BUMPS, tau.size)
+        tau = np.repeat(tau, len(_BUMPS))
+        bumps = np.repeat((1.0 / (phi * phi))[:, None], columns, axis=1)
+        bumps[:, -1] = 1.0 / (_NO_SCORE_SD * _NO_SCORE_SD)
+        return cls(1.0 / (tau * tau), bumps, -0.5 * (phi / _USUAL_BUMP) ** 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -364,27 +377,107 @@ class _Solved:
     evidence: Vector  # (points,) up to a constant
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_line(
+    x: Vector, sent: Vector, used: Vector, rough: Vector, start: float, variance: float
+) -> tuple[Matrix, Matrix, Vector]:
+    """`_Solved` without bins, point by point: Newton steps for (α, δ), in which every r_j is eliminated.
+
+    x (nodes,): depths less their mean. sent, used (nodes,). rough (points,): 1/τ².
+    z = (g at the nodes, δ, β, f); β and f keep their prior, f has none.
+    """
+    points, count = rough.size, x.size
+    mean, evidence = np.zeros((points, count + 3)), np.zeros(points)
+    covariance = np.zeros((points, count + 3, count + 3))
+    slope_precision = 1.0 / (SLOPE_SD * SLOPE_SD)
+    total, all_used = 0.0, 0.0
+    for j in range(count):
+        total += sent[j]
+        all_used += used[j]
+    rate = (all_used + 1.0) / (total + 2.0)
+    first = logarithm(rate / (1.0 - rate)) if total > 0.0 else start
+    r, weight, left = np.empty(count), np.empty(count), np.empty(count)
+    for point in range(points):
+        rho = rough[point]
+        alpha, delta = first, 0.0
+        r[:] = 0.0
+        move = np.inf
+        for step in range(_MOST_STEPS + 1):
+            # the last round has the curvature at the mode
+            aa, ad, dd = 1.0 / variance, 0.0, slope_precision
+            slope_a, slope_d = -(alpha - start) / variance, -delta * slope_precision
+            for j in range(count):
+                eta = alpha + delta * x[j] + r[j]
+                small = exponential(-min(abs(eta), FARTHEST))
+                p = (1.0 if eta >= 0.0 else small) / (1.0 + small)
+                weight[j] = sent[j] * p * (1.0 - p)
+                slope = used[j] - sent[j] * p
+                left[j] = slope - rho * r[j]
+                part = weight[j] / (weight[j] + rho)
+                kept = weight[j] * (1.0 - part)
+                aa += kept
+                ad += kept * x[j]
+                dd += kept * x[j] * x[j]
+                slope_a += slope - part * left[j]
+                slope_d += (slope - part * left[j]) * x[j]
+            determinant = aa * dd - ad * ad
+            if move < _ENOUGH or step == _MOST_STEPS:
+                break
+            step_a = (dd * slope_a - ad * slope_d) / determinant
+            step_d = (aa * slope_d - ad * slope_a) / determinant
+            move = 0.0
+            for j in range(count):
+                along = step_a + step_d * x[j]
+                left[j] = (left[j] - weight[j] * along) / (weight[j] + rho)  # the step of r_j
+                move = max(move, abs(along + left[j]))
+            short = min(1.0, _LONGEST_STEP / max(move, _LONGEST_STEP))
+            alpha += short * step_a
+            delta += short * step_d
+            for j in range(count):
+                r[j] += short * left[j]
+        square = (alpha - start) * (alpha - start) / variance + delta * delta * slope_precision
+        volume = -0.5 * (logarithm(determinant) + logarithm(variance) - logarithm(slope_precision))
+        for j in range(count):
+            eta = alpha + delta * x[j] + r[j]
+            top = max(eta, 0.0) + logarithm(1.0 + exponential(-min(abs(eta), FARTHEST)))
+            evidence[point] += used[j] * eta - sent[j] * top
+            square += rho * r[j] * r[j]
+            volume += 0.5 * (logarithm(rho) - logarithm(weight[j] + rho))
+            mean[point, j] = eta
+        evidence[point] += volume - 0.5 * square
+        mean[point, count], mean[point, count + 1] = delta, _TILT_MEAN
+        # g_j = c_j·(α + δ·x_j) + its own noise, c_j = ρ/(weight_j + ρ)
+        for j in range(count):
+            c = rho / (weight[j] + rho)
+            by_alpha, by_delta = c * (dd - ad * x[j]) / determinant, c * (aa * x[j] - ad) / determinant
+            for k in range(j + 1):
+                shared = rho / (weight[k] + rho) * (by_alpha + by_delta * x[k])
+                covariance[point, j, k] = covariance[point, k, j] = shared
+            covariance[point, j, j] += 1.0 / (weight[j] + rho)
+            covariance[point, j, count] = covariance[point, count, j] = by_delta
+        covariance[point, count, count] = aa / determinant
+        covariance[point, count + 1, count + 1] = _TILT_SD * _TILT_SD
+    return mean, covariance, evidence
+
+
 def _solve(
-    nodes: Vector,
+    x: Vector,
     sent: Matrix,
     used: Matrix,
     centres: Vector,
-    grid: _Grid,
+    bump_precision: Matrix,
+    rough: Vector,
     *,
     start: float,
     variance: float,
-    flat: bool,
 ) -> _Solved:
     """Newton steps for u = (α, δ, β, r_1, …) and f, all points of the grid together, then Laplace's covariance."""
-    points, (count, columns) = grid.rough.size, sent.shape
+    points, (count, columns) = rough.size, sent.shape
     size = 3 + count
-    codes = sent.sum(axis=1)
-    total = codes.sum()
-    x = nodes - (codes * nodes).sum() / total if total else np.zeros(count)
+    total = sent.sum()
     precision = np.empty((points, size))
-    precision[:, :3] = 1.0 / variance, SLOPE_SD**-2, _TILT_SD**-2
-    precision[:, 3:] = 1e12 if flat else grid.rough[:, None]
-    active = np.isfinite(grid.bumps)
+    precision[:, :3] = 1.0 / variance, 1.0 / (SLOPE_SD * SLOPE_SD), 1.0 / (_TILT_SD * _TILT_SD)
+    precision[:, 3:] = rough[:, None]
     prior_mean = np.zeros(size)
     prior_mean[0], prior_mean[2] = start, _TILT_MEAN
     u = np.repeat(prior_mean[None], points, axis=0)
@@ -394,12 +487,11 @@ def _solve(
     design = np.zeros((size, count, columns))  # of u, per cell
     design[0], design[1], design[2] = 1.0, x[:, None], centres[None, :]
     design[np.arange(3, size), np.arange(count)] = 1.0
-    bump_precision = np.where(active, grid.bumps, 1.0)
     for _ in range(_MOST_STEPS):
-        rates, _, root, cross, inner = _curvature(u, f, design, sent, precision, bump_precision, active)
+        rates, root, cross, inner = _curvature(u, f, design, sent, precision, bump_precision)
         left = used - sent * rates
         slope_u = (design * left[:, None]).sum(axis=(2, 3)) - precision * (u - prior_mean)
-        slope_f = np.where(active, left.sum(axis=1) - bump_precision * f, 0.0)
+        slope_f = left.sum(axis=1) - bump_precision * f
         step_u = _solved(root, (slope_u - (cross * (inner * slope_f)[:, None]).sum(axis=2))[:, :, None])[:, :, 0]
         step_f = inner * (slope_f - (cross * step_u[:, :, None]).sum(axis=1))
         move = np.abs(_logits(step_u, step_f, design)).max(axis=(1, 2))
@@ -407,16 +499,14 @@ def _solve(
         u, f = u + short[:, None] * step_u, f + short[:, None] * step_f
         if move.max() < _ENOUGH:
             break
-    _, _, root, cross, inner = _curvature(u, f, design, sent, precision, bump_precision, active)
+    _, root, cross, inner = _curvature(u, f, design, sent, precision, bump_precision)
     eta = _logits(u, f, design)
     high = np.maximum(eta, 0.0)
-    likelihood = used * eta - sent * (high + logarithms(1.0 + exponentials(-np.minimum(np.abs(eta), 700.0))))
-    square = (precision * (u - prior_mean) ** 2).sum(axis=1) + (np.where(active, bump_precision, 0.0) * f**2).sum(
-        axis=1
-    )
+    likelihood = used * eta - sent * (high + log_array(1.0 + exp_array(-np.minimum(np.abs(eta), FARTHEST))))
+    square = (precision * (u - prior_mean) ** 2).sum(axis=1) + (bump_precision * f**2).sum(axis=1)
     diagonal = root[:, np.arange(size), np.arange(size)]
-    freedom = np.where(active, logarithms(bump_precision * np.where(active, inner, 1.0)), 0.0).sum(axis=1)
-    volume = (0.5 * logarithms(precision) - logarithms(diagonal)).sum(axis=1) + 0.5 * freedom
+    freedom = log_array(bump_precision * inner).sum(axis=1)
+    volume = (0.5 * log_array(precision) - log_array(diagonal)).sum(axis=1) + 0.5 * freedom
     evidence = likelihood.sum(axis=(1, 2)) - 0.5 * square + volume
     # covariance of (u, f), then of z = (g at the nodes, δ, β, f)
     uu = _solved(root, np.repeat(np.eye(size)[None], points, axis=0))
@@ -445,9 +535,9 @@ def _logits(u: Matrix, f: Matrix, design: Matrix) -> Matrix:
 
 
 def _curvature(
-    u: Matrix, f: Matrix, design: Matrix, sent: Matrix, precision: Matrix, bump_precision: Matrix, active: Matrix
-) -> tuple[Matrix, Matrix, Matrix, Matrix, Matrix]:
-    """Rates and weights per cell, the root of the Hessian of u with f eliminated, that of (u, f), and 1/(that of f)."""
+    u: Matrix, f: Matrix, design: Matrix, sent: Matrix, precision: Matrix, bump_precision: Matrix
+) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """Rates per cell, the root of the Hessian of u with f eliminated, that of (u, f), and 1/(that of f)."""
     rates = expit(_logits(u, f, design))
     weights = sent * rates * (1.0 - rates)
     size = design.shape[0]
@@ -470,10 +560,9 @@ def _curvature(
     every = np.arange(size)
     hessian[:, every[3:], every[3:]] = row
     hessian[:, every, every] += precision
-    inner = np.where(active, 1.0 / (cross[:, 0] + bump_precision), 0.0)
-    if active.any():
-        hessian -= products(cross * inner[:, None], np.swapaxes(cross, 1, 2))
-    return rates, weights, lower_root(hessian), cross, inner
+    inner = 1.0 / (cross[:, 0] + bump_precision)
+    hessian -= products(cross * inner[:, None], np.swapaxes(cross, 1, 2))
+    return rates, lower_root(hessian), cross, inner
 
 
 def products(left: Matrix, right: Matrix) -> Matrix:

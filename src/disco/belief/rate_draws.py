@@ -7,13 +7,13 @@ customer's draw is a pure function of (stream, customer key) and their score; ne
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from disco.belief.elementary import customer_words, exponential, normal_pair
+from disco.belief.elementary import customer_words, logistic, normal_pair
+from disco.belief.engagement_posterior import attenuation
 from disco.belief.law import BLOCK
 from disco.records.arrays import Floats, Integers, Keys, Matrix, Vector
 from disco.records.chunks import stack_rows
@@ -23,8 +23,6 @@ from disco.records.ports import Engine
 if TYPE_CHECKING:
     from disco.belief.engagement import EngagementLaw, SharedDraws
 
-_PI_8 = 0.39269908169872414  # π/8
-_FARTHEST = 700.0  # |logit|
 _SORTED = 8192  # rows that are put in order together: their rates stay in the processor's cache
 
 
@@ -42,8 +40,8 @@ class _Drawn(NamedTuple):
 class RateDraws:
     """Rates drawn with `exploration` times the posterior's sd.
 
-    What is not drawn is averaged over: p = expit(κ·logit), κ = 1/√(1 + π·(1 − exploration²)·v/8) with v the variance of
-    the logit. So the mean rate is nearly the same whatever the exploration.
+    What is not drawn is averaged over: p = expit(κ·logit), κ that of `attenuation` for (1 − exploration²) times the
+    variance of the logit, at the centre of the column. So the mean rate is nearly the same whatever the exploration.
     """
 
     law: EngagementLaw
@@ -75,7 +73,7 @@ class RateDraws:
         roots: Matrix,
         engine: Engine | None,
     ) -> Matrix:
-        kept = _part_attenuation(self.law.roots, self.exploration)
+        kept = _part_attenuation(self.law, self.exploration)
         arguments = _Drawn(np.ascontiguousarray(logits), tilt, np.ascontiguousarray(roots), kept, self.law.order)
 
         def chunk(rows: slice) -> Matrix:
@@ -86,19 +84,15 @@ class RateDraws:
         return stack_rows(chunk, score.size, engine=engine)
 
 
-@njit(cache=True, nogil=True)
-def _part_attenuation(roots: Matrix, exploration: float) -> Matrix:
-    """(columns, K) κ of `RateDraws`."""
-    columns, depths, rank = roots.shape
+def _part_attenuation(law: EngagementLaw, exploration: float) -> Matrix:
+    """(columns, K) κ of `RateDraws`; 1 where all of the variance is drawn."""
     left = max(1.0 - exploration * exploration, 0.0)
-    out = np.empty((columns, depths))
-    for column in range(columns):
-        for a in range(depths):
-            variance = 0.0
-            for r in range(rank):
-                variance += roots[column, a, r] * roots[column, a, r]
-            out[column, a] = 1.0 / math.sqrt(1.0 + _PI_8 * left * variance)
-    return out
+    if not left:
+        return np.ones_like(law.logits)
+    centres = np.zeros(1) if law.bins is None else np.append(law.bins.centres, 0.0)
+    variance = left * (law.roots * law.roots).sum(axis=2)
+    kept = attenuation(law.logits + (law.tilt * centres)[:, None], variance)
+    return np.where(variance > 0.0, kept, 1.0)  # an operator's rate may be 0 or 1
 
 
 @njit(cache=True, nogil=True)
@@ -175,8 +169,7 @@ def draw_rates(score: Vector, place: Integers, keys: Keys, stream: np.uint64, dr
                             line[b] += step * z[r, b]
                     shrink = kept[column, a]
                     for b in range(size):
-                        x = min(max(shrink * line[b], -_FARTHEST), _FARTHEST)
-                        rates[a, b] = 1.0 / (1.0 + exponential(-x))
+                        rates[a, b] = logistic(shrink * line[b])
                 if order.size > 1:
                     make_rising(size, order, rates, floor)
                 for a in range(depths):
@@ -190,5 +183,4 @@ def shared_rates(score: Vector, place: Integers, level: Vector, tilt: float, bum
     for a in range(level.size):
         for row in range(score.size):
             h = score[row]
-            x = level[a] + bump[place[row]] + (tilt * h if h == h else 0.0)
-            out[a, row] = 1.0 / (1.0 + exponential(-min(max(x, -_FARTHEST), _FARTHEST)))
+            out[a, row] = logistic(level[a] + bump[place[row]] + (tilt * h if h == h else 0.0))

@@ -5,6 +5,7 @@ from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from disco.belief.curves import demand_curve
 from disco.campaign import Belief
@@ -90,12 +91,16 @@ def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
     )
 
 
-def contradictions(belief: Belief) -> tuple[str, ...]:
-    """Depths whose codes were used less often than those of a shallower one, which the model takes as chance."""
+def contradictions(belief: Belief, depths: ArrayLike | None = None) -> tuple[str, ...]:
+    """Depths whose codes were used less often than those of a shallower one, which the model takes as chance.
+
+    depths: those to speak of; None: all.
+    """
     return tuple(
         f"{found}. The model takes the share who buy as never falling with depth, so it is wrong about one of them: "
         "see whether all codes of that depth worked and went to customers like the others."
         for found in belief.engagement.contradictions()
+        if depths is None or found.deeper in np.asarray(depths)
     )
 
 

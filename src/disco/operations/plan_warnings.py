@@ -11,6 +11,7 @@ from disco.belief import demand_curve, monotone_shares
 from disco.campaign import Belief
 from disco.features.check import PSI_ALARM, stability_index
 from disco.operations.codes import pool_codes
+from disco.operations.learned_curve import contradictions
 from disco.operations.planned import Planned, coded_rows
 from disco.records.arrays import Matrix, Vector
 from disco.records.decisions import Audience
@@ -69,11 +70,7 @@ def audience_warnings(
         for depth, plays, extrapolated in zip(depths, curve.effective_plays, curve.extrapolated, strict=True)
         if extrapolated
     ]
-    found += [
-        f"{one}. The model takes the share who buy as never falling with depth; see `disco belief`."
-        for one in belief.engagement.contradictions()
-        if one.deeper in depths
-    ]
+    found += contradictions(belief, depths)
     if far:
         found.append(f"Rarely tried before, so the model extrapolates: {', '.join(far)}.")
     if depths.size > 1:

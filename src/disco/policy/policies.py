@@ -83,7 +83,6 @@ class RatesPolicy(Protocol):
         ids: ArrayLike,
         seed: int,
         campaign: str,
-        dtype: DTypeLike = np.float64,
         engine: Engine | None = None,
     ) -> Floats:
         """Rates between 0 and 1, shape (customers, depths) in Fortran order.
@@ -216,7 +215,6 @@ class _Served(ABC):
         ids: ArrayLike,
         seed: int,
         campaign: str,
-        dtype: DTypeLike = np.float64,
         engine: Engine | None = None,
     ) -> Floats:
         scores = read_column(score, where="score")
@@ -232,7 +230,7 @@ class _Served(ABC):
             campaign=str(campaign),
             engine=engine,
         )
-        return np.asarray(self._rates(request), dtype=read_dtype(dtype), order="F")
+        return np.asfortranarray(self._rates(request))
 
     rates.__doc__ = RatesPolicy.rates.__doc__
 
@@ -291,8 +289,7 @@ class Thompson(_Served):
         engagement, stream = request.engagement, request.stream(f"{self.name} {self.scope} engagement")
         draws = RateDraws(engagement.law(request.depths), self.exploration)
         if self.scope == "round":
-            generator = np.random.Generator(np.random.Philox(key=stream))
-            drawn = engagement.shared_draws(request.depths, count=1, generator=generator)
+            drawn = engagement.shared_draw(request.depths, stream=stream)
             return draws.shared(request.score, drawn, engine=request.engine)
         return draws.each(request.score, request.keys, stream=stream, engine=request.engine)
 

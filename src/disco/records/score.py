@@ -1,4 +1,4 @@
-"""The engagement score h of a customer: one number that says who answers a code, and the bins in which codes count.
+"""The engagement score h of a customer: one number that says who uses a code, and the bins in which codes count.
 
 h = wᵀ[1, ψ1], rounded to multiples of 2⁻¹⁶. It is linear in the context, so that whoever has contexts and the head has
 scores, and nothing more is kept per customer. The edges of the bins are frozen with the head: counts of codes per bin
