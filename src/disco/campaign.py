@@ -53,11 +53,16 @@ class Belief:
                 fix="Count the codes again with the network in use (`disco learn --rebuild`).",
             )
 
-    def scores(self, audience: Audience) -> Vector | None:
-        """(n,) engagement scores: those the audience brings, else the head's; None without either."""
+    def scores(self, audience: Audience, rows: slice = slice(None)) -> Vector | None:
+        """Engagement scores of these customers, shape (rows,): those the audience brings, else the head's.
+
+        None where customers are not told apart: codes were not counted by score, or there is no score.
+        """
+        if self.engagement.counts.bins is None:
+            return None
         if audience.score is not None:
-            return audience.score
-        return None if self.head is None else self.head.scores(audience.context)
+            return audience.score[rows]
+        return None if self.head is None else self.head.scores(audience.context[rows])
 
     def rates(self, audience: Audience, depths: Vector, *, engine: Engine | None = None) -> Floats:
         """Each customer's own mean rate, (n, K); (K,) where customers are not told apart.
@@ -65,7 +70,7 @@ class Belief:
         depths: (K,) from 0 to 1.
         engine: what the customers are spread over; None is this thread.
         """
-        score = self._told_apart(audience, slice(None))
+        score = self.scores(audience)
         if score is None:
             return self.engagement.rates(depths)
         return self.engagement.rates_of(score, depths, engine=engine)
@@ -81,7 +86,7 @@ class Belief:
         """
 
         def chunk(rows: slice) -> Vector:
-            at, score = choice[rows], self._told_apart(audience, rows)
+            at, score = choice[rows], self.scores(audience, rows)
             rates = everybody if score is None else self.engagement.rates_of(score, depths)
             chosen = rates[at] if score is None else rates[np.arange(at.size), at]
             return np.where(at < 0, np.nan, chosen)
@@ -89,14 +94,6 @@ class Belief:
         everybody = self.engagement.rates(depths)
 
         return stack_rows(chunk, len(audience), engine=engine)
-
-    def _told_apart(self, audience: Audience, rows: slice) -> Vector | None:
-        """The scores of these customers, where codes were counted by score."""
-        if self.engagement.counts.bins is None:
-            return None
-        if audience.score is not None:
-            return audience.score[rows]
-        return None if self.head is None else self.head.scores(audience.context[rows])
 
     def __repr__(self) -> str:
         """
@@ -246,7 +243,7 @@ def values_of(
     everybody = belief.engagement.rates(depths)
 
     def chunk(rows: slice) -> Floats:
-        ids, score = audience.ids[rows], belief._told_apart(audience, rows)
+        ids, score = audience.ids[rows], belief.scores(audience, rows)
         full_prices = policy.full_prices(
             belief.basket, audience.context[rows], depths, ids=ids, seed=seed, campaign=campaign
         )
@@ -266,7 +263,7 @@ def expected_costs(audience: Audience, *, belief: Belief, offer: Offer, engine: 
 
     def chunk(rows: slice) -> Floats:
         full_prices = belief.basket.expected_full_price(audience.context[rows], depths)
-        score = belief._told_apart(audience, rows)
+        score = belief.scores(audience, rows)
         rates = everybody if score is None else belief.engagement.rates_of(score, depths)
         costs = objective.expected_markdown(full_prices, depths, rates)
         return costs if factors is None else costs * factors

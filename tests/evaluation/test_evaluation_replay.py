@@ -432,3 +432,17 @@ def test_scores_that_cannot_be_used_are_refused():
     with_bins = _started(log, 300)
     with pytest.raises(InputError, match="no engagement scores"):
         replay(replace(log, score=None), Greedy(), belief=with_bins, batch=300, repeats=0, learn_engagement=True)
+
+
+def test_without_scores_of_its_own_a_log_has_those_of_the_beliefs_head():
+    """`decide` takes the head's scores for such customers, so what is learned and predicted must count them alike."""
+    log, _ = scored_log(rows=900)
+    head = EngagementHead([0.1, 1.0, -0.5], ScoreBins([0.0], [-1.0, 1.0]))
+    start = Belief(basket=BasketModel(), engagement=Engagement(), head=head)
+    limits = read_batch_limits({0.1: 0.4}, depths=log.depths, batch=300, rows=900, revenue_weight=3.0)
+    played = [
+        play(one, np.arange(900), Thompson(), start=start, limits=limits, seed=4, learning=True, learn_engagement=True)
+        for one in (replace(log, score=None), replace(log, score=head.scores(log.context)))
+    ]
+    assert played[0].choice.tobytes() == played[1].choice.tobytes()
+    assert played[0].predicted.tobytes() == played[1].predicted.tobytes()
