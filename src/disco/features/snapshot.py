@@ -10,6 +10,7 @@ curve for fixed units, and the mean at any other unit is interpolated.
 """
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from disco.features.catalogue import FEATURES, HISTORY_FEATURE, NOT_FEATURES
 from disco.features.kernel import SIZES, count_sizes, curves_of_sizes
@@ -30,6 +32,7 @@ UNITS = tuple(2.0**power for power in range(-18, 9))  # the medians of features 
 FEWEST_CUSTOMERS = 100  # with a history: below it, a mean is chance
 _DAMPING = 100.0  # customers: with n of them the shift is multiplied by n / (n + this)
 _VERSION = 1
+_LN_2 = 0.6931471805599453
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +96,7 @@ class Snapshot:
             place = places.get(name, -1)
             if place >= 0 and self.known[place]:
                 points = self.sums[place] / (self.known[place] * GRID)
-                found[number] = _interpolated(points, float(np.log(unit[number])))
+                found[number] = _interpolated(points, float(unit[number]))
         return found
 
     def to_text(self) -> str:
@@ -143,13 +146,12 @@ def _integers(values: Any, shape: tuple[int, ...]) -> Integers:
     return array.astype(np.int64)
 
 
-def _interpolated(points: Vector, log_unit: float) -> float:
+def _interpolated(points: Vector, unit: float) -> float:
     """The curve's mean at a unit, from its means at the fixed ones (units,)."""
-    step = float(np.log(UNITS[1] / UNITS[0]))
-    at = (log_unit - float(np.log(UNITS[0]))) / step
-    last = points.size - 1
-    if at <= 0:
-        return float(points[0] * np.exp(at * step))
+    ratio, last = unit / UNITS[0], points.size - 1
+    if ratio <= 1:
+        return float(points[0] * ratio)
+    at = _log2(ratio)
     if at >= last:
         return float(points[last] + (points[last] - points[last - 1]) * (at - last))
     first = min(max(int(at) - 1, 0), last - 3)
@@ -161,6 +163,16 @@ def _interpolated(points: Vector, log_unit: float) -> float:
                 weight *= (at - first - other) / (one - other)
         total += weight * float(points[first + one])
     return total
+
+
+def _log2(x: float) -> float:
+    """log₂ of x > 0 from exactly rounded operations, so that no library's last digit can move a context."""
+    mantissa, exponent = math.frexp(x)  # mantissa in [½, 1)
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    series = 0.0
+    for odd in range(35, 0, -2):  # ln m = 2·artanh(s), |s| ≤ 1/3
+        series = 1.0 / odd + s * s * series
+    return exponent + 2.0 * s * series / _LN_2
 
 
 def shift_of(snapshot: Snapshot, *, names: Sequence[str], unit: Vector, spread: Vector, trained: Vector) -> Vector:
@@ -247,9 +259,10 @@ class SnapshotCounter:
         self.snapshot = self.snapshot + Snapshot.of(table_matrix(table, names), names)
 
 
-def counted(table: pa.Table) -> Snapshot:
+def counted(features: pa.Table | ds.Dataset) -> Snapshot:
     """The snapshot of a whole feature table, a chunk of rows in memory at a time."""
-    counter = SnapshotCounter(table.schema)
-    for batch in table.to_batches(max_chunksize=65536):
+    counter = SnapshotCounter(features.schema)
+    rows = features if isinstance(features, ds.Dataset) else ds.dataset(features)
+    for batch in rows.to_batches(batch_size=65536):
         counter.add(batch)
     return counter.snapshot

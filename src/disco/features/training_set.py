@@ -38,7 +38,7 @@ from disco.features.catalogue import (
 from disco.features.codes import CodesSent
 from disco.features.files import write_features
 from disco.features.rows import DEPTH
-from disco.features.snapshot import Snapshot, SnapshotCounter, snapshot_of, with_snapshot
+from disco.features.snapshot import Snapshot, counted, snapshot_of, with_snapshot
 from disco.features.sources import Sources
 from disco.records.arguments import read_count
 from disco.records.arrays import Flags, Ids, Vector
@@ -134,7 +134,7 @@ def training_set(
 
 
 def codes_sent(table: pa.Table) -> CodesSent | None:
-    """The rows of `TrainingTables.codes`; None where they could not teach who answers: all or none were used."""
+    """The rows of `TrainingTables.codes`; None where they could not teach who uses one: all or none were used."""
     used = np.asarray(table[CODE_USED].to_numpy(), np.bool_)
     if used.all() or not used.any():
         return None
@@ -216,7 +216,7 @@ def opened_training(
             chosen=chosen,
             before=before,
             within=within,
-            snapshot=snapshot_of(rows.schema) or _counted(rows),
+            snapshot=snapshot_of(rows.schema) or counted(rows),
         )
 
 
@@ -282,14 +282,6 @@ _CODE_FIELDS = (
     (CODE_USED, pa.bool_()),
     (CODE_CAMPAIGN, pa.string()),
 )
-
-
-def _counted(built: Any) -> Snapshot:
-    """The snapshot of features that were written without one."""
-    counter = SnapshotCounter(built.schema)
-    for batch in built.to_batches():
-        counter.add(batch)
-    return counter.snapshot
 
 
 def _with_history(chosen: tuple[Feature, ...]) -> tuple[Feature, ...]:
