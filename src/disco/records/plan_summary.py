@@ -45,13 +45,11 @@ class Calibration:
     log_covariance: tuple[tuple[float, ...], ...] = ()
     """Of these logarithms, in the order of the depths."""
 
-    @property
-    def factor(self) -> float:
-        return float(np.exp(self.log_factor))
-
     def factors(self, depths: Sequence[float]) -> Vector:
-        """(K,) on the forecast of each depth."""
-        return np.exp([self.log_factors.get(depth, self.log_factor) for depth in depths])
+        """(K,) on the forecast of each depth, to six digits: the budget counts with them, so the last digits of a
+        mathematical library must not matter."""
+        logs = np.array([self.log_factors.get(depth, self.log_factor) for depth in depths], np.float64)
+        return np.asarray(np.round(np.exp(logs), 6))
 
     def draws(self, count: int, depths: Sequence[float], *names: object) -> Matrix:
         """(count, K) factors whose mean is that of `factors`; a function of the names alone."""
