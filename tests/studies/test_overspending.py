@@ -16,7 +16,7 @@ from disco.studies.overspending import DEPTHS, Market, Overspent, Spent, campaig
 
 @pytest.fixture(scope="module")
 def market() -> Market:
-    return Market.of(open_shop(RetailerSettings(customers=5_000, seed=2), campaigns=()), max_epochs=3)
+    return Market.of(open_shop(RetailerSettings(customers=4_000, seed=2), campaigns=()), max_epochs=2)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[CampaignStore]:
 
 
 def test_a_smaller_risk_plans_less_of_the_budget_for_the_same_world(market: Market, store: CampaignStore) -> None:
-    for number in range(3):
+    for number in range(2):
         careful, bold = campaigns_of(market, store, number=number, risks=(0.05, 0.4), codes=1_500, customers=1_000)
         assert careful.budget == bold.budget
         assert careful.planned_share < bold.planned_share <= 1
