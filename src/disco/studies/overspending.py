@@ -193,7 +193,7 @@ class Overspent:
     risk: float
     campaigns: int
     over: int
-    most: int  # that chance alone explains in 99 of 100 such studies, if each overspends with that risk
+    most: int  # upper end of the central 99% band of `over`, if each overspends with that risk
     actual_over_expected: float  # markdown of all of them; NaN without campaigns
 
     @classmethod
