@@ -156,7 +156,10 @@ def test_scores_that_an_audience_brings_come_before_the_heads():
     by_hand = replace(people, score=turned)
     assert np.array_equal(PERSONAL.scores(by_hand), turned)
     assert np.array_equal(PERSONAL.scores(people), -turned)
+    assert np.array_equal(PERSONAL.scores(people, slice(3, 9)), -turned[3:9])
     assert replace(PERSONAL, head=None).scores(people) is None
+    not_by_score = replace(PERSONAL, engagement=Engagement(counts=PERSONAL.engagement.counts.margin))
+    assert not_by_score.scores(by_hand) is None  # `decide` then has one rate per depth, and so has an explanation
     without_head = replace(PERSONAL, head=None)
     assert np.array_equal(decided(by_hand).choice, decided(by_hand, known=without_head).choice)
     assert (decided(by_hand).choice != decided(people).choice).any()
