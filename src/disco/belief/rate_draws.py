@@ -165,6 +165,8 @@ def draw_rates(score: Vector, place: Integers, keys: Keys, stream: np.uint64, dr
                         line[b] = logits[column, a] + offset[b]
                     for r in range(rank):
                         step = roots[column, a, r]
+                        if step == 0.0:  # half of a triangular root
+                            continue
                         for b in range(size):
                             line[b] += step * z[r, b]
                     shrink = kept[column, a]
