@@ -70,7 +70,7 @@ class ContextTrained(Result):
     codes: int
     """Matured codes that it learned engagement from."""
     validation_log_loss: float | None
-    """Smallest mean log loss on the codes of customers kept out of training; null without an engagement head."""
+    """Smallest mean log loss on codes of customers kept out of training; null without such codes or the head."""
     test: Accuracy | None
     """Accuracy on the month after the window; null where its orders are not there."""
     warnings: tuple[str, ...]
