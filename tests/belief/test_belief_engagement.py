@@ -336,7 +336,7 @@ def test_nonsense_is_refused(make):
 
 @pytest.mark.parametrize("rates", [(0.05, 0.1, 0.17, 0.25), (0.03, 0.2, 0.35, 0.4)])
 def test_coverage_of_the_interval(rates):
-    """The short form of `./run bench coverage`: 90% intervals, within the 99.9% binomial band of 86% to 94%."""
+    """The short form of `./run bench engagement`: 90% intervals, within the 99.9% binomial band of 86% to 94%."""
     generator = np.random.default_rng(3)
     repeats, hits = 300, np.zeros(4, int)
     for _ in range(repeats):

@@ -1,4 +1,4 @@
-"""Do intervals of engagement keep their promise? `./run bench coverage [--repeats 5000] [--setting NAME]`.
+"""Do intervals of engagement keep their promise? `./run bench engagement [--repeats 5000] [--setting NAME]`.
 
 Per setting: truths are fixed or drawn, codes are drawn from them, the posterior is fitted, and the share of 90%
 intervals that contain the truth is counted, per depth for the population's rate and per customer for their own.
