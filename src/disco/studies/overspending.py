@@ -15,8 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from itertools import product
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from scipy.stats import binom
@@ -31,6 +29,7 @@ from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.decisions import Audience, Purchases
 from disco.records.plan import Plan, read_plan
 from disco.records.ports import Store
+from disco.records.private import temporary_folder
 from disco.records.score import EngagementHead
 from disco.retailer import RetailerSettings
 from disco.retailer.settings import Shape
@@ -221,8 +220,8 @@ def run_study(
     markets: Sequence[Market], *, campaigns: int, risks: Sequence[float] = RISKS, codes: int, customers: int
 ) -> list[Spent]:
     """As many campaigns, market by market in turn."""
-    with TemporaryDirectory() as folder:
-        store = CampaignStore.embedded(Path(folder) / "disco.sqlite")
+    with temporary_folder("study") as folder:
+        store = CampaignStore.embedded(folder / "disco.sqlite")
         try:
             return [
                 one
