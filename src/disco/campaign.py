@@ -152,7 +152,7 @@ def decide(
     A pure function of its arguments. A customer's figures depend on (seed, campaign, id) and their context alone, so
     neither row order nor chunking nor the engine changes a decision.
     """
-    from disco.allocation import Segments, allocate  # not needed by those who learn, or who show what was learned
+    from disco.allocation import allocate_offer  # not needed by those who learn, or who show what was learned
 
     _require(Audience, audience=audience)
     _require(Belief, belief=belief)
@@ -176,19 +176,7 @@ def decide(
         engine=engine,
     )
     costs = expected_costs(audience, belief=belief, offer=offer, engine=engine) if offer.budget is not None else None
-    allocation = allocate(
-        values,
-        offer.caps,
-        depths=offer.depths,
-        floors=offer.floors,
-        costs=costs,
-        budget=offer.budget,
-        segments=Segments.of(audience, offer),
-        ids=audience.ids,
-        engine=engine,
-    )
-    allocation.require_feasible(where=f"campaign {campaign}")
-
+    allocation = allocate_offer(values, audience, offer, costs=costs, where=f"campaign {campaign}", engine=engine)
     chosen = allocation.choice >= 0
     value = np.zeros(len(audience))
     value[chosen] = values[chosen, allocation.choice[chosen]]

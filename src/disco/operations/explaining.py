@@ -209,7 +209,7 @@ def _figures(
     drawn = policy.full_prices(belief.basket, context, depths, ids=ids, seed=seed, campaign=campaign)
     own, score = belief.rates(customer, depths), belief.scores(customer)
     drawn_rates: Floats = own
-    if score is not None and own.ndim == 2:  # else all customers have the rates of the population
+    if score is not None:
         drawn_rates = rates_of_policy(policy, belief.engagement, score, depths, ids=ids, seed=seed, campaign=campaign)
     offer = solution.offer(revenue_weight=plan.objective.revenue_weight)
     values = objective.values(drawn.copy(), depths, drawn_rates, revenue_weight=offer.revenue_weight)

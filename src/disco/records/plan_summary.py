@@ -1,5 +1,6 @@
 """What a plan decided and expects, as it is kept and shown: the solve, and a forecast per arm."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -162,6 +163,11 @@ class PlanSummary:
 
     @classmethod
     def from_json(cls, text: str) -> "PlanSummary":
+        # plans kept before have the factor of each depth, which said no more than that spreads differ
+        if '"spread":[' in text:
+            kept = json.loads(text)
+            kept["solution"]["spread_by_depth"] = kept["solution"].pop("spread", None) is not None
+            text = json.dumps(kept)
         read: PlanSummary = _summary_adapter().validate_json(text)
         return read
 
