@@ -10,12 +10,14 @@ from disco.records.errors import (
     InputError,
     LimitError,
     MissingPartError,
+    NotFoundError,
     PlanError,
     Problem,
     ReportError,
     SchemaMismatchError,
     StateError,
     TableError,
+    UnavailableError,
     UsageError,
 )
 
@@ -29,11 +31,13 @@ __all__ = [
     "InputError",
     "LimitError",
     "MissingPartError",
+    "NotFoundError",
     "PlanError",
     "Problem",
     "ReportError",
     "SchemaMismatchError",
     "StateError",
     "TableError",
+    "UnavailableError",
     "UsageError",
 ]

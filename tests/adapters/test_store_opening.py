@@ -15,7 +15,7 @@ from stores import artefacts_of, open_store
 from disco.adapters.store import CampaignStore, migrations, schema
 from disco.adapters.store.health import vitals
 from disco.adapters.store.opening import KNOWN_REVISIONS, open_database, prepare, upgrade
-from disco.records.errors import InputError, StateError
+from disco.records.errors import InputError, NotFoundError, StateError, UnavailableError
 
 
 def test_the_migrations_make_exactly_the_tables_of_the_schema(database_url: str) -> None:
@@ -207,3 +207,23 @@ def test_a_full_disk_is_named_and_nothing_is_kept(tmp_path: Path) -> None:
         receive(transaction, batch("b1"), many)
     with store.reading() as transaction:
         assert transaction.ledger.batches("spring") == ()
+
+
+def test_a_server_that_does_not_answer_is_unavailable_and_not_wrong(tmp_path: Path) -> None:
+    nobody = f"postgresql://nobody@/nothing?host={tmp_path}&port=1"
+    with pytest.raises(UnavailableError, match="safe to run the command again"):
+        CampaignStore(nobody, tmp_path / "artefacts")
+
+
+def test_what_is_not_kept_is_not_found(database_url: str) -> None:
+    store = open_store(database_url)
+    with store.reading() as transaction:
+        for asked in (
+            lambda: transaction.plans.campaign("nothing"),
+            lambda: transaction.plans.get("abcdef"),
+            lambda: transaction.plans.get("ab"),
+            lambda: transaction.ledger.batch("abcdef"),
+        ):
+            with pytest.raises(NotFoundError):
+                asked()
+    store.close()

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 import disco
+from disco.adapters.store import CampaignStore
 from disco.belief import DistanceToDepth, LinearDepth, OneHotDepth, RadialBasis, SmoothSpline
 from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
@@ -132,3 +133,24 @@ def test_the_page_on_python_runs(shop: Path, monkeypatch: pytest.MonkeyPatch) ->
     program = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
     monkeypatch.chdir(shop.parent)
     exec(compile(program, str(page), "exec"), {})
+
+
+def test_a_held_shop_opens_its_database_once(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    existing = CampaignStore.existing
+    monkeypatch.setattr(
+        CampaignStore, "existing", lambda url, *rest, **named: opened.append(url) or existing(url, *rest, **named)
+    )
+    with disco.Shop.open(shop).held() as held:
+        assert held.campaigns().campaigns[0].campaign == "first"
+        assert held.plan(shop / "second.yaml", dry_run=True).customers
+        assert held.belief().version == 1
+        assert len(opened) == 1
+    assert disco.Shop.open(shop).campaigns().campaigns
+    assert len(opened) == 2
+
+
+def test_a_shop_that_is_held_gets_its_database(tmp_path: Path) -> None:
+    with configured(tmp_path).held() as held:
+        assert held.campaigns().campaigns == ()
+    assert (tmp_path / "disco.db").is_file()

@@ -6,7 +6,7 @@ Each method calls one use case of `disco.operations` and returns its result; the
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -92,6 +92,8 @@ class Shop:
     """Paths in the settings and in plans are seen from here."""
     settings: ShopSettings
     clock: WallClock = WallClock()
+    held_store: "CampaignStore | None" = field(default=None, repr=False, compare=False)
+    """The store that every method uses, for a shop that is held open; None: each call opens and closes its own."""
 
     @classmethod
     def open(cls, folder: str | Path = ".", *, now: datetime | None = None, **settings: Any) -> "Shop":
@@ -112,6 +114,12 @@ class Shop:
 
     def __repr__(self) -> str:
         return f"Shop({str(self.folder)!r})"
+
+    @contextmanager
+    def held(self) -> "Iterator[Shop]":
+        """The shop with its database open until the end of the block, for servers; made where it has no tables yet."""
+        with self.store(missing="create") as store:
+            yield replace(self, held_store=store)
 
     # ---- a campaign's life
 
@@ -650,6 +658,9 @@ class Shop:
         away again (for dry runs). Never created where files of plans lie around."""
         from disco.adapters.store import CampaignStore
 
+        if self.held_store is not None:
+            yield self.held_store
+            return
         url = self.database_url
         with ExitStack() as stack:
             artefacts, locale = self.artefacts, self.settings.locale

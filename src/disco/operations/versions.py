@@ -10,7 +10,7 @@ import numpy as np
 
 from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief
-from disco.records.errors import StateError
+from disco.records.errors import NotFoundError, StateError
 from disco.records.life import CampaignRecord, VersionRecord
 from disco.records.ports import BELIEF, Store, Transaction
 from disco.records.result import Result
@@ -96,14 +96,14 @@ def belief_for(store: Store, *, prior: Belief, network: str, head: EngagementHea
 
 
 def version_of(transaction: Transaction, number: int | None) -> VersionRecord:
-    """The version of this number, or the active one; StateError where there is none."""
+    """The version of this number, or the active one; NotFoundError where there is none."""
     asked_in_vain = number is not None and not 1 <= number <= _MOST
     record = None if asked_in_vain else transaction.beliefs.version(number)
     if record is None:
         made = transaction.beliefs.numbers()
         wrong = "The model has no active version" if number is None else f"The model has no version {number}"
         fix = f"There are versions {made[0]} to {made[-1]}." if made else "`disco learn CAMPAIGN` makes the first."
-        raise StateError(wrong, fix=fix)
+        raise NotFoundError(wrong, fix=fix)
     return record
 
 

@@ -11,7 +11,9 @@
     ├── IllConditionedError          a posterior cannot be computed to working accuracy; the reason is named
     ├── InfeasibleError              limits contradict each other; `.conflicts` says which and by how much
     ├── StateError                   the campaign is not in a state that allows this
-    │   └── SealError                rows were changed by another program, so that nothing is built on them
+    │   ├── NotFoundError            nothing is kept under the name or id that was given
+    │   ├── SealError                rows were changed by another program, so that nothing is built on them
+    │   └── UnavailableError         the database cannot be reached at the moment; trying again may help
     ├── MissingPartError             a library or system part is absent; says how to get it
     ├── ReportError                  the work is done and kept, but what reports it could not be written
     └── DefectError                  a defect of ours: an exception that nothing of ours expected
@@ -149,7 +151,15 @@ class StateError(DiscoError):
     pass
 
 
+class NotFoundError(StateError):
+    pass
+
+
 class SealError(StateError):
+    pass
+
+
+class UnavailableError(StateError):
     pass
 
 

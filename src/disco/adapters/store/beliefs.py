@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from disco.adapters.store import schema
 from disco.adapters.store.seals import changed, row_seal, seal_active, sealed
 from disco.adapters.store.session import Session
-from disco.records.errors import StateError
+from disco.records.errors import NotFoundError, StateError
 from disco.records.life import VersionRecord
 from disco.records.ports import BELIEF
 
@@ -90,7 +90,7 @@ class SqlBeliefs:
 
     def activate(self, number: int) -> None:
         if self.version(number) is None:
-            raise StateError(f"There is no version {number} of belief", fix="`disco belief` lists the versions.")
+            raise NotFoundError(f"There is no version {number} of belief", fix="`disco belief` lists the versions.")
         self._connection.execute(_ACTIVE.delete().where(_ACTIVE.c.model == BELIEF))
         self._connection.execute(_ACTIVE.insert(), {"model": BELIEF, "number": number})
         seal_active(self._connection)

@@ -13,7 +13,7 @@ from disco.adapters.store import schema
 from disco.adapters.store.database import asked, in_order, storable, typed
 from disco.adapters.store.seals import changed, row_seal, rows_seal, sealed
 from disco.adapters.store.session import Session, beginning_with
-from disco.records.errors import StateError
+from disco.records.errors import NotFoundError, StateError
 from disco.records.kept import COUNTS, OUTCOMES
 from disco.records.life import BatchRecord, Disposition, LedgerMove
 
@@ -44,7 +44,7 @@ class SqlLedger:
 
     def batch(self, batch_id: str) -> BatchRecord:
         fix = "`disco ingest` prints the id of the batch it made."
-        none = StateError(f"There is no batch {batch_id}", fix=fix)
+        none = NotFoundError(f"There is no batch {batch_id}", fix=fix)
         return _record(beginning_with(self._connection, _BATCHES.c.batch_id, batch_id, rows=_RECORDS, none=none))
 
     def batches(self, campaign: str) -> tuple[BatchRecord, ...]:
@@ -157,7 +157,7 @@ class SqlLedger:
         numbers = {row.batch_id: row.number for row in self._connection.execute(rows)}
         for batch_id in batch_ids:
             if batch_id not in numbers:
-                raise StateError(f"There is no batch {batch_id}")
+                raise NotFoundError(f"There is no batch {batch_id}")
         return numbers
 
 

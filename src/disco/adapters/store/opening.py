@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_bytes
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -15,7 +16,7 @@ from disco.adapters.store.forgotten import SALT_NAME
 from disco.adapters.store.seals import sealed
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.diagnosis import RESTORE
-from disco.records.errors import DiscoError, InputError, MissingPartError, StateError
+from disco.records.errors import DiscoError, InputError, MissingPartError, StateError, UnavailableError
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.ports import Artefacts
 
@@ -191,7 +192,8 @@ def plain_errors(database: Database, doing: str) -> Iterator[None]:
         for said, words, fix in _SQLITE_SAYS:
             if said in reason:
                 raise StateError(f"{shown(database.engine.url)} {words} ({reason})", fix=fix) from error
-        raise StateError(
+        kind = UnavailableError if _is_unreachable(error, driver) else StateError
+        raise kind(
             f"{place}: the database reported an error ({reason})",
             fix="Nothing was acknowledged. It is safe to run the command again: nothing is done twice.",
         ) from error
@@ -199,6 +201,13 @@ def plain_errors(database: Database, doing: str) -> Iterator[None]:
         if isinstance(error.orig, DiscoError):
             raise error.orig from None
         raise
+
+
+def _is_unreachable(error: Exception, driver: Any) -> bool:
+    """Whether the server does not answer, is starting or stopping, or has ended the connection."""
+    original = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    # SQLite has no server: its operational errors are about the file or the statement
+    return driver.__name__ != "sqlite3" and isinstance(original, driver.OperationalError | driver.InterfaceError)
 
 
 def _reason(error: BaseException) -> str:

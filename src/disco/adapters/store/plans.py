@@ -15,7 +15,7 @@ from disco.adapters.store.schema import campaigns, contexts, plans
 from disco.adapters.store.seals import check_campaign, check_plan, is_plan_sealed, sealed, touch
 from disco.adapters.store.session import Session, beginning_with, no_such_campaign
 from disco.records.arrays import Matrix
-from disco.records.errors import FileFormatError, InputError, StateError
+from disco.records.errors import FileFormatError, InputError, NotFoundError, StateError
 from disco.records.kept import LABELS, PLANNED
 from disco.records.life import CampaignRecord, PlanRecord, PlanTables, State
 from disco.records.locale import Locale
@@ -164,7 +164,7 @@ class SqlPlans:
 
     def _row(self, plan_id: str) -> sa.Row[Any]:
         fix = "`disco plan PLAN.yaml` makes one and prints its id."
-        none = StateError(f"There is no plan {plan_id}", fix=fix)
+        none = NotFoundError(f"There is no plan {plan_id}", fix=fix)
         found = beginning_with(self._connection, plans.c.plan_id, plan_id, rows=sa.select(plans), none=none)
         check_plan(self._connection, found.plan_id)
         return found

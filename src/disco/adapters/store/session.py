@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store.database import Database
 from disco.adapters.store.schema import campaigns, plans
-from disco.records.errors import StateError
+from disco.records.errors import NotFoundError, StateError
 from disco.records.ports import Artefacts
 from disco.records.suggestions import did_you_mean
 
@@ -39,7 +39,7 @@ class Session:
 
 
 def beginning_with(
-    connection: sa.Connection, ids: sa.Column[Any], text: str, *, rows: "sa.Select[Any]", none: StateError
+    connection: sa.Connection, ids: sa.Column[Any], text: str, *, rows: "sa.Select[Any]", none: NotFoundError
 ) -> sa.Row[Any]:
     """The row whose id is this text, or the only one whose id begins with it; `none` is raised where there is none.
 
@@ -51,12 +51,14 @@ def beginning_with(
     if len(found) > 1:
         raise StateError(f"Several ids begin with {text}", fix="Give more of the id.")
     if not found and 0 < len(text) < LEAST_OF_AN_ID:
-        raise StateError(f"{none.what}", fix=f"Give at least {LEAST_OF_AN_ID} characters of the id.")
+        raise NotFoundError(f"{none.what}", fix=f"Give at least {LEAST_OF_AN_ID} characters of the id.")
     if not found:
         raise none
     return found[0]
 
 
-def no_such_campaign(campaign: str, connection: sa.Connection) -> StateError:
+def no_such_campaign(campaign: str, connection: sa.Connection) -> NotFoundError:
     near = did_you_mean(campaign, connection.execute(sa.select(campaigns.c.campaign)).scalars())
-    return StateError(f"No campaign {campaign} was launched", fix=near or "`disco campaigns` lists the launched ones.")
+    return NotFoundError(
+        f"No campaign {campaign} was launched", fix=near or "`disco campaigns` lists the launched ones."
+    )
