@@ -20,6 +20,8 @@ from disco.adapters.store import CampaignStore, schema
 from disco.adapters.store.seals import row_seal
 from disco.records.errors import SealError, StateError
 from disco.records.life import BrokenSeal, Sealed, State
+from disco.records.people import Actor, ActorKind, ApprovalRecord, InvitationRecord, KeyRecord, PersonRecord, Role
+from disco.records.ports import PEOPLE
 
 _STATE = "state, reserve or contexts of campaign"
 
@@ -52,6 +54,17 @@ def _life(store: CampaignStore) -> None:
     with store.writing("spring") as transaction:
         rows = pa.table({"row": [0, 2], "propensity": [0.5, 0.25], "propensity_draws": [100, 100]})
         transaction.decisions.set_propensities("spring", rows)
+    with store.writing(PEOPLE) as transaction:
+        anna = PersonRecord(name="Anna", role=Role.ADMIN, created_at=MOMENT, password="$argon2id$…", disabled=True)
+        transaction.people.put(anna)
+        key = {"key_id": "0123456789ab", "secret_hash": "0f" * 32, "created_by": "Anna", "created_at": MOMENT}
+        transaction.people.add_key(KeyRecord(name="shop", role=Role.VIEWER, **key))
+        link = {"token_hash": "ff" * 32, "invited_by": "Anna", "created_at": MOMENT, "expires_at": MOMENT}
+        transaction.people.add_invitation(InvitationRecord(name="Ben", role=Role.PLANNER, **link))
+        transaction.approvals.add_maker("plan-1", Actor("Anna", ActorKind.PERSON), at=MOMENT)
+        ben = Actor("Ben", ActorKind.PERSON)
+        transaction.approvals.add(ApprovalRecord(plan_id="plan-1", by=ben, approved_at=MOMENT))
+        transaction.settings.put("approval", "second_person")
 
 
 def _all_broken(store: CampaignStore) -> list[BrokenSeal]:
@@ -89,7 +102,7 @@ def test_both_databases_hold_the_same_seals(tmp_path: Path, new_postgres_url: Ca
                     (name, column.name): connection.execute(sa.select(column).order_by(column)).scalars().all()
                     for name, table in schema.metadata.tables.items()
                     for column in table.c
-                    if "seal" in column.name and name != "secrets"
+                    if "seal" in column.name and name not in ("secrets", "journal_heads")
                 }
             )
         store.close()
@@ -160,6 +173,14 @@ DAMAGES = [
     ("active version", "UPDATE active_versions SET number = 1"),
     ("active version", "DELETE FROM active_versions"),
     ("secret", "UPDATE secrets SET name = 'other' WHERE name = 'codes'"),
+    ("person", "UPDATE people SET disabled = NOT disabled"),
+    ("person", "UPDATE people SET password = '$argon2id$other'"),
+    ("key", "UPDATE api_keys SET role = 'admin'"),
+    ("key", "UPDATE api_keys SET expires_at = 1"),
+    ("invitation of", "UPDATE invitations SET role = 'admin'"),
+    ("maker of plan", "UPDATE plan_makers SET name = 'Carl'"),
+    ("approval of plan", "UPDATE approvals SET plan_id = 'plan-2'"),
+    ("setting", "UPDATE shop_settings SET value = '\"none\"'"),
 ]
 
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from small_life import ingest_small, launch_small, outcomes_of
 from stores import artefacts_of
 
 from disco.adapters.store import CampaignStore, schema
 from disco.adapters.store.artefacts import FolderArtefacts
+from disco.adapters.store.health import vitals
 from disco.adapters.store.opening import open_database, upgrade
 from disco.operations.audit import audit
 from disco.operations.launching import launch
@@ -27,11 +27,12 @@ from disco.operations.planned import load, plan_id
 from disco.operations.results import GroupResult, read_out
 from disco.records.content import content_hash
 from disco.records.errors import StateError
-from disco.records.life import BrokenSeal
+from disco.records.life import BrokenSeal, Sealed
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OLD = FIXTURES / "revision-0001"
 UNSEALED = FIXTURES / "revision-0002"
+WITHOUT_PEOPLE = FIXTURES / "revision-0005"
 EXPECTED: dict[str, Any] = json.loads((OLD / "expected" / "expected.json").read_text())
 
 
@@ -383,29 +384,69 @@ def test_codes_of_a_pool_that_another_program_changed_are_found(sealed_store: Ca
         assert found == {"codes of the pool of campaign"}
 
 
+# ---- from revision 0005
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url_of_0005(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A shop of revision 0005, with a recalled campaign and a forgotten customer, as its program left it."""
+    url = _as_it_was(WITHOUT_PEOPLE, request, tmp_path)
+    shutil.copytree(WITHOUT_PEOPLE / "artefacts", artefacts_of(url))
+    return url
+
+
+def _rows(url: str) -> dict[str, list[Any]]:
+    """All rows of all tables, but the revision and the secrets."""
+    with open_database(url).engine.connect() as connection:
+        names = set(sa.inspect(connection).get_table_names()) - {schema.REVISIONS, "secrets"}
+        return {name: sorted(map(repr, connection.exec_driver_sql(f"SELECT * FROM {name}"))) for name in names}
+
+
+def test_an_upgrade_from_0005_adds_people_and_an_empty_journal_and_changes_nothing(url_of_0005: str) -> None:
+    with pytest.raises(StateError, match=r"revision 0005.*disco db upgrade"):
+        CampaignStore(url_of_0005, artefacts_of(url_of_0005))
+    before = _rows(url_of_0005)
+    done = upgrade(open_database(url_of_0005), artefacts=FolderArtefacts(artefacts_of(url_of_0005)))
+    assert done == ("0005", schema.REVISION)
+    after = _rows(url_of_0005)
+    assert {name: after[name] for name in before} == before
+    assert all(after[name] == [] for name in set(after) - set(before))
+    store = CampaignStore(url_of_0005, artefacts_of(url_of_0005))
+    assert _broken(store) == []
+    assert [finding for finding in audit(store) if not finding.ok] == []
+    failed = [one.check for one in vitals(url_of_0005, artefacts=artefacts_of(url_of_0005)) if one.failed]
+    assert failed == (["durability"] if url_of_0005.startswith("postgresql") else []), "trial servers do not sync"
+    old: dict[str, Any] = json.loads((WITHOUT_PEOPLE / "expected" / "expected.json").read_text())
+    with store.reading() as transaction:
+        assert {record.campaign: record.plan_id for record in transaction.plans.campaigns()} == {
+            name: kept["plan_id"] for name, kept in old["campaigns"].items()
+        }
+        assert transaction.plans.campaign("pooled").recalled_at is not None
+        assert transaction.decisions.secret().hex() == old["secret"]
+        assert transaction.people.all() == ()
+        assert transaction.approvals.makers(old["campaigns"]["second"]["plan_id"]) == ()
+    store.close()
+
+
 # ---- from revision 0004
 
 
-def test_an_upgrade_from_0004_adds_the_moment_of_a_recall_and_keeps_every_seal(
-    new_database_url: Callable[[], str],
-) -> None:
-    url = new_database_url()
-    store = CampaignStore(url, artefacts_of(url))
-    launch_small(store, customers=60)
-    ingest_small(store, outcomes_of(store))
-    store.close()
-    with open_database(url).engine.begin() as connection:  # as the program of revision 0004 left it
-        seals = connection.exec_driver_sql("SELECT seal, state_seal FROM campaigns").all()
+def test_an_upgrade_from_0004_adds_the_moment_of_a_recall_and_keeps_every_seal(url_of_0005: str) -> None:
+    with open_database(url_of_0005).engine.begin() as connection:  # as the program of revision 0004 left it
+        connection.exec_driver_sql("UPDATE campaigns SET recalled_at = NULL")
+        seals = connection.exec_driver_sql("SELECT campaign, seal, state_seal FROM campaigns ORDER BY 1").all()
         connection.exec_driver_sql("ALTER TABLE campaigns DROP COLUMN recalled_at")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
     with pytest.raises(StateError, match=r"revision 0004.*disco db upgrade"):
-        CampaignStore(url, artefacts_of(url))
-    assert upgrade(open_database(url), artefacts=FolderArtefacts(artefacts_of(url))) == ("0004", schema.REVISION)
-    store = CampaignStore(url, artefacts_of(url))
-    assert _broken(store) == []
-    assert [finding for finding in audit(store) if not finding.ok] == []
+        CampaignStore(url_of_0005, artefacts_of(url_of_0005))
+    artefacts = FolderArtefacts(artefacts_of(url_of_0005))
+    assert upgrade(open_database(url_of_0005), artefacts=artefacts) == ("0004", schema.REVISION)
+    store = CampaignStore(url_of_0005, artefacts_of(url_of_0005))
+    recalled = [BrokenSeal(what=Sealed.STATE, name="pooled", found="changed by something other than disco")]
+    assert _broken(store) == recalled, "no program of revision 0004 could recall it"
     with store.reading() as transaction:
-        assert transaction.plans.campaign("drill").recalled_at is None
-    with open_database(url).engine.begin() as connection:
-        assert connection.exec_driver_sql("SELECT seal, state_seal FROM campaigns").all() == seals
+        assert transaction.plans.campaign("second").recalled_at is None
+    with open_database(url_of_0005).engine.begin() as connection:
+        found = connection.exec_driver_sql("SELECT campaign, seal, state_seal FROM campaigns ORDER BY 1").all()
+    assert found == seals
     store.close()

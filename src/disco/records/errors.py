@@ -11,9 +11,12 @@
     ├── IllConditionedError          a posterior cannot be computed to working accuracy; the reason is named
     ├── InfeasibleError              limits contradict each other; `.conflicts` says which and by how much
     ├── StateError                   the campaign is not in a state that allows this
+    │   ├── ApprovalError            a plan needs the approval of a second person
     │   ├── NotFoundError            nothing is kept under the name or id that was given
     │   ├── SealError                rows were changed by another program, so that nothing is built on them
     │   └── UnavailableError         the database cannot be reached at the moment; trying again may help
+    ├── AuthenticationError          nobody knows who calls: a key, session, password or link that is not valid
+    ├── RoleError                    the caller is known, and their role does not allow this
     ├── MissingPartError             a library or system part is absent; says how to get it
     ├── ReportError                  the work is done and kept, but what reports it could not be written
     └── DefectError                  a defect of ours: an exception that nothing of ours expected
@@ -160,6 +163,18 @@ class SealError(StateError):
 
 
 class UnavailableError(StateError):
+    pass
+
+
+class ApprovalError(StateError):
+    pass
+
+
+class AuthenticationError(DiscoError):
+    pass
+
+
+class RoleError(DiscoError):
     pass
 
 

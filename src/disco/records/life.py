@@ -145,6 +145,12 @@ class Sealed(StrEnum):
     OUTCOMES = "outcomes of batch"
     POOL = "codes of the pool of campaign"
     FORGOTTEN = "list of forgotten customers"
+    PERSON = "person"
+    KEY = "key"
+    INVITATION = "invitation of"
+    MAKER = "maker of plan"
+    APPROVAL = "approval of plan"
+    SETTING = "setting"
     OUTCOME_ROWS = "rows of outcomes"
     POOL_ROWS = "rows of pool_codes"
 

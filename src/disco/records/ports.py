@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.people import Actor
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         Traces,
         VersionRecord,
     )
+    from disco.records.people import ApprovalRecord, InvitationRecord, KeyRecord, PersonRecord, SessionRecord
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -103,6 +105,13 @@ class Store(Protocol):
     def locale(self) -> Locale:
         """The currency of all its money, and the time zone of its plans' days; the same for all campaigns."""
 
+    @property
+    def actor(self) -> Actor:
+        """Who writes through this store: the system user, unless `by` said otherwise."""
+
+    def by(self, actor: Actor) -> "Store":
+        """The same open store, for what somebody else writes."""
+
     def reading(self) -> "AbstractContextManager[Transaction]":
         """One consistent view of everything; nothing can be written through it. Keep it short: a writer may wait."""
 
@@ -112,6 +121,13 @@ class Store(Protocol):
         `subject` (a campaign, or BELIEF) has one writer at a time: another one waits, and then sees what this one
         wrote. Nothing is acknowledged before it is on disk. Not to be opened within another block of the same store.
         With `dry_run` everything is done and checked, then undone at the end of the block.
+        """
+
+    def bookkeeping(self) -> "AbstractContextManager[Transaction]":
+        """A short transaction without the lock of a subject and without an entry of the journal.
+
+        For what says nothing about campaigns and people: heartbeats, leases, the last use of sessions, failed attempts
+        to sign in, stored replies. Writers of one row wait for each other.
         """
 
     def alone(self, *, dry_run: bool = False) -> "AbstractContextManager[Transaction]":
@@ -131,10 +147,13 @@ class Store(Protocol):
 
 BELIEF = "main"
 """The subject of those who write versions of belief."""
+PEOPLE = "disco: people"
+"""The subject of those who write people, keys, invitations and settings."""
 
 
 class Transaction(Protocol):
-    """What lies in the store, within one transaction: five repositories, their seals, and what is kept about persons.
+    """What lies in the store, within one transaction: repositories of campaigns and belief, their seals, what is kept
+    about customers, and the people who use the system.
 
     Tables are Arrow, with the schemas of `records.kept`; text with NUL characters, NaN and infinity are an InputError;
     a missing thing, or one that is there already, a StateError.
@@ -167,6 +186,18 @@ class Transaction(Protocol):
 
     @property
     def personal(self) -> "PersonalRepository": ...
+
+    @property
+    def people(self) -> "PeopleRepository": ...
+
+    @property
+    def sessions(self) -> "SessionRepository": ...
+
+    @property
+    def approvals(self) -> "ApprovalRepository": ...
+
+    @property
+    def settings(self) -> "SettingRepository": ...
 
 
 class PlanRepository(Protocol):
@@ -428,3 +459,93 @@ class PersonalRepository(Protocol):
 
     def named_artefacts(self) -> frozenset[str]:
         """Every artefact that a row names."""
+
+
+class PeopleRepository(Protocol):
+    """People who can sign in, API keys, and invitations that were not used yet. SealError where one was changed."""
+
+    def put(self, person: "PersonRecord") -> None:
+        """Keep a person, new or changed. StateError where another one has this name, in any capitals."""
+
+    def find(self, name: str) -> "PersonRecord | None":
+        """By name, in any capitals."""
+
+    def find_external(self, issuer: str, subject: str) -> "PersonRecord | None":
+        """By who they are at an identity provider."""
+
+    def all(self) -> "tuple[PersonRecord, ...]":
+        """By name."""
+
+    def add_key(self, key: "KeyRecord") -> None: ...
+
+    def find_key(self, key_id: str) -> "KeyRecord | None": ...
+
+    def key(self, beginning: str) -> "KeyRecord":
+        """By its id, or by four or more characters of its beginning where these name a single key."""
+
+    def keys(self) -> "tuple[KeyRecord, ...]":
+        """By the time they were made, with those that are no longer valid."""
+
+    def revoke_key(self, key_id: str, *, at: datetime) -> None: ...
+
+    def add_invitation(self, invitation: "InvitationRecord") -> None: ...
+
+    def find_invitation(self, token_hash: str) -> "InvitationRecord | None": ...
+
+    def invitations(self) -> "tuple[InvitationRecord, ...]":
+        """By the time they were made."""
+
+    def remove_invitation(self, token_hash: str) -> None: ...
+
+
+class SessionRepository(Protocol):
+    """Who is signed in, and failed attempts to; no backup holds them."""
+
+    def add(self, session: "SessionRecord") -> None: ...
+
+    def find(self, token_hash: str) -> "SessionRecord | None": ...
+
+    def used(self, token_hash: str, *, at: datetime) -> None: ...
+
+    def end(self, token_hash: str) -> bool:
+        """Whether there was one."""
+
+    def end_of(self, name: str, *, but: str | None = None) -> None:
+        """All sessions of a person, but perhaps one."""
+
+    def end_before(self, *, now: datetime, used_before: datetime) -> None:
+        """Sessions that have expired, or that nobody has used since a moment."""
+
+    def failures(self, name_hash: str) -> "tuple[int, datetime] | None":
+        """Failed attempts in a row under a name, and when the last one was."""
+
+    def set_failures(self, name_hash: str, failures: int, *, at: datetime) -> None: ...
+
+    def forget_failures(self, *, before: datetime) -> None: ...
+
+
+class ApprovalRepository(Protocol):
+    """Who made a plan, and who approved it. SealError where that was changed."""
+
+    def add(self, approval: "ApprovalRecord") -> bool:
+        """Keep an approval; False where this person has approved the plan before."""
+
+    def of(self, plan_id: str) -> "tuple[ApprovalRecord, ...]":
+        """By the time they were given."""
+
+    def add_maker(self, plan_id: str, maker: Actor, *, at: datetime) -> None: ...
+
+    def makers(self, plan_id: str) -> tuple[Actor, ...]:
+        """Those who wrote the plan; none for a plan of an earlier revision."""
+
+
+class SettingRepository(Protocol):
+    """Settings that are kept with the campaigns, as values of JSON."""
+
+    def get(self, name: str) -> Any:
+        """None where it was not set."""
+
+    def names(self) -> tuple[str, ...]: ...
+
+    def put(self, name: str, value: Any) -> None:
+        """None removes it."""

@@ -1,7 +1,8 @@
 """All tables of a database as Arrow files and back: how a backup reads one database and a restore fills another.
 
 One file per table, `TABLE.arrow`, with the columns of the schema: text, int64 (also moments, in microseconds), float64,
-truths and bytes. SQLite and PostgreSQL give equal files, so each can be restored into the other.
+truths and bytes. SQLite and PostgreSQL give equal files, so each can be restored into the other. Sessions and failed
+attempts to sign in are left out: they are of the moment.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from disco.adapters.store.opening import SCHEMA_SUBJECT, is_empty, plain_errors,
 from disco.records.errors import FileFormatError, StateError
 
 _ROWS_PER_INSERT = 10_000
+_TABLES = tuple(table for table in schema.metadata.sorted_tables if table not in schema.PASSING)
 _MANY_ROWS = (schema.outcomes, schema.pool_codes)  # these go through COPY and prepared statements
 
 
@@ -37,7 +39,7 @@ def copy_out(database: Database, folder: Path) -> Copied:
     with plain_errors(database, "backing up"), database.reading() as connection:
         if revision_of(connection) != schema.REVISION:
             raise StateError(f"The database {shown(database.engine.url)} is empty or of another revision")
-        for table in schema.metadata.sorted_tables:
+        for table in _TABLES:
             kinds = _schema(table)
             naming = [column.name for column in schema.ARTEFACT_COLUMNS if column.table is table]
             count = 0
@@ -64,7 +66,7 @@ def copy_in(database: Database, folder: Path) -> None:
         if revision_of(connection) is not None:
             raise _not_empty(database)
         migrate(connection, database)
-        for table in schema.metadata.sorted_tables:
+        for table in _TABLES:
             given = _from_file(folder / f"{table.name}.arrow", _schema(table))
             _insert(database, connection, table, given)
             found = pa.concat_tables([_schema(table).empty_table(), *_read(database, connection, table)])

@@ -30,6 +30,9 @@ class Database(Protocol):
     def alone(self) -> AbstractContextManager[sa.Connection]:
         """A transaction that is the only one that writes."""
 
+    def bookkeeping(self) -> AbstractContextManager[sa.Connection]:
+        """A transaction that waits for nobody but writers of the same rows."""
+
     def compact(self) -> None:
         """Write our tables anew, without what was deleted or replaced."""
 

@@ -12,10 +12,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
+from disco.adapters.store.append_only import create_triggers, is_own_trigger, missing_triggers
 from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
+from disco.adapters.store.journal import PSEUDONYM_NAME
 from disco.adapters.store.opening import (
     SCHEMA_SUBJECT,
     UPGRADE,
@@ -92,6 +94,10 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
                     if index.name not in indexes:
                         index.create(connection)
                         made.append(Repair(where=where, changed=f"The index {index.name} was created."))
+            if schema.journal.name in there and (lost := missing_triggers(connection)):
+                create_triggers(connection)
+                words = f"The triggers {', '.join(lost)} were created."
+                made.append(Repair(where=f"table {schema.journal.name}", changed=words))
             return tuple(made)
     finally:
         database.engine.dispose()
@@ -201,8 +207,9 @@ def _is_wrong(column: sa.Column[Any]) -> str:
 
 
 def _programs(connection: sa.Connection) -> Iterator[Diagnosis]:
-    """Triggers and views: we have none, and a trigger changes what is written."""
-    found = connection.exec_driver_sql("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view')").all()
+    """Triggers and views: we have none but those of the journal, and a trigger changes what is written."""
+    there = "SELECT type, name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"
+    found = [row for row in connection.exec_driver_sql(there) if not is_own_trigger(str(row[1]), str(row[2]))]
     if found:
         words = ", ".join(f"{row[0]} {row[1]}" for row in found)
         fix = "Find out who made them, and drop them."
@@ -260,14 +267,26 @@ def _revision(connection: sa.Connection) -> Iterator[Diagnosis]:
 def _secrets(connection: sa.Connection) -> Iterator[Diagnosis]:
     """That they are there; their seals are compared with everything else's."""
     there = set(connection.execute(sa.select(schema.secrets.c.name)).scalars())
-    missing = sorted({CODE_SECRET_NAME, SALT_NAME} - there)
+    missing = sorted({CODE_SECRET_NAME, SALT_NAME, PSEUDONYM_NAME} - there)
     yield Diagnosis.of(
         "secrets",
         "database",
         not missing,
         f"no secret {', '.join(missing)}" if missing else "all there",
-        expected="the keys of the codes and of forgotten customers",
+        expected="the keys of the codes, of forgotten customers and of pseudonyms",
         fix=RESTORE,
+    )
+
+
+def _append_only(connection: sa.Connection) -> Iterator[Diagnosis]:
+    missing = missing_triggers(connection)
+    yield Diagnosis.of(
+        "append-only",
+        "journal",
+        not missing,
+        f"no trigger {', '.join(missing)}" if missing else "entries cannot be changed or removed",
+        expected="triggers that refuse to change the journal",
+        fix=REPAIR,
     )
 
 
@@ -334,7 +353,7 @@ _SQLITE_LOOKS = (
     ("triggers and views", _programs),
 )
 _POSTGRESQL_LOOKS = (("durability", _durability), ("writing", _accepts_writes))
-_LOOKS = (("revision", _revision), ("schema", compare_schema), ("secrets", _secrets))
+_LOOKS = (("revision", _revision), ("schema", compare_schema), ("secrets", _secrets), ("append-only", _append_only))
 
 
 def wal_is_risky(version: str) -> bool:

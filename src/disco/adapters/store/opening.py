@@ -13,6 +13,7 @@ from disco.adapters.store import schema
 from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
+from disco.adapters.store.journal import PSEUDONYM_NAME
 from disco.adapters.store.seals import sealed
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.diagnosis import RESTORE
@@ -22,7 +23,7 @@ from disco.records.ports import Artefacts
 
 SCHEMA_SUBJECT = "disco: schema"
 _SECRET_BYTES = 32
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
 _ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."
 # where trying again would not help: what SQLite says, in our words, and what to do
@@ -134,6 +135,7 @@ def upgrade(
         migrate(connection, database, artefacts=artefacts, plans=plans, without_plans=without_plans)
         # the secret of the codes is made with the tables and never again: other codes would come from another one
         _make_secret(connection, SALT_NAME)
+        _make_secret(connection, PSEUDONYM_NAME)
         if before is None:
             _make_secret(connection, CODE_SECRET_NAME)
         return before, schema.REVISION

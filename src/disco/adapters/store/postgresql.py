@@ -57,6 +57,12 @@ class PostgresDatabase:
         with self._locked("pg_advisory_lock(%s)", (_key(_EVERYTHING),)) as connection:
             yield connection
 
+    @contextmanager
+    def bookkeeping(self) -> Iterator[sa.Connection]:
+        """READ COMMITTED: a row that another one has changed meanwhile is read again instead of refused."""
+        with self._connected(isolation_level="READ COMMITTED") as connection, connection.begin():
+            yield connection
+
     def compact(self) -> None:
         """VACUUM FULL writes a new file per table and index; it cannot be part of a transaction."""
         with self._connected() as connection:

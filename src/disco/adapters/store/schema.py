@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
-REVISION = "0005"  # the last of migrations/versions
+REVISION = "0006"  # the last of migrations/versions
 REVISIONS = "alembic_version"  # the table that alembic keeps the revision in
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -246,6 +246,130 @@ active_versions = sa.Table(
     _seal(),
     sa.ForeignKeyConstraint(["model", "number"], ["versions.model", "versions.number"]),
 )
+
+# ---- people, keys and the journal ----
+
+people = sa.Table(
+    "people",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("folded", sa.Text, nullable=False, unique=True),  # the name as it is compared
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("email", sa.Text),
+    sa.Column("password", sa.Text),  # an argon2 hash; null: they sign in through an identity provider
+    sa.Column("issuer", sa.Text),
+    sa.Column("subject", sa.Text),
+    sa.Column("disabled", sa.Boolean, nullable=False),
+    sa.Column("created_at", Moment, nullable=False),
+    _seal(),
+    sa.UniqueConstraint("issuer", "subject"),
+)
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("key_id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("secret_hash", sa.Text, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    sa.Column("created_at", Moment, nullable=False),
+    sa.Column("expires_at", Moment),
+    sa.Column("revoked_at", Moment),
+    _seal(),
+)
+
+# links that were not used yet
+invitations = sa.Table(
+    "invitations",
+    metadata,
+    sa.Column("token_hash", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text),  # null: the first administrator
+    sa.Column("email", sa.Text),
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("invited_by", sa.Text, nullable=False),
+    sa.Column("created_at", Moment, nullable=False),
+    sa.Column("expires_at", Moment, nullable=False),
+    _seal(),
+)
+
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("token_hash", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, index=True),
+    sa.Column("created_at", Moment, nullable=False),
+    sa.Column("used_at", Moment, nullable=False),
+    sa.Column("expires_at", Moment, nullable=False),
+)
+
+# failed attempts to sign in, by a hash of the name that was given: people type passwords into the wrong field
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("name_hash", sa.Text, primary_key=True),
+    sa.Column("failures", sa.Integer, nullable=False),
+    sa.Column("failed_at", Moment, nullable=False),
+)
+
+# a plan may be written again after damage, by somebody else: none of its makers can approve it
+plan_makers = sa.Table(
+    "plan_makers",
+    metadata,
+    sa.Column("plan_id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("made_at", Moment, nullable=False),
+    _seal(),
+)
+
+approvals = sa.Table(
+    "approvals",
+    metadata,
+    sa.Column("plan_id", sa.Text, primary_key=True),
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("approved_at", Moment, nullable=False),
+    _seal(),
+)
+
+shop_settings = sa.Table(
+    "shop_settings",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),  # JSON
+    _seal(),
+)
+
+# append-only, by triggers (`append_only.py`)
+journal = sa.Table(
+    "journal",
+    metadata,
+    sa.Column("number", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at", Moment, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("before", sa.Text),
+    sa.Column("after", sa.Text),
+    sa.Column("detail", sa.Text, nullable=False),  # JSON
+    sa.Column("previous", sa.Text),
+    sa.Column("hash", sa.Text, nullable=False),
+)
+
+# the last entry of every subject: one row for all of them would be a conflict of writers of different subjects
+journal_heads = sa.Table(
+    "journal_heads",
+    metadata,
+    sa.Column("subject", sa.Text, primary_key=True),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("hash", sa.Text, nullable=False),
+    _seal(),
+)
+
+# who is signed in and who guesses passwords: of this moment, so no backup holds them
+PASSING = (sessions, attempts)
 
 # every column that names an artefact
 ARTEFACT_COLUMNS = (

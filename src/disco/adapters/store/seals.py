@@ -58,9 +58,19 @@ _COLUMNS = {
     "active": ("model", "number"),
     "secret": ("name", "value"),
     "forgotten": (),
+    "person": (
+        *("name", "folded", "role", "email", "password", "issuer", "subject"),
+        *("disabled", "created_at"),
+    ),
+    "key": ("key_id", "name", "role", "secret_hash", "created_by", "created_at", "expires_at", "revoked_at"),
+    "invitation of": ("token_hash", "name", "email", "role", "invited_by", "created_at", "expires_at"),
+    "maker of plan": ("plan_id", "name", "kind", "made_at"),
+    "approval of plan": ("plan_id", "name", "kind", "approved_at"),
+    "setting": ("name", "value"),
+    "head": ("subject", "number", "hash"),
 }
 _FORGOTTEN_NAME = "forgotten customers"
-_TRUTHS = ("integer_ids", "known")  # SQLite's truths are integers
+_TRUTHS = ("integer_ids", "known", "disabled")  # SQLite's truths are integers
 _UNCHANGING = pa.schema(
     [
         OUTCOMES.field(name)
@@ -214,8 +224,8 @@ def seal_states(session: Session) -> None:
 
 
 def seal_all(connection: sa.Connection, database: Database) -> None:
-    """Seal everything as it is: an upgrade does."""
-    for kind, table, keys in _SINGLE:
+    """Seal everything that revision 0003 has as it is: the upgrade to it does."""
+    for kind, table, keys in _SINGLE[:_OF_0003]:
         for row in _raw(connection, table):
             where = [table.c[key] == row[key] for key in keys]
             connection.execute(table.update().where(*where).values(seal=row_seal(kind, row)))
@@ -242,7 +252,14 @@ _SINGLE = (
     ("secret", schema.secrets, ("name",)),
     ("evidence", schema.evidence, ("campaign_number", "network")),
     ("version", schema.versions, ("model", "number")),
+    ("person", schema.people, ("name",)),
+    ("key", schema.api_keys, ("key_id",)),
+    ("invitation of", schema.invitations, ("token_hash", "name")),
+    ("maker of plan", schema.plan_makers, ("name", "plan_id")),
+    ("approval of plan", schema.approvals, ("name", "plan_id")),
+    ("setting", schema.shop_settings, ("name",)),
 )
+_OF_0003 = 4
 
 
 class SqlSeals:

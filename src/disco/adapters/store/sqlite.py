@@ -5,7 +5,7 @@ A rollback journal and not WAL: WAL has a corruption bug in the SQLite versions 
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,9 @@ class SqliteDatabase:
                     yield connection
             finally:
                 driver.execute("PRAGMA secure_delete = OFF")
+
+    def bookkeeping(self) -> AbstractContextManager[sa.Connection]:
+        return self.writing("")
 
     def compact(self) -> None:
         with self.engine.connect() as connection:

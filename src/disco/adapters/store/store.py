@@ -1,11 +1,13 @@
 """The store: a database with our tables, a place of artefacts, and repositories one transaction at a time."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 import sqlalchemy as sa
 
+from disco.adapters.store.approvals import SqlApprovals, SqlShopSettings
 from disco.adapters.store.artefacts import FolderArtefacts, rehearsal
 from disco.adapters.store.beliefs import SqlBeliefs
 from disco.adapters.store.contexts import SqlContexts
@@ -14,11 +16,14 @@ from disco.adapters.store.decisions import SqlDecisions
 from disco.adapters.store.forgotten import SqlForgotten
 from disco.adapters.store.ledger import SqlLedger
 from disco.adapters.store.opening import is_empty, open_database, plain_errors, prepare, refuse_another_locale
+from disco.adapters.store.people import SqlPeople, SqlSessions
 from disco.adapters.store.personal import SqlPersonal
 from disco.adapters.store.plans import SqlPlans
 from disco.adapters.store.seals import SqlSeals, seal_states
 from disco.adapters.store.session import Session
+from disco.adapters.store.system_user import system_user
 from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.people import Actor
 from disco.records.ports import BELIEF, Artefacts
 from disco.records.private import private_folder
 
@@ -36,6 +41,10 @@ class SqlTransaction:
         self.seals = SqlSeals(session)
         self.forgotten = SqlForgotten(session)
         self.personal = SqlPersonal(session)
+        self.people = SqlPeople(session)
+        self.sessions = SqlSessions(session)
+        self.approvals = SqlApprovals(session)
+        self.settings = SqlShopSettings(session)
 
 
 class _Undone(Exception):  # noqa: N818 - no error: the way out of a dry run
@@ -52,6 +61,7 @@ class CampaignStore:
 
     def __init__(self, database: str | Database, artefacts: Artefacts | Path, *, locale: Locale = POUNDS_UTC) -> None:
         self.locale = locale
+        self.actor = system_user()
         self._artefacts = FolderArtefacts(artefacts) if isinstance(artefacts, Path) else artefacts
         self._database = open_database(database) if isinstance(database, str) else database
         prepare(self._database)
@@ -72,6 +82,11 @@ class CampaignStore:
         private_folder(path.parent)
         return cls(f"sqlite:///{path}", path.with_name(f"{path.stem}-artefacts"))
 
+    def by(self, actor: Actor) -> "CampaignStore":
+        view = copy.copy(self)
+        view.actor = actor
+        return view
+
     @contextmanager
     def reading(self) -> Iterator[SqlTransaction]:
         with plain_errors(self._database, "reading"), self._database.reading() as connection:
@@ -82,6 +97,11 @@ class CampaignStore:
         action = "writing the model" if subject == BELIEF else f"writing campaign {subject}"
         with self._transaction(self._database.writing(subject), action, dry_run=dry_run) as transaction:
             yield transaction
+
+    @contextmanager
+    def bookkeeping(self) -> Iterator[SqlTransaction]:
+        with plain_errors(self._database, "keeping books"), self._database.bookkeeping() as connection:
+            yield SqlTransaction(Session(connection, self._database, self._artefacts), self.locale)
 
     @contextmanager
     def alone(self, *, dry_run: bool = False) -> Iterator[SqlTransaction]:

@@ -1,0 +1,150 @@
+"""People, API keys and invitations; who is signed in, and who failed to."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from disco.adapters.store.schema import api_keys, attempts, invitations, people, sessions
+from disco.adapters.store.seals import changed, row_seal, sealed
+from disco.adapters.store.session import Session, beginning_with
+from disco.records.errors import StateError
+from disco.records.people import InvitationRecord, KeyRecord, PersonRecord, Role, SessionRecord, folded
+
+
+class SqlPeople:
+    """Implements `records.ports.PeopleRepository`."""
+
+    def __init__(self, session: Session) -> None:
+        self._connection = session.connection
+
+    # ---- people
+
+    def put(self, person: PersonRecord) -> None:
+        row = {**asdict(person), "folded": folded(person.name)}
+        self._connection.execute(people.delete().where(people.c.name == person.name))
+        self._connection.execute(people.insert(), sealed("person", row))
+
+    def find(self, name: str) -> PersonRecord | None:
+        return self._person(people.c.folded == folded(name))
+
+    def find_external(self, issuer: str, subject: str) -> PersonRecord | None:
+        return self._person(sa.and_(people.c.issuer == issuer, people.c.subject == subject))
+
+    def all(self) -> tuple[PersonRecord, ...]:
+        rows = self._connection.execute(sa.select(people)).mappings()
+        return tuple(sorted(map(_person, rows), key=lambda person: person.name))
+
+    def _person(self, which: sa.ColumnElement[bool]) -> PersonRecord | None:
+        row = self._connection.execute(sa.select(people).where(which)).mappings().one_or_none()
+        return None if row is None else _person(row)
+
+    # ---- keys
+
+    def add_key(self, key: KeyRecord) -> None:
+        self._connection.execute(api_keys.insert(), sealed("key", asdict(key)))
+
+    def find_key(self, key_id: str) -> KeyRecord | None:
+        row = self._connection.execute(sa.select(api_keys).where(api_keys.c.key_id == key_id)).mappings().one_or_none()
+        return None if row is None else _key(row)
+
+    def key(self, beginning: str) -> KeyRecord:
+        none = StateError(f"There is no key {beginning}", fix="`disco keys list` lists the keys.")
+        return _key(
+            beginning_with(self._connection, api_keys.c.key_id, beginning, rows=sa.select(api_keys), none=none)._mapping
+        )
+
+    def keys(self) -> tuple[KeyRecord, ...]:
+        rows = self._connection.execute(sa.select(api_keys).order_by(api_keys.c.created_at, api_keys.c.key_id))
+        return tuple(map(_key, rows.mappings()))
+
+    def revoke_key(self, key_id: str, *, at: datetime) -> None:
+        found = self.find_key(key_id)
+        if found is None:
+            raise StateError(f"There is no key {key_id}")
+        row = {**asdict(found), "revoked_at": at}
+        revoked = {"revoked_at": at, "seal": row_seal("key", row)}
+        self._connection.execute(api_keys.update().where(api_keys.c.key_id == key_id).values(revoked))
+
+    # ---- invitations
+
+    def add_invitation(self, invitation: InvitationRecord) -> None:
+        self._connection.execute(invitations.insert(), sealed("invitation of", asdict(invitation)))
+
+    def find_invitation(self, token_hash: str) -> InvitationRecord | None:
+        rows = sa.select(invitations).where(invitations.c.token_hash == token_hash)
+        row = self._connection.execute(rows).mappings().one_or_none()
+        return None if row is None else _invitation(row)
+
+    def invitations(self) -> tuple[InvitationRecord, ...]:
+        rows = self._connection.execute(sa.select(invitations).order_by(invitations.c.created_at))
+        return tuple(map(_invitation, rows.mappings()))
+
+    def remove_invitation(self, token_hash: str) -> None:
+        self._connection.execute(invitations.delete().where(invitations.c.token_hash == token_hash))
+
+
+class SqlSessions:
+    """Implements `records.ports.SessionRepository`."""
+
+    def __init__(self, session: Session) -> None:
+        self._connection = session.connection
+
+    def add(self, session: SessionRecord) -> None:
+        self._connection.execute(sessions.insert(), asdict(session))
+
+    def find(self, token_hash: str) -> SessionRecord | None:
+        rows = sa.select(sessions).where(sessions.c.token_hash == token_hash)
+        row = self._connection.execute(rows).mappings().one_or_none()
+        return None if row is None else SessionRecord(**row)
+
+    def used(self, token_hash: str, *, at: datetime) -> None:
+        self._connection.execute(sessions.update().where(sessions.c.token_hash == token_hash).values(used_at=at))
+
+    def end(self, token_hash: str) -> bool:
+        ended = self._connection.execute(sessions.delete().where(sessions.c.token_hash == token_hash))
+        return ended.rowcount == 1
+
+    def end_of(self, name: str, *, but: str | None = None) -> None:
+        others = sa.true() if but is None else sessions.c.token_hash != but
+        self._connection.execute(sessions.delete().where(sessions.c.name == name, others))
+
+    def end_before(self, *, now: datetime, used_before: datetime) -> None:
+        over = sa.or_(sessions.c.expires_at <= now, sessions.c.used_at < used_before)
+        self._connection.execute(sessions.delete().where(over))
+
+    def failures(self, name_hash: str) -> tuple[int, datetime] | None:
+        row = self._connection.execute(sa.select(attempts).where(attempts.c.name_hash == name_hash)).one_or_none()
+        return None if row is None else (row.failures, row.failed_at)
+
+    def set_failures(self, name_hash: str, failures: int, *, at: datetime) -> None:
+        self._connection.execute(attempts.delete().where(attempts.c.name_hash == name_hash))
+        if failures:
+            row = {"name_hash": name_hash, "failures": failures, "failed_at": at}
+            self._connection.execute(attempts.insert(), row)
+
+    def forget_failures(self, *, before: datetime) -> None:
+        self._connection.execute(attempts.delete().where(attempts.c.failed_at < before))
+
+
+def _person(row: Mapping[Any, Any]) -> PersonRecord:
+    if row["seal"] != row_seal("person", row):
+        raise changed(f"The person {row['name']}")
+    kept = {name: row[name] for name in PersonRecord.__dataclass_fields__}
+    return PersonRecord(**{**kept, "role": Role(row["role"])})
+
+
+def _key(row: Mapping[Any, Any]) -> KeyRecord:
+    if row["seal"] != row_seal("key", row):
+        raise changed(f"The key {row['key_id']}")
+    kept = {name: row[name] for name in KeyRecord.__dataclass_fields__}
+    return KeyRecord(**{**kept, "role": Role(row["role"])})
+
+
+def _invitation(row: Mapping[Any, Any]) -> InvitationRecord:
+    if row["seal"] != row_seal("invitation of", row):
+        raise changed("An invitation")
+    kept = {name: row[name] for name in InvitationRecord.__dataclass_fields__}
+    return InvitationRecord(**{**kept, "role": Role(row["role"])})

@@ -1,0 +1,151 @@
+"""Who may do what: roles, the people and keys that have them, and the actor whose name stands in the journal."""
+
+import unicodedata
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from disco.records.errors import InputError
+
+MOST_NAME_CHARACTERS = 100
+
+
+class Role(StrEnum):
+    """What somebody may do at the service. Each role may do what those before it may."""
+
+    VIEWER = "viewer"  # look at campaigns, plans and results
+    PLANNER = "planner"  # plan, send outcomes, learn, pause
+    APPROVER = "approver"  # approve and launch
+    ADMIN = "admin"  # people, keys, settings
+
+    def allows(self, needed: "Role") -> bool:
+        """Whether this role may do what needs that one.
+
+        >>> Role.ADMIN.allows(Role.PLANNER), Role.VIEWER.allows(Role.PLANNER)
+        (True, False)
+        """
+        ranks = list(Role)
+        return ranks.index(self) >= ranks.index(needed)
+
+
+class ActorKind(StrEnum):
+    """By which door somebody writes."""
+
+    PERSON = "person"  # signed in at the service
+    KEY = "key"  # a program with an API key
+    COMMAND_LINE = "command line"  # a user of the system, at the shell or from Python
+    SCHEDULE = "schedule"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who writes. Two actors of one name count as one person, whatever their kinds."""
+
+    name: str
+    kind: ActorKind
+
+    def is_same_person(self, name: str) -> bool:
+        """Whether somebody of this name would be this actor: capitals and forms of letters do not count.
+
+        >>> Actor("Zoë", ActorKind.PERSON).is_same_person("ZOË")
+        True
+        """
+        return folded(self.name) == folded(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who calls the service, after their key or session was checked."""
+
+    actor: Actor
+    role: Role
+    session_id: str | None = None
+    """The hash of the session's token, as it is stored; None for a key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonRecord:
+    """Somebody who can sign in. People are disabled and never removed, so that a name always means one person."""
+
+    name: str
+    role: Role
+    created_at: datetime
+    email: str | None = None
+    password: str | None = field(default=None, repr=False)
+    """An argon2 hash; None: they sign in through an identity provider."""
+    issuer: str | None = None
+    """The identity provider (OpenID Connect), and who they are there (`subject`)."""
+    subject: str | None = None
+    disabled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """An API key. Its secret is not kept, only a hash of it."""
+
+    key_id: str
+    name: str
+    role: Role
+    secret_hash: str = field(repr=False)
+    """SHA-256 of the secret in hexadecimal digits: 256 random bits need no slow hash."""
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None = None
+    """None: it does not expire."""
+    revoked_at: datetime | None = None
+
+    def is_valid(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvitationRecord:
+    """A one-time link with which somebody chooses a password."""
+
+    token_hash: str = field(repr=False)
+    role: Role
+    invited_by: str
+    created_at: datetime
+    expires_at: datetime
+    name: str | None = None
+    """None: the first administrator, who chooses their own name."""
+    email: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """Somebody who is signed in."""
+
+    token_hash: str = field(repr=False)
+    name: str
+    created_at: datetime
+    used_at: datetime
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRecord:
+    """Somebody's consent to a plan, by the id that will be launched."""
+
+    plan_id: str
+    by: Actor
+    approved_at: datetime
+
+
+def checked_name(name: str, *, what: str = "name") -> str:
+    """A name of a person or key: 1 to 100 visible characters, without blanks around it.
+
+    >>> checked_name(" Anna ")
+    'Anna'
+    """
+    text = unicodedata.normalize("NFC", str(name)).strip()
+    if not 1 <= len(text) <= MOST_NAME_CHARACTERS or not text.isprintable():
+        expected = f"1 to {MOST_NAME_CHARACTERS} printable characters"
+        raise InputError(what, found=repr(str(name)[:80]), expected=expected)
+    return text
+
+
+def folded(name: str) -> str:
+    """The name as it is compared: capitals and forms of letters do not make another person."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
