@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from disco.adapters.store.schema import api_keys, attempts, invitations, people, sessions
 from disco.adapters.store.seals import changed, row_seal, sealed
 from disco.adapters.store.session import Session, beginning_with
-from disco.records.errors import StateError
+from disco.records.errors import NotFoundError
 from disco.records.people import InvitationRecord, KeyRecord, PersonRecord, Role, SessionRecord, folded
 
 
@@ -51,7 +51,7 @@ class SqlPeople:
         return None if row is None else _key(row)
 
     def key(self, beginning: str) -> KeyRecord:
-        none = StateError(f"There is no key {beginning}", fix="`disco keys list` lists the keys.")
+        none = NotFoundError(f"There is no key {beginning}", fix="`disco keys list` lists the keys.")
         return _key(
             beginning_with(self._connection, api_keys.c.key_id, beginning, rows=sa.select(api_keys), none=none)._mapping
         )
