@@ -63,7 +63,7 @@ class SqlPeople:
     def revoke_key(self, key_id: str, *, at: datetime) -> None:
         found = self.find_key(key_id)
         if found is None:
-            raise StateError(f"There is no key {key_id}")
+            raise NotFoundError(f"There is no key {key_id}")
         row = {**asdict(found), "revoked_at": at}
         revoked = {"revoked_at": at, "seal": row_seal("key", row)}
         self._connection.execute(api_keys.update().where(api_keys.c.key_id == key_id).values(revoked))
