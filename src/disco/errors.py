@@ -2,6 +2,7 @@
 
 from disco.records.errors import (
     CertificateError,
+    ConflictError,
     DefectError,
     DiscoError,
     FileFormatError,
@@ -13,7 +14,11 @@ from disco.records.errors import (
     NotFoundError,
     PlanError,
     Problem,
+    ReplyConflictError,
+    ReplyInProgressError,
     ReportError,
+    RevisionError,
+    RevisionMissingError,
     SchemaMismatchError,
     StateError,
     TableError,
@@ -23,6 +28,7 @@ from disco.records.errors import (
 
 __all__ = [
     "CertificateError",
+    "ConflictError",
     "DefectError",
     "DiscoError",
     "FileFormatError",
@@ -34,7 +40,11 @@ __all__ = [
     "NotFoundError",
     "PlanError",
     "Problem",
+    "ReplyConflictError",
+    "ReplyInProgressError",
     "ReportError",
+    "RevisionError",
+    "RevisionMissingError",
     "SchemaMismatchError",
     "StateError",
     "TableError",

@@ -450,3 +450,28 @@ def test_an_upgrade_from_0004_adds_the_moment_of_a_recall_and_keeps_every_seal(u
         found = connection.exec_driver_sql("SELECT campaign, seal, state_seal FROM campaigns ORDER BY 1").all()
     assert found == seals
     store.close()
+
+
+# ---- from revision 0006
+
+
+def test_an_upgrade_from_0006_adds_tables_for_jobs_and_changes_nothing(url_of_0005: str) -> None:
+    artefacts = FolderArtefacts(artefacts_of(url_of_0005))
+    upgrade(open_database(url_of_0005), artefacts=artefacts)
+    new = [schema.jobs, schema.schedules, schema.occurrences, schema.drafts, schema.webhooks, schema.replies]
+    with open_database(url_of_0005).engine.begin() as connection:  # as the program of revision 0006 left it
+        for table in new:
+            table.drop(connection)
+        connection.exec_driver_sql(f"UPDATE {schema.REVISIONS} SET version_num = '0006'")
+    with pytest.raises(StateError, match=r"revision 0006.*disco db upgrade"):
+        CampaignStore(url_of_0005, artefacts_of(url_of_0005))
+    before = _rows(url_of_0005)
+    assert upgrade(open_database(url_of_0005), artefacts=artefacts) == ("0006", schema.REVISION)
+    after = _rows(url_of_0005)
+    assert {name: after[name] for name in before} == before
+    assert all(after[table.name] == [] for table in new)
+    store = CampaignStore(url_of_0005, artefacts_of(url_of_0005))
+    assert [one for one in audit(store) if one.failed] == []
+    failed = [one.check for one in vitals(url_of_0005, artefacts=artefacts_of(url_of_0005)) if one.failed]
+    assert failed == (["durability"] if url_of_0005.startswith("postgresql") else []), "trial servers do not sync"
+    store.close()

@@ -12,7 +12,12 @@
     ├── InfeasibleError              limits contradict each other; `.conflicts` says which and by how much
     ├── StateError                   the campaign is not in a state that allows this
     │   ├── ApprovalError            a plan needs the approval of a second person
+    │   ├── ConflictError            another transaction changed the same rows at this moment; trying again will help
     │   ├── NotFoundError            nothing is kept under the name or id that was given
+    │   ├── ReplyConflictError       an idempotency key was used for another request
+    │   ├── ReplyInProgressError     the request with this idempotency key is still being processed
+    │   ├── RevisionError            somebody else has changed it since it was read
+    │   ├── RevisionMissingError     a change has to say which revision it changes
     │   ├── SealError                rows were changed by another program, so that nothing is built on them
     │   └── UnavailableError         the database cannot be reached at the moment; trying again may help
     ├── AuthenticationError          nobody knows who calls: a key, session, password or link that is not valid
@@ -154,7 +159,27 @@ class StateError(DiscoError):
     pass
 
 
+class ConflictError(StateError):
+    pass
+
+
 class NotFoundError(StateError):
+    pass
+
+
+class RevisionError(StateError):
+    pass
+
+
+class RevisionMissingError(StateError):
+    pass
+
+
+class ReplyConflictError(StateError):
+    pass
+
+
+class ReplyInProgressError(StateError):
     pass
 
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from disco.records.arrays import Integers, Matrix
+    from disco.records.jobs import Draft, Job, JobKind, JobProblem, JobProgress, JobSchedule, JobState, Reply, Webhook
     from disco.records.life import (
         BatchRecord,
         BrokenSeal,
@@ -115,7 +116,9 @@ class Store(Protocol):
     def reading(self) -> "AbstractContextManager[Transaction]":
         """One consistent view of everything; nothing can be written through it. Keep it short: a writer may wait."""
 
-    def writing(self, subject: str, *, dry_run: bool = False) -> "AbstractContextManager[Transaction]":
+    def writing(
+        self, subject: str, *, action: str = "", dry_run: bool = False
+    ) -> "AbstractContextManager[Transaction]":
         """One transaction: kept whole at the end of the block, not at all when the block raises.
 
         `subject` (a campaign, or BELIEF) has one writer at a time: another one waits, and then sees what this one
@@ -130,7 +133,7 @@ class Store(Protocol):
         to sign in, stored replies. Writers of one row wait for each other.
         """
 
-    def alone(self, *, dry_run: bool = False) -> "AbstractContextManager[Transaction]":
+    def alone(self, *, action: str = "", dry_run: bool = False) -> "AbstractContextManager[Transaction]":
         """As `writing`, while nobody writes anything else: waits for all others, and they wait for this one."""
 
     def remove_unnamed(self, *, dry_run: bool = False) -> "dict[str, int]":
@@ -149,6 +152,10 @@ BELIEF = "main"
 """The subject of those who write versions of belief."""
 PEOPLE = "disco: people"
 """The subject of those who write people, keys, invitations and settings."""
+JOBS = "disco: jobs"
+"""The subject of those who submit and cancel jobs, and of who writes schedules and webhooks."""
+DRAFTS = "disco: drafts"
+"""The subject of those who write drafts of plans."""
 
 
 class Transaction(Protocol):
@@ -198,6 +205,21 @@ class Transaction(Protocol):
 
     @property
     def settings(self) -> "SettingRepository": ...
+
+    @property
+    def jobs(self) -> "JobRepository": ...
+
+    @property
+    def drafts(self) -> "DraftRepository": ...
+
+    @property
+    def replies(self) -> "ReplyRepository": ...
+
+    @property
+    def schedules(self) -> "ScheduleRepository": ...
+
+    @property
+    def webhooks(self) -> "WebhookRepository": ...
 
 
 class PlanRepository(Protocol):
@@ -549,3 +571,139 @@ class SettingRepository(Protocol):
 
     def put(self, name: str, value: Any) -> None:
         """None removes it."""
+
+
+class JobRepository(Protocol):
+    """Jobs. Who holds one is named in it: changes by a worker happen only where worker and attempt are still those."""
+
+    def add(self, job: "Job", *, once: str | None = None) -> "Job":
+        """Keep a job; the one that is there already where one was added with the same `once`."""
+
+    def get(self, job_id: str) -> "Job":
+        """By its id, or by four or more characters of its beginning where these name a single job."""
+
+    def page(
+        self, *, before: int | None, limit: int, state: "JobState | None" = None, kind: "JobKind | None" = None
+    ) -> "tuple[Job, ...]":
+        """The newest first, without results; before: only those with a smaller number."""
+
+    def is_due(self, *, now: datetime, kinds: "Collection[JobKind]") -> bool:
+        """Whether `claim` would have something to do."""
+
+    def claim(
+        self, *, worker: str, now: datetime, until: datetime, kinds: "Collection[JobKind]", most_attempts: int
+    ) -> "Job | None":
+        """Take the oldest job that is due or whose worker was lost, in the lease of this worker until then.
+
+        A lost job becomes cancelled where that was asked for, and failed where so many attempts were lost.
+        """
+
+    def beat(self, job: "Job", *, until: datetime, progress: "JobProgress | None" = None) -> "Job | None":
+        """Prolong the lease; the job as it is now, without body and result. None: it is no longer this worker's."""
+
+    def end(
+        self,
+        job: "Job",
+        *,
+        state: "JobState",
+        at: datetime,
+        result: str | None = None,
+        problem: "JobProblem | None" = None,
+    ) -> bool:
+        """Write the final state; False, and nothing written, where the job is no longer this worker's.
+
+        result: JSON. A long one becomes an artefact, and its transaction must not be one of bookkeeping.
+        """
+
+    def give_back(
+        self, job: "Job", *, due_at: datetime, problem: "JobProblem | None" = None, counted: bool = True
+    ) -> bool:
+        """Queue the job again; counted: whether the attempt counts. False where it is no longer this worker's."""
+
+    def request_cancel(self, job_id: str, *, at: datetime) -> "Job":
+        """A queued job is cancelled at once, a running one is asked to stop, others stay what they are."""
+
+    def remove_ended(self, before: datetime) -> int:
+        """Remove jobs that reached a final state before a moment; how many."""
+
+    def drop_results(self) -> int:
+        """Empty results and problems of all jobs that have ended: they may quote rows of tables. How many had one."""
+
+
+class DraftRepository(Protocol):
+    """Plans that are being written."""
+
+    def find(self, name: str) -> "Draft | None": ...
+
+    def revision(self, name: str) -> int:
+        """The last revision under this name, also where it was deleted; 0: there was none."""
+
+    def all(self) -> "tuple[Draft, ...]":
+        """By name."""
+
+    def put(self, draft: "Draft") -> None:
+        """Write a draft; StateError unless its revision is the one after the last."""
+
+    def delete(self, draft: "Draft") -> None:
+        """Delete it, with this revision as its last."""
+
+
+class ReplyRepository(Protocol):
+    """Answers to write requests, by who asked and the key they gave."""
+
+    def find(self, actor: str, key: str) -> "Reply | None": ...
+
+    def begin(self, actor: str, key: str, reply: "Reply", *, instead_of: "Reply | None" = None) -> bool:
+        """Reserve the key; instead_of: a reply that is too old. False: somebody else was faster."""
+
+    def finish(self, actor: str, key: str, reply: "Reply") -> bool:
+        """Keep the answer; False where the reservation is no longer this one."""
+
+    def drop(self, actor: str, key: str, reply: "Reply") -> None:
+        """Free the key, unless the reservation is no longer this one."""
+
+    def remove(self, before: datetime | None = None) -> int:
+        """Remove what was begun before a moment, or everything; how many."""
+
+
+class ScheduleRepository(Protocol):
+    """Schedules, and what each has asked for."""
+
+    def add(self, schedule: "JobSchedule") -> None: ...
+
+    def get(self, schedule_id: str) -> "JobSchedule":
+        """By its id, or by four or more characters of its beginning where these name a single one."""
+
+    def all(self) -> "tuple[JobSchedule, ...]":
+        """In the order they were made."""
+
+    def set_next(self, schedule_id: str, next_at: datetime | None) -> None: ...
+
+    def set_paused(self, schedule_id: str, paused: bool, *, next_at: datetime | None) -> None: ...
+
+    def remove(self, schedule_id: str) -> None:
+        """With its occurrences; its jobs stay."""
+
+    def occurred(self, schedule_id: str) -> frozenset[str]:
+        """What it has asked for."""
+
+    def add_occurrence(self, schedule_id: str, occurrence: str, *, job_id: str) -> None:
+        """StateError where it is there already."""
+
+
+class WebhookRepository(Protocol):
+    """Webhooks with their secrets."""
+
+    def add(self, webhook: "Webhook", *, secret: str) -> None: ...
+
+    def get(self, webhook_id: str) -> "Webhook":
+        """By its id, or by four or more characters of its beginning where these name a single one."""
+
+    def secret(self, webhook_id: str) -> str: ...
+
+    def all(self) -> "tuple[Webhook, ...]":
+        """In the order they were made."""
+
+    def set_active(self, webhook_id: str, active: bool) -> None: ...
+
+    def remove(self, webhook_id: str) -> None: ...

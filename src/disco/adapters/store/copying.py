@@ -177,8 +177,8 @@ def _names(table: sa.Table) -> str:
 
 
 def _set_sequences(connection: sa.Connection) -> None:
-    """The next campaign and the next batch get numbers after those that were restored."""
-    for table in (schema.campaigns, schema.batches):
+    """The next campaign, batch and job get numbers after those that were restored."""
+    for table in (schema.campaigns, schema.batches, schema.jobs):
         sequence = sa.func.pg_get_serial_sequence(table.name, "number")
         last = sa.select(sa.func.setval(sequence, sa.func.max(table.c.number)))
         connection.execute(last.having(sa.func.max(table.c.number).is_not(None)))

@@ -17,13 +17,14 @@ from disco.adapters.store.journal import PSEUDONYM_NAME
 from disco.adapters.store.seals import sealed
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.diagnosis import RESTORE
-from disco.records.errors import DiscoError, InputError, MissingPartError, StateError, UnavailableError
+from disco.records.errors import ConflictError, DiscoError, InputError, MissingPartError, StateError, UnavailableError
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.ports import Artefacts
 
 SCHEMA_SUBJECT = "disco: schema"
 _SECRET_BYTES = 32
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+_CONFLICTS = ("40001", "40P01")  # PostgreSQL's codes of a serialization failure and of a deadlock
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
 _ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."
 # where trying again would not help: what SQLite says, in our words, and what to do
@@ -194,6 +195,9 @@ def plain_errors(database: Database, doing: str) -> Iterator[None]:
         for said, words, fix in _SQLITE_SAYS:
             if said in reason:
                 raise StateError(f"{shown(database.engine.url)} {words} ({reason})", fix=fix) from error
+        if _sqlstate(error) in _CONFLICTS:
+            words = f"{place}: another process changed the same rows at this moment"
+            raise ConflictError(words, fix="Nothing was written. Try again.") from error
         kind = UnavailableError if _is_unreachable(error, driver) else StateError
         raise kind(
             f"{place}: the database reported an error ({reason})",
@@ -210,6 +214,12 @@ def _is_unreachable(error: Exception, driver: Any) -> bool:
     original = error.orig if isinstance(error, sa.exc.DBAPIError) else error
     # SQLite has no server: its operational errors are about the file or the statement
     return driver.__name__ != "sqlite3" and isinstance(original, driver.OperationalError | driver.InterfaceError)
+
+
+def _sqlstate(error: Exception) -> str | None:
+    """PostgreSQL's code of the error; None for others."""
+    original = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    return getattr(original, "sqlstate", None)
 
 
 def _reason(error: BaseException) -> str:

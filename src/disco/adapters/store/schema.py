@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
-REVISION = "0006"  # the last of migrations/versions
+REVISION = "0007"  # the last of migrations/versions
 REVISIONS = "alembic_version"  # the table that alembic keeps the revision in
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -368,12 +368,103 @@ journal_heads = sa.Table(
     _seal(),
 )
 
-# who is signed in and who guesses passwords: of this moment, so no backup holds them
-PASSING = (sessions, attempts)
+# work that is done later or elsewhere; a job belongs to the worker that is named until its lease is over
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("number", sa.Integer, primary_key=True),  # in the order they were asked for
+    sa.Column("id", sa.Text, nullable=False, unique=True),
+    sa.Column("once", sa.Text, unique=True),  # the same piece of work is not asked for twice; null: it may be
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),  # JSON, as are progress, result and problem
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("actor_kind", sa.Text, nullable=False),
+    sa.Column("created_at", Moment, nullable=False),
+    sa.Column("due_at", Moment, nullable=False),
+    sa.Column("started_at", Moment),
+    sa.Column("finished_at", Moment),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("worker", sa.Text),
+    sa.Column("lease_until", Moment),
+    sa.Column("progress", sa.Text),
+    sa.Column("result", sa.Text),
+    sa.Column("result_artefact", sa.Text),  # in the place of a long result
+    sa.Column("problem", sa.Text),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False),
+    sa.Column("schedule_id", sa.Text),
+    sa.Index("jobs_by_state_due", "state", "due_at"),
+)
+
+schedules = sa.Table(
+    "schedules",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),  # JSON
+    sa.Column("rule", sa.Text, nullable=False),
+    sa.Column("time_zone", sa.Text, nullable=False),
+    sa.Column("next_at", Moment),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("actor_kind", sa.Text, nullable=False),
+    sa.Column("created_at", Moment, nullable=False),
+)
+
+# what a schedule has asked for: a time, or the campaign whose codes have matured
+occurrences = sa.Table(
+    "occurrences",
+    metadata,
+    sa.Column("schedule_id", sa.Text, primary_key=True),
+    sa.Column("occurrence", sa.Text, primary_key=True),
+    sa.Column("job_id", sa.Text, nullable=False),
+)
+
+drafts = sa.Table(
+    "drafts",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("plan", sa.Text),  # JSON; null: it was deleted, and its revisions are not used again
+    sa.Column("changed_at", Moment, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("actor_kind", sa.Text, nullable=False),
+)
+
+webhooks = sa.Table(
+    "webhooks",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("events", sa.Text, nullable=False),  # JSON
+    sa.Column("secret", sa.Text, nullable=False),  # of the signatures; receivers have it, too
+    sa.Column("active", sa.Boolean, nullable=False),
+    sa.Column("created_at", Moment, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("actor_kind", sa.Text, nullable=False),
+)
+
+# answers to write requests, for a day: a repeated request gets the same one
+replies = sa.Table(
+    "replies",
+    metadata,
+    sa.Column("actor", sa.Text, primary_key=True),
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("body_hash", sa.Text, nullable=False),
+    sa.Column("begun_at", Moment, nullable=False),
+    sa.Column("status", sa.Integer),  # null: the answer is not known yet
+    sa.Column("headers", sa.Text),  # JSON
+    sa.Column("body", sa.LargeBinary),
+    sa.Index("replies_by_begun_at", "begun_at"),
+)
+
+# who is signed in, who guesses passwords, what was answered: of this moment, so no backup holds them
+PASSING = (sessions, attempts, replies)
 
 # every column that names an artefact
 ARTEFACT_COLUMNS = (
     *(plans.c[name] for name in ("decisions", "contexts", "features")),
     *(campaigns.c[name] for name in ("codes", "customer_index", "code_index", "propensities")),
     contexts.c.artefact,
+    jobs.c.result_artefact,
 )

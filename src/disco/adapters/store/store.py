@@ -13,12 +13,15 @@ from disco.adapters.store.beliefs import SqlBeliefs
 from disco.adapters.store.contexts import SqlContexts
 from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import SqlDecisions
+from disco.adapters.store.drafts import SqlDrafts, SqlReplies
 from disco.adapters.store.forgotten import SqlForgotten
+from disco.adapters.store.jobs import SqlJobs
 from disco.adapters.store.ledger import SqlLedger
 from disco.adapters.store.opening import is_empty, open_database, plain_errors, prepare, refuse_another_locale
 from disco.adapters.store.people import SqlPeople, SqlSessions
 from disco.adapters.store.personal import SqlPersonal
 from disco.adapters.store.plans import SqlPlans
+from disco.adapters.store.schedules import SqlSchedules, SqlWebhooks
 from disco.adapters.store.seals import SqlSeals, seal_states
 from disco.adapters.store.session import Session
 from disco.adapters.store.system_user import system_user
@@ -45,6 +48,11 @@ class SqlTransaction:
         self.sessions = SqlSessions(session)
         self.approvals = SqlApprovals(session)
         self.settings = SqlShopSettings(session)
+        self.jobs = SqlJobs(session)
+        self.drafts = SqlDrafts(session)
+        self.replies = SqlReplies(session)
+        self.schedules = SqlSchedules(session)
+        self.webhooks = SqlWebhooks(session)
 
 
 class _Undone(Exception):  # noqa: N818 - no error: the way out of a dry run
@@ -93,7 +101,7 @@ class CampaignStore:
             yield SqlTransaction(Session(connection, self._database, self._artefacts), self.locale)
 
     @contextmanager
-    def writing(self, subject: str, *, dry_run: bool = False) -> Iterator[SqlTransaction]:
+    def writing(self, subject: str, *, action: str = "", dry_run: bool = False) -> Iterator[SqlTransaction]:
         action = "writing the model" if subject == BELIEF else f"writing campaign {subject}"
         with self._transaction(self._database.writing(subject), action, dry_run=dry_run) as transaction:
             yield transaction
@@ -104,7 +112,7 @@ class CampaignStore:
             yield SqlTransaction(Session(connection, self._database, self._artefacts), self.locale)
 
     @contextmanager
-    def alone(self, *, dry_run: bool = False) -> Iterator[SqlTransaction]:
+    def alone(self, *, action: str = "", dry_run: bool = False) -> Iterator[SqlTransaction]:
         with self._transaction(self._database.alone(), "writing alone", dry_run=dry_run) as transaction:
             yield transaction
 

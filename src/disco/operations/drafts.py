@@ -1,0 +1,182 @@
+"""Drafts of plans with revisions, and replies that are kept so that a repeated request is answered alike.
+
+A plan is immutable, so what is written little by little is a draft. Whoever changes one says which revision they saw:
+where somebody else was faster, nothing is overwritten.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from hashlib import sha256
+from json import dumps
+from typing import Any
+
+from disco.records.errors import (
+    InputError,
+    NotFoundError,
+    ReplyConflictError,
+    ReplyInProgressError,
+    RevisionError,
+    RevisionMissingError,
+)
+from disco.records.jobs import Draft, Reply
+from disco.records.ports import DRAFTS, Clock, Store, Transaction
+from disco.records.result import Result
+
+MOST_DRAFT_BYTES = 1_000_000
+_MOST_NAME_CHARACTERS = 100
+_MOST_KEY_CHARACTERS = 255
+REPLIES_KEPT = timedelta(hours=24)
+ANSWERED_WITHIN = timedelta(seconds=60)
+"""A request without an answer after this time may be repeated: its server was probably lost. Where it was not, nothing
+is done twice either, because launches, ingests, late decisions and jobs are idempotent by themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DraftList(Result):
+    """The drafts of plans."""
+
+    items: tuple[Draft, ...]
+    """By name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeletedDraft(Result):
+    """A draft that is gone."""
+
+    name: str
+    """Its name."""
+    revision: int
+    """The revision of its deletion; a new draft of this name goes on from there."""
+
+
+def list_drafts(store: Store) -> DraftList:
+    with store.reading() as transaction:
+        return DraftList(items=transaction.drafts.all())
+
+
+def get_draft(store: Store, name: str) -> Draft:
+    with store.reading() as transaction:
+        return _found(transaction, name)
+
+
+def put_draft(store: Store, name: str, plan: Mapping[str, Any], *, if_match: int | None = None, clock: Clock) -> Draft:
+    """Write a draft. if_match: the revision that the writer saw; needed where the draft exists."""
+    _check_name(name)
+    try:
+        size = len(dumps(dict(plan), allow_nan=False).encode())
+    except (TypeError, ValueError) as error:
+        raise InputError("draft", found=str(error), expected="a plan as JSON") from None
+    if size > MOST_DRAFT_BYTES:
+        raise InputError("draft", found=f"{size:,} bytes", expected=f"at most {MOST_DRAFT_BYTES:,}")
+    with store.writing(DRAFTS, action="write draft") as transaction:
+        _check_revision(transaction.drafts.find(name), name, if_match)
+        revision = transaction.drafts.revision(name) + 1
+        draft = Draft(name=name, revision=revision, plan=plan, changed_at=clock.now(), actor=store.actor)
+        transaction.drafts.put(draft)
+        return draft
+
+
+def delete_draft(store: Store, name: str, *, if_match: int | None = None, clock: Clock) -> DeletedDraft:
+    """Delete a draft. if_match: the revision that was seen; needed."""
+    with store.writing(DRAFTS, action="delete draft") as transaction:
+        draft = _found(transaction, name)
+        _check_revision(draft, name, if_match)
+        gone = replace(draft, revision=draft.revision + 1, changed_at=clock.now(), actor=store.actor)
+        transaction.drafts.delete(gone)
+        return DeletedDraft(name=name, revision=gone.revision)
+
+
+def _found(transaction: Transaction, name: str) -> Draft:
+    draft = transaction.drafts.find(name)
+    if draft is None:
+        raise NotFoundError(f"There is no draft {name}", fix="`GET /api/v1/drafts` lists them.")
+    return draft
+
+
+def _check_name(name: str) -> None:
+    if not (0 < len(name) <= _MOST_NAME_CHARACTERS and name.isprintable() and name.strip() == name):
+        expected = f"1 to {_MOST_NAME_CHARACTERS} printable characters, without blanks at the ends"
+        raise InputError("name of a draft", found=repr(name), expected=expected)
+
+
+def _check_revision(draft: Draft | None, name: str, if_match: int | None) -> None:
+    if draft is None:
+        if if_match is not None:
+            raise RevisionError(
+                f"Draft {name} does not exist, and revision {if_match} of it was expected",
+                fix="Leave out If-Match to make a new draft.",
+            )
+        return
+    if if_match is None:
+        raise RevisionMissingError(
+            f"Draft {name} exists, so a change has to say which revision it changes",
+            fix=f"Read the draft and send If-Match; it is at revision {draft.revision}.",
+        )
+    if if_match != draft.revision:
+        raise RevisionError(
+            f"Draft {name} was changed meanwhile: it is at revision {draft.revision}, and revision {if_match} was seen",
+            fix="Read it again, and repeat the change on what it says now.",
+        )
+
+
+# ---- replies ----
+
+
+def request_hash(*parts: str | bytes) -> str:
+    """Names a request: its method, its path and its body."""
+    found = sha256()
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        found.update(len(content).to_bytes(8, "little") + content)
+    return found.hexdigest()
+
+
+def begin_reply(store: Store, key: str, body_hash: str, *, clock: Clock) -> Reply:
+    """Before a request with a key is done: its kept reply (with a status), or a reservation to be finished or dropped.
+
+    ReplyConflictError: the key was used for another request. ReplyInProgressError: the same request is being done.
+    """
+    if not (0 < len(key) <= _MOST_KEY_CHARACTERS and key.isascii() and key.isprintable()):
+        expected = f"1 to {_MOST_KEY_CHARACTERS} printable ASCII characters"
+        raise InputError("Idempotency-Key", found=f"{len(key):,} characters", expected=expected)
+    now, actor = clock.now(), _name(store)
+    reserved = Reply(body_hash=body_hash, begun_at=now)
+    with store.bookkeeping() as transaction:
+        there = transaction.replies.find(actor, key)
+        outdated = there is not None and (
+            there.begun_at < now - REPLIES_KEPT or (there.status is None and there.begun_at < now - ANSWERED_WITHIN)
+        )
+        if there is not None and not outdated:
+            if there.body_hash != body_hash:
+                raise ReplyConflictError(
+                    "This Idempotency-Key was used for another request", fix="Use a new key for a new request."
+                )
+            if there.status is None:
+                raise ReplyInProgressError(
+                    "A request with this Idempotency-Key is in progress", fix="Repeat it in a few seconds."
+                )
+            return there
+        if transaction.replies.begin(actor, key, reserved, instead_of=there):
+            transaction.replies.remove(before=now - REPLIES_KEPT)
+            return reserved
+    raise ReplyInProgressError("A request with this Idempotency-Key is in progress", fix="Repeat it in a few seconds.")
+
+
+def finish_reply(
+    store: Store, key: str, reserved: Reply, *, status: int, headers: Mapping[str, str], body: bytes
+) -> None:
+    """Keep the answer to a request for repetitions of it."""
+    with store.bookkeeping() as transaction:
+        transaction.replies.finish(_name(store), key, replace(reserved, status=status, headers=headers, body=body))
+
+
+def drop_reply(store: Store, key: str, reserved: Reply) -> None:
+    """The request came to nothing, and may be repeated with its key."""
+    with store.bookkeeping() as transaction:
+        transaction.replies.drop(_name(store), key, reserved)
+
+
+def _name(store: Store) -> str:
+    """Who asks: a person and a key of the same name have keys of their own."""
+    return f"{store.actor.kind}:{store.actor.name}"

@@ -1,0 +1,194 @@
+"""Jobs: ask for work, look at it, cancel it; and what a worker does with it: claim, beat, finish, fail, give back.
+
+A job belongs to one worker at a time, by a lease that its heartbeats prolong. What a worker writes about a job is
+conditional on worker and attempt, so a worker that was away for longer than its lease cannot write over its successor.
+The use cases that jobs run are idempotent, so a job whose worker was lost is simply run again.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from secrets import token_hex
+from typing import Any
+
+from disco.records.errors import ConflictError, DefectError, DiscoError, InputError, PlanError, StateError, TableError
+from disco.records.jobs import (
+    LEASE,
+    MOST_ATTEMPTS,
+    MOST_RESULT_BYTES,
+    Job,
+    JobKind,
+    JobPage,
+    JobProblem,
+    JobProgress,
+    JobState,
+)
+from disco.records.people import Actor
+from disco.records.ports import JOBS, Clock, Store, Transaction
+
+_ID_BYTES = 8
+MOST_LISTED = 200
+_MOST_MEETINGS = 50  # of a cancel with a heartbeat, which are a few milliseconds long, twice a second at most
+OTHER_KINDS = frozenset(JobKind) - {JobKind.WEBHOOK}
+"""What a worker does in its main thread; deliveries have a thread of their own."""
+
+
+def new_id() -> str:
+    """A random name."""
+    return token_hex(_ID_BYTES)
+
+
+def submit(store: Store, kind: JobKind | str, body: Mapping[str, Any], *, clock: Clock, once: str | None = None) -> Job:
+    """Ask for work. once: where a job was asked for under the same text before, that one is the answer."""
+    known = _kind(kind)
+    with store.writing(JOBS, action="submit job") as transaction:
+        return add_job(transaction, known, body, actor=store.actor, now=clock.now(), once=once)
+
+
+def add_job(
+    transaction: Transaction,
+    kind: JobKind,
+    body: Mapping[str, Any],
+    *,
+    actor: Actor,
+    now: datetime,
+    once: str | None = None,
+    schedule_id: str | None = None,
+) -> Job:
+    """Ask for work within a transaction that does something else, too."""
+    job = Job(
+        id=new_id(),
+        kind=kind,
+        body=body,
+        state=JobState.QUEUED,
+        actor=actor,
+        created_at=now,
+        due_at=now,
+        schedule_id=schedule_id,
+    )
+    return transaction.jobs.add(job, once=once)
+
+
+def get_job(store: Store, job_id: str) -> Job:
+    """A job with its result."""
+    with store.reading() as transaction:
+        return transaction.jobs.get(job_id)
+
+
+def list_jobs(
+    store: Store,
+    *,
+    after: str | None = None,
+    limit: int = 50,
+    state: JobState | str | None = None,
+    kind: JobKind | str | None = None,
+) -> JobPage:
+    """A page of jobs, the newest first. after: the cursor `next` of the page before."""
+    if not 1 <= limit <= MOST_LISTED:
+        raise InputError("limit", found=limit, expected=f"from 1 to {MOST_LISTED}")
+    if after is not None and not (after.isdecimal() and after.isascii() and len(after) <= 18):
+        raise InputError("cursor", found=repr(after), expected="the `next` of the page before")
+    wanted = None if state is None else _state(state)
+    of_kind = None if kind is None else _kind(kind)
+    with store.reading() as transaction:
+        before = None if after is None else int(after)
+        found = transaction.jobs.page(before=before, limit=limit + 1, state=wanted, kind=of_kind)
+    page = found[:limit]
+    return JobPage(items=page, next=str(page[-1].number) if len(found) > limit else None)
+
+
+def cancel(store: Store, job_id: str, *, clock: Clock) -> Job:
+    """Cancel a queued job at once; ask a running one to stop. A job that has ended stays what it is.
+
+    A running job may still be done: what it has committed by then is kept.
+    """
+    with store.reading() as transaction:
+        job = transaction.jobs.get(job_id)
+    if job.is_final:
+        return job
+    for _ in range(_MOST_MEETINGS):
+        with suppress(ConflictError), store.writing(JOBS, action="cancel job") as transaction:
+            return transaction.jobs.request_cancel(job.id, at=clock.now())
+    raise StateError(f"Job {job.id} changes too fast to be cancelled", fix="Try again.")
+
+
+# ---- what workers do ----
+
+
+def claim(
+    store: Store,
+    *,
+    worker: str,
+    clock: Clock,
+    lease: timedelta = LEASE,
+    kinds: Collection[JobKind] = OTHER_KINDS,
+) -> Job | None:
+    """Take the oldest job that is due; None: there is none. worker: a name that no other process ever has."""
+    now = clock.now()
+    with store.reading() as transaction:  # most questions end here, and disturb nobody who writes
+        if not transaction.jobs.is_due(now=now, kinds=kinds):
+            return None
+    with store.bookkeeping() as transaction:
+        return transaction.jobs.claim(
+            worker=worker, now=now, until=now + lease, kinds=kinds, most_attempts=MOST_ATTEMPTS
+        )
+
+
+def beat(
+    store: Store, job: Job, *, clock: Clock, lease: timedelta = LEASE, progress: JobProgress | None = None
+) -> bool:
+    """Prolong the lease, and say how far the job is. False: stop, it was lost to another worker or cancelled."""
+    with store.bookkeeping() as transaction:
+        now = transaction.jobs.beat(job, until=clock.now() + lease, progress=progress)
+    return now is not None and not now.cancel_requested
+
+
+def finish(store: Store, job: Job, result: str, *, clock: Clock) -> bool:
+    """Keep the result (JSON) of a job that is done; False, and nothing is kept, where it was lost to another worker."""
+    if len(result.encode()) > MOST_RESULT_BYTES:  # an artefact is put where nobody removes unnamed ones meanwhile
+        with store.writing(JOBS, action="keep result") as transaction:
+            return transaction.jobs.end(job, state=JobState.DONE, at=clock.now(), result=result)
+    with store.bookkeeping() as transaction:
+        return transaction.jobs.end(job, state=JobState.DONE, at=clock.now(), result=result)
+
+
+def fail(store: Store, job: Job, error: Exception, *, clock: Clock, retry_in: timedelta | None = None) -> bool:
+    """Keep why a job failed. retry_in: it is tried again after this time. False where it was lost."""
+    problem, now = problem_of(error), clock.now()
+    with store.bookkeeping() as transaction:
+        if retry_in is not None:
+            return transaction.jobs.give_back(job, due_at=now + retry_in, problem=problem)
+        return transaction.jobs.end(job, state=JobState.FAILED, at=now, problem=problem)
+
+
+def stop(store: Store, job: Job, *, clock: Clock) -> bool:
+    """The job was cancelled while it ran. False where it was lost."""
+    with store.bookkeeping() as transaction:
+        return transaction.jobs.end(job, state=JobState.CANCELLED, at=clock.now())
+
+
+def give_back(store: Store, job: Job, *, clock: Clock) -> bool:
+    """Queue a job again whose worker has to end before it; the attempt does not count. False where it was lost."""
+    with store.bookkeeping() as transaction:
+        return transaction.jobs.give_back(job, due_at=clock.now(), counted=False)
+
+
+def problem_of(error: Exception) -> JobProblem:
+    """An error as the command line prints it with `--json`."""
+    said = error if isinstance(error, DiscoError) else DefectError.of(error)
+    problems = tuple(one.as_dict() for one in said.problems) if isinstance(said, TableError | PlanError) else ()
+    return JobProblem(error=type(said).__name__, message=str(said), problems=problems)
+
+
+def _kind(kind: JobKind | str) -> JobKind:
+    try:
+        return JobKind(kind)
+    except ValueError:
+        raise InputError("kind of job", found=repr(kind), expected=f"one of {', '.join(JobKind)}") from None
+
+
+def _state(state: JobState | str) -> JobState:
+    try:
+        return JobState(state)
+    except ValueError:
+        raise InputError("state of jobs", found=repr(state), expected=f"one of {', '.join(JobState)}") from None
