@@ -11,6 +11,7 @@ from json_page import json_page
 from pages import features_page, tables_page
 
 from disco.entrypoints.cli.app import make_app
+from disco.entrypoints.service.documents import document_text
 
 DOCS = Path(__file__).parent
 
@@ -73,7 +74,13 @@ def _described(command):
         yield f"    {command.epilog.removeprefix('Example: ')}"
 
 
-PAGES = {"cli.md": cli_page, "json.md": json_page, "features.md": features_page, "tables.md": tables_page}
+PAGES = {
+    "cli.md": cli_page,
+    "json.md": json_page,
+    "features.md": features_page,
+    "tables.md": tables_page,
+    "openapi.json": document_text,
+}
 
 
 def take_pictures() -> None:

@@ -71,7 +71,7 @@ class FolderShopData:
         from disco.adapters.tables.parquet import ParquetSource
         from disco.records.tables import SCHEMAS
 
-        path = self._inside(table, setting="customers.table")
+        path = self.inside(table, setting="customers.table")
         if table in SCHEMAS:
             with self.tables() as tables:
                 yield f"table {table}", tables.scan(table)
@@ -97,7 +97,7 @@ class FolderShopData:
 
     def file_hash(self, name: str, *, setting: str) -> str:
         """Of the content of a file that a plan names, and of how the shop writes files; empty without the file."""
-        path = self._inside(name, setting=setting)
+        path = self.inside(name, setting=setting)
         if not path.is_file():
             return ""
         return sha256(path.read_bytes() + self.written.fingerprint().encode()).hexdigest()
@@ -106,7 +106,7 @@ class FolderShopData:
         """A list of customer ids that a plan names. setting: who named the file."""
         from disco.adapters.tables.id_list import read_id_list
 
-        path = self._inside(name, setting=setting)
+        path = self.inside(name, setting=setting)
         if not path.is_file():
             expected = "a text, CSV or Parquet file with one customer id per line, seen from the shop's folder"
             raise InputError(setting, found=f"no file {path}", expected=expected)
@@ -114,7 +114,7 @@ class FolderShopData:
 
     def lines(self, name: str, *, setting: str, holds: str) -> list[str]:
         """The lines of a text file that are not empty. setting: who named the file; holds: what a line is."""
-        path = self._inside(name, setting=setting)
+        path = self.inside(name, setting=setting)
         if not path.is_file():
             raise InputError(setting, found=f"no file {path}", expected=f"a text file with one {holds} per line")
         try:
@@ -123,7 +123,7 @@ class FolderShopData:
             raise InputError(str(path), found=str(error), expected=f"text in UTF-8, one {holds} per line") from None
         return [line.strip() for line in lines if line.strip()]
 
-    def _inside(self, name: str, *, setting: str) -> Path:
+    def inside(self, name: str, *, setting: str) -> Path:
         """The path of a file that a plan names. A plan may come from somebody who may not read everything the operator
         can, so links are followed and the file must lie in the shop's folder or in the folder of the tables."""
         path = self.folder / name

@@ -91,6 +91,21 @@ _CSV_READERS = {
 }
 
 
+class ServiceSettings(_Section):
+    """Of `disco serve`."""
+
+    public_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[A-Za-z0-9.\-\[\]:]+/?$",
+        description="what browsers call it, such as https://disco.example.com; with https, cookies are secure",
+    )
+    hosts: tuple[str, ...] = Field(default=(), description="names under which it answers, beside loopback")
+    upload_megabytes: int = Field(default=64, ge=1, le=100_000, description="the largest table or file of outcomes")
+    requests_per_second: float = Field(default=1000.0, gt=0, le=1e6, description="of one caller, in the long run")
+    most_in_progress: int = Field(default=256, ge=1, le=100_000, description="requests answered at once; then 503")
+    threads: int = Field(default=12, ge=1, le=200, description="use cases that run at once")
+
+
 class ShopSettings(_Section):
     """What every command may need to know about a shop. Unknown keys are refused."""
 
@@ -118,6 +133,7 @@ class ShopSettings(_Section):
         EngagementSettings(), description="the share of receivers who buy, before any campaign"
     )
     engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local")
+    service: ServiceSettings = Field(ServiceSettings(), description="of `disco serve`: names, proxies, limits")
     threads: int | None = Field(
         None, description="threads of the engine and of DuckDB; empty: one per processor, at most four per processor"
     )

@@ -23,7 +23,7 @@ from disco.entrypoints.files import read_yaml
 from disco.records.arguments import kind_of
 from disco.records.errors import DiscoError, InputError, ReportError, StateError
 from disco.records.locale import POUNDS_UTC, Locale
-from disco.records.private import temporary_folder
+from disco.records.private import private_folder, temporary_folder, unfinished_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from disco.operations.shop_files import ShopFiles
     from disco.operations.validating import PlanVerdict, TablesVerdict
     from disco.operations.versions import Activated
+    from disco.records.people import Actor
     from disco.records.plan import Plan
 
 Missing = Literal["refuse", "create", "scratch"]
@@ -120,6 +121,20 @@ class Shop:
         """The shop with its database open until the end of the block, for servers; made where it has no tables yet."""
         with self.store(missing="create") as store:
             yield replace(self, held_store=store)
+
+    def by(self, actor: "Actor") -> "Shop":
+        """The same shop, held open, whose writes carry this name in the journal."""
+        if self.held_store is None:
+            raise StateError("Only a shop that is held open can be used in another name", fix="Use `Shop.held()`.")
+        return replace(self, held_store=self.held_store.by(actor))
+
+    def refuse_unready(self) -> None:
+        """Raise where the database cannot be used by this program, or the folder of artefacts cannot be written."""
+        with self.store() as store:
+            store.refuse_unready()
+        private_folder(self.artefacts)
+        with unfinished_file(self.artefacts):
+            pass
 
     # ---- a campaign's life
 
@@ -212,6 +227,7 @@ class Shop:
         outcomes: "str | Path | pa.Table | pd.DataFrame",
         *,
         quarantine: str | Path | None = None,
+        source: str | None = None,
         dry_run: bool = False,
     ) -> "Ingested":
         """Import purchases, exactly once: a file may come twice, in parts, or in any order.
@@ -219,15 +235,16 @@ class Shop:
         outcomes: a Parquet or CSV file, an Arrow table or a data frame with the columns of the outcomes table.
         quarantine: CSV file for the rows that were not applied, each with its reason. If it cannot be written, the
         outcomes are kept all the same: the ReportError has the result, and `Shop.quarantine` writes the file later.
+        source: where they come from, for the list of batches; default: the name of the file.
         """
         from disco.entrypoints.outputs import check_outputs
         from disco.operations.ledger import ingest, write_quarantine
 
         aside = None if quarantine is None else Path(quarantine)
         check_outputs(aside, inputs=(outcomes,) if isinstance(outcomes, str | Path) else (), shop=self.folder)
-        rows, source = _outcomes(outcomes, self.settings)
+        rows, name = _outcomes(outcomes, self.settings, named=source)
         with self.store() as store:
-            done = ingest(store, campaign, rows, source=source, clock=self.clock, data=self.data, dry_run=dry_run)
+            done = ingest(store, campaign, rows, source=name, clock=self.clock, data=self.data, dry_run=dry_run)
             if aside is not None and not dry_run:
                 try:
                     write_quarantine(store, done.batch_id, file=aside)
@@ -783,18 +800,21 @@ def _names(campaigns: Sequence[str | Sequence[str]]) -> list[str]:
     return names
 
 
-def _outcomes(outcomes: "str | Path | pa.Table | pd.DataFrame", settings: ShopSettings) -> "tuple[pa.Table, str]":
-    """The rows, and where they came from."""
+def _outcomes(
+    outcomes: "str | Path | pa.Table | pd.DataFrame", settings: ShopSettings, *, named: str | None
+) -> "tuple[pa.Table, str]":
+    """The rows, and where they came from. named: what to call the source instead."""
     import pyarrow as pa
 
     from disco.adapters.tables.outcomes_file import read_outcomes_file
 
     if isinstance(outcomes, str | Path):
-        return read_outcomes_file(Path(outcomes), written=settings.written), str(outcomes)
+        name = named or str(outcomes)
+        return read_outcomes_file(Path(outcomes), written=settings.written, file=name), name
     if isinstance(outcomes, pa.Table):
-        return outcomes, "a table"
+        return outcomes, named or "a table"
     if hasattr(outcomes, "columns") and hasattr(outcomes, "dtypes"):
-        return pa.Table.from_pandas(outcomes, preserve_index=False), "a data frame"
+        return pa.Table.from_pandas(outcomes, preserve_index=False), named or "a data frame"
     found, expected = f"a {type(outcomes).__name__}", "a file, an Arrow table or a data frame of outcomes"
     raise InputError("outcomes", found=found, expected=expected)
 

@@ -324,3 +324,13 @@ def _count_codes(transaction: Transaction, record: CampaignRecord, table: pa.Tab
     if rows.size and kept is not None:
         more = kept.with_late(table["depth"].take(pa.array(rows)).to_numpy(), contexts[rows])
         transaction.beliefs.put_evidence(record.campaign, record.network, more.to_bytes())
+
+
+def late_so_far(store: Store, campaign: str) -> tuple[LateDecision, ...]:
+    """Everybody who arrived after the launch, in the order of their decisions."""
+    with store.reading() as transaction:
+        record = transaction.plans.campaign(campaign)
+        decided = transaction.decisions.of(campaign, only_late=True)
+    place = decided.schema.get_field_index("code")
+    decided = decided.set_column(place, "code", sent_codes(record.plan, decided))
+    return tuple(LateDecision(**row) for row in decided.select(["customer_id", "depth", "code"]).to_pylist())

@@ -22,6 +22,7 @@
     │   └── UnavailableError         the database cannot be reached at the moment; trying again may help
     ├── AuthenticationError          nobody knows who calls: a key, session, password or link that is not valid
     ├── RoleError                    the caller is known, and their role does not allow this
+    ├── ServiceError                 the service refused the request itself: unknown route, too large, too often
     ├── MissingPartError             a library or system part is absent; says how to get it
     ├── ReportError                  the work is done and kept, but what reports it could not be written
     └── DefectError                  a defect of ours: an exception that nothing of ours expected
@@ -201,6 +202,23 @@ class AuthenticationError(DiscoError):
 
 class RoleError(DiscoError):
     pass
+
+
+class ServiceError(DiscoError):
+    def __init__(
+        self,
+        what: str,
+        *,
+        status: int,
+        kind: str,
+        found: object = None,
+        expected: object = None,
+        fix: str | None = None,
+        problems: Sequence[Problem] = (),
+    ) -> None:
+        super().__init__(what, found=found, expected=expected, fix=fix)
+        self.status, self.kind = status, kind  # of the HTTP reply; the last part of the problem's type
+        self.problems = tuple(problems)
 
 
 class MissingPartError(DiscoError):

@@ -234,6 +234,9 @@ class PlanRepository(Protocol):
     def ids(self) -> tuple[str, ...]:
         """Of all plans, sorted; also where one of them cannot be read."""
 
+    def recent(self, limit: int, *, before: tuple[datetime, str] | None = None) -> "tuple[PlanRecord, ...]":
+        """The newest plans, or the newest that are older than this moment and id."""
+
     def get(self, plan_id: str) -> "PlanRecord":
         """By its id, or by four or more characters of its beginning where these name a single plan."""
 

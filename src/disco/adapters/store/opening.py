@@ -79,6 +79,17 @@ def prepare(database: Database) -> None:
         if found is None:
             found, _ = upgrade(database, only_empty=True)
             found = schema.REVISION if found is None else found
+    _refuse_revision(database, found)
+
+
+def refuse_another_revision(database: Database) -> None:
+    """Refuse a database that cannot be read now, or is at another revision than this program; nothing is written."""
+    with plain_errors(database, "opening"), database.reading() as connection:
+        found = revision_of(connection)
+    _refuse_revision(database, found)
+
+
+def _refuse_revision(database: Database, found: str | None) -> None:
     if found != schema.REVISION:
         raise StateError(
             f"The database {shown(database.engine.url)} is at revision {found}; this program needs {schema.REVISION}",

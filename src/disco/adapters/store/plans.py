@@ -62,6 +62,17 @@ class SqlPlans:
     def ids(self) -> tuple[str, ...]:
         return tuple(sorted(map(str, self._connection.execute(sa.select(plans.c.plan_id)).scalars())))
 
+    def recent(self, limit: int, *, before: tuple[datetime, str] | None = None) -> tuple[PlanRecord, ...]:
+        rows = sa.select(plans).order_by(plans.c.planned_at.desc(), plans.c.plan_id.desc()).limit(limit)
+        if before is not None:
+            moment, plan_id = before
+            same = sa.and_(plans.c.planned_at == moment, plans.c.plan_id < plan_id)
+            rows = rows.where(sa.or_(plans.c.planned_at < moment, same))
+        found = self._connection.execute(rows).all()
+        for row in found:
+            check_plan(self._connection, row.plan_id)
+        return tuple(_plan_record(row) for row in found)
+
     def get(self, plan_id: str) -> PlanRecord:
         return _plan_record(self._row(plan_id))
 

@@ -17,7 +17,14 @@ from disco.adapters.store.drafts import SqlDrafts, SqlReplies
 from disco.adapters.store.forgotten import SqlForgotten
 from disco.adapters.store.jobs import SqlJobs
 from disco.adapters.store.ledger import SqlLedger
-from disco.adapters.store.opening import is_empty, open_database, plain_errors, prepare, refuse_another_locale
+from disco.adapters.store.opening import (
+    is_empty,
+    open_database,
+    plain_errors,
+    prepare,
+    refuse_another_locale,
+    refuse_another_revision,
+)
 from disco.adapters.store.people import SqlPeople, SqlSessions
 from disco.adapters.store.personal import SqlPersonal
 from disco.adapters.store.plans import SqlPlans
@@ -141,6 +148,10 @@ class CampaignStore:
             for name in () if dry_run else unnamed:
                 self._artefacts.remove(name)
         return unnamed
+
+    def refuse_unready(self) -> None:
+        """Raise where the database cannot be reached, or is at another revision than this program."""
+        refuse_another_revision(self._database)
 
     def compact(self) -> None:
         with plain_errors(self._database, "writing it anew"):

@@ -18,22 +18,23 @@ from disco.records.validation.cells import READABLE, parse_text, shown
 _SAMPLE = 1000  # rows that mostly tell already that a column can be read
 
 
-def read_outcomes_file(path: Path, *, written: TableFormat = PLAIN) -> pa.Table:
+def read_outcomes_file(path: Path, *, written: TableFormat = PLAIN, file: str | None = None) -> pa.Table:
     """The rows of a file: Parquet with its types, CSV as text, cell by cell; a damaged file is refused whole.
 
     Of a Parquet file only the columns of the declaration are read. A row of a CSV file with too many or too few cells
     has none, and a reason in the column `CELLS`; a file of such rows alone is refused.
-    Where a CSV file has empty lines, the rows have their numbers in the column `ROWS`.
+    Where a CSV file has empty lines, the rows have their numbers in the column `ROWS`. file: what messages call it.
     """
+    file = file or str(path)
     if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="a Parquet or CSV file of outcomes")
+        raise InputError(file, found="no such file", expected="a Parquet or CSV file of outcomes")
     if path.suffix.lower() == ".csv":
-        text = CsvSource("outcomes", file=str(path), path=path, written=written)
+        text = CsvSource("outcomes", file=file, path=path, written=written)
         check_columns(text.schema(), "outcomes", file=text.file)  # here, where the file's own names are known
         return _text_rows(text)
-    parquet = ParquetSource("outcomes", file=str(path), parts=[(str(path), path)], written=written)
+    parquet = ParquetSource("outcomes", file=file, parts=[(file, path)], written=written)
     if parquet.rows > MOST_OUTCOMES:
-        raise _too_many(path, f"{parquet.rows:,} rows")
+        raise _too_many(file, f"{parquet.rows:,} rows")
     schema = parquet.schema()
     check_columns(schema, "outcomes", file=parquet.file)
     declared = [name for name in schema.names if name in {column.name for column in SCHEMAS["outcomes"].columns}]
@@ -96,6 +97,6 @@ def _counted(batches: Iterable[pa.RecordBatch], file: str) -> Iterable[pa.Record
         yield batch
 
 
-def _too_many(file: str | Path, found: str) -> InputError:
+def _too_many(file: str, found: str) -> InputError:
     fix = "Cut the file; the order of its parts does not matter."
-    return InputError(str(file), found=found, expected=f"at most {MOST_OUTCOMES:,} rows of outcomes at once", fix=fix)
+    return InputError(file, found=found, expected=f"at most {MOST_OUTCOMES:,} rows of outcomes at once", fix=fix)

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 import typer
 
 from disco.entrypoints.cli.output import INTERRUPTED, end_of_output, prepare_streams, show_error, show_traceback
+from disco.entrypoints.sentences import in_words
 from disco.records.errors import DefectError, DiscoError, UsageError
-
-_OUT_OF_MEMORY = ("OutOfMemoryException", "OutOfMemoryError")  # of DuckDB and of torch, which are not imported here
 
 
 def run(interrupted: Callable[[], bool]) -> int:
@@ -45,23 +44,7 @@ def _explain(error: Exception) -> int:
 
 
 def _in_words(error: Exception) -> DiscoError | None:
-    if isinstance(error, DiscoError):
-        return error
-    if isinstance(error, typer.TyperException):
-        return _usage(error)
-    if isinstance(error, MemoryError) or type(error).__name__ in _OUT_OF_MEMORY:
-        return DiscoError(
-            "There is not enough memory for this work",
-            fix="Stop other programs, use smaller tables, or use a machine with more memory.",
-        )
-    if isinstance(error, OSError):  # no permission, no space, a folder in the way: for the user to fix
-        return DiscoError(
-            str(error.filename or "the operating system"),
-            found=error.strerror or str(error),
-            expected="a place that can be read and written",
-            fix="Check the name, the permissions and the space left.",
-        )
-    return DefectError.of(error)
+    return _usage(error) if isinstance(error, typer.TyperException) else in_words(error)
 
 
 def _usage(error: typer.TyperException) -> UsageError | None:

@@ -188,7 +188,7 @@ def named_in_file(field: pa.Field, theirs: str) -> pa.Field:
     return field if field.name == theirs else field.with_metadata({_FILE_NAME: theirs.encode()})
 
 
-def _file_names(schema: pa.Schema) -> list[str]:
+def file_names(schema: pa.Schema) -> list[str]:
     return [(field.metadata or {}).get(_FILE_NAME, field.name.encode()).decode() for field in schema]
 
 
@@ -200,7 +200,7 @@ def usable_columns(given: pa.Schema, schema: TableSchema, findings: Findings) ->
         name, count = column.name, given.names.count(column.name)
         if count == 0 and not column.optional:
             near = _nearest(name, unknown)
-            present = ", ".join(_file_names(given)[:12]) + ("…" if len(given.names) > 12 else "")
+            present = ", ".join(file_names(given)[:12]) + ("…" if len(given.names) > 12 else "")
             found = f"no such column (the file has {present})"
             fix = (
                 f"Did you mean {near!r}? Rename it, or write" if near else "Add it, or say what yours is called: write"

@@ -1,0 +1,213 @@
+"""The application: routes, what stands around every request, and the shop that it serves."""
+
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Collection
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+from urllib.parse import urlsplit
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+import disco
+from disco.entrypoints.config import FILE, ShopSettings
+from disco.entrypoints.python import Shop
+from disco.entrypoints.service.limits import BoundedBody, TokenBuckets, busy
+from disco.entrypoints.service.logs import log
+from disco.entrypoints.service.metrics import Metrics
+from disco.entrypoints.service.route import problem_reply
+from disco.entrypoints.service.routes import ROUTERS
+from disco.entrypoints.service.security import HEADERS, refuse_host
+from disco.records.errors import PlanError
+
+_MOST_JSON_BYTES = 1_000_000
+_FAILURES_PER_SECOND, _FAILURES_AT_ONCE = 1.0, 30.0  # wrong keys from one address
+_UNKNOWN = "(unknown)"
+
+
+class Service:
+    """What the routes share: the shop with its database open, limits and figures.
+
+    shop: as `Shop.open` gave it. hosts: names under which the service answers beside loopback; None: under any name.
+    """
+
+    def __init__(self, shop: Shop, *, hosts: Collection[str] | None = ()) -> None:
+        self._opened: tuple[object, Shop, ExitStack] | None = None
+        self._given, self._lock = shop, threading.Lock()
+        self._hosts = hosts
+        self.settings: ShopSettings = shop.settings
+        own = shop.settings.service
+        self.metrics = Metrics()
+        self.buckets = TokenBuckets(rate=own.requests_per_second, burst=2 * own.requests_per_second)
+        self.failures = TokenBuckets(rate=_FAILURES_PER_SECOND, burst=_FAILURES_AT_ONCE)
+        self.quick = CapacityLimiter(4)  # threads for looking up callers, so that long work cannot keep them waiting
+        self.uploads = CapacityLimiter(2)  # files that are read at once: each may need much memory
+        self.streams = CapacityLimiter(64)  # replies that stay open
+        self.in_progress = 0
+        self.stopping = threading.Event()
+
+    def shop(self) -> Shop:
+        """The shop with its database open. Opened anew when disco.yaml was changed; the old settings stay where the
+        new ones cannot be used."""
+        stamp = _stamp(self._given.folder / FILE)
+        opened = self._opened
+        if opened is not None and opened[0] == stamp:
+            return opened[1]
+        with self._lock:
+            opened = self._opened
+            if opened is None or opened[0] != stamp:
+                opened = self._open(stamp)
+        return opened[1]
+
+    def _open(self, stamp: object) -> tuple[object, Shop, ExitStack]:
+        before, shop = self._opened, self._given
+        if before is not None:
+            try:
+                shop = Shop.open(shop.folder, now=shop.clock.fixed)
+            except PlanError:
+                log().error("disco.yaml cannot be used; the settings before stay in use")
+                self._opened = (stamp, *before[1:])
+                return self._opened
+        with ExitStack() as stack:
+            held = stack.enter_context(shop.held())
+            opened = self._opened = (stamp, held, stack.pop_all())
+        self.settings = shop.settings
+        if before is not None:
+            before[2].close()
+        return opened
+
+    def close(self) -> None:
+        """Close the database."""
+        if self._opened is not None:
+            self._opened[2].close()
+            self._opened = None
+
+    def hosts(self) -> Collection[str] | None:
+        """Names under which it answers."""
+        if self._hosts is None:
+            return None
+        own = self.settings.service
+        public = () if own.public_url is None else (urlsplit(own.public_url).hostname or "",)
+        return (*self._hosts, *own.hosts, *public)
+
+    def largest_body(self, *, upload: bool) -> int:
+        """In bytes."""
+        return self.settings.service.upload_megabytes * 1_000_000 if upload else _MOST_JSON_BYTES
+
+
+def _stamp(path: Path) -> object:
+    """Changes when the file does."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return (found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+def create_app(shop: Shop, *, hosts: Collection[str] | None = ()) -> FastAPI:
+    """The service of a shop. hosts: names under which it answers beside loopback; None: under any name."""
+    service = Service(shop, hosts=hosts)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = service.settings.service.threads
+        try:
+            yield
+        finally:
+            service.stopping.set()
+            await to_thread.run_sync(service.close)
+
+    app = routed(lifespan=life)
+    app.state.service = service
+    app.add_middleware(_Surroundings, service=service)
+    return app
+
+
+def routed(**options: Any) -> FastAPI:
+    """An application with all routes; without a shop it can only describe itself."""
+    app = FastAPI(
+        title="DISCO",
+        version=disco.__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        **options,
+    )
+    for router in ROUTERS:
+        app.include_router(router)
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return problem_reply(request, error)
+
+    app.add_exception_handler(HTTPException, refused)
+    return app
+
+
+class _Surroundings:
+    """Around every request: its id, the host, the limits, the headers of the reply, the log and the figures."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        service, began = self._service, time.perf_counter()
+        scope["disco.request_id"] = instance = token_hex(8)
+        scope["disco.body"] = body = BoundedBody(scope, receive, most=_MOST_JSON_BYTES)
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = _with_headers(message["headers"], instance)
+            await send(message)
+
+        service.in_progress += 1
+        service.metrics.in_progress.inc()
+        request = Request(scope, body)
+        try:
+            refuse_host(request.headers.get("host", ""), known=service.hosts())
+            if service.in_progress > service.settings.service.most_in_progress and scope["path"].startswith("/api/"):
+                raise busy()
+            await self._app(scope, body, sending)
+        except Exception as error:
+            refused = problem_reply(request, error)
+            if not status:
+                await refused(scope, receive, sending)
+        finally:
+            service.in_progress -= 1
+            service.metrics.in_progress.dec()
+            seconds = time.perf_counter() - began
+            route = getattr(scope.get("route"), "path_format", _UNKNOWN)
+            service.metrics.answered(method=scope["method"], route=route, status=status, seconds=seconds)
+            _log(scope, route=route, status=status, seconds=seconds, instance=instance)
+
+
+def _with_headers(given: list[tuple[bytes, bytes]], instance: str) -> list[tuple[bytes, bytes]]:
+    there = {name for name, _ in given}
+    ours = {**HEADERS, "x-request-id": instance}
+    return [*given, *((name.encode(), value.encode()) for name, value in ours.items() if name.encode() not in there)]
+
+
+def _log(scope: Scope, *, route: str, status: int, seconds: float, instance: str) -> None:
+    caller = scope.get("state", {}).get("caller")
+    log().info(
+        "request",
+        request_id=instance,
+        method=scope["method"] if scope["method"].isalpha() else "?",
+        route=route,
+        status=status,
+        milliseconds=round(1000 * seconds, 1),
+        caller=None if caller is None else str(caller.actor.kind),
+        role=None if caller is None else str(caller.role),
+    )

@@ -1,0 +1,112 @@
+"""Bodies at the door: JSON that means one thing only, and uploads that are written to disk as they come.
+
+Refused: NaN and Infinity, numbers that a double cannot hold, a key that is given twice, deep nesting, text that no
+database can keep (NUL, halves of surrogate pairs), and bodies above their limit.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from math import isinf
+from pathlib import Path
+from typing import Any, NoReturn
+
+from anyio import to_thread
+from fastapi import Request
+
+from disco.records.errors import ServiceError
+from disco.records.private import temporary_folder
+from disco.records.quoting import quoted
+
+DEEPEST = 40
+_MOST_DIGITS = 400  # of a whole number; a double ends at 309
+_UNKEEPABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def read_json(content: bytes) -> Any:
+    """The value of a JSON text."""
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _refused(f"byte {error.start + 1}, which is not UTF-8") from None
+    try:
+        value = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_whole,
+            object_pairs_hook=_unique,
+        )
+    except json.JSONDecodeError as error:
+        raise _refused(f"line {error.lineno}, column {error.colno}, which is not JSON ({error.msg})") from None
+    except RecursionError:
+        raise _refused("lists or objects that are nested too deeply") from None
+    _refuse_unkeepable(value)
+    return value
+
+
+def _refused(found: str, expected: str = "JSON in UTF-8") -> ServiceError:
+    return ServiceError("body", status=400, kind="body", found=found, expected=expected)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _refused(name, "finite numbers, or null where there is none")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise _refused(text[:40], "numbers that a double can hold")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise _refused(f"a number of {len(text)} digits", "numbers that a double can hold")
+    return int(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise _refused(f"the key {quoted(twice)} twice in one object", "each key once")
+    return found
+
+
+def _refuse_unkeepable(value: Any, depth: int = 0) -> None:
+    if depth > DEEPEST:
+        raise _refused("lists or objects that are nested too deeply", f"at most {DEEPEST} levels")
+    if isinstance(value, str):
+        refuse_unkeepable_text(value, where="body")
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            refuse_unkeepable_text(name, where="body")
+            _refuse_unkeepable(part, depth + 1)
+    elif isinstance(value, list):
+        for part in value:
+            _refuse_unkeepable(part, depth + 1)
+
+
+def refuse_unkeepable_text(text: str, *, where: str) -> None:
+    """Neither database can keep NUL or half of a surrogate pair."""
+    if _UNKEEPABLE.search(text):
+        found, expected = f"{quoted(text)}, which has characters that cannot be kept", "text without NUL"
+        raise ServiceError(where, status=400, kind="body", found=found, expected=expected)
+
+
+@asynccontextmanager
+async def uploaded(request: Request, *, name: str) -> AsyncIterator[Path]:
+    """The body as a file of this name in a temporary folder, which is gone after the block."""
+    manager = temporary_folder("upload")
+    folder = await to_thread.run_sync(manager.__enter__)
+    try:
+        path = folder / name
+        with path.open("wb") as file:
+            async for part in request.stream():
+                await to_thread.run_sync(file.write, part)
+        yield path
+    finally:
+        await to_thread.run_sync(manager.__exit__, None, None, None)

@@ -1,0 +1,275 @@
+"""A campaign's life: list, results, reasons, codes, late arrivals, outcomes, and its states from launch to recall."""
+
+from datetime import date
+from pathlib import Path as File
+from typing import Annotated, Any, Literal
+
+from anyio import to_thread
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from disco.entrypoints.python import Shop
+from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
+from disco.entrypoints.service.reading import read_json, uploaded
+from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, json_reply, reply
+from disco.operations.campaign_list import CampaignEntry
+from disco.operations.explaining import Explanation
+from disco.operations.late import LateDecision
+from disco.operations.launching import CampaignState, Launched
+from disco.operations.ledger import Ingested, Reverted
+from disco.operations.recalling import Recalled
+from disco.operations.results import AllResults, CampaignResults
+from disco.records.errors import InputError, NotFoundError, ServiceError
+from disco.records.private import temporary_folder
+from disco.records.tables import SCHEMAS
+
+router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["campaigns"])
+
+PARQUET, CSV, JSON = "application/vnd.apache.parquet", "text/csv", "application/json"
+FILE_TYPES = (PARQUET, CSV)
+_ENDINGS = {PARQUET: ".parquet", CSV: ".csv"}
+_MOST_JSON_ROWS = 100_000
+CampaignName = Annotated[str, Path(max_length=200, description="A launched campaign.")]
+DryRun = Annotated[bool, Query(description="Show what would happen; write nothing.")]
+AsOf = Annotated[date | None, Query(description="The day of the read-out; default: today.")]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class LaunchRequest(_Body):
+    """Which plan to launch."""
+
+    plan_id: str = Field(min_length=4, max_length=100, description="The exact id of the plan, as `GET plans` lists it.")
+
+
+class LateRequest(_Body):
+    """Who has arrived."""
+
+    customer_id: str | int = Field(union_mode="left_to_right", description="The customer.")
+
+
+class OutcomeRow(_Body):
+    """One outcome, with the columns of the table `outcomes` (docs/tables.md) or of an export of orders."""
+
+    event_id: str | int | None = None
+    order_id: str | int | None = None
+    campaign_id: str | None = None
+    customer_id: str | int | None = None
+    code: str | None = None
+    ordered_at: str | None = None
+    full_price: float | str | None = None
+    kind: str | None = None
+    refers_to: str | int | None = None
+
+
+class CampaignPage(Page[CampaignEntry]):
+    """Launched campaigns."""
+
+    active_version: int | None = Field(description="The version of the model that decides the next plan.")
+
+
+@router.get("/campaigns", summary="The launched campaigns, by their first day", response_model=CampaignPage)
+def campaigns(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    found = shop.campaigns()
+    entries, after = page_of(found.campaigns, limit=limit, cursor=cursor)
+    return json_reply(page_form(entries, after, active_version=found.active_version))
+
+
+@router.get("/campaigns/{name}", summary="A campaign with every batch of outcomes", response_model=CampaignEntry)
+def campaign(shop: ShopOf, name: CampaignName) -> Response:
+    return reply(shop.campaigns(name).campaigns[0])
+
+
+@router.get("/campaigns/{name}/results", summary="What a campaign brought", response_model=CampaignResults)
+def results(shop: ShopOf, name: CampaignName, as_of: AsOf = None) -> Response:
+    return reply(shop.results(name, as_of=as_of))
+
+
+@router.get("/results", summary="What all campaigns brought, in brief", response_model=AllResults)
+def all_results(shop: ShopOf, as_of: AsOf = None) -> Response:
+    return reply(shop.results(as_of=as_of))
+
+
+@router.get(
+    "/campaigns/{name}/customers/{customer_id:path}", summary="Why a customer got this code", response_model=Explanation
+)
+def customer(shop: ShopOf, name: CampaignName, customer_id: Annotated[str, Path(max_length=1000)]) -> Response:
+    try:
+        return reply(shop.explain(name, customer_id))
+    except InputError as error:  # the customer is what the route names
+        raise NotFoundError(error.what, found=error.found, expected=error.expected, fix=error.fix) from None
+
+
+@router.get(
+    "/campaigns/{name}/export",
+    summary="The codes to send, as Parquet or CSV",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "One row per code.",
+            "content": {
+                PARQUET: {"schema": {"type": "string", "format": "binary"}},
+                CSV: {"schema": {"type": "string", "format": "binary"}},
+                JSON: {"schema": {"type": "object"}},
+            },
+        }
+    },
+)
+def export(shop: ShopOf, request: Request, name: CampaignName) -> Response:
+    """`Accept` says which: application/vnd.apache.parquet (the default), text/csv, or application/json for the counts
+    alone. Cells of a CSV file that a spreadsheet would run begin with an apostrophe."""
+    kind = _accepted(request.headers.get("accept", "*/*"))
+    if kind == JSON:
+        return reply(shop.export(name))
+    with temporary_folder("export") as folder:
+        file = folder / f"codes{_ENDINGS[kind]}"
+        shop.export(name, file)
+        content = file.read_bytes()
+    headers = {"content-disposition": f'attachment; filename="codes{_ENDINGS[kind]}"'}
+    return Response(content, 200, headers, media_type=kind if kind == PARQUET else f"{kind}; charset=utf-8")
+
+
+def _accepted(accept: str) -> str:
+    offered = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    for wanted in offered:
+        if wanted in (PARQUET, CSV, JSON):
+            return wanted
+        if wanted in ("*/*", "application/*", "application/octet-stream", ""):
+            return PARQUET
+        if wanted == "text/*":
+            return CSV
+    expected = f"{PARQUET}, {CSV} or {JSON}"
+    raise ServiceError("Accept", status=406, kind="not-acceptable", found=accept[:100], expected=expected)
+
+
+@router.get(
+    "/campaigns/{name}/late", summary="Customers who arrived after the launch", response_model=Page[LateDecision]
+)
+def late_so_far(shop: ShopOf, name: CampaignName, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    from disco.operations.late import late_so_far
+
+    with shop.store() as store:
+        decided, after = page_of(late_so_far(store, name), limit=limit, cursor=cursor)
+    return json_reply({"items": [_late_form(one) for one in decided], "next": after})
+
+
+def _late_form(decided: LateDecision) -> dict[str, Any]:
+    return {"customer_id": decided.customer_id, "depth": decided.depth, "code": decided.code}
+
+
+@router.post(
+    "/campaigns/{name}/late",
+    summary="Decide about a customer who arrives after the launch",
+    response_model=LateDecision,
+)
+def late(shop: ShopOf, name: CampaignName, body: LateRequest, as_of: AsOf = None, dry_run: DryRun = False) -> Response:
+    """The same customer gets the same decision, however often they are asked for."""
+    return json_reply(_late_form(shop.late(name, [body.customer_id], as_of=as_of, dry_run=dry_run).decisions[0]))
+
+
+_ROWS_SCHEMA = {"type": "array", "items": {"$ref": "#/components/schemas/OutcomeRow"}}
+
+
+@router.post(
+    "/campaigns/{name}/outcomes",
+    summary="Import purchases, exactly once",
+    response_model=Ingested,
+    openapi_extra={
+        UPLOAD: (JSON, *FILE_TYPES),
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": {**_ROWS_SCHEMA, "maxItems": _MOST_JSON_ROWS}},
+                **{kind: {"schema": {"type": "string", "format": "binary"}} for kind in FILE_TYPES},
+            },
+        },
+    },
+)
+async def outcomes(
+    shop: ShopOf,
+    request: Request,
+    name: CampaignName,
+    dry_run: DryRun = False,
+    source: Annotated[
+        str | None, Query(max_length=200, description="Where it comes from, such as a file name.")
+    ] = None,
+) -> Response:
+    """A JSON list of rows, or a Parquet or CSV file as the body. Each row counts once, by its event; what cannot count
+    is set aside with its reason."""
+    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    service = request.app.state.service
+    async with uploaded(request, name=f"outcomes{_ENDINGS.get(kind, '.json')}") as file:
+
+        def ingested() -> Ingested:
+            given: Any = _rows(file) if kind == JSON else file
+            return shop.ingest(name, given, source=source or f"{kind} by the service", dry_run=dry_run)
+
+        return reply(await to_thread.run_sync(ingested, limiter=service.uploads))
+
+
+def _rows(file: File) -> Any:
+    """A JSON list of outcomes as a table of text, which the door reads as it reads a CSV file."""
+    import pyarrow as pa
+    from pydantic import TypeAdapter, ValidationError
+
+    from disco.entrypoints.service.route import invalid
+
+    given = read_json(file.read_bytes())
+    if not isinstance(given, list) or len(given) > _MOST_JSON_ROWS:
+        raise InputError(
+            "body", found="something else", expected=f"a JSON list of at most {_MOST_JSON_ROWS:,} outcomes"
+        )
+    try:
+        rows = TypeAdapter(list[OutcomeRow]).validate_python(given)
+    except ValidationError as error:
+        raise invalid(error.errors(include_url=False), place="body") from None
+    names = [name for name in OutcomeRow.model_fields if any(name in row.model_fields_set for row in rows)]
+    columns = {name: [_cell(getattr(row, name)) for row in rows] for name in names}
+    if not columns:
+        expected = f"rows with {', '.join(column.name for column in SCHEMAS['outcomes'].columns)}"
+        raise InputError("body", found="no rows", expected=expected)
+    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+
+
+def _cell(value: object) -> str | None:
+    return None if value is None else value if isinstance(value, str) else repr(value)
+
+
+@router.post("/batches/{batch_id}/revert", summary="Take a batch of outcomes out again", response_model=Reverted)
+def revert(shop: ShopOf, batch_id: Annotated[str, Path(max_length=100)], dry_run: DryRun = False) -> Response:
+    return reply(shop.revert(batch_id, dry_run=dry_run))
+
+
+@router.post("/campaigns/{name}/launch", summary="Make a plan real", response_model=Launched)
+def launch(shop: ShopOf, name: CampaignName, body: LaunchRequest, dry_run: DryRun = False) -> Response:
+    """The plan must be one of this campaign."""
+    _refuse_another_campaign(shop, name, body.plan_id)
+    return reply(shop.launch(body.plan_id, dry_run=dry_run))
+
+
+def _refuse_another_campaign(shop: Shop, name: str, plan_id: str) -> None:
+    with shop.store() as store, store.reading() as transaction:
+        planned = transaction.plans.get(plan_id)
+    if planned.plan.campaign != name:
+        found = f"a plan of {planned.plan.campaign}"
+        raise InputError("plan_id", found=found, expected=f"a plan of {name}", fix="`GET plans` lists them.")
+
+
+def _state_route(action: Literal["pause", "resume", "close"], summary: str) -> None:
+    def change(shop: ShopOf, name: CampaignName) -> Response:
+        return reply(getattr(shop, action)(name))
+
+    change.__name__ = action
+    router.post(f"/campaigns/{{name}}/{action}", summary=summary, response_model=CampaignState)(change)
+
+
+_state_route("pause", "No codes for late arrivals, for now")
+_state_route("resume", "End a pause")
+_state_route("close", "End a campaign for good")
+
+
+@router.post("/campaigns/{name}/recall", summary="Make unused codes invalid", response_model=Recalled)
+def recall(shop: ShopOf, name: CampaignName, as_of: AsOf = None, dry_run: DryRun = False) -> Response:
+    return reply(shop.recall(name, as_of=as_of, dry_run=dry_run))

@@ -1,0 +1,43 @@
+"""Plans: decided by a job, listed, shown and approved."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Response
+
+from disco.entrypoints.service.paging import Cursor, Limit, Page, cursor_of, page_form, place_of
+from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.operations.plan_list import PlanEntry
+from disco.operations.plan_review import PlanReview
+from disco.records.errors import InputError
+
+router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
+PlanId = Annotated[str, Path(max_length=200, description="The id of a plan, or its beginning.")]
+
+
+@router.get("/plans", summary="The plans that are kept, the newest first", response_model=Page[PlanEntry])
+def plans(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    from datetime import datetime
+
+    from disco.operations.plan_list import list_plans
+
+    place, before = place_of(cursor, kind=list), None
+    if place is not None:
+        try:
+            moment, plan_id = place
+            before = datetime.fromisoformat(moment), str(plan_id)
+            if before[0].tzinfo is None:
+                raise ValueError
+        except (TypeError, ValueError):
+            raise InputError("cursor", found=repr(str(cursor)[:60]), expected="`next` of the page before") from None
+    with shop.store() as store:
+        entries, after = list_plans(store, limit=limit, before=before)
+    return json_reply(page_form(entries, None if after is None else cursor_of([after[0].isoformat(), after[1]])))
+
+
+@router.get("/plans/{plan_id}", summary="A plan by depth, group, history and spend", response_model=PlanReview)
+def plan(
+    shop: ShopOf,
+    plan_id: PlanId,
+    by: Annotated[list[str], Query(max_length=20, description="Also by these columns of its customers.")] = [],  # noqa: B006
+) -> Response:
+    return reply(shop.plan_show(plan_id, by=by))

@@ -1,0 +1,79 @@
+"""The retailer's tables: what they are, new ones in their place, what their columns are called."""
+
+from pathlib import Path as File
+from typing import Annotated
+
+from anyio import to_thread
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from disco.entrypoints.python import Shop
+from disco.entrypoints.service.paging import Page
+from disco.entrypoints.service.reading import read_json, uploaded
+from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
+from disco.entrypoints.service.routes.campaigns import CSV, JSON, PARQUET
+from disco.entrypoints.shop_tables import TableState, map_columns, point_to, replace_by, table_state
+from disco.records.tables import SCHEMAS
+
+router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["tables"])
+TableName = Annotated[str, Path(max_length=60, description=f"One of {', '.join(SCHEMAS)}.")]
+_ENDINGS = {PARQUET: ".parquet", CSV: ".csv", JSON: ".json"}
+
+
+class TablePlace(BaseModel):
+    """Where a table is: a file in the shop's folder, or a query where the setting `data` names a database."""
+
+    model_config = ConfigDict(extra="forbid")
+    file: str | None = Field(None, min_length=1, max_length=1000, description="A .parquet or .csv file of the shop.")
+    query: str | None = Field(None, min_length=1, max_length=100_000, description="A SELECT that gives the columns.")
+
+
+@router.get("/tables", summary="The tables of the shop", response_model=Page[TableState])
+def tables(shop: ShopOf) -> Response:
+    return json_reply({"items": [table_state(shop, name).as_dict() for name in SCHEMAS], "next": None})
+
+
+@router.get("/tables/{name}", summary="A table: where it is, its columns and rows", response_model=TableState)
+def table(shop: ShopOf, name: TableName) -> Response:
+    return reply(table_state(shop, name))
+
+
+@router.put(
+    "/tables/{name}",
+    summary="Replace a table",
+    response_model=TableState,
+    openapi_extra={
+        UPLOAD: (JSON, PARQUET, CSV),
+        "requestBody": {
+            "required": True,
+            "content": {
+                JSON: {"schema": {"$ref": "#/components/schemas/TablePlace"}},
+                PARQUET: {"schema": {"type": "string", "format": "binary"}},
+                CSV: {"schema": {"type": "string", "format": "binary"}},
+            },
+        },
+    },
+)
+async def put_table(shop: ShopOf, request: Request, name: TableName) -> Response:
+    """The body is a Parquet or CSV file, or JSON that names a file in the shop's folder or a query. It is checked as
+    `disco validate` checks tables; only a table without problems replaces the old one, whole."""
+    kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    async with uploaded(request, name=f"{name if name in SCHEMAS else 'table'}{_ENDINGS.get(kind, '.json')}") as file:
+        replaced = (lambda: _pointed(shop, name, file)) if kind == JSON else (lambda: replace_by(shop, name, file))
+        return reply(await to_thread.run_sync(replaced, limiter=request.app.state.service.uploads))
+
+
+def _pointed(shop: Shop, name: str, body: File) -> TableState:
+    from pydantic import ValidationError
+
+    try:
+        source = TablePlace.model_validate(read_json(body.read_bytes()))
+    except ValidationError as error:
+        raise invalid(error.errors(include_url=False), place="body") from None
+    return point_to(shop, name, file=source.file, query=source.query)
+
+
+@router.put("/tables/{name}/columns", summary="What the columns of a table are called", response_model=TableState)
+def columns(shop: ShopOf, name: TableName, body: dict[str, Annotated[str, Field(max_length=300)]]) -> Response:
+    """Our name → yours, such as {"full_price": "Warenwert"}; an empty object: ours. Kept in disco.yaml."""
+    return reply(map_columns(shop, name, body))

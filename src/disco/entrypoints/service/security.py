@@ -1,0 +1,177 @@
+"""Who may call what: one table of routes and roles, keys and sessions, and what keeps other sites' pages out.
+
+A caller has a key (`Authorization: Bearer KEY`) or, in a browser, the cookie of a session. A request that changes
+something and comes with the cookie must carry the session's own token in a header, which no other site can read, and
+must not come from another origin.
+"""
+
+from collections.abc import Collection
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Literal
+
+from anyio import to_thread
+from fastapi import Request
+
+from disco.entrypoints.service.limits import too_many
+from disco.operations.people import caller_of_key
+from disco.records.errors import AuthenticationError, RoleError, ServiceError
+from disco.records.people import Caller, Role
+
+if TYPE_CHECKING:
+    from disco.entrypoints.service.app import Service
+
+Needed = Role | Literal["public"]
+PUBLIC: Literal["public"] = "public"
+"""Neither key nor session: the service's own health, its documentation, and signing in."""
+_V, _P, _A, _ADMIN = Role.VIEWER, Role.PLANNER, Role.APPROVER, Role.ADMIN
+_API = "/api/v1"
+
+ROUTES: dict[tuple[str, str], Needed] = {
+    ("GET", "/healthz"): PUBLIC,
+    ("GET", "/readyz"): PUBLIC,
+    ("GET", "/metrics"): PUBLIC,
+    ("GET", "/openapi.json"): PUBLIC,
+    ("GET", "/docs"): PUBLIC,
+    ("GET", "/docs/{file}"): PUBLIC,
+    ("POST", "/sign-in"): PUBLIC,
+    ("GET", "/sign-in/oidc"): PUBLIC,
+    ("GET", "/sign-in/oidc/callback"): PUBLIC,
+    ("POST", "/sign-out"): _V,
+    ("GET", "/me"): _V,
+    ("POST", "/me/password"): _V,
+    ("POST", "/invitations/accept"): PUBLIC,
+    ("GET", f"{_API}/campaigns"): _V,
+    ("GET", f"{_API}/campaigns/{{name}}"): _V,
+    ("GET", f"{_API}/campaigns/{{name}}/results"): _V,
+    ("GET", f"{_API}/results"): _V,
+    ("GET", f"{_API}/campaigns/{{name}}/customers/{{customer_id}}"): _P,
+    ("GET", f"{_API}/campaigns/{{name}}/export"): _P,
+    ("GET", f"{_API}/campaigns/{{name}}/late"): _P,
+    ("POST", f"{_API}/campaigns/{{name}}/late"): _P,
+    ("POST", f"{_API}/campaigns/{{name}}/outcomes"): _P,
+    ("POST", f"{_API}/batches/{{batch_id}}/revert"): _P,
+    ("POST", f"{_API}/campaigns/{{name}}/launch"): _A,
+    ("POST", f"{_API}/campaigns/{{name}}/pause"): _P,
+    ("POST", f"{_API}/campaigns/{{name}}/resume"): _A,
+    ("POST", f"{_API}/campaigns/{{name}}/close"): _A,
+    ("POST", f"{_API}/campaigns/{{name}}/recall"): _A,
+    ("GET", f"{_API}/drafts"): _V,
+    ("GET", f"{_API}/drafts/{{name}}"): _V,
+    ("PUT", f"{_API}/drafts/{{name}}"): _P,
+    ("DELETE", f"{_API}/drafts/{{name}}"): _P,
+    ("GET", f"{_API}/plans"): _V,
+    ("POST", f"{_API}/plans"): _P,
+    ("GET", f"{_API}/plans/{{plan_id}}"): _V,
+    ("POST", f"{_API}/plans/{{plan_id}}/approve"): _A,
+    ("POST", f"{_API}/learn"): _P,
+    ("GET", f"{_API}/beliefs"): _V,
+    ("GET", f"{_API}/beliefs/{{version}}"): _V,
+    ("GET", f"{_API}/demand"): _V,
+    ("POST", f"{_API}/frontier"): _P,
+    ("POST", f"{_API}/replay"): _P,
+    ("POST", f"{_API}/power"): _V,
+    ("POST", f"{_API}/ab"): _V,
+    ("POST", f"{_API}/check"): _P,
+    ("POST", f"{_API}/doctor"): _P,
+    ("GET", f"{_API}/tables"): _V,
+    ("GET", f"{_API}/tables/{{name}}"): _V,
+    ("PUT", f"{_API}/tables/{{name}}"): _P,
+    ("PUT", f"{_API}/tables/{{name}}/columns"): _P,
+    ("POST", f"{_API}/validate"): _P,
+    ("POST", f"{_API}/train"): _P,
+    ("GET", f"{_API}/jobs"): _V,
+    ("GET", f"{_API}/jobs/{{job_id}}"): _V,
+    ("GET", f"{_API}/jobs/{{job_id}}/events"): _V,
+    ("POST", f"{_API}/jobs/{{job_id}}/cancel"): _P,
+    ("GET", f"{_API}/schedules"): _V,
+    ("POST", f"{_API}/schedules"): _ADMIN,
+    ("DELETE", f"{_API}/schedules/{{schedule_id}}"): _ADMIN,
+    ("GET", f"{_API}/webhooks"): _ADMIN,
+    ("POST", f"{_API}/webhooks"): _ADMIN,
+    ("DELETE", f"{_API}/webhooks/{{webhook_id}}"): _ADMIN,
+    ("GET", f"{_API}/audit"): _ADMIN,
+    ("GET", f"{_API}/keys"): _ADMIN,
+    ("POST", f"{_API}/keys"): _ADMIN,
+    ("DELETE", f"{_API}/keys/{{key_id}}"): _ADMIN,
+    ("GET", f"{_API}/people"): _ADMIN,
+    ("POST", f"{_API}/people"): _ADMIN,
+    ("PATCH", f"{_API}/people/{{name}}"): _ADMIN,
+    ("GET", f"{_API}/settings"): _P,
+    ("PATCH", f"{_API}/settings"): _ADMIN,
+}
+"""The least role for every route, by method and template. A route that is not here cannot be served."""
+
+CSRF_HEADER = "x-csrf-token"
+CSRF_COOKIE = "disco_csrf"
+_SAFE = ("GET", "HEAD", "OPTIONS")
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_MOST_KEY_CHARACTERS = 400
+
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+}
+"""Of every reply that does not say otherwise."""
+
+
+async def admitted(request: Request, service: "Service", *, needed: Needed) -> Caller | None:
+    """Who calls, where they may; None for a public route. Otherwise 401, 403 or 429."""
+    if needed == PUBLIC:
+        return None
+    address = "" if request.client is None else request.client.host
+    if wait := service.failures.take(address, cost=0):
+        raise too_many(wait)
+    try:
+        caller = await to_thread.run_sync(_caller, request, service, limiter=service.quick)
+    except AuthenticationError:
+        service.failures.take(address)
+        raise
+    if wait := service.buckets.take(f"{caller.actor.kind}:{caller.actor.name}"):
+        raise too_many(wait)
+    if not caller.role.allows(needed):
+        fix = f"It needs the role {needed}; an administrator can give it."
+        raise RoleError(f"The role {caller.role} may not do this", fix=fix)
+    return caller
+
+
+def _caller(request: Request, service: "Service") -> Caller:
+    shop = service.shop()
+    assert shop.held_store is not None
+    given = request.headers.get("authorization")
+    if given is not None:
+        scheme, _, key = given.partition(" ")
+        if scheme.lower() != "bearer" or not key.isascii() or len(key) > _MOST_KEY_CHARACTERS:
+            key = ""
+        return caller_of_key(shop.held_store, key.strip(), shop.clock)
+    raise AuthenticationError(
+        "The request has no key", fix="Send `Authorization: Bearer KEY`; `disco keys create` makes a key."
+    )
+
+
+def refuse_host(host: str, *, known: Collection[str] | None) -> None:
+    """Refuse a name that is not ours, by which a page of another site could reach a service on loopback.
+
+    known: names without their ports; None: any name.
+    """
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    if known is None or name.lower() in _LOOPBACK or name.lower() in known:
+        return
+    raise ServiceError(
+        "Host", status=400, kind="host", found=name[:100], expected="a name of this service (the setting service.hosts)"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens there."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

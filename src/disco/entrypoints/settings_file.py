@@ -1,0 +1,75 @@
+"""Changes to disco.yaml by the service: single settings are replaced, everything else stays as it was written."""
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from disco.entrypoints.config import FILE, ShopSettings, load_settings
+from disco.records.errors import InputError, PlanError, StateError
+from disco.records.files import written_whole
+from disco.records.private import temporary_folder
+
+CHANGEABLE = ("queries", "columns", "csv", "currency", "time_zone", "model", "engagement", "threads")
+"""Settings that a caller of the service may change. The others name files, databases, proxies and secrets of the
+machine, which belong to whoever runs it."""
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def change_settings(shop: Path, changes: Mapping[str, Any]) -> ShopSettings:
+    """Write these settings into the shop's disco.yaml; null removes one. PlanError names every problem, and nothing is
+    written then."""
+    for name in changes:
+        if name not in CHANGEABLE:
+            fix = "Whoever runs the service changes the others in disco.yaml."
+            raise InputError("settings", found=f"the setting {name}", expected=", ".join(CHANGEABLE), fix=fix)
+        if os.environ.get(f"DISCO_{name.upper()}"):
+            raise StateError(f"The environment variable DISCO_{name.upper()} sets `{name}`", fix="Change it there.")
+    with _ONE_AT_A_TIME, temporary_folder("settings") as scratch:
+        path = shop / FILE
+        text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
+        for name, value in changes.items():
+            text = _with_setting(text, name, value)
+        (scratch / FILE).write_text(text, encoding="utf-8")
+        try:
+            settings = load_settings(scratch)
+        except PlanError as error:
+            renamed = [replace(one, file=one.file.replace(str(scratch / FILE), FILE)) for one in error.problems]
+            raise PlanError("The settings cannot be used:", renamed) from None
+        with written_whole(path) as partial:
+            partial.write_text(text, encoding="utf-8")
+    return settings
+
+
+def _with_setting(text: str, name: str, value: Any) -> str:
+    """The YAML text with another value of one top-level key; comments and other lines stay."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    if node is not None and not isinstance(node, yaml.MappingNode):
+        raise InputError(FILE, found="no mapping", expected="lines of `name: value`")
+    pairs = [] if node is None else list(node.value)
+    found = next(((key, part) for key, part in pairs if key.value == name), None)
+    line = "" if value is None else _line(name, value)
+    if found is None:
+        return text if not line else text + ("\n" if text and not text.endswith("\n") else "") + line
+    start, end = found[0].start_mark.index, found[1].end_mark.index
+    if isinstance(found[1], yaml.ScalarNode) or found[1].flow_style:
+        stop = text.find("\n", end)
+        rest = text[end:] if stop < 0 else text[end:stop]
+        # a comment behind the value belongs to the old one
+        end = len(text) if stop < 0 else stop + 1
+        assert rest.strip() == "" or rest.lstrip().startswith("#"), rest
+    else:  # a block ends where the next key begins: comments between the two belong to that key
+        block = text[start:end]
+        kept = block.rstrip("\n").split("\n")
+        while len(kept) > 1 and (not kept[-1].strip() or kept[-1].startswith("#")):
+            kept.pop()
+        end = start + len("\n".join(kept)) + 1
+    return text[:start] + line + text[end:]
+
+
+def _line(name: str, value: Any) -> str:
+    return str(yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=110))

@@ -1,0 +1,129 @@
+"""Tables by the service: checked as `disco validate` does before they replace the old ones; columns and settings."""
+
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from fastapi.testclient import TestClient
+
+from disco.entrypoints.config import load_settings
+from disco.entrypoints.settings_file import change_settings
+from disco.records.errors import InputError, PlanError, StateError
+
+API = "/api/v1"
+PARQUET, CSV = {"content-type": "application/vnd.apache.parquet"}, {"content-type": "text/csv"}
+
+
+def parquet(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()
+
+
+def test_the_tables_and_their_columns(reader: TestClient) -> None:
+    found = {one["name"]: one for one in reader.get(f"{API}/tables").json()["items"]}
+    assert found["orders"]["present"] is True
+    assert found["orders"]["source"] == "orders.parquet"
+    assert found["outcomes"]["present"] is False
+    orders = reader.get(f"{API}/tables/orders").json()
+    assert orders == found["orders"]
+    assert orders["rows"] > 1000
+    columns = {one["name"]: one for one in orders["columns"]}
+    assert columns["full_price"] == columns["full_price"] | {"found_as": "full_price", "required": True}
+    assert reader.get(f"{API}/tables/nothing").status_code == 404
+    assert reader.get(f"{API}/tables/..%2f..%2fetc").status_code == 404
+
+
+def test_a_table_is_replaced_whole_or_not_at_all(client: TestClient, shop: Path) -> None:
+    old = pq.read_table(shop / "data" / "orders.parquet")
+    fewer = old.slice(0, old.num_rows - 5)
+    answer = client.put(f"{API}/tables/orders", content=parquet(fewer), headers=PARQUET)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["rows"] == fewer.num_rows
+    assert pq.read_table(shop / "data" / "orders.parquet").num_rows == fewer.num_rows
+    before = (shop / "data" / "orders.parquet").read_bytes()
+    twice = pa.concat_tables([fewer, fewer.slice(0, 1)])
+    refused = client.put(f"{API}/tables/orders", content=parquet(twice), headers=PARQUET)
+    assert refused.status_code == 422
+    problem = refused.json()
+    assert problem["type"] == "urn:disco:problem:table"
+    assert problem["errors"][0]["column"] == "order_id"
+    assert str(shop) not in problem["detail"]
+    for content, kind in ((b"no parquet", PARQUET), (b"", PARQUET), (b"\x00\xff", CSV), (b"a,b\n1\n", CSV)):
+        assert client.put(f"{API}/tables/orders", content=content, headers=kind).status_code in (400, 422)
+    assert (shop / "data" / "orders.parquet").read_bytes() == before
+    assert not list((shop / "data").glob(".disco-*"))
+
+
+def test_a_csv_file_takes_the_place_of_a_parquet_file(client: TestClient, shop: Path) -> None:
+    text = io.BytesIO()
+    pacsv.write_csv(pq.read_table(shop / "data" / "returns.parquet"), text)
+    answer = client.put(f"{API}/tables/returns", content=text.getvalue(), headers=CSV)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["source"] == "returns.csv"
+    assert (shop / "data" / "returns.csv").is_file()
+    assert not (shop / "data" / "returns.parquet").exists()
+
+
+def test_a_table_can_be_pointed_to_inside_the_shop_alone(client: TestClient, shop: Path, tmp_path: Path) -> None:
+    (shop / "exports").mkdir()
+    (shop / "data" / "returns.parquet").rename(shop / "exports" / "r.parquet")
+    (tmp_path / "outside.parquet").write_bytes((shop / "exports" / "r.parquet").read_bytes())
+    (shop / "link.parquet").symlink_to(tmp_path / "outside.parquet")
+    for wrong in (
+        "../outside.parquet",
+        str(tmp_path / "outside.parquet"),
+        "link.parquet",
+        "exports",
+        "disco.db",
+        "/etc/passwd",
+    ):
+        assert client.put(f"{API}/tables/returns", json={"file": wrong}).status_code == 422, wrong
+    for wrong_body in ({}, {"file": "a.csv", "query": "SELECT 1"}, {"file": 1}, [], {"other": 1}):
+        assert client.put(f"{API}/tables/returns", json=wrong_body).status_code == 422, wrong_body
+    assert client.put(f"{API}/tables/returns", json={"query": "SELECT 1"}).status_code == 409
+    assert not (shop / "data" / "returns.parquet").exists()
+    answer = client.put(f"{API}/tables/returns", json={"file": "exports/r.parquet"})
+    assert answer.status_code == 200, answer.text
+    assert (shop / "data" / "returns.parquet").is_file()
+
+
+def test_columns_are_mapped_in_the_settings_which_keep_their_comments(client: TestClient, shop: Path) -> None:
+    (shop / "disco.yaml").write_text("# ours\ncurrency: GBP  # pounds\n\n# the model\nmodel:\n  forgetting: 1\n")
+    answer = client.put(f"{API}/tables/site/columns", json={"visits": "Besuche"})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["warnings"]  # the file has no such column yet
+    text = (shop / "disco.yaml").read_text()
+    assert text.startswith("# ours\ncurrency: GBP  # pounds\n\n# the model\nmodel:\n  forgetting: 1\n")
+    assert load_settings(shop).columns == {"site": {"visits": "Besuche"}}
+    refused = client.put(f"{API}/tables/site/columns", json={"besuche": "visits"})
+    assert refused.status_code == 422
+    assert refused.json()["type"] == "urn:disco:problem:plan"
+    assert (shop / "disco.yaml").read_text() == text
+    assert client.put(f"{API}/tables/site/columns", json={}).status_code == 200
+    assert load_settings(shop).columns == {}
+
+
+def test_single_settings_change_and_the_rest_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "disco.yaml"
+    before = '# top\ndata: tables\ncsv: {decimal: ","}  # german\nmodel:\n  forgetting: 0.9\n  # inside\n\n# last\n'
+    before += "threads: 2\n"
+    file.write_text(before)
+    assert change_settings(tmp_path, {"csv": {"decimal": "."}}).csv.decimal == "."
+    assert file.read_text() == before.replace('csv: {decimal: ","}  # german\n', "csv:\n  decimal: .\n")
+    change_settings(tmp_path, {"model": {"forgetting": 0.5}, "threads": None})
+    text = file.read_text()
+    assert "# top\ndata: tables\n" in text
+    assert "# last\n" in text
+    assert load_settings(tmp_path).model.forgetting == 0.5
+    assert load_settings(tmp_path).threads is None
+    for wrong, kind in (({"database_url": "sqlite:///x"}, InputError), ({"currency": "XYZW"}, PlanError)):
+        with pytest.raises(kind):
+            change_settings(tmp_path, wrong)
+    monkeypatch.setenv("DISCO_CURRENCY", "EUR")
+    with pytest.raises(StateError, match="DISCO_CURRENCY"):
+        change_settings(tmp_path, {"currency": "USD"})
+    assert file.read_text() == text
