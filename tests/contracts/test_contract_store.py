@@ -14,6 +14,7 @@ from store_samples import MOMENT, NETWORK, add_campaign, add_late, decisions, pl
 from stores import open_store
 
 from disco.adapters.store import CampaignStore
+from disco.adapters.store.database import FEW
 from disco.records.currency import read_currency
 from disco.records.errors import InputError, StateError
 from disco.records.kept import DECISIONS
@@ -116,6 +117,8 @@ def test_decisions_come_back_as_they_were_and_are_numbered_on(store: CampaignSto
         asked = pa.array(["C", "L", "A", "none", None, "A"])
         assert transaction.decisions.of("spring", codes=asked).equals(kept.take([0, 2, 3]))
         assert transaction.decisions.of("spring", only_late=True).equals(kept.slice(3))
+        assert transaction.decisions.of("spring", only_late=True, from_row=3).equals(kept.slice(3))
+        assert transaction.decisions.of("spring", only_late=True, from_row=4).num_rows == 0
         assert transaction.decisions.of("spring", codes=pa.array(["A"]), customers=pa.array(ids[1:])).num_rows == 0
         both = transaction.decisions.of("spring", codes=pa.array(["A", "C"]), customers=pa.array(ids[1:]))
         assert both.equals(kept.slice(2, 1))
@@ -311,6 +314,40 @@ def test_a_reserve_is_taken_one_by_one_and_never_overdrawn(store: CampaignStore)
         assert transaction.decisions.reserve("spring") == {0.1: 0, 0.25: None, 0.3: 0}
         transaction.decisions.set_reserve("spring", {0.1: 7})
         assert transaction.decisions.reserve("spring") == {0.1: 7}
+        assert [transaction.decisions.take_code("spring", 0.1, count=count) for count in (5, 3, 2)] == [
+            True,
+            False,
+            True,
+        ]
+        assert transaction.decisions.reserve("spring") == {0.1: 0}
+
+
+def test_the_seal_of_late_arrivals_names_who_came_so_far(store: CampaignStore) -> None:
+    with store.writing("spring") as transaction:
+        add_campaign(transaction)
+        assert transaction.decisions.late_seal("spring") is None
+    seals = []
+    for customer in (500, 501):
+        with store.writing("spring") as transaction:
+            add_late(transaction, decisions([customer], codes=[f"L{customer}"]))
+        with store.reading() as transaction:
+            seals.append(transaction.decisions.late_seal("spring"))
+            assert transaction.decisions.late_seal("spring") == seals[-1]
+    assert None not in seals
+    assert seals[0] != seals[1]
+
+
+@pytest.mark.parametrize("count", [3, FEW, FEW + 1])
+def test_few_and_many_names_find_the_same_late_arrivals(store: CampaignStore, count: int) -> None:
+    with store.writing("spring") as transaction:
+        add_campaign(transaction)
+        add_late(transaction, decisions(list(range(500, 502)), codes=["L1", None]))
+    with store.reading() as transaction:
+        kept = transaction.decisions.of("spring", only_late=True)
+        asked = pa.array(["501", *(f"nobody {place}" for place in range(count - 2)), "500"])
+        assert transaction.decisions.of("spring", customers=asked).equals(kept)
+        codes = pa.array(["L1", *(f"none {place}" for place in range(count - 1))])
+        assert transaction.decisions.codes_in_use(codes).to_pylist() == ["L1"]
 
 
 def test_evidence_is_replaced_whole_per_network(store: CampaignStore) -> None:

@@ -1,12 +1,13 @@
 """Customers who arrive after the launch: at the solve's prices, from the reserve, never beyond it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from disco.adapters.store import CampaignStore
 from disco.operations import campaign_evidence, late
 from disco.operations import launching as states
 from disco.operations.audit import audit
@@ -163,3 +164,37 @@ def test_a_paused_closed_or_past_campaign_and_another_network_are_refused(shop):
     states.close(shop.store, "spring")
     with pytest.raises(StateError, match="closed"):
         decide(shop, newcomers(shop, 2))
+
+
+def test_it_makes_no_difference_how_many_are_decided_in_one_transaction(shop, make_shop, tmp_path):
+    other = make_shop(CampaignStore.embedded(tmp_path / "other.sqlite"))
+    segments = {"column": "region", "limits": {"North": {0.1: {"at_most": "20%"}}}}
+    for one in (shop, other):
+        everybody = replace(one.people(), segment=np.where(np.arange(200) % 3, "South", "North").astype(object))
+        one.launch(one.plan(reserve={"share": "50%"}, budget=60.0, segments=segments), everybody)
+    people = newcomers(shop, 90)
+    people = replace(people, segment=np.where(np.arange(90) % 2, "South", "North").astype(object))
+    together = decide(shop, people, secret=shop.secret)
+    alone = [decide(other, people.take(np.array([row])), secret=shop.secret) for row in range(90)]
+    assert together.equals(pa.concat_tables(alone).combine_chunks())
+    codes = together.filter(together["code"].is_valid())
+    assert 0 < codes.num_rows < 40  # the budget ended before the reserve
+    other.store.close()
+
+
+def test_a_tally_that_is_kept_counts_only_who_came_since(shop):
+    segments = {"column": "region", "limits": {"North": {0.1: {"at_most": "20%"}}}}
+    everybody = replace(shop.people(), segment=np.where(np.arange(200) % 3, "South", "North").astype(object))
+    shop.launch(shop.plan(reserve={"share": "50%"}, budget=60.0, segments=segments), everybody)
+    kept = late.LateTally()
+    for first in (1000, 1010, 1020):
+        people = newcomers(shop, 10, first)
+        decide(shop, replace(people, segment=np.array(["North"] * 10, object)))
+        with shop.store.reading() as transaction:
+            record = transaction.plans.campaign("spring")
+            kept = kept.up_to_date(transaction, record)
+            assert kept == late.LateTally().up_to_date(transaction, record)
+            assert kept.up_to_date(transaction, record) is kept
+    assert kept.next_row == 230
+    assert kept.spent > 0
+    assert sum(kept.given.values()) == sum(kept.given["North", depth] for depth in (0.1, 0.3))

@@ -1,8 +1,8 @@
 """Customers who arrive after the launch: decided one by one at the solve's prices, from what was kept back for them."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 
 import numpy as np
@@ -147,7 +147,8 @@ def decide_late_arrivals(
         _refuse_contacted(transaction, record, ids.filter(fresh), today=transaction.locale.day_of(clock.now()))
         if rows.size:
             members, belief = audience.take(rows), deciding_belief(transaction, record, prior=prior)
-            table = _decisions(transaction, record, members, belief)
+            tally = LateTally().up_to_date(transaction, record)
+            table = _decisions(transaction, record, members, belief, tally)
             coded = table.take(pa.array(coded_rows(table)))
             given, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
             codes = codes_for(transaction.decisions, record.plan, given, depths, pool=pool, secret=secret, late=True)
@@ -212,18 +213,20 @@ def _refuse_forgotten(transaction: Transaction, record: CampaignRecord, ids: pa.
         )
 
 
-def _decisions(transaction: Transaction, record: CampaignRecord, audience: Audience, belief: Belief) -> pa.Table:
+def _decisions(
+    transaction: Transaction, record: CampaignRecord, audience: Audience, belief: Belief, tally: "LateTally"
+) -> pa.Table:
+    """One after the other, each from what those before left; the codes are taken from the reserve."""
     plan, solution = record.plan, record.solution
     worth = _Worth.of(record, solution, audience, belief)
     arms = split(audience.ids, control=0.0, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign)
-    budget = _budget_left(transaction, record, solution)
-    by_segment = _segments_left(transaction, record, solution)
+    budget, by_segment = tally.budget_left(solution), tally.segments_left(solution)
+    left = transaction.decisions.reserve(plan.campaign)
+    in_reserve = [_UNLIMITED if (codes := left[depth]) is None else codes for depth in solution.depths]
     choice = np.full(len(audience), -1, np.int64)
     for row in np.flatnonzero(~arms[Arm.HOLDOUT]).tolist():
-        left = transaction.decisions.reserve(plan.campaign)
-        remaining = [_UNLIMITED if (codes := left[depth]) is None else codes for depth in solution.depths]
+        remaining, prices = in_reserve, worth.prices
         label = "" if audience.segment is None else str(audience.segment[row])
-        prices = worth.prices
         if label in by_segment:
             remaining = [min(pair) for pair in zip(remaining, by_segment[label], strict=True)]
             own = (solution.segments or {})[label].prices
@@ -237,11 +240,17 @@ def _decisions(transaction: Transaction, record: CampaignRecord, audience: Audie
             remaining_budget=budget,
             customer_id=audience.ids[row],
         )
-        if column >= 0 and transaction.decisions.take_code(plan.campaign, solution.depths[column]):
+        if column >= 0:
             choice[row] = column
+            in_reserve[column] -= 1
             if label in by_segment:
                 by_segment[label][column] -= 1
-            budget = None if budget is None else budget - float(worth.costs[row, column])
+            if budget is not None:
+                budget -= _cost(solution, audience, belief, row=row, column=column, expected=worth.costs[row, column])
+    for column in np.unique(choice[choice >= 0]).tolist():
+        count = int((choice == column).sum())
+        if not transaction.decisions.take_code(plan.campaign, solution.depths[column], count=count):
+            raise StateError(f"The reserve of campaign {plan.campaign} changed while customers were decided about")
     return decision_table(
         audience,
         arms=arms,
@@ -252,6 +261,21 @@ def _decisions(transaction: Transaction, record: CampaignRecord, audience: Audie
         engagement=belief.rates_at_choice(audience, np.asarray(solution.depths), choice),
         belief=belief,
     )
+
+
+def _cost(solution: Solution, audience: Audience, belief: Belief, *, row: int, column: int, expected: float) -> float:
+    """What a code takes of the budget: the figure that a tally of the kept decision gives, to the last bit, so that it
+    makes no difference how many customers are decided in one transaction. Before any purchase nothing is kept."""
+    if not belief.basket.campaigns:
+        return expected
+    one, depths, choice = audience.take(np.array([row])), np.asarray(solution.depths), np.array([column])
+    price = belief.basket.expected_at_choice(one.context, depths, choice)
+    return _kept_cost(price[0], belief.rates_at_choice(one, depths, choice)[0], solution, column)
+
+
+def _kept_cost(full_price: float | None, rate: float | None, solution: Solution, column: int) -> float:
+    factor = 1.0 if solution.cost_factors is None else solution.cost_factors[column]
+    return float(full_price or 0.0) * float(rate or 0.0) * solution.depths[column] * factor
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -290,32 +314,55 @@ class _Worth:
         return np.where((choice < 0) | self.at_random, 0.0, chosen).astype(np.float64)
 
 
-def _segments_left(transaction: Transaction, record: CampaignRecord, solution: Solution) -> dict[str, list[int]]:
-    """By label: codes per depth that late arrivals of the segment may still get."""
-    if solution.segments is None:
-        return {}
-    late = transaction.decisions.of(record.campaign, only_late=True)
-    given = Counter(zip(late["segment"].to_pylist(), late["depth"].to_pylist(), strict=True))
-    return {
-        label: [
-            _UNLIMITED if codes is None else codes - given[label, depth]
-            for depth, codes in zip(solution.depths, segment.reserve, strict=True)
-        ]
-        for label, segment in solution.segments.items()
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateTally:
+    """What late arrivals of a campaign got so far, as far as its budget and its segments' limits ask for it.
 
+    It follows from the kept decisions alone. Whoever keeps one reads only what was added since (`up_to_date`).
+    """
 
-def _budget_left(transaction: Transaction, record: CampaignRecord, solution: Solution) -> float | None:
-    """Expected markdown that late arrivals may still cost, in the model's own units."""
-    if solution.reserve_budget is None:
-        return None
-    late = transaction.decisions.of(record.campaign, only_late=True)
-    late = late.filter(late["code"].is_valid())
-    factors = dict(zip(solution.depths, solution.cost_factors or (1.0,) * len(solution.depths), strict=True))
-    names = ("expected_full_price", "expected_engagement", "depth")
-    expected = zip(*(late[name].to_pylist() for name in names), strict=True)
-    spent = [float(price or 0.0) * float(rate or 0.0) * depth * factors[depth] for price, rate, depth in expected]
-    return float(solution.reserve_budget / solution.budget_factor - sum(spent))
+    seal: str | None = None
+    """Names the late arrivals that are counted (`DecisionRepository.late_seal`)."""
+    next_row: int = 0
+    """Decisions from this row on are not counted."""
+    given: Mapping[tuple[str | None, float], int] = field(default_factory=dict)
+    """Codes by label and depth."""
+    spent: float = 0.0
+    """Expected markdown, in the model's own units: added one after the other, in the order of the decisions."""
+
+    def up_to_date(self, transaction: Transaction, record: CampaignRecord) -> "LateTally":
+        """With everybody who is decided now."""
+        solution = record.solution
+        if solution.reserve_budget is None and solution.segments is None:
+            return self  # nobody asks
+        seal = transaction.decisions.late_seal(record.campaign)
+        if seal == self.seal:
+            return self
+        late = transaction.decisions.of(record.campaign, only_late=True, from_row=self.next_row)
+        rows, given, spent = late["row"].to_pylist(), Counter(self.given), self.spent
+        late = late.filter(late["code"].is_valid())
+        labels = late["segment"].to_pylist() if "segment" in late.column_names else [None] * late.num_rows
+        names = ("depth", "expected_full_price", "expected_engagement")
+        for label, depth, price, rate in zip(labels, *(late[name].to_pylist() for name in names), strict=True):
+            given[label, depth] += 1
+            spent += _kept_cost(price, rate, solution, solution.depths.index(depth))
+        return LateTally(seal=seal, next_row=rows[-1] + 1 if rows else self.next_row, given=given, spent=spent)
+
+    def segments_left(self, solution: Solution) -> dict[str, list[int]]:
+        """By label: codes per depth that late arrivals of the segment may still get."""
+        return {
+            label: [
+                _UNLIMITED if codes is None else codes - self.given.get((label, depth), 0)
+                for depth, codes in zip(solution.depths, segment.reserve, strict=True)
+            ]
+            for label, segment in (solution.segments or {}).items()
+        }
+
+    def budget_left(self, solution: Solution) -> float | None:
+        """Expected markdown that late arrivals may still cost, in the model's own units; None: there is no budget."""
+        if solution.reserve_budget is None:
+            return None
+        return float(solution.reserve_budget / solution.budget_factor - self.spent)
 
 
 def _count_codes(transaction: Transaction, record: CampaignRecord, table: pa.Table, contexts: Matrix) -> None:

@@ -295,11 +295,16 @@ class DecisionRepository(Protocol):
         codes: "pa.Array | None" = None,
         customers: "pa.Array | None" = None,
         only_late: bool = False,
+        from_row: int = 0,
     ) -> "pa.Table":
         """As `kept.DECISIONS`, by row; all, or those of these codes or customers, or those after the launch.
 
+        from_row: with `only_late`, those from this row on.
         customer_id has the type it was launched with.
         """
+
+    def late_seal(self, campaign: str) -> str | None:
+        """Names all late arrivals of a campaign: while it is the same, they are. None: there are none."""
 
     def misplaced(self, campaign: str) -> tuple[str, ...]:
         """Which of the indexes by customer and by code are not those of the decisions."""
@@ -327,8 +332,8 @@ class DecisionRepository(Protocol):
         For repairs: where it does not fit, the transaction must not be kept.
         """
 
-    def take_code(self, campaign: str, depth: float) -> bool:
-        """One less at this depth, by a conditional update; False when none was left."""
+    def take_code(self, campaign: str, depth: float, *, count: int = 1) -> bool:
+        """So many less at this depth, by a conditional update; False, and nothing taken, when fewer were left."""
 
     def secret(self) -> bytes:
         """The key of the codes' HMAC: 32 random bytes, made with the database. StateError where it is not those."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import index_of, rows_of
-from disco.adapters.store.database import asked, in_order, storable
+from disco.adapters.store.database import FEW, asked, in_order, select_few, storable
 from disco.adapters.store.schema import campaigns, late_decisions, pool_codes, reserves, secrets
 from disco.adapters.store.seals import extended, row_seal, state_seal, touch
 from disco.adapters.store.session import Session
@@ -74,7 +74,7 @@ class SqlDecisions:
         self, campaign: str, decisions: pa.Table, *, contexts: Matrix, features: pa.Table | None, pooled: bool
     ) -> None:
         row = self._session.campaign_row(campaign)
-        known = self.of(campaign, customers=decisions["customer_id"].cast(pa.string()).combine_chunks())
+        known = self._of(row, customers=decisions["customer_id"].cast(pa.string()).combine_chunks())
         if known.num_rows:
             raise StateError(f"Customer {known['customer_id'][0]} already has a decision in campaign {campaign}")
         codes = pc.drop_null(decisions["code"]).combine_chunks()
@@ -84,8 +84,10 @@ class SqlDecisions:
         if context_rows.shape != (decisions.num_rows, row.context_size) or not np.isfinite(context_rows).all():
             expected = f"{row.context_size} finite columns"
             raise InputError("contexts", found=f"shape {context_rows.shape}", expected=expected)
-        count_late = sa.select(sa.func.count()).where(late_decisions.c.campaign_number == row.number)
-        first = self._launched_rows(row) + int(self._connection.execute(count_late).scalar_one())
+        # rows are numbered without gaps, so the last one is found by the key and nothing is counted
+        last = sa.select(sa.func.max(late_decisions.c.row)).where(late_decisions.c.campaign_number == row.number)
+        before: int | None = self._connection.execute(last).scalar_one()
+        first = self._launched_rows(row) if before is None else before + 1
         given = [field for field in _LATE if field.name in decisions.column_names]
         table = storable(pa.table({field.name: decisions[field.name].cast(field.type) for field in given}))
         feature_rows: list[dict[str, Any] | None] = [None] * table.num_rows
@@ -116,8 +118,25 @@ class SqlDecisions:
         codes: pa.Array | None = None,
         customers: pa.Array | None = None,
         only_late: bool = False,
+        from_row: int = 0,
     ) -> pa.Table:
         row = self._session.campaign_row(campaign)
+        return self._of(row, codes=codes, customers=customers, only_late=only_late, from_row=from_row)
+
+    def late_seal(self, campaign: str) -> str | None:
+        of_campaign = campaigns.c.number == self._session.number(campaign)
+        found: str | None = self._connection.execute(sa.select(campaigns.c.late_seal).where(of_campaign)).scalar_one()
+        return found
+
+    def _of(
+        self,
+        row: sa.Row[Any],
+        *,
+        codes: pa.Array | None = None,
+        customers: pa.Array | None = None,
+        only_late: bool = False,
+        from_row: int = 0,
+    ) -> pa.Table:
         wanted = {
             name: asked(name, texts)
             for name, texts in (("code", codes), ("customer_id", customers))
@@ -126,7 +145,7 @@ class SqlDecisions:
         launched = self._launched(row, _NO_ROWS if only_late else self._rows(row, wanted))
         kind = launched["customer_id"].type
         labels = [field for field in LABELS if field.name in launched.column_names]
-        late = self._late(row, wanted, labels)
+        late = self._late(row, wanted, labels, from_row=from_row)
         place = late.schema.get_field_index("customer_id")
         late = late.set_column(place, launched.schema.field("customer_id"), late["customer_id"].cast(kind))
         return pa.concat_tables([launched, late]) if late.num_rows else launched
@@ -189,12 +208,12 @@ class SqlDecisions:
 
     def codes_in_use(self, codes: pa.Array, *, campaign: str | None = None) -> pa.Array:
         texts, found = asked("code", codes), []
+        schema = pa.schema([DECISIONS.field("code")])
         for table in (late_decisions, pool_codes):
-            statement = sa.select(table.c.code).where(self._session.database.among(table.c.code, texts))
+            statement = sa.select(table.c.code)
             if campaign is not None:
                 statement = statement.where(table.c.campaign_number == self._session.number(campaign))
-            schema = pa.schema([DECISIONS.field("code")])
-            found.append(self._session.database.select(self._connection, statement, schema)["code"])
+            found.append(self._select(statement, {table.c.code: texts}, schema)["code"])
         launched = sa.select(campaigns.c.campaign).where(campaigns.c.codes.is_not(None))
         names = [campaign] if campaign is not None else self._connection.execute(launched).scalars().all()
         for name in names:
@@ -225,15 +244,15 @@ class SqlDecisions:
         rows = sa.select(reserves.c.depth, reserves.c.codes).where(of_campaign).order_by(reserves.c.depth)
         return {row.depth: row.codes for row in self._connection.execute(rows)}
 
-    def take_code(self, campaign: str, depth: float) -> bool:
+    def take_code(self, campaign: str, depth: float, *, count: int = 1) -> bool:
         # codes − 1 of "no limit" is still null: no limit
-        left = sa.or_(reserves.c.codes.is_(None), reserves.c.codes > 0)
+        left = sa.or_(reserves.c.codes.is_(None), reserves.c.codes >= count)
         number = self._session.number(campaign)
         touch(self._session, number)
         taken = self._connection.execute(
             reserves.update()
             .where(reserves.c.campaign_number == number, reserves.c.depth == depth, left)
-            .values(codes=reserves.c.codes - 1)
+            .values(codes=reserves.c.codes - count)
         )
         return taken.rowcount == 1
 
@@ -289,14 +308,18 @@ class SqlDecisions:
             schema=pa.schema(fields),
         )
 
-    def _late(self, row: sa.Row[Any], wanted: Mapping[str, pa.Array], labels: list[pa.Field]) -> pa.Table:
+    def _late(
+        self, row: sa.Row[Any], wanted: Mapping[str, pa.Array], labels: list[pa.Field], *, from_row: int
+    ) -> pa.Table:
         """Late arrivals, as kept.DECISIONS and these labels."""
         schema = pa.schema([*DECISIONS, *labels])
         columns = [late_decisions.c[name] for name in _LATE.names]
         statement = sa.select(*columns).where(late_decisions.c.campaign_number == row.number)
-        for name, texts in wanted.items():
-            statement = statement.where(self._session.database.among(late_decisions.c[name], texts))
-        found = in_order(self._session.database.select(self._connection, statement, _LATE), "row")
+        if from_row:
+            statement = statement.where(late_decisions.c.row >= from_row)
+        found = in_order(
+            self._select(statement, {late_decisions.c[name]: texts for name, texts in wanted.items()}, _LATE), "row"
+        )
         late = pa.array(np.ones(found.num_rows, np.bool_))
         return pa.table(
             [
@@ -309,3 +332,14 @@ class SqlDecisions:
             ],
             schema=schema,
         )
+
+    def _select(
+        self, statement: "sa.Select[Any]", wanted: "Mapping[sa.ColumnElement[Any], pa.Array]", schema: pa.Schema
+    ) -> pa.Table:
+        """The rows of a statement in which these columns have one of these texts: few or millions of them."""
+        if wanted and all(len(texts) <= FEW for texts in wanted.values()):
+            named = statement.where(*(column.in_(texts.to_pylist()) for column, texts in wanted.items()))
+            return select_few(self._connection, named, schema)
+        for column, texts in wanted.items():
+            statement = statement.where(self._session.database.among(column, texts))
+        return self._session.database.select(self._connection, statement, schema)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from disco.records.ports import Artefacts
 _ROWS = sa.select(campaigns, plans.c.plan, plans.c.summary).join(plans, plans.c.plan_id == campaigns.c.plan_id)
 _KEPT = sa.select(*(column for column in plans.c if column.name not in ("planned_at", "seal")))
 _ARMS = pa.dictionary(pa.int8(), pa.string())
+_MOST_READ = 64  # plans whose text is not read again: it never changes, and a late arrival is decided in less time
 
 
 class SqlPlans:
@@ -248,12 +250,22 @@ def _artefacts(row: sa.Row[Any], columns: Iterable[str]) -> list[str]:
     return [name for column in columns if (name := getattr(row, column)) is not None]
 
 
+@lru_cache(maxsize=_MOST_READ)
+def _plan(content: str) -> Plan:
+    return Plan.model_validate_json(content)
+
+
+@lru_cache(maxsize=_MOST_READ)
+def _summary(content: str) -> PlanSummary:
+    return PlanSummary.from_json(content)
+
+
 def _plan_record(row: sa.Row[Any]) -> PlanRecord:
     return PlanRecord(
         plan_id=row.plan_id,
-        plan=Plan.model_validate_json(row.plan),
+        plan=_plan(row.plan),
         inputs=json.loads(row.inputs),
-        summary=PlanSummary.from_json(row.summary),
+        summary=_summary(row.summary),
         planned_at=row.planned_at,
     )
 
@@ -262,13 +274,13 @@ def _campaign_record(row: sa.Row[Any], locale: Locale) -> CampaignRecord:
     return CampaignRecord(
         campaign=row.campaign,
         plan_id=row.plan_id,
-        plan=Plan.model_validate_json(row.plan),
+        plan=_plan(row.plan),
         state=State(row.state),
         integer_ids=row.integer_ids,
         context_size=row.context_size,
         network=row.network,
         version=row.version,
-        solution=PlanSummary.from_json(row.summary).solution,
+        solution=_summary(row.summary).solution,
         launched_at=row.launched_at,
         recalled_at=None if row.recalled_at is None else locale.local(row.recalled_at),
     )
