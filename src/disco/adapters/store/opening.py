@@ -62,6 +62,16 @@ def shown(url: sa.URL) -> str:
     return url.render_as_string(hide_password=True)
 
 
+def shown_url(text: str) -> str:
+    """A URL without its password, or a place that is no URL as it is."""
+    if "://" not in text:
+        return text
+    try:
+        return shown(sa.make_url(text))
+    except (sa.exc.ArgumentError, ValueError):
+        return text.partition("://")[0] + "://…"
+
+
 def is_empty(database: Database) -> bool:
     """Whether there are no tables at all: no file, an empty one, or a database that nobody has used."""
     file = database.engine.url.database

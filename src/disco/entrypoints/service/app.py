@@ -40,6 +40,7 @@ class Service:
     def __init__(self, shop: Shop, *, hosts: Collection[str] | None = ()) -> None:
         self._opened: tuple[object, Shop, ExitStack] | None = None
         self._given, self._lock = shop, threading.Lock()
+        self._stamp = _stamp(shop.folder / FILE)  # of the settings that the shop was opened with
         self._hosts = hosts
         self.settings: ShopSettings = shop.settings
         own = shop.settings.service
@@ -67,10 +68,12 @@ class Service:
 
     def _open(self, stamp: object) -> tuple[object, Shop, ExitStack]:
         before, shop = self._opened, self._given
-        if before is not None:
+        if before is not None or stamp != self._stamp:
             try:
                 shop = Shop.open(shop.folder, now=shop.clock.fixed)
             except PlanError:
+                if before is None:
+                    raise
                 log().error("disco.yaml cannot be used; the settings before stay in use")
                 self._opened = (stamp, *before[1:])
                 return self._opened

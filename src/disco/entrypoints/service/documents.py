@@ -98,7 +98,7 @@ def document() -> dict[str, Any]:
             operation["security"] = [] if needed == PUBLIC else [{"key": []}, {"session": []}]
             if needed != PUBLIC:
                 operation["description"] = f"{operation.get('description', '')}\n\nRole: {needed}.".strip()
-                if method != "get" and "x-disco-upload" not in operation:
+                if method != "get":
                     operation.setdefault("parameters", []).append(_IDEMPOTENCY)
             operation.pop("x-disco-upload", None)
     return made

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from math import isinf
 from pathlib import Path
 from typing import Any, NoReturn
@@ -98,15 +99,16 @@ def refuse_unkeepable_text(text: str, *, where: str) -> None:
 
 
 @asynccontextmanager
-async def uploaded(request: Request, *, name: str) -> AsyncIterator[Path]:
-    """The body as a file of this name in a temporary folder, which is gone after the block."""
+async def uploaded(request: Request, *, name: str) -> AsyncIterator[tuple[Path, str]]:
+    """The body as a file of this name in a temporary folder, which is gone after the block; and its SHA-256."""
     manager = temporary_folder("upload")
     folder = await to_thread.run_sync(manager.__enter__)
     try:
-        path = folder / name
+        path, digest = folder / name, sha256()
         with path.open("wb") as file:
             async for part in request.stream():
+                digest.update(part)
                 await to_thread.run_sync(file.write, part)
-        yield path
+        yield path, digest.hexdigest()
     finally:
         await to_thread.run_sync(manager.__exit__, None, None, None)

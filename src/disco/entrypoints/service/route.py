@@ -17,7 +17,8 @@ from disco.entrypoints.service.limits import BoundedBody
 from disco.entrypoints.service.logs import log, places_of
 from disco.entrypoints.service.problems import MEDIA_TYPE, problem_of, status_of
 from disco.entrypoints.service.reading import read_json, refuse_unkeepable_text
-from disco.entrypoints.service.security import ROUTES, admitted
+from disco.entrypoints.service.replies import answered_once
+from disco.entrypoints.service.security import PUBLIC, ROUTES, admitted
 from disco.records.errors import DefectError, DiscoError, Problem, ServiceError
 from disco.records.quoting import quoted, shortened
 from disco.records.refusals import expected_of
@@ -60,7 +61,9 @@ class DiscoRoute(APIRoute):
                 bounded.allow(service.largest_body(upload=bool(uploads)))
                 strict = _StrictRequest(request.scope, request.receive)
                 _refuse_content_type(strict, self, uploads)
-                return await answer(strict)
+                if method == "GET" or needed == PUBLIC or uploads:
+                    return await answer(strict)
+                return await answered_once(strict, await strict.body(), lambda: answer(strict))
             except Exception as error:
                 return problem_reply(request, error)
 

@@ -1,5 +1,6 @@
 """The routes, one file per topic: parse, call one use case, reply."""
 
-from disco.entrypoints.service.routes import campaigns, health, model, plans, tables
+from disco.entrypoints.service.routes import campaigns, drafts, health, keys, model, plans, settings, tables
 
-ROUTERS = (health.router, campaigns.router, plans.router, model.router, tables.router)
+_TOPICS = (health, campaigns, plans, drafts, model, tables, settings, keys)
+ROUTERS = tuple(topic.router for topic in _TOPICS)

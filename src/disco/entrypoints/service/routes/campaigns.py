@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
 from disco.entrypoints.service.reading import read_json, uploaded
+from disco.entrypoints.service.replies import answered_once
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.campaign_list import CampaignEntry
 from disco.operations.explaining import Explanation
@@ -200,13 +201,16 @@ async def outcomes(
     is set aside with its reason."""
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     service = request.app.state.service
-    async with uploaded(request, name=f"outcomes{_ENDINGS.get(kind, '.json')}") as file:
+    async with uploaded(request, name=f"outcomes{_ENDINGS.get(kind, '.json')}") as (file, digest):
 
         def ingested() -> Ingested:
             given: Any = _rows(file) if kind == JSON else file
             return shop.ingest(name, given, source=source or f"{kind} by the service", dry_run=dry_run)
 
-        return reply(await to_thread.run_sync(ingested, limiter=service.uploads))
+        async def answer() -> Response:
+            return reply(await to_thread.run_sync(ingested, limiter=service.uploads))
+
+        return await answered_once(request, digest, answer)
 
 
 def _rows(file: File) -> Any:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.paging import Page
 from disco.entrypoints.service.reading import read_json, uploaded
+from disco.entrypoints.service.replies import answered_once
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
 from disco.entrypoints.service.routes.campaigns import CSV, JSON, PARQUET
 from disco.entrypoints.shop_tables import TableState, map_columns, point_to, replace_by, table_state
@@ -58,9 +59,16 @@ async def put_table(shop: ShopOf, request: Request, name: TableName) -> Response
     """The body is a Parquet or CSV file, or JSON that names a file in the shop's folder or a query. It is checked as
     `disco validate` checks tables; only a table without problems replaces the old one, whole."""
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    async with uploaded(request, name=f"{name if name in SCHEMAS else 'table'}{_ENDINGS.get(kind, '.json')}") as file:
+    async with uploaded(request, name=f"{name if name in SCHEMAS else 'table'}{_ENDINGS.get(kind, '.json')}") as (
+        file,
+        digest,
+    ):
         replaced = (lambda: _pointed(shop, name, file)) if kind == JSON else (lambda: replace_by(shop, name, file))
-        return reply(await to_thread.run_sync(replaced, limiter=request.app.state.service.uploads))
+
+        async def answer() -> Response:
+            return reply(await to_thread.run_sync(replaced, limiter=request.app.state.service.uploads))
+
+        return await answered_once(request, digest, answer)
 
 
 def _pointed(shop: Shop, name: str, body: File) -> TableState:

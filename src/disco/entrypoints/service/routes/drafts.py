@@ -1,0 +1,64 @@
+"""Drafts: plans that are being written, each with its revision as ETag."""
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Header, Path, Response
+
+from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
+from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.operations.drafts import DeletedDraft, delete_draft, get_draft, list_drafts, put_draft
+from disco.records.errors import InputError
+from disco.records.jobs import Draft
+
+router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
+DraftName = Annotated[str, Path(max_length=100, description="The name of the draft.")]
+IfMatch = Annotated[
+    str | None,
+    Header(max_length=40, description="The ETag of the revision that is changed; needed for one that exists."),
+]
+_TAG = re.compile(r'(?:W/)?"?(\d{1,18})"?')
+
+
+@router.get("/drafts", summary="Plans that are being written", response_model=Page[Draft])
+def drafts(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    with shop.store() as store:
+        found, after = page_of(list_drafts(store).items, limit=limit, cursor=cursor)
+    return json_reply(page_form(found, after))
+
+
+@router.get("/drafts/{name}", summary="A draft, with its revision as ETag", response_model=Draft)
+def draft(shop: ShopOf, name: DraftName) -> Response:
+    with shop.store() as store:
+        return _tagged(get_draft(store, name))
+
+
+@router.put("/drafts/{name}", summary="Write a draft", response_model=Draft)
+def put(
+    shop: ShopOf,
+    name: DraftName,
+    body: Annotated[dict[str, Any], Body(description="The plan as far as it is written.")],
+    if_match: IfMatch = None,
+) -> Response:
+    """412 where somebody else was faster, 428 where a draft exists and If-Match is missing."""
+    with shop.store() as store:
+        return _tagged(put_draft(store, name, body, if_match=_revision(if_match), clock=shop.clock))
+
+
+@router.delete("/drafts/{name}", summary="Delete a draft", response_model=DeletedDraft)
+def delete(shop: ShopOf, name: DraftName, if_match: IfMatch = None) -> Response:
+    with shop.store() as store:
+        return reply(delete_draft(store, name, if_match=_revision(if_match), clock=shop.clock))
+
+
+def _tagged(found: Draft) -> Response:
+    return reply(found, headers={"etag": f'"{found.revision}"'})
+
+
+def _revision(tag: str | None) -> int | None:
+    if tag is None:
+        return None
+    found = _TAG.fullmatch(tag.strip())
+    if found is None:
+        raise InputError("If-Match", found=repr(tag), expected='the ETag of the draft, such as "3"')
+    return int(found[1])

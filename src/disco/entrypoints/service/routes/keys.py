@@ -1,0 +1,43 @@
+"""API keys: made, listed, revoked."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
+from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.operations.people import ApiKey, NewKey, RevokedKey, create_key, list_keys, revoke_key
+from disco.records.people import Role
+
+router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["people"])
+
+
+class KeyRequest(BaseModel):
+    """A key to be made."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    name: str = Field(min_length=1, max_length=100, description="What it is for.")
+    role: Role = Field(description="What it may do.")
+    expires_days: int | None = Field(None, ge=1, le=3660, description="After how many days it is refused; null: never.")
+
+
+@router.get("/keys", summary="All keys, without their secrets", response_model=Page[ApiKey])
+def keys(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
+    with shop.store() as store:
+        found, after = page_of(list_keys(store, shop.clock).keys, limit=limit, cursor=cursor)
+    return json_reply(page_form(found, after))
+
+
+@router.post("/keys", summary="Make a key; it is shown once", status_code=201, response_model=NewKey)
+def make(shop: ShopOf, body: KeyRequest) -> Response:
+    expires = None if body.expires_days is None else timedelta(days=body.expires_days)
+    with shop.store() as store:
+        return reply(create_key(store, name=body.name, role=body.role, expires=expires, clock=shop.clock), status=201)
+
+
+@router.delete("/keys/{key_id}", summary="Refuse a key from now on", response_model=RevokedKey)
+def revoke(shop: ShopOf, key_id: Annotated[str, Path(max_length=100)]) -> Response:
+    with shop.store() as store:
+        return reply(revoke_key(store, key_id, shop.clock))

@@ -1,0 +1,174 @@
+"""Requests that write: once per idempotency key, revisions of drafts, outcomes, jobs, keys and settings."""
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+from fastapi.testclient import TestClient
+
+from disco.entrypoints.python import Shop
+
+API = "/api/v1"
+
+
+def test_the_same_key_and_body_get_the_same_reply_and_another_body_is_refused(client: TestClient) -> None:
+    body, key = {"name": "a shop", "role": "viewer"}, {"idempotency-key": "k-1"}
+    first = client.post(f"{API}/keys", json=body, headers=key)
+    again = client.post(f"{API}/keys", json=body, headers=key)
+    assert first.status_code == again.status_code == 201
+    assert first.content == again.content
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.headers["content-type"] == first.headers["content-type"]
+    other = client.post(f"{API}/keys", json=body | {"role": "admin"}, headers=key)
+    assert (other.status_code, other.json()["type"]) == (409, "urn:disco:problem:reply-conflict")
+    elsewhere = client.post(f"{API}/power", json={"baseline": 1, "sd": 1, "uplift": 0.1}, headers=key)
+    assert elsewhere.status_code == 409
+    assert sum(one["name"] == "a shop" for one in client.get(f"{API}/keys").json()["items"]) == 1
+    for wrong in ("", "ä".encode("latin-1"), "x" * 300):
+        answer = client.post(f"{API}/keys", json=body, headers={"idempotency-key": wrong})
+        assert answer.status_code == 422, answer.text
+
+
+def test_a_refusal_is_not_kept_for_its_key(client: TestClient) -> None:
+    path, headers = f"{API}/drafts/summer", {"idempotency-key": "k-2", "if-match": '"1"'}
+    assert client.put(path, json={"seed": 1}, headers=headers).status_code == 412
+    assert client.put(path, json={"seed": 0}).status_code == 200
+    assert client.put(path, json={"seed": 1}, headers=headers).status_code == 200
+    assert client.get(path).json()["plan"] == {"seed": 1}
+
+
+def test_the_same_request_at_the_same_time_is_done_once(client: TestClient) -> None:
+    def ask(_: int) -> int:
+        body = {"name": "at once", "role": "viewer"}
+        return client.post(f"{API}/keys", json=body, headers={"idempotency-key": "k-3"}).status_code
+
+    with ThreadPoolExecutor(6) as pool:
+        statuses = list(pool.map(ask, range(12)))
+    assert set(statuses) <= {201, 409, 503}
+    assert 201 in statuses
+    assert sum(one["name"] == "at once" for one in client.get(f"{API}/keys").json()["items"]) == 1
+
+
+def test_a_draft_is_changed_only_by_who_saw_its_revision(client: TestClient) -> None:
+    path, plan = f"{API}/drafts/spring", {"campaign": "spring", "depths": {"0.1": {"at_most": 5}}}
+    assert client.get(path).status_code == 404
+    made = client.put(path, json=plan)
+    assert (made.status_code, made.headers["etag"]) == (200, '"1"')
+    assert client.put(path, json=plan).status_code == 428
+    changed = client.put(path, json=plan | {"seed": 1}, headers={"if-match": made.headers["etag"]})
+    assert changed.headers["etag"] == '"2"'
+    late = client.put(path, json=plan, headers={"if-match": '"1"'})
+    assert (late.status_code, late.json()["type"]) == (412, "urn:disco:problem:revision")
+    assert client.get(path).json()["plan"] == plan | {"seed": 1}
+    assert [one["name"] for one in client.get(f"{API}/drafts").json()["items"]] == ["spring"]
+    assert client.delete(path).status_code == 428
+    assert client.delete(path, headers={"if-match": '"x"'}).status_code == 422
+    assert client.delete(path, headers={"if-match": '"2"'}).status_code == 200
+    assert client.get(path).status_code == 404
+
+
+def outcomes_of(client: TestClient, count: int) -> list[dict[str, Any]]:
+    codes = pq.read_table(io.BytesIO(client.get(f"{API}/campaigns/first/export").content)).slice(0, count).to_pylist()
+    return [
+        {
+            "event_id": f"svc-{number}",
+            "campaign_id": "first",
+            "customer_id": one["customer_id"],
+            "code": one["code_id"],
+            "ordered_at": "2025-09-05T10:00:00",
+            "full_price": 20 + number,
+            "kind": "purchase",
+        }
+        for number, one in enumerate(codes)
+    ]
+
+
+def test_outcomes_count_once_as_json_csv_or_parquet(client: TestClient) -> None:
+    rows, path = outcomes_of(client, 30), f"{API}/campaigns/first/outcomes"
+    rehearsed = client.post(path, params={"dry_run": True}, json=rows)
+    assert rehearsed.json()["dry_run"] is True
+    first = client.post(path, json=rows, params={"source": "till"})
+    assert first.status_code == 200, first.text
+    assert first.json()["received"] == 30
+    table = pa.Table.from_pylist([one | {"full_price": float(one["full_price"])} for one in rows])
+    csv, parquet = io.BytesIO(), io.BytesIO()
+    pacsv.write_csv(table, csv)
+    pq.write_table(table, parquet)
+    for content, kind in ((csv, "text/csv"), (parquet, "application/vnd.apache.parquet")):
+        again = client.post(path, content=content.getvalue(), headers={"content-type": kind})
+        assert again.status_code == 200, again.text
+        assert again.json()["duplicate"] == again.json()["received"] == 30
+    batches = client.get(f"{API}/campaigns/first").json()["batches"]
+    assert "till" in [one["source"] for one in batches]
+    back = client.post(f"{API}/batches/{first.json()['batch_id']}/revert")
+    assert back.status_code == 200
+    assert back.json()["counts"]["received"] == 30
+    key = {"idempotency-key": "outcomes-1"}
+    assert client.post(path, json=rows, headers=key).content == client.post(path, json=rows, headers=key).content
+    assert client.post(path, json=rows[:1], headers=key).status_code == 409
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[]",
+        "{}",
+        "null",
+        '[{"event_id": 1, "extra": 2}]',
+        '[{"full_price": NaN}]',
+        '[{"full_price": [1]}]',
+        '[{"customer_id": {"$gt": ""}}]',
+        "[1]",
+    ],
+)
+def test_outcomes_that_are_no_rows_are_refused(reader: TestClient, body: str) -> None:
+    headers = {"content-type": "application/json"}
+    answer = reader.post(f"{API}/campaigns/first/outcomes", content=body, headers=headers)
+    assert answer.status_code in (400, 422), answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_a_revoked_key_is_refused_at_once(client: TestClient) -> None:
+    made = client.post(f"{API}/keys", json={"name": "x", "role": "viewer", "expires_days": 1}).json()
+    mine = {"authorization": f"Bearer {made['key']}"}
+    assert client.get(f"{API}/campaigns", headers=mine).status_code == 200
+    assert client.get(f"{API}/keys", headers=mine).status_code == 403
+    assert client.delete(f"{API}/keys/{made['id']}").status_code == 200
+    assert client.get(f"{API}/campaigns", headers=mine).status_code == 401
+    listed = client.get(f"{API}/keys").text
+    assert made["key"] not in listed
+    assert made["key"].split("_")[2] not in listed
+
+
+def test_settings_are_shown_without_passwords_and_changed_where_they_may_be(
+    client: TestClient, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = client.get(f"{API}/settings").json()
+    assert found["currency"] == "GBP"
+    changed = client.patch(f"{API}/settings", json={"model": {"forgetting": 0.5}})
+    assert changed.status_code == 200, changed.text
+    assert client.get(f"{API}/settings").json()["model"]["forgetting"] == 0.5
+    assert Shop.open(shop).settings.model.forgetting == 0.5
+    for wrong in (
+        {"database_url": "sqlite:////etc/x"},
+        {"data": "/etc"},
+        {"model": {"forgeting": 1}},
+        {"currency": "?"},
+    ):
+        assert client.patch(f"{API}/settings", json=wrong).status_code == 422, wrong
+    (shop / "disco.yaml").write_text("data: postgresql://reader:hunter2@db/warehouse\n")
+    text = client.get(f"{API}/settings").text
+    assert "hunter2" not in text
+    assert "warehouse" in text
+
+
+def test_settings_that_cannot_be_used_leave_the_ones_before_in_use(client: TestClient, shop: Path) -> None:
+    (shop / "disco.yaml").write_text("model: {forgetting: 0.25}\n")
+    assert client.get(f"{API}/settings").json()["model"]["forgetting"] == 0.25
+    (shop / "disco.yaml").write_text("model: {forgetting: 7}\n")
+    assert client.get(f"{API}/settings").json()["model"]["forgetting"] == 0.25
