@@ -189,7 +189,7 @@ def fill_contexts(url: str, rows: int) -> None:
 
     store = opened(url)
     plan = planned(store, rows)
-    with store.writing("bench") as transaction:
+    with store.writing("bench", action="test") as transaction:
         transaction.plans.add(plan.record(), plan.tables())
         transaction.plans.launch(
             CampaignRecord(

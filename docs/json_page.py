@@ -58,6 +58,8 @@ def _fields(schema, kind):
 
 
 def _type(field) -> str:
+    if field is True:
+        return "any"
     if "$ref" in field:
         name = field["$ref"].rsplit("/", 1)[1]
         return f"[{name}](#{name.lower()})" if not _is_enum(name) else "text"

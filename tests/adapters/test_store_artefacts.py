@@ -94,7 +94,7 @@ def test_a_flipped_byte_changes_no_answer(tmp_path: Path, artefact: str) -> None
     """Whoever reads the table is refused; every other question has the answer it had."""
     file, ids = tmp_path / "disco.db", [str(number) for number in range(50)]
     store = CampaignStore.embedded(file)
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         features = pa.table({"customer_id": ids, "x": np.arange(50.0)})
         add_campaign(transaction, decided=decisions(list(ids)), features=features)
     store.close()
@@ -188,7 +188,7 @@ def test_texts_with_one_key_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_dry_run_leaves_neither_rows_nor_files(tmp_path: Path) -> None:
     store = CampaignStore.embedded(tmp_path / "disco.db")
-    with store.writing("spring", dry_run=True) as transaction:
+    with store.writing("spring", action="test", dry_run=True) as transaction:
         add_campaign(transaction, decided=decisions(["1", "2"]))
         add_late(transaction, decisions(["3"]))
         assert transaction.decisions.of("spring").num_rows == 3
@@ -202,9 +202,9 @@ def test_two_machines_with_one_database_and_one_artefact_place_see_the_same_shop
 ) -> None:
     url, place = new_postgres_url(), tmp_path / "shared"
     one, other = CampaignStore(url, place), CampaignStore(url, place)
-    with one.writing("spring") as transaction:
+    with one.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["1", "2"]), contexts=np.arange(6.0).reshape(2, 3))
-    with other.writing("spring") as transaction:
+    with other.writing("spring", action="test") as transaction:
         add_late(transaction, decisions(["3"]))
         receive(transaction, batch("b1"), outcomes("b1", ["1", "3"]))
     for store in (one, other):

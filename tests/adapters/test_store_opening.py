@@ -186,24 +186,27 @@ def test_a_writer_whose_patience_is_over_hears_it_in_plain_words(
     store, other = (CampaignStore.embedded(tmp_path / "busy.db") for _ in range(2))
 
     def write() -> None:
-        with other.writing("spring"):
+        with other.writing("spring", action="test"):
             pass
 
-    with store.writing("autumn"), pytest.raises(StateError, match="another process has held the write lock"):
+    with (
+        store.writing("autumn", action="test"),
+        pytest.raises(StateError, match="another process has held the write lock"),
+    ):
         write()
     write()
 
 
 def test_a_full_disk_is_named_and_nothing_is_kept(tmp_path: Path) -> None:
     store = CampaignStore.embedded(tmp_path / "full.db")
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
     pages = store._database.engine.connect().exec_driver_sql("PRAGMA page_count").scalar_one()
     sa.event.listen(
         store._database.engine, "checkout", lambda session, *_: session.execute(f"PRAGMA max_page_count = {pages + 4}")
     )
     many = outcomes("b1", [str(number) for number in range(5_000)])
-    with pytest.raises(StateError, match="full"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match="full"), store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), many)
     with store.reading() as transaction:
         assert transaction.ledger.batches("spring") == ()

@@ -28,33 +28,33 @@ _STATE = "state, reserve or contexts of campaign"
 
 def _life(store: CampaignStore) -> None:
     """Everything that is kept: a launch, late arrivals, two batches of which one is reverted, evidence, versions."""
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["a", "b", "c"], codes=["A", None, "C"]))
         transaction.decisions.set_reserve("spring", {0.1: 3, 0.25: None})
         transaction.beliefs.put_evidence("spring", NETWORK, b"\x00evidence")
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         for customer in ("d", "e"):
             transaction.decisions.take_code("spring", 0.1)
             features = pa.table({"customer_id": [customer], "spend": [1.5]})
             late = decisions([customer])
             contexts = np.full((1, 3), 0.25)
             transaction.decisions.add_late("spring", late, contexts=contexts, features=features, pooled=False)
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), outcomes("b1", ["e1", None, "e3"], raw=["{}", None, "ключ 🔑"]))
         receive(transaction, batch("b2"), outcomes("b2", ["e4"]))
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         [reverted] = [one for one in transaction.ledger.batches("spring") if one.batch_id == "b2"]
         receive(transaction, replace(reverted, reverted_at=MOMENT))
         transaction.plans.set_state("spring", State.PAUSED)
         transaction.contexts.add("spring", "network-b", np.zeros((5, 2)))
-    with store.writing("main") as transaction:
+    with store.writing("main", action="test") as transaction:
         transaction.beliefs.add_version(version(1), activate=True)
         transaction.beliefs.add_version(version(2), activate=True)
         transaction.beliefs.add_version(version(3), activate=False)
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         rows = pa.table({"row": [0, 2], "propensity": [0.5, 0.25], "propensity_draws": [100, 100]})
         transaction.decisions.set_propensities("spring", rows)
-    with store.writing(PEOPLE) as transaction:
+    with store.writing(PEOPLE, action="test") as transaction:
         anna = PersonRecord(name="Anna", role=Role.ADMIN, created_at=MOMENT, password="$argon2id$…", disabled=True)
         transaction.people.put(anna)
         key = {"key_id": "0123456789ab", "secret_hash": "0f" * 32, "created_by": "Anna", "created_at": MOMENT}
@@ -275,7 +275,7 @@ def test_who_changes_rows_on_purpose_seals_them_again(database_url: str) -> None
     _damage(store, "UPDATE plans SET inputs = '{}'")
     _damage(store, "UPDATE late_decisions SET customer_id = 'token' WHERE customer_id = 'd'")
     _damage(store, "UPDATE outcomes SET raw = NULL")
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         transaction.seals.reseal_plan("plan-of-spring")
         transaction.seals.reseal_campaign("spring")
         transaction.seals.reseal_batches("spring")
@@ -299,7 +299,7 @@ def test_a_seal_keeps_kinds_and_lengths_apart() -> None:
 
 def test_forgotten_customers_are_known_by_hashes_alone(database_url: str) -> None:
     store = open_store(database_url)
-    with store.writing("main") as transaction:
+    with store.writing("main", action="test") as transaction:
         transaction.forgotten.add(["anna", "ключ 🔑", "anna"], at=MOMENT)
         transaction.forgotten.add(["anna", "bob"], at=MOMENT)
     with store.reading() as transaction:
@@ -322,9 +322,9 @@ def test_forgotten_customers_are_known_by_hashes_alone(database_url: str) -> Non
 )
 def test_a_changed_list_of_forgotten_customers_is_found_and_not_used(database_url: str, damage: str) -> None:
     store = open_store(database_url)
-    with store.writing("main") as transaction:
+    with store.writing("main", action="test") as transaction:
         transaction.forgotten.add(["anna"], at=MOMENT)
-    with store.writing("main") as transaction:
+    with store.writing("main", action="test") as transaction:
         transaction.forgotten.add(["bob"], at=MOMENT + timedelta(days=1))
     with store.reading() as transaction:
         assert transaction.seals.broken() == ()
@@ -333,7 +333,10 @@ def test_a_changed_list_of_forgotten_customers_is_found_and_not_used(database_ur
         assert Sealed.FORGOTTEN in {one.what for one in transaction.seals.broken()}
         with pytest.raises(SealError, match="list of forgotten customers"):
             transaction.forgotten.among(["anna"])
-    with pytest.raises(SealError, match="list of forgotten customers"), store.writing("main") as transaction:
+    with (
+        pytest.raises(SealError, match="list of forgotten customers"),
+        store.writing("main", action="test") as transaction,
+    ):
         transaction.forgotten.add(["carl"], at=MOMENT)
 
 
@@ -358,6 +361,9 @@ def test_no_writer_seals_what_another_program_changed(tmp_path: Path) -> None:
         store = CampaignStore.embedded(tmp_path / f"{number}.db")
         _life(store)
         _damage(store, statement)
-        with pytest.raises(StateError, match="changed by something other"), store.writing("spring") as transaction:
+        with (
+            pytest.raises(StateError, match="changed by something other"),
+            store.writing("spring", action="test") as transaction,
+        ):
             write(transaction)
         assert _all_broken(store) != []

@@ -396,9 +396,14 @@ def url_of_0005(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def _rows(url: str) -> dict[str, list[Any]]:
-    """All rows of all tables, but the revision and the secrets."""
+    """All rows of all tables but the revision, the secrets and the journal, in which the upgrade itself stands."""
     with open_database(url).engine.connect() as connection:
-        names = set(sa.inspect(connection).get_table_names()) - {schema.REVISIONS, "secrets"}
+        names = set(sa.inspect(connection).get_table_names()) - {
+            schema.REVISIONS,
+            "secrets",
+            "journal",
+            "journal_heads",
+        }
         return {name: sorted(map(repr, connection.exec_driver_sql(f"SELECT * FROM {name}"))) for name in names}
 
 
@@ -424,6 +429,9 @@ def test_an_upgrade_from_0005_adds_people_and_an_empty_journal_and_changes_nothi
         assert transaction.plans.campaign("pooled").recalled_at is not None
         assert transaction.decisions.secret().hex() == old["secret"]
         assert transaction.people.all() == ()
+        [entry] = transaction.journal.entries(limit=10)
+        assert (entry.action, entry.details) == ("upgrade", {"from": "0005", "to": schema.REVISION})
+        assert transaction.journal.first_break() is None
         assert transaction.approvals.makers(old["campaigns"]["second"]["plan_id"]) == ()
     store.close()
 

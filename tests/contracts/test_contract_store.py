@@ -36,7 +36,7 @@ NOBODY = PlanTables(decisions=decisions([]).drop_columns(["code"]), contexts=np.
 
 def test_a_plan_is_kept_once_and_found_by_the_beginning_of_its_id(store: CampaignStore) -> None:
     records = [plan_record("spring", plan_id=plan_id) for plan_id in ("abcd1", "abcd2", "xyz")]
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         for record in [*records, *records]:
             transaction.plans.add(record, NOBODY)
     with store.reading() as transaction:
@@ -57,7 +57,7 @@ def test_a_plan_is_kept_once_and_found_by_the_beginning_of_its_id(store: Campaig
 
 
 def test_a_campaign_has_a_plan_and_is_launched_once(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         record = add_campaign(transaction)
         later = add_campaign(transaction, "a-later-one", start="2027-04-01")
         assert transaction.plans.campaigns() == (record, later)
@@ -78,10 +78,10 @@ def test_a_campaign_has_a_plan_and_is_launched_once(store: CampaignStore) -> Non
 
 
 def test_a_campaign_without_its_plan_is_refused(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         record = add_campaign(transaction)
     homeless = type(record)(**{**_fields(record), "campaign": "other", "plan_id": "nowhere"})
-    with pytest.raises(StateError, match="There is no plan"), store.writing("other") as transaction:
+    with pytest.raises(StateError, match="There is no plan"), store.writing("other", action="test") as transaction:
         transaction.plans.launch(homeless)
     with store.reading() as transaction:
         assert transaction.plans.campaigns() == (record,)
@@ -101,7 +101,7 @@ def test_decisions_come_back_as_they_were_and_are_numbered_on(store: CampaignSto
         expected_engagement=pa.array([None, 1.7976931348623157e308, 0.0]),
     )
     late = decisions([4] if integer_ids else ["4"], codes=["L"])
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=first)
         add_late(transaction, late)
     with store.reading() as transaction:
@@ -129,7 +129,7 @@ def test_the_tables_of_a_plan_come_back(store: CampaignStore) -> None:
     features = pa.table({"customer_id": ["1", "2"], "spend": pa.array([1.5, None])})
     decided = decisions(["1", "2"]).drop_columns(["code"])
     contexts = np.array([[1 / 3, -0.0, 5e-324], [1.0, 2.0, 3.0]])
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         transaction.plans.add(plan_record(), PlanTables(decisions=decided, contexts=contexts, features=features))
     with store.reading() as transaction:
         found = transaction.plans.tables("plan-of-spring")
@@ -149,7 +149,7 @@ _texts = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_and_any_double_survive(store: CampaignStore, rows: dict[str, float], reason: str | None) -> None:
     table = decisions(list(rows), value=list(rows.values()), codes=[None] * len(rows), arm=[reason or ""] * len(rows))
-    with suppress(_UndoneError), store.writing("spring") as transaction:
+    with suppress(_UndoneError), store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=table)
         kept = transaction.decisions.of("spring")
         asked = transaction.decisions.of("spring", customers=table["customer_id"])
@@ -178,12 +178,12 @@ class _UndoneError(Exception):
 def test_a_late_customer_or_code_that_is_there_is_refused_and_nothing_is_written(
     store: CampaignStore, again: pa.Table
 ) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["1", "2"]))
         add_late(transaction, decisions(["8"]))
 
     def add() -> None:
-        with store.writing("spring") as transaction:
+        with store.writing("spring", action="test") as transaction:
             transaction.plans.set_state("spring", State.CLOSED)
             add_late(transaction, again)
 
@@ -198,36 +198,36 @@ def test_a_late_customer_or_code_that_is_there_is_refused_and_nothing_is_written
     "twice", [decisions(["1", "2", "1"], codes=["A", "B", "C"]), decisions(["1", "2", "3"], codes=["A", "B", "A"])]
 )
 def test_a_launch_with_a_customer_or_a_code_twice_is_refused(store: CampaignStore, twice: pa.Table) -> None:
-    with pytest.raises(StateError, match=r"(1|A) twice"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match=r"(1|A) twice"), store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=twice)
     with store.reading() as transaction:
         assert transaction.plans.campaigns() == ()
 
 
 def test_codes_belong_to_the_decisions_that_have_a_depth(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["1", "2"], codes=["A", None]))
         with pytest.raises(InputError, match="one code per depth"):
             transaction.decisions.add_codes("spring", pa.array(["A", "B"]), pooled=False)
 
 
 def test_a_code_of_a_pool_belongs_to_one_campaign_a_customer_may_be_in_many(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["1", "2"]), pooled=True)
         add_campaign(transaction, "autumn", decided=decisions(["1", "2"], codes=["A1", None]))
         add_late(transaction, decisions(["5"], codes=["P5"]), pooled=True)
         asked = pa.array(["x", "CODE-2", "A1", "P5"])
         assert transaction.decisions.codes_in_use(asked).to_pylist() == ["A1", "CODE-2", "P5"]
         assert transaction.decisions.codes_in_use(asked, campaign="autumn").to_pylist() == ["A1"]
-    with pytest.raises(StateError, match="already"), store.writing("winter") as transaction:
+    with pytest.raises(StateError, match="already"), store.writing("winter", action="test") as transaction:
         add_campaign(transaction, "winter", decided=decisions(["3"], codes=["CODE-1"]), pooled=True)
-    with pytest.raises(StateError, match="already"), store.writing("autumn") as transaction:
+    with pytest.raises(StateError, match="already"), store.writing("autumn", action="test") as transaction:
         add_late(transaction, decisions(["3"], codes=["CODE-1"]), "autumn", pooled=True)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_no_number_that_is_none_gets_in(store: CampaignStore, number: float) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         with pytest.raises(InputError, match="NaN or infinity"):
             add_campaign(transaction, decided=decisions(["1", "2"], value=[0.0, number]))
         with pytest.raises(InputError, match="NaN"):
@@ -242,7 +242,7 @@ def test_no_number_that_is_none_gets_in(store: CampaignStore, number: float) -> 
 
 
 def test_propensities_are_added_after_the_launch(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         for name in ("spring", "autumn"):
             add_campaign(transaction, name, decided=decisions(["1", "2", "3"], codes=[None] * 3))
         transaction.decisions.set_propensities(
@@ -260,7 +260,7 @@ def test_contexts_come_back_by_row_with_those_of_late_arrivals(store: CampaignSt
     many = 70_000
     matrix = np.arange(many * 3, dtype=np.float64).reshape(-1, 3) / 7
     people = decisions([str(number) for number in range(many)], codes=[None] * many)
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=people.slice(0, many - 2), contexts=np.asfortranarray(matrix[:-2]))
         for row in (many - 2, many - 1):
             late = people.slice(row, 1)
@@ -278,7 +278,7 @@ def test_contexts_come_back_by_row_with_those_of_late_arrivals(store: CampaignSt
         with pytest.raises(StateError, match="no contexts of network other"):
             transaction.contexts.of("spring", "other")
     new = decisions(["new"])
-    with pytest.raises(InputError, match="3 finite columns"), store.writing("spring") as transaction:
+    with pytest.raises(InputError, match="3 finite columns"), store.writing("spring", action="test") as transaction:
         transaction.decisions.add_late("spring", new, contexts=matrix[:1, :2], features=None, pooled=False)
 
 
@@ -286,7 +286,7 @@ def test_features_come_back_with_those_of_late_arrivals(store: CampaignStore) ->
     features = pa.table({"customer_id": ["1", "2"], "spend": pa.array([1.5, None]), "orders": pa.array([1, 2])})
     features = features.replace_schema_metadata({"as_of": "2027-03-01"})
     late = pa.table({"customer_id": ["3"], "spend": [0.1 + 0.2], "orders": [7]})
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["1", "2"]), features=features)
         assert transaction.contexts.features("spring").equals(features, check_metadata=True)
         transaction.decisions.add_late(
@@ -304,7 +304,7 @@ def test_features_come_back_with_those_of_late_arrivals(store: CampaignStore) ->
 
 
 def test_a_reserve_is_taken_one_by_one_and_never_overdrawn(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         transaction.decisions.set_reserve("spring", {0.1: 2, 0.25: None, 0.3: 0})
         assert [transaction.decisions.take_code("spring", 0.1) for _ in range(4)] == [True, True, False, False]
@@ -323,12 +323,12 @@ def test_a_reserve_is_taken_one_by_one_and_never_overdrawn(store: CampaignStore)
 
 
 def test_the_seal_of_late_arrivals_names_who_came_so_far(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         assert transaction.decisions.late_seal("spring") is None
     seals = []
     for customer in (500, 501):
-        with store.writing("spring") as transaction:
+        with store.writing("spring", action="test") as transaction:
             add_late(transaction, decisions([customer], codes=[f"L{customer}"]))
         with store.reading() as transaction:
             seals.append(transaction.decisions.late_seal("spring"))
@@ -339,7 +339,7 @@ def test_the_seal_of_late_arrivals_names_who_came_so_far(store: CampaignStore) -
 
 @pytest.mark.parametrize("count", [3, FEW, FEW + 1])
 def test_few_and_many_names_find_the_same_late_arrivals(store: CampaignStore, count: int) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         add_late(transaction, decisions(list(range(500, 502)), codes=["L1", None]))
     with store.reading() as transaction:
@@ -351,7 +351,7 @@ def test_few_and_many_names_find_the_same_late_arrivals(store: CampaignStore, co
 
 
 def test_evidence_is_replaced_whole_per_network(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         assert transaction.beliefs.evidence("spring", NETWORK) is None
         for content in (b"one", b"\x00\xfftwo"):
@@ -363,7 +363,7 @@ def test_evidence_is_replaced_whole_per_network(store: CampaignStore) -> None:
 
 
 def test_one_version_is_active(store: CampaignStore) -> None:
-    with store.writing(BELIEF) as transaction:
+    with store.writing(BELIEF, action="test") as transaction:
         assert transaction.beliefs.version() is None
         transaction.beliefs.add_version(version(1), activate=True)
         transaction.beliefs.add_version(version(2, basket=b""), activate=True)
@@ -375,7 +375,7 @@ def test_one_version_is_active(store: CampaignStore) -> None:
         assert transaction.beliefs.version(3) == version(3)
         assert transaction.beliefs.version(4) is None
         assert [record.number for record in transaction.beliefs.versions()] == [1, 2, 3]
-    with store.writing(BELIEF) as transaction:
+    with store.writing(BELIEF, action="test") as transaction:
         for wrong in (3, 5):
             with pytest.raises(StateError, match="next version of belief is 4"):
                 transaction.beliefs.add_version(version(wrong), activate=True)
@@ -384,12 +384,12 @@ def test_one_version_is_active(store: CampaignStore) -> None:
 
 
 def test_moments_keep_their_microseconds_and_need_a_time_zone(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         transaction.plans.add(plan_record(), NOBODY)
         assert transaction.plans.get("plan-of-spring").planned_at == MOMENT
     other = plan_record(plan_id="other")
     naive = type(other)(**{**_fields(other), "planned_at": MOMENT.replace(tzinfo=None)})
-    with pytest.raises(InputError, match="without a time zone"), store.writing("spring") as transaction:
+    with pytest.raises(InputError, match="without a time zone"), store.writing("spring", action="test") as transaction:
         transaction.plans.add(naive, NOBODY)
 
 
@@ -398,7 +398,7 @@ def test_a_store_refuses_another_currency_or_zone_once_a_campaign_was_launched(d
     for locale in (POUNDS_UTC, euro):  # nothing was launched, so either may be
         with closing(open_store(database_url, locale)) as store, store.reading() as transaction:
             assert store.locale == transaction.locale == locale
-    with closing(open_store(database_url, euro)) as store, store.writing("spring") as transaction:
+    with closing(open_store(database_url, euro)) as store, store.writing("spring", action="test") as transaction:
         add_campaign(transaction, locale=euro.fingerprint())
     for other in (POUNDS_UTC, replace(euro, time_zone="UTC"), replace(euro, currency=read_currency("JPY"))):
         with pytest.raises(StateError, match="cannot change once a campaign was launched"):

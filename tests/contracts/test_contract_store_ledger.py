@@ -17,7 +17,7 @@ from disco.records.life import Disposition
 @pytest.fixture
 def store(database_url: str) -> Iterator[CampaignStore]:
     store = open_store(database_url)
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction)
         add_campaign(transaction, "autumn")
     yield store
@@ -43,7 +43,7 @@ def test_rows_come_back_as_received_in_the_order_received(store: CampaignStore) 
         reason=["waits", "", None, "r\n"],
         raw=[None, '{"full_price": "=1+1"}', None, ""],
     )
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b-second"), strange)  # the order of arrival counts, not the order of the ids
         receive(transaction, batch("a-third"), outcomes("a-third", ["e9"]))
     with store.reading() as transaction:
@@ -68,7 +68,7 @@ def test_restrictions_hold_together(store: CampaignStore) -> None:
         refers_to=[None, None, "e1", None],
         disposition=["applied", "expired", "applied", "duplicate"],
     )
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), table)
         receive(transaction, batch("b2"), outcomes("b2", ["e5", "e6"], code=["A", None]))
 
@@ -90,19 +90,19 @@ def test_restrictions_hold_together(store: CampaignStore) -> None:
 
 
 def test_an_event_is_in_force_once_per_campaign(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), outcomes("b1", ["e1", "e1"], disposition=["applied", "duplicate"]))
         receive(transaction, batch("b3", "autumn"), outcomes("b3", ["e1"]))
-    with pytest.raises(StateError, match="already exists"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match="already exists"), store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b2"), outcomes("b2", ["e0", "e1"]))
-    with pytest.raises(StateError, match="already exists"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match="already exists"), store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b2"), changes=_changes(("b1", 1, Disposition.APPLIED, None)))
     with store.reading() as transaction:
         assert transaction.ledger.outcomes("spring").num_rows == 2
 
 
 def test_applied_moves_from_one_row_of_an_event_to_another(store: CampaignStore) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         rows = outcomes("b1", ["e1", "e1", "e2"], disposition=["applied", "duplicate", "expired"])
         receive(transaction, batch("b1"), rows)
         for gains, loses in ((1, 0), (0, 1)):
@@ -125,7 +125,7 @@ def test_applied_moves_from_one_row_of_an_event_to_another(store: CampaignStore)
 
 def test_a_reverted_batch_leaves_everything_but_its_own_page(store: CampaignStore) -> None:
     reverted = replace(batch("b1"), reverted_at=MOMENT)
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), outcomes("b1", ["e1", "e2"]))
         receive(transaction, batch("b2"), outcomes("b2", ["e1", "e3"], disposition=["duplicate", "applied"]))
         receive(
@@ -143,14 +143,14 @@ def test_a_reverted_batch_leaves_everything_but_its_own_page(store: CampaignStor
             {"batch_id": "b2", "disposition": "applied", "rows": 2}
         ]
         assert [record.reverted_at for record in transaction.ledger.batches("spring")] == [MOMENT, None]
-    with store.writing("spring") as transaction:  # the same file may come again
+    with store.writing("spring", action="test") as transaction:  # the same file may come again
         receive(transaction, batch("b3"), outcomes("b3", ["e2"]))
 
 
 def test_rows_need_their_batch(store: CampaignStore) -> None:
-    with pytest.raises(StateError, match="There is no batch"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match="There is no batch"), store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), outcomes("nowhere", ["e1"]))
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"))
-    with pytest.raises(StateError, match="already exists"), store.writing("spring") as transaction:
+    with pytest.raises(StateError, match="already exists"), store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"))

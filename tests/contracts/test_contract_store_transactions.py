@@ -28,7 +28,7 @@ class _InterruptedError(Exception):
 
 
 def _whole_life(store: CampaignStore, *, then_fail: bool = False) -> None:
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         add_campaign(transaction, decided=decisions(["10", "9", "ä"], codes=["A", None, "C"]))
         add_late(transaction, decisions(["11"], codes=["L"]))
         transaction.decisions.set_reserve("spring", {0.1: 3})
@@ -62,7 +62,7 @@ def test_nothing_is_written_by_a_reader(store: CampaignStore) -> None:
     for attempt in attempts:
         with pytest.raises(StateError), store.reading() as transaction:
             attempt(transaction)
-    with store.writing("spring") as transaction:  # and the connection it used can write again
+    with store.writing("spring", action="test") as transaction:  # and the connection it used can write again
         assert transaction.plans.campaign("spring").state is State.LAUNCHED
         assert transaction.beliefs.evidence("spring", NETWORK) == b"evidence"
         transaction.plans.set_state("spring", State.CLOSED)
@@ -74,13 +74,13 @@ def test_a_second_writer_waits_and_then_sees_what_the_first_wrote(store: Campaig
 
     def second() -> None:
         inside.wait(30)
-        with store.writing("spring") as transaction:
+        with store.writing("spring", action="test") as transaction:
             seen.append(transaction.decisions.reserve("spring")[0.1])
             transaction.decisions.take_code("spring", 0.1)
 
     thread = Thread(target=second)
     thread.start()
-    with store.writing("spring") as transaction:
+    with store.writing("spring", action="test") as transaction:
         inside.set()
         thread.join(0.3)  # time enough to overtake, if that were possible
         transaction.decisions.set_reserve("spring", {0.1: 40})
@@ -95,7 +95,7 @@ def test_the_same_history_gives_the_same_rows_everywhere(tmp_path: Path, new_pos
     for url in (f"sqlite:///{tmp_path}/same.db", new_postgres_url()):
         store = open_store(url)
         _whole_life(store)
-        with store.writing("spring") as transaction:
+        with store.writing("spring", action="test") as transaction:
             receive(transaction, batch("b0"), outcomes("b0", ["e9", "e8"]))
             receive(transaction, replace(batch("b0"), reverted_at=MOMENT))
         with store.reading() as transaction:

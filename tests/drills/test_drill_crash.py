@@ -47,7 +47,7 @@ def test_the_checks_see_what_a_crash_must_not_do(store: CampaignStore, damage: s
     files = batches(store)
     acknowledged = {0: ingest_small(store, files[0], source="file 0")}
     check_after_crash(store, files, pa.array([], pa.string()), launched=True, acknowledged=acknowledged)
-    with store.writing(CAMPAIGN) as transaction:
+    with store.writing(CAMPAIGN, action="test") as transaction:
         assert transaction.beliefs.evidence(CAMPAIGN, NETWORK) is not None
         for statement in damage.split("; "):
             transaction.plans._connection.exec_driver_sql(statement)

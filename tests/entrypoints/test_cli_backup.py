@@ -79,6 +79,7 @@ def _is_sound(shop: Path) -> bool:
         assert [finding for finding in audit(store) if not finding.ok] == []
         with store.reading() as transaction:
             assert transaction.seals.broken() == ()
+            assert transaction.journal.first_break() is None
             assert [transaction.seals.broken_of(name) for name in transaction.plans.names()] == [()] * 4
     return True
 
@@ -102,14 +103,21 @@ def test_a_restored_shop_is_the_same_row_by_row(
     code, out, error = disco("restore", file, "--shop", restored)
     assert code == 0, error
     assert "4 campaigns" in out
-    assert _tables(restored, tmp_path / "after") == _tables(shop, tmp_path / "before")
+    before, after = _tables(shop, tmp_path / "before"), _tables(restored, tmp_path / "after")
+    entries = before["journal.arrow"].num_rows
+    assert after["journal.arrow"].slice(0, entries) == before["journal.arrow"]
+    assert after["journal.arrow"].slice(entries)["action"].to_pylist() == ["restore"]
+    own = ("journal.arrow", "journal_heads.arrow")
+    assert {name: after[name] for name in after if name not in own} == {
+        name: before[name] for name in before if name not in own
+    }
     for part in ("context.safetensors", "artefacts"):
         names = [path.relative_to(shop) for path in [shop / part, *(shop / part).rglob("*")] if path.is_file()]
         assert names
         assert all((restored / name).read_bytes() == (shop / name).read_bytes() for name in names)
     assert _is_sound(restored)
     # life goes on: numbers of new rows follow those that were restored
-    with Shop.open(restored).store() as store, store.writing("first") as transaction:
+    with Shop.open(restored).store() as store, store.writing("first", action="test") as transaction:
         connection = transaction.plans._connection
         connection.exec_driver_sql(
             "INSERT INTO batches (batch_id, campaign_number, source, content_hash, received_at) "

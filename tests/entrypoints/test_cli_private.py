@@ -73,7 +73,7 @@ def test_the_journal_of_a_transaction_is_as_private_as_the_database(tmp_path: Pa
     from disco.adapters.store import CampaignStore
 
     store = CampaignStore.embedded(tmp_path / "new" / "disco.db")
-    with store.writing("none") as transaction:
+    with store.writing("none", action="test") as transaction:
         transaction.plans._connection.exec_driver_sql("CREATE TABLE journalled (x)")
         beside = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()}
     store.close()

@@ -17,7 +17,10 @@ def commands(group: typer.core.TyperGroup, before: str = "") -> set[str]:
     found = set()
     for name, command in group.commands.items():
         full = f"{before} {name}".strip()
-        found |= commands(command, full) if hasattr(command, "commands") else {full}
+        group = hasattr(command, "commands")
+        found |= commands(command, full) if group else {full}
+        if group and command.invoke_without_command:
+            found.add(full)
     return found
 
 

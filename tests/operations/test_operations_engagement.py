@@ -233,7 +233,7 @@ def test_doctor_finds_counts_in_other_bins_and_repairs_them(scored_shop, launche
     sent = kept.codes.sent.copy()
     sent[0] = np.roll(sent[0], 1)
     moved = replace(kept, codes=replace(kept.codes, sent=sent, redeemed=np.zeros_like(sent)))
-    with scored_shop.store.writing("spring") as transaction:
+    with scored_shop.store.writing("spring", action="test") as transaction:
         transaction.beliefs.put_evidence("spring", scored_shop.network, moved.to_bytes())
     assert [finding.check for finding in audit(scored_shop.store) if finding.failed] == ["evidence"]
     repair_campaigns(scored_shop.store)

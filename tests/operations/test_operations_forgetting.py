@@ -350,7 +350,7 @@ def test_what_cannot_be_removed_is_said_and_the_customers_are_forgotten_all_the_
 
 
 def test_a_damaged_campaign_is_not_sealed_anew_by_forgetting(life):
-    with life.store.writing("spring") as transaction:
+    with life.store.writing("spring", action="test") as transaction:
         transaction.plans._connection.execute(sa.text("UPDATE late_decisions SET value = value + 1"))
     with pytest.raises(StateError, match="doctor --repair"):
         life.forget(CANARY)

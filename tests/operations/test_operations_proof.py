@@ -357,7 +357,7 @@ class LearnedMeanwhile:
         thread = threading.Thread(target=self._learn)
         thread.start()
         thread.join()
-        return self._store.writing(subject, dry_run=dry_run)
+        return self._store.writing(subject, action="test", dry_run=dry_run)
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])

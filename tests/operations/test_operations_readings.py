@@ -258,7 +258,7 @@ def test_no_exported_text_is_a_formula(start):
 def test_the_audit_finds_what_was_changed_behind_its_back(shop, launched, answered):
     learn_campaigns(shop.store, ["spring"], prior=shop.prior, as_of=shop.after, clock=shop.clock)
     assert all(finding.ok for finding in audit(shop.store))
-    with shop.store.writing("spring") as transaction:
+    with shop.store.writing("spring", action="test") as transaction:
         stored = transaction.beliefs.evidence("spring", shop.network)
         transaction.beliefs.put_evidence(
             "spring", shop.network, stored.replace(b'"redeemed":[', b'"redeemed":[0'.replace(b"0", b""))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -45,11 +45,13 @@ if TYPE_CHECKING:
     from disco.operations.exporting import Exported
     from disco.operations.forgetting import Forgotten
     from disco.operations.frontier import Frontier
+    from disco.operations.journal import AuditPage, AuditVerdict
     from disco.operations.late import LateArrivals
     from disco.operations.launching import CampaignState, Launched
     from disco.operations.learned_curve import LearnedBelief
     from disco.operations.learning import Learned
     from disco.operations.ledger import Ingested, Quarantine, Reverted
+    from disco.operations.people import Keys, NewKey, RevokedKey
     from disco.operations.plan_review import PlanCopy, PlanDifference, PlanReview
     from disco.operations.planning import PlanResult
     from disco.operations.propensities import PropensitiesResult
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
     from disco.operations.shop_files import ShopFiles
     from disco.operations.validating import PlanVerdict, TablesVerdict
     from disco.operations.versions import Activated
-    from disco.records.people import Actor
+    from disco.records.people import Actor, Role
     from disco.records.plan import Plan
 
 Missing = Literal["refuse", "create", "scratch"]
@@ -544,6 +546,44 @@ class Shop:
             repair=repair,
         )
 
+    def create_key(self, *, name: str, role: "Role | str", expires: timedelta | None = None) -> "NewKey":
+        """Make an API key of the service; it is shown once.
+
+        role: viewer, planner, approver or admin. expires: after how long it is refused; None: never.
+        """
+        from disco.operations.people import create_key
+
+        with self.store(missing="create") as store:
+            return create_key(store, name=name, role=role, expires=expires, clock=self.clock)
+
+    def list_keys(self) -> "Keys":
+        """All API keys, without their secrets."""
+        from disco.operations.people import list_keys
+
+        with self.store() as store:
+            return list_keys(store, self.clock)
+
+    def revoke_key(self, key_id: str) -> "RevokedKey":
+        """Refuse an API key from now on; by its id or four or more characters of its beginning."""
+        from disco.operations.people import revoke_key
+
+        with self.store() as store:
+            return revoke_key(store, key_id, self.clock)
+
+    def audit(self, *, after: int | None = None, limit: int = 50) -> "AuditPage":
+        """A part of the audit journal: entries after a number, or the last ones."""
+        from disco.operations.journal import list_journal
+
+        with self.store() as store:
+            return list_journal(store, after=after, limit=limit)
+
+    def verify_audit(self, *, contains: str | None = None) -> "AuditVerdict":
+        """Whether the audit journal is what was written; `contains`: the hash of an entry that it must have."""
+        from disco.operations.journal import verify_journal
+
+        with self.store() as store:
+            return verify_journal(store, contains=contains)
+
     def upgrade(self, *, without_plans: bool = False) -> "DatabaseUpgrade":
         """Bring the database to what this program knows: all changes in one transaction, or none.
 
@@ -681,7 +721,7 @@ class Shop:
         url = self.database_url
         with ExitStack() as stack:
             artefacts, locale = self.artefacts, self.settings.locale
-            store = CampaignStore.existing(url, artefacts, locale=locale)
+            store = CampaignStore.existing(url, artefacts, locale=locale, clock=self.clock)
             if store is None:
                 self._refuse_orphans()
                 if missing == "refuse":
@@ -692,7 +732,7 @@ class Shop:
                 if missing == "scratch":
                     artefacts = stack.enter_context(temporary_folder("scratch"))
                     url = f"{_SQLITE}{artefacts}/empty.db"
-                store = CampaignStore(url, artefacts, locale=locale)
+                store = CampaignStore(url, artefacts, locale=locale, clock=self.clock)
             stack.callback(store.close)
             yield store
 

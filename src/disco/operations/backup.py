@@ -110,9 +110,13 @@ def refuse_damaged_shop(store: Store) -> None:
         broken = [*transaction.seals.broken()]
         for campaign in transaction.plans.names():
             broken += transaction.seals.broken_of(campaign)
-    if broken:
-        listed = "; ".join(one.words for one in broken[:_MOST_NAMED])
-        more = f"; and {len(broken) - _MOST_NAMED:,} more" if len(broken) > _MOST_NAMED else ""
+        cut = transaction.journal.first_break()
+    words = [one.words for one in broken]
+    if cut is not None:
+        words.append(f"entry {cut.number:,} of the audit journal: {cut.found}")
+    if words:
+        listed = "; ".join(words[:_MOST_NAMED])
+        more = f"; and {len(words) - _MOST_NAMED:,} more" if len(words) > _MOST_NAMED else ""
         raise StateError(
             f"The shop is damaged, so no backup was written: {listed}{more}",
             fix="Run `disco doctor`; with --damaged it is backed up as it is.",

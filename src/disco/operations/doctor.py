@@ -9,6 +9,7 @@ from pathlib import Path
 
 from disco.operations.audience import ShopData
 from disco.operations.audit import audit
+from disco.operations.journal import check_journal
 from disco.operations.repair import repair_campaigns
 from disco.operations.shop_files import ShopFiles
 from disco.records.diagnosis import RESTORE, Diagnosis, Outcome, Repair, attempted
@@ -156,4 +157,9 @@ def _database(database: DatabaseHealth | None) -> Iterator[Diagnosis]:
         with database.store() as opened:
             return audit(opened)
 
+    def journal() -> tuple[Diagnosis, ...]:
+        with database.store() as opened:
+            return tuple(check_journal(opened))
+
     yield from attempted("database", "campaigns", campaigns, fix=RESTORE)
+    yield from attempted("journal", "audit journal", journal, fix=RESTORE)

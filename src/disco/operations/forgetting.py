@@ -80,7 +80,7 @@ def forget(
     """
     wanted = list(dict.fromkeys(customers))
     _refuse_names(wanted)
-    with store.alone(dry_run=dry_run) as transaction:
+    with store.alone(action="forget", dry_run=dry_run) as transaction:
         plans = transaction.personal.plans_with(wanted)
         planned = frozenset().union(*plans.values())
         for plan_id in plans:
@@ -93,6 +93,7 @@ def forget(
                 changed[campaign] = traces
         found = frozenset().union(*(traces.customers for traces in changed.values()))
         transaction.forgotten.add(sorted(found), at=clock.now())
+        transaction.journal.note(customers=len(wanted), found=len(found | planned), plans=len(plans))
         records = transaction.plans.campaigns()
         named = [record.campaign for record in records if _is_named(record, wanted)]
         lists = sorted({file for record in records for file in record.plan.lists.values()})

@@ -30,6 +30,7 @@ from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, TableResult
 
 _UNLIMITED = 2**40
+_MOST_NOTED = 20  # customers whose pseudonyms an entry of the journal names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +137,7 @@ def decide_late_arrivals(
     their `features`, one row per customer in the same order, are kept for another network.
     """
     ids = pa.array(audience.ids).cast(pa.string())
-    with store.writing(campaign, dry_run=dry_run) as transaction:
+    with store.writing(campaign, action="late", dry_run=dry_run) as transaction:
         record = transaction.plans.campaign(campaign)
         _refuse_when_over(record, clock, transaction.locale)
         _refuse_forgotten(transaction, record, ids)
@@ -160,6 +161,9 @@ def decide_late_arrivals(
                 pooled=pool is not None,
             )
             _count_codes(transaction, record, table, members.context)
+            some = table["customer_id"].slice(0, _MOST_NOTED).cast(pa.string()).to_pylist()
+            known = transaction.journal.pseudonyms(some)
+            transaction.journal.note(customers=table.num_rows, codes=len(codes), pseudonyms=known)
             decided = transaction.decisions.of(campaign, customers=ids)
     return decided.take(pc.index_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
 

@@ -15,6 +15,7 @@ from disco.operations.planned import (
     coded_rows,
     inputs_of_belief,
     inputs_of_program,
+    keep_within,
     read_planned,
     segment_sizes,
     with_codes,
@@ -160,7 +161,7 @@ def _launch(
 ) -> Launched:
     """`planned`: where it is not kept yet; a plan that is kept is launched as it lies in the store."""
     plan = record.plan
-    with store.writing(plan.campaign, dry_run=dry_run) as transaction:
+    with store.writing(plan.campaign, action="launch", dry_run=dry_run) as transaction:
         existing = transaction.plans.find_campaign(plan.campaign)
         if existing is not None:
             if existing.plan_id != record.plan_id:
@@ -179,7 +180,7 @@ def _launch(
             named = None if planned.version is None else transaction.beliefs.version(planned.version)
             belief = None if named is None else belief_of(named)
             refuse_unproved(planned, customers=record.summary.customers, belief=belief)
-            decisions, again = _write(transaction, planned, clock=clock, pool=pool, secret=secret), False
+            decisions, again = _write(store, transaction, planned, clock=clock, pool=pool, secret=secret), False
     if plan.shared_codes:
         place = decisions.schema.get_field_index("code")
         decisions = decisions.set_column(place, "code", sent_codes(plan, decisions))
@@ -258,14 +259,20 @@ def _locale_words(planned: Planned) -> str:
 
 
 def _write(
-    transaction: Transaction, planned: Planned, *, clock: Clock, pool: Sequence[str] | None, secret: bytes | None
+    store: Store,
+    transaction: Transaction,
+    planned: Planned,
+    *,
+    clock: Clock,
+    pool: Sequence[str] | None,
+    secret: bytes | None,
 ) -> pa.Table:
     plan = planned.plan
     coded = planned.decisions.take(pa.array(coded_rows(planned.decisions)))
     ids, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
     codes = codes_for(transaction.decisions, plan, ids, depths, pool=pool, secret=secret)
     decisions = with_codes(planned.decisions, codes)
-    transaction.plans.add(planned.record(), planned.tables())
+    keep_within(transaction, planned, by=store.actor)
     transaction.plans.launch(
         CampaignRecord(
             campaign=plan.campaign,
@@ -285,6 +292,7 @@ def _write(
     head = planned.solution.engagement_head
     evidence = CampaignEvidence.launched(decisions, plan, contexts=planned.contexts, head=head)
     transaction.beliefs.put_evidence(plan.campaign, planned.network, evidence.to_bytes())
+    transaction.journal.note(plan_id=planned.plan_id, customers=decisions.num_rows, codes=len(ids))
     return decisions
 
 
@@ -303,21 +311,21 @@ class CampaignState(Result):
 
 def pause(store: Store, campaign: str) -> CampaignState:
     """No codes for anybody who arrives now; outcomes of codes that are out still count."""
-    return _move(store, campaign, State.PAUSED, allowed=(State.LAUNCHED,))
+    return _move(store, campaign, State.PAUSED, action="pause", allowed=(State.LAUNCHED,))
 
 
 def resume(store: Store, campaign: str) -> CampaignState:
     """Codes again after a pause."""
-    return _move(store, campaign, State.LAUNCHED, allowed=(State.PAUSED,))
+    return _move(store, campaign, State.LAUNCHED, action="resume", allowed=(State.PAUSED,))
 
 
 def close(store: Store, campaign: str) -> CampaignState:
     """For good: no codes, and every outcome that comes from now on is expired."""
-    return _move(store, campaign, State.CLOSED, allowed=(State.LAUNCHED, State.PAUSED))
+    return _move(store, campaign, State.CLOSED, action="close", allowed=(State.LAUNCHED, State.PAUSED))
 
 
-def _move(store: Store, campaign: str, state: State, *, allowed: tuple[State, ...]) -> CampaignState:
-    with store.writing(campaign) as transaction:
+def _move(store: Store, campaign: str, state: State, *, action: str, allowed: tuple[State, ...]) -> CampaignState:
+    with store.writing(campaign, action=action) as transaction:
         record = transaction.plans.campaign(campaign)
         if record.state is state:
             return CampaignState(campaign=campaign, state=state)

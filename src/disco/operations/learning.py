@@ -128,7 +128,7 @@ def learn_campaigns(
     dry_run: bool = False,
 ) -> Learned:
     """Add these campaigns to those learned before, take all of them as they stand now, make a version if it is new."""
-    with store.writing(BELIEF, dry_run=dry_run) as transaction:
+    with store.writing(BELIEF, action="learn", dry_run=dry_run) as transaction:
         active = transaction.beliefs.version()
         network = _one_network(transaction, campaigns, active)
         wanted = {*campaigns, *(active.campaigns if active is not None else ())}
@@ -182,9 +182,9 @@ def rebuild(
 
     if not dry_run:
         for campaign in active.campaigns:
-            with store.writing(campaign) as transaction:
+            with store.writing(campaign, action="learn") as transaction:
                 embed(transaction, campaign)
-    with store.writing(BELIEF, dry_run=dry_run) as transaction:
+    with store.writing(BELIEF, action="learn", dry_run=dry_run) as transaction:
         for campaign in active.campaigns if dry_run else ():
             embed(transaction, campaign)
         made = _make_version(
@@ -296,6 +296,7 @@ def _make_version(
             made_at=clock.now(),
         )
         transaction.beliefs.add_version(record, activate=True)
+        transaction.journal.note(version=number, campaigns=sorted(record.campaigns))
     return Learned(
         version=number,
         changed=not same,

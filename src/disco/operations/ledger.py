@@ -147,7 +147,7 @@ def ingest(
     """
     outcomes, numbers = _numbered(known_columns(outcomes, file=source))
     content = content_hash(outcomes)
-    with store.writing(campaign, dry_run=dry_run) as transaction:
+    with store.writing(campaign, action="ingest", dry_run=dry_run) as transaction:
         record, earlier = transaction.plans.campaign(campaign), transaction.ledger.batches(campaign)
         batch = BatchRecord(
             batch_id=batch_name(campaign, len(earlier), content),
@@ -160,9 +160,10 @@ def ingest(
         related = related_rows(transaction.ledger, campaign, outside_quarantine(rows))
         change = _judge_arrival(related, rows, recalled_at=record.recalled_at)
         _apply(transaction, record, batch, change)
+        received = change.received
+        assert received is not None
+        transaction.journal.note(batch_id=batch.batch_id, **asdict(counts_of(received)))
     again = next((other for other in earlier if other.content_hash == content and other.reverted_at is None), None)
-    received = change.received
-    assert received is not None
     return Ingested(
         batch_id=batch.batch_id,
         campaign=campaign,
@@ -190,7 +191,7 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
     """Take a batch back: ledger, dispositions and evidence become exactly what they are without it."""
     with store.reading() as transaction:
         campaign = transaction.ledger.batch(batch_id).campaign
-    with store.writing(campaign, dry_run=dry_run) as transaction:
+    with store.writing(campaign, action="revert", dry_run=dry_run) as transaction:
         batch, record = transaction.ledger.batch(batch_id), transaction.plans.campaign(campaign)
         if batch.reverted_at is not None:
             raise StateError(
@@ -203,6 +204,7 @@ def revert(store: Store, batch_id: str, *, clock: Clock, dry_run: bool = False) 
         related = related_rows(transaction.ledger, campaign, outside_quarantine(rows))
         change = _judge_departure(related, batch.batch_id, recalled_at=record.recalled_at)
         _apply(transaction, record, replace(batch, reverted_at=clock.now()), change)
+        transaction.journal.note(batch_id=batch.batch_id, rows=rows.num_rows)
     return Reverted(
         batch_id=batch.batch_id,
         campaign=campaign,

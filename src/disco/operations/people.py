@@ -95,8 +95,9 @@ def create_key(store: Store, *, name: str, role: Role | str, expires: timedelta 
         created_at=now,
         expires_at=None if expires is None else now + expires,
     )
-    with store.writing(PEOPLE) as transaction:
+    with store.writing(PEOPLE, action="create key") as transaction:
         transaction.people.add_key(record)
+        transaction.journal.note(key_id=record.key_id, name=record.name, role=record.role)
     return NewKey(
         id=record.key_id,
         key=f"{_PREFIX}_{record.key_id}_{secret}",
@@ -130,11 +131,12 @@ def list_keys(store: Store, clock: Clock) -> Keys:
 
 def revoke_key(store: Store, key_id: str, clock: Clock) -> RevokedKey:
     """Refuse a key from now on; by its id or four or more characters of its beginning."""
-    with store.writing(PEOPLE) as transaction:
+    with store.writing(PEOPLE, action="revoke key") as transaction:
         key = transaction.people.key(key_id)
         at = key.revoked_at or clock.now()
         if key.revoked_at is None:
             transaction.people.revoke_key(key.key_id, at=at)
+            transaction.journal.note(key_id=key.key_id, name=key.name)
     return RevokedKey(id=key.key_id, name=key.name, revoked_at=at, again=key.revoked_at is not None)
 
 

@@ -21,6 +21,7 @@ from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
 from disco.records.life import PlanRecord, PlanTables
 from disco.records.locale import LOCALE_INPUT, Locale
+from disco.records.people import Actor
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanSummary, Solution
 from disco.records.ports import Store, Transaction
@@ -92,8 +93,20 @@ def plan_id(plan: Plan, inputs: Mapping[str, str]) -> str:
 
 def keep(store: Store, planned: Planned) -> None:
     """Keep a plan with its tables. The same plan again changes nothing, unless what was kept of it is damaged."""
-    with store.writing(planned.plan.campaign) as transaction:
-        transaction.plans.add(planned.record(), planned.tables(), renew=True)
+    with store.writing(planned.plan.campaign, action="plan") as transaction:
+        keep_within(transaction, planned, by=store.actor, renew=True)
+
+
+def keep_within(transaction: Transaction, planned: Planned, *, by: Actor, renew: bool = False) -> None:
+    """Keep a plan, and who made it: they cannot approve it.
+
+    renew: also where it is there and damaged. A plan of an earlier revision has no maker until it
+    is made again.
+    """
+    added = transaction.plans.add(planned.record(), planned.tables(), renew=renew)
+    if added or not transaction.approvals.makers(planned.plan_id):
+        transaction.approvals.add_maker(planned.plan_id, by, at=planned.planned_at)
+        transaction.journal.note(plan_id=planned.plan_id, customers=planned.decisions.num_rows)
 
 
 def load(store: Store, name: str) -> Planned:

@@ -93,11 +93,12 @@ def add_propensities(
             engine=engine,
         )
         probability[here], used[here] = found.played(choice[here]), found.draws
-    with store.writing(campaign) as transaction:
+    with store.writing(campaign, action="propensities") as transaction:
         table = {"row": rows, "propensity": probability, "propensity_draws": used}
         transaction.decisions.set_propensities(
             campaign, pa.table({name: pa.array(column) for name, column in table.items()})
         )
+        transaction.journal.note(decisions=int(rows.size), draws=draws)
     return PropensitiesResult(campaign=campaign, decisions=int(rows.size), draws=draws)
 
 

@@ -57,7 +57,7 @@ def prune(
     before = clock.now() - timedelta(days=days)
     emptied: dict[str, int] = {}
     without_features = []
-    with store.alone(dry_run=dry_run) as transaction:
+    with store.alone(action="prune", dry_run=dry_run) as transaction:
         plans = transaction.personal.plans_before(before)
         for plan_id in plans:
             transaction.personal.remove_plan(plan_id)
@@ -72,6 +72,8 @@ def prune(
                 without_features.append(record.campaign)
                 transaction.seals.reseal_plan(record.plan_id)
                 transaction.seals.reseal_campaign(record.campaign)
+        removed = {"plans": len(plans), "raw": sum(emptied.values()), "features": sorted(without_features)}
+        transaction.journal.note(before=before.isoformat(), **removed)
     caches = cache.purge(before=before, dry_run=dry_run)
     artefacts = store.remove_unnamed(dry_run=dry_run)
     places = {*folders, cache.folder}

@@ -72,7 +72,7 @@ def recall(
     """
     if file is not None:
         check_kind(file)
-    with store.writing(campaign, dry_run=dry_run) as transaction:
+    with store.writing(campaign, action="recall", dry_run=dry_run) as transaction:
         record = transaction.plans.campaign(campaign)
         again = record.recalled_at is not None
         if not again:
@@ -81,6 +81,7 @@ def recall(
             transaction.plans.recall(campaign, at=moment)
             record = transaction.plans.campaign(campaign)
             _count_again(transaction, record)
+            transaction.journal.note(plan_id=record.plan_id, recalled_at=moment.isoformat())
         found = _result(transaction, record, again=again, file=None if dry_run else file, dry_run=dry_run)
     if file is not None and not dry_run:
         try:

@@ -41,11 +41,16 @@ def repair_campaigns(store: Store) -> tuple[tuple[Repair, ...], tuple[Diagnosis,
 
 def _repair(store: Store, name: str) -> tuple[Repair, ...]:
     try:
-        with store.writing(name) as transaction:
-            return tuple(_steps(transaction, name, with_reserve=True))
+        return _repaired(store, name, with_reserve=True)
     except _NotProved:  # something else than the reserve was changed: everything but the reserve, then
-        with store.writing(name) as transaction:
-            return tuple(_steps(transaction, name, with_reserve=False))
+        return _repaired(store, name, with_reserve=False)
+
+
+def _repaired(store: Store, name: str, *, with_reserve: bool) -> tuple[Repair, ...]:
+    with store.writing(name, action="repair") as transaction:
+        done = tuple(_steps(transaction, name, with_reserve=with_reserve))
+        transaction.journal.note(changed=[one.changed for one in done])
+    return done
 
 
 def _steps(transaction: Transaction, name: str, *, with_reserve: bool) -> Iterator[Repair]:

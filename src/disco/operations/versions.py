@@ -143,6 +143,7 @@ class Activated(Result):
 
 def activate(store: Store, number: int, *, dry_run: bool = False) -> Activated:
     """Make an older (or newer) version the active one."""
-    with store.writing(BELIEF, dry_run=dry_run) as transaction:
+    with store.writing(BELIEF, action="activate", dry_run=dry_run) as transaction:
         transaction.beliefs.activate(version_of(transaction, number).number)
+        transaction.journal.note(version=number)
     return Activated(version=number, dry_run=dry_run)

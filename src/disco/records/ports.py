@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from disco.records.arrays import Integers, Matrix
     from disco.records.jobs import Draft, Job, JobKind, JobProblem, JobProgress, JobSchedule, JobState, Reply, Webhook
+    from disco.records.journal import JournalBreak, JournalEntry
     from disco.records.life import (
         BatchRecord,
         BrokenSeal,
@@ -116,14 +117,15 @@ class Store(Protocol):
     def reading(self) -> "AbstractContextManager[Transaction]":
         """One consistent view of everything; nothing can be written through it. Keep it short: a writer may wait."""
 
-    def writing(
-        self, subject: str, *, action: str = "", dry_run: bool = False
-    ) -> "AbstractContextManager[Transaction]":
+    def writing(self, subject: str, *, action: str, dry_run: bool = False) -> "AbstractContextManager[Transaction]":
         """One transaction: kept whole at the end of the block, not at all when the block raises.
 
         `subject` (a campaign, or BELIEF) has one writer at a time: another one waits, and then sees what this one
         wrote. Nothing is acknowledged before it is on disk. Not to be opened within another block of the same store.
         With `dry_run` everything is done and checked, then undone at the end of the block.
+
+        action: what is done, in a word or two of the command line ("launch", "ingest"); a block that wrote something
+        has an entry of the journal with it, in the same transaction.
         """
 
     def bookkeeping(self) -> "AbstractContextManager[Transaction]":
@@ -133,7 +135,7 @@ class Store(Protocol):
         to sign in, stored replies. Writers of one row wait for each other.
         """
 
-    def alone(self, *, action: str = "", dry_run: bool = False) -> "AbstractContextManager[Transaction]":
+    def alone(self, *, action: str, dry_run: bool = False) -> "AbstractContextManager[Transaction]":
         """As `writing`, while nobody writes anything else: waits for all others, and they wait for this one."""
 
     def remove_unnamed(self, *, dry_run: bool = False) -> "dict[str, int]":
@@ -156,6 +158,8 @@ JOBS = "disco: jobs"
 """The subject of those who submit and cancel jobs, and of who writes schedules and webhooks."""
 DRAFTS = "disco: drafts"
 """The subject of those who write drafts of plans."""
+EVERYTHING = "disco: everything"
+"""The subject of those who write alone."""
 
 
 class Transaction(Protocol):
@@ -221,12 +225,15 @@ class Transaction(Protocol):
     @property
     def webhooks(self) -> "WebhookRepository": ...
 
+    @property
+    def journal(self) -> "JournalRepository": ...
+
 
 class PlanRepository(Protocol):
     """Plans, and the campaigns that were launched from them. StateError where one is not what was kept (its seal)."""
 
-    def add(self, record: "PlanRecord", tables: "PlanTables", *, renew: bool = False) -> None:
-        """Keep a plan; the same plan again changes nothing.
+    def add(self, record: "PlanRecord", tables: "PlanTables", *, renew: bool = False) -> bool:
+        """Keep a plan; the same plan again changes nothing. Whether it was written.
 
         renew: replace one that was not launched and is not what was kept, or has other tables or damaged ones.
         """
@@ -715,3 +722,24 @@ class WebhookRepository(Protocol):
     def set_active(self, webhook_id: str, active: bool) -> None: ...
 
     def remove(self, webhook_id: str) -> None: ...
+
+
+class JournalRepository(Protocol):
+    """Who wrote what and when. The store adds one entry to it at the end of a transaction that wrote something."""
+
+    def note(self, **detail: Any) -> None:
+        """Say more about what this transaction does: values of JSON, and of customers only their pseudonyms."""
+
+    def pseudonyms(self, customers: "Iterable[str]") -> list[str]:
+        """What stands for customers' ids: the same for the same id, and not to be guessed without the database."""
+
+    def entries(self, *, after: int = 0, limit: int) -> "tuple[JournalEntry, ...]":
+        """The first entries whose numbers are larger, the newest last."""
+
+    def last(self) -> "JournalEntry | None": ...
+
+    def contains(self, entry_hash: str) -> bool:
+        """Whether there is an entry of this hash."""
+
+    def first_break(self) -> "JournalBreak | None":
+        """The first entry that was changed, removed, put elsewhere or cut off; None: all are as written. Reads all."""

@@ -15,7 +15,8 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.database import UNREADABLE, Database
-from disco.adapters.store.opening import SCHEMA_SUBJECT, is_empty, plain_errors, revision_of, shown
+from disco.adapters.store.journal import SCHEMA_SUBJECT, append_own, last_within
+from disco.adapters.store.opening import is_empty, plain_errors, revision_of, shown
 from disco.records.errors import FileFormatError, StateError
 
 _ROWS_PER_INSERT = 10_000
@@ -74,6 +75,7 @@ def copy_in(database: Database, folder: Path) -> None:
                 raise StateError(f"The table {table.name} is not what the backup holds", fix="Nothing was written.")
         if connection.dialect.name == "postgresql":
             _set_sequences(connection)
+        append_own(connection, last_within(connection), action="restore", detail={})
 
 
 def _not_empty(database: Database) -> StateError:

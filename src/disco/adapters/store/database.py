@@ -16,6 +16,8 @@ FEW = 256
 UNREADABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 """What reading raises where a cell is not of its column's kind."""
 
+LAST_ENTRY = "SELECT number, hash FROM journal ORDER BY number DESC LIMIT 1"
+
 
 class Database(Protocol):
     """What differs between the databases: how a transaction begins, and how many rows go in and out at once."""
@@ -34,6 +36,15 @@ class Database(Protocol):
 
     def bookkeeping(self) -> AbstractContextManager[sa.Connection]:
         """A transaction that waits for nobody but writers of the same rows."""
+
+    def mark(self, connection: sa.Connection) -> int:
+        """Where a transaction begins, for `has_written`."""
+
+    def has_written(self, connection: sa.Connection, *, since: int) -> bool:
+        """Whether the transaction has written something since that mark."""
+
+    def last_entry(self, connection: sa.Connection) -> "tuple[int, str] | None":
+        """Number and hash of the journal's last entry; nobody adds another one before this transaction ends."""
 
     def compact(self) -> None:
         """Write our tables anew, without what was deleted or replaced."""

@@ -17,9 +17,8 @@ from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
-from disco.adapters.store.journal import PSEUDONYM_NAME
+from disco.adapters.store.journal import PSEUDONYM_NAME, SCHEMA_SUBJECT, append_own
 from disco.adapters.store.opening import (
-    SCHEMA_SUBJECT,
     UPGRADE,
     open_database,
     plain_errors,
@@ -82,6 +81,9 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
             there = set(inspector.get_table_names())
             if schema.REVISIONS not in there or revisions_in(connection) != [schema.REVISION]:
                 return ()  # an emptied database, or one of another program or revision: the checks say so
+            has_journal = {schema.journal.name, schema.journal_heads.name} <= there
+            # before its table is locked by making triggers: the last entry is read by another connection
+            last = database.last_entry(connection) if has_journal else None
             for table in schema.metadata.sorted_tables:
                 where = f"table {table.name}"
                 if table.name not in there:
@@ -94,10 +96,12 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
                     if index.name not in indexes:
                         index.create(connection)
                         made.append(Repair(where=where, changed=f"The index {index.name} was created."))
-            if schema.journal.name in there and (lost := missing_triggers(connection)):
+            if has_journal and (lost := missing_triggers(connection)):
                 create_triggers(connection)
                 words = f"The triggers {', '.join(lost)} were created."
                 made.append(Repair(where=f"table {schema.journal.name}", changed=words))
+            if made and has_journal:
+                append_own(connection, last, action="repair", detail={"changed": [one.changed for one in made]})
             return tuple(made)
     finally:
         database.engine.dispose()

@@ -13,7 +13,7 @@ from disco.adapters.store import schema
 from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
-from disco.adapters.store.journal import PSEUDONYM_NAME
+from disco.adapters.store.journal import PSEUDONYM_NAME, SCHEMA_SUBJECT, append_own, last_within
 from disco.adapters.store.seals import sealed
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.diagnosis import RESTORE
@@ -21,7 +21,6 @@ from disco.records.errors import ConflictError, DiscoError, InputError, MissingP
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.ports import Artefacts
 
-SCHEMA_SUBJECT = "disco: schema"
 _SECRET_BYTES = 32
 KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 _CONFLICTS = ("40001", "40P01")  # PostgreSQL's codes of a serialization failure and of a deadlock
@@ -160,6 +159,9 @@ def upgrade(
         _make_secret(connection, PSEUDONYM_NAME)
         if before is None:
             _make_secret(connection, CODE_SECRET_NAME)
+        else:
+            detail = {"from": before, "to": schema.REVISION}
+            append_own(connection, last_within(connection), action="upgrade", detail=detail)
         return before, schema.REVISION
 
 

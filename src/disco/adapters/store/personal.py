@@ -17,7 +17,16 @@ import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import index_of, rows_of
 from disco.adapters.store.plans import matrix_of, table_of
-from disco.adapters.store.schema import ARTEFACT_COLUMNS, campaigns, contexts, late_decisions, outcomes, plans
+from disco.adapters.store.schema import (
+    ARTEFACT_COLUMNS,
+    approvals,
+    campaigns,
+    contexts,
+    late_decisions,
+    outcomes,
+    plan_makers,
+    plans,
+)
 from disco.adapters.store.seals import touch
 from disco.adapters.store.session import Session
 from disco.records.arrays import Integers
@@ -71,7 +80,9 @@ class SqlPersonal:
         return tuple(sorted(self._connection.execute(old).scalars()))
 
     def remove_plan(self, plan_id: str) -> None:
-        self._connection.execute(plans.delete().where(plans.c.plan_id == plan_id, _not_launched()))
+        removed = self._connection.execute(plans.delete().where(plans.c.plan_id == plan_id, _not_launched()))
+        for table in (plan_makers, approvals) if removed.rowcount else ():
+            self._connection.execute(table.delete().where(table.c.plan_id == plan_id))
 
     def drop_raw(self, campaign: str) -> int:
         number = self._session.number(campaign)

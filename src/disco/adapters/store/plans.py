@@ -38,10 +38,10 @@ class SqlPlans:
         self._locale = locale
         self._connection = session.connection
 
-    def add(self, record: PlanRecord, tables: PlanTables, *, renew: bool = False) -> None:
+    def add(self, record: PlanRecord, tables: PlanTables, *, renew: bool = False) -> bool:
         there = self._connection.execute(_KEPT.where(plans.c.plan_id == record.plan_id)).first()
         if there is not None and not (renew and self._is_open(record.plan_id)):
-            return
+            return False
         row = {
             "plan_id": record.plan_id,
             "campaign": record.plan.campaign,
@@ -52,9 +52,10 @@ class SqlPlans:
         }
         if there is not None:
             if there._asdict() == row and is_plan_sealed(self._connection, record.plan_id):
-                return
+                return False
             self._connection.execute(plans.delete().where(plans.c.plan_id == record.plan_id))
         self._connection.execute(plans.insert(), sealed("plan", {**row, "planned_at": record.planned_at}))
+        return True
 
     def _is_open(self, plan_id: str) -> bool:
         """Whether no campaign was launched from it."""

@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import sqlalchemy as sa
 
-from disco.adapters.store.database import compiled, python_values
+from disco.adapters.store.database import LAST_ENTRY, compiled, python_values
 from disco.adapters.store.schema import PARTIAL_INDEXES, metadata
 
 _ROWS_PER_WRITE = 65_536
 _CONNECT_S = 10  # for a server that does not answer; `?connect_timeout=` in the URL says otherwise
 _PATIENCE_S = 600  # for a connection of our own that others use
 _EVERYTHING = "disco: everything"  # every writer shares this lock; who writes alone has it alone
+_JOURNAL = "disco: journal"  # whoever adds an entry has this lock until their transaction has ended
 _READ_BLOCK_BYTES = 16 * 2**20
 
 
@@ -37,6 +38,16 @@ class PostgresDatabase:
             connect_args={"application_name": "disco", "connect_timeout": _CONNECT_S, **url.query},
         )
         sa.event.listen(self.engine, "connect", _prepare)
+        # a connection of its own: whoever waits for one of the others may wait for the one who reads here
+        self._journal = sa.create_engine(
+            self.engine.url,
+            pool_size=1,
+            max_overflow=0,
+            isolation_level="AUTOCOMMIT",
+            pool_pre_ping=True,
+            connect_args={"application_name": "disco journal", "connect_timeout": _CONNECT_S, **url.query},
+        )
+        sa.event.listen(self.engine, "engine_disposed", lambda _: self._journal.dispose())
         for index in PARTIAL_INDEXES:
             index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
 
@@ -62,6 +73,21 @@ class PostgresDatabase:
         """READ COMMITTED: a row that another one has changed meanwhile is read again instead of refused."""
         with self._connected(isolation_level="READ COMMITTED") as connection, connection.begin():
             yield connection
+
+    def mark(self, connection: sa.Connection) -> int:
+        return 0
+
+    def has_written(self, connection: sa.Connection, *, since: int) -> bool:
+        """A transaction gets its number when it first writes."""
+        return connection.exec_driver_sql("SELECT pg_current_xact_id_if_assigned()").scalar_one() is not None
+
+    def last_entry(self, connection: sa.Connection) -> tuple[int, str] | None:
+        """The lock is held until the transaction has ended and its entry can be seen. The last entry is read by another
+        connection, because this one's snapshot may be older."""
+        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_key(_JOURNAL),))
+        with self._journal.connect() as other:
+            row = other.exec_driver_sql(LAST_ENTRY).first()
+        return None if row is None else (row[0], row[1])
 
     def compact(self) -> None:
         """VACUUM FULL writes a new file per table and index; it cannot be part of a transaction."""

@@ -29,6 +29,16 @@ def microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+def moment_of(microseconds_since_1970: Any) -> datetime:
+    """The moment of a cell."""
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds_since_1970)
+    except (TypeError, OverflowError):
+        fix = "Run `disco doctor`: something other than disco has changed it."
+        found = repr(str(microseconds_since_1970)[:40])
+        raise StateError(f"A moment in the database cannot be read ({found})", fix=fix) from None
+
+
 class Moment(sa.TypeDecorator[datetime]):
     """A datetime with a time zone, kept as whole microseconds since 1970 UTC."""
 
@@ -39,11 +49,7 @@ class Moment(sa.TypeDecorator[datetime]):
         return None if value is None else microseconds(value)
 
     def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
-        try:
-            return None if value is None else _EPOCH + timedelta(microseconds=value)
-        except (TypeError, OverflowError):
-            fix = "Run `disco doctor`: something other than disco has changed it."
-            raise StateError(f"A moment in the database cannot be read ({str(value)[:40]!r})", fix=fix) from None
+        return None if value is None else moment_of(value)
 
 
 def _of_campaign(*, key: bool = False) -> sa.Column[int]:

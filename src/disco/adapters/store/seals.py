@@ -116,7 +116,7 @@ def _part(cell: Any) -> tuple[bytes, bytes]:
         case float():
             return b"d", struct.pack("<d", cell)
         case str():
-            return b"t", cell.encode("utf-8", "surrogateescape")  # `_any_text` gives what is no UTF-8 this way
+            return b"t", cell.encode("utf-8", "surrogateescape")  # `any_text` gives what is no UTF-8 this way
         case datetime():
             return b"i", str(schema.microseconds(cell)).encode()
     return b"x", bytes(cell)
@@ -270,11 +270,11 @@ class SqlSeals:
         self._connection = session.connection
 
     def broken(self) -> tuple[BrokenSeal, ...]:
-        with _any_text(self._connection):
+        with any_text(self._connection):
             return tuple(self._broken())
 
     def broken_of(self, campaign: str) -> tuple[BrokenSeal, ...]:
-        with _any_text(self._connection):
+        with any_text(self._connection):
             row = next(iter(_raw(self._connection, schema.campaigns, "campaign", campaign)), None)
             if row is None:
                 raise no_such_campaign(campaign, self._connection)
@@ -438,7 +438,7 @@ def _set(connection: sa.Connection, table: sa.Table, key: str, value: object, **
 
 
 @contextmanager
-def _any_text(connection: sa.Connection) -> Iterator[None]:
+def any_text(connection: sa.Connection) -> Iterator[None]:
     """SQLite's text that is no UTF-8 is read with escapes, instead of ending the check."""
     if connection.dialect.name != "sqlite":
         yield

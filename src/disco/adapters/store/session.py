@@ -21,6 +21,7 @@ class Session:
         self.database = database
         self.artefacts = artefacts
         self.touched: set[int] = set()  # campaigns whose state seal has to be made anew before the commit
+        self.detail: dict[str, Any] = {}  # of the journal's entry about this transaction
         self._numbers: dict[str, int] = {}
 
     def number(self, campaign: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from disco.adapters.store.database import arrow_column, compiled, python_values
+from disco.adapters.store.database import LAST_ENTRY, arrow_column, compiled, python_values
 from disco.records.private import new_file_mode
 
 _ROWS_PER_FETCH = 65_536
@@ -71,6 +71,17 @@ class SqliteDatabase:
 
     def bookkeeping(self) -> AbstractContextManager[sa.Connection]:
         return self.writing("")
+
+    def mark(self, connection: sa.Connection) -> int:
+        return int(_driver(connection).total_changes)
+
+    def has_written(self, connection: sa.Connection, *, since: int) -> bool:
+        return self.mark(connection) != since
+
+    def last_entry(self, connection: sa.Connection) -> tuple[int, str] | None:
+        """The whole file has one writer."""
+        row = connection.exec_driver_sql(LAST_ENTRY).first()
+        return None if row is None else (row[0], row[1])
 
     def compact(self) -> None:
         with self.engine.connect() as connection:

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -16,6 +17,7 @@ from disco.adapters.store.decisions import SqlDecisions
 from disco.adapters.store.drafts import SqlDrafts, SqlReplies
 from disco.adapters.store.forgotten import SqlForgotten
 from disco.adapters.store.jobs import SqlJobs
+from disco.adapters.store.journal import SqlJournal, append
 from disco.adapters.store.ledger import SqlLedger
 from disco.adapters.store.opening import (
     is_empty,
@@ -31,10 +33,11 @@ from disco.adapters.store.plans import SqlPlans
 from disco.adapters.store.schedules import SqlSchedules, SqlWebhooks
 from disco.adapters.store.seals import SqlSeals, seal_states
 from disco.adapters.store.session import Session
+from disco.adapters.store.states import state_hash
 from disco.adapters.store.system_user import system_user
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.people import Actor
-from disco.records.ports import BELIEF, Artefacts
+from disco.records.ports import BELIEF, EVERYTHING, Artefacts, Clock
 from disco.records.private import private_folder
 
 
@@ -60,6 +63,7 @@ class SqlTransaction:
         self.replies = SqlReplies(session)
         self.schedules = SqlSchedules(session)
         self.webhooks = SqlWebhooks(session)
+        self.journal = SqlJournal(session)
 
 
 class _Undone(Exception):  # noqa: N818 - no error: the way out of a dry run
@@ -71,11 +75,19 @@ class CampaignStore:
 
     database: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; an empty database gets our tables. artefacts: the
     place of the large tables, or its folder; the same one for everybody who shares the database. locale: of the shop;
-    refused where campaigns were launched in another one.
+    refused where campaigns were launched in another one. clock: of the journal's entries; None: the machine's.
     """
 
-    def __init__(self, database: str | Database, artefacts: Artefacts | Path, *, locale: Locale = POUNDS_UTC) -> None:
+    def __init__(
+        self,
+        database: str | Database,
+        artefacts: Artefacts | Path,
+        *,
+        locale: Locale = POUNDS_UTC,
+        clock: Clock | None = None,
+    ) -> None:
         self.locale = locale
+        self._clock = clock
         self.actor = system_user()
         self._artefacts = FolderArtefacts(artefacts) if isinstance(artefacts, Path) else artefacts
         self._database = open_database(database) if isinstance(database, str) else database
@@ -83,13 +95,15 @@ class CampaignStore:
         refuse_another_locale(self._database, locale)
 
     @classmethod
-    def existing(cls, url: str, artefacts: Path, *, locale: Locale = POUNDS_UTC) -> "CampaignStore | None":
+    def existing(
+        cls, url: str, artefacts: Path, *, locale: Locale = POUNDS_UTC, clock: Clock | None = None
+    ) -> "CampaignStore | None":
         """The store, where its database has our tables; None, and nothing written, where it is empty or absent."""
         database = open_database(url)
         if is_empty(database):
             database.engine.dispose()
             return None
-        return cls(database, artefacts, locale=locale)
+        return cls(database, artefacts, locale=locale, clock=clock)
 
     @classmethod
     def embedded(cls, path: Path) -> "CampaignStore":
@@ -108,9 +122,10 @@ class CampaignStore:
             yield SqlTransaction(Session(connection, self._database, self._artefacts), self.locale)
 
     @contextmanager
-    def writing(self, subject: str, *, action: str = "", dry_run: bool = False) -> Iterator[SqlTransaction]:
-        action = "writing the model" if subject == BELIEF else f"writing campaign {subject}"
-        with self._transaction(self._database.writing(subject), action, dry_run=dry_run) as transaction:
+    def writing(self, subject: str, *, action: str, dry_run: bool = False) -> Iterator[SqlTransaction]:
+        doing = "writing the model" if subject == BELIEF else f"writing {subject} ({action})"
+        begun = self._database.writing(subject)
+        with self._transaction(begun, subject, doing, action=action, dry_run=dry_run) as transaction:
             yield transaction
 
     @contextmanager
@@ -119,30 +134,51 @@ class CampaignStore:
             yield SqlTransaction(Session(connection, self._database, self._artefacts), self.locale)
 
     @contextmanager
-    def alone(self, *, action: str = "", dry_run: bool = False) -> Iterator[SqlTransaction]:
-        with self._transaction(self._database.alone(), "writing alone", dry_run=dry_run) as transaction:
+    def alone(self, *, action: str, dry_run: bool = False) -> Iterator[SqlTransaction]:
+        begun = self._database.alone()
+        with self._transaction(begun, EVERYTHING, "writing alone", action=action, dry_run=dry_run) as transaction:
             yield transaction
 
     @contextmanager
     def _transaction(
-        self, begun: AbstractContextManager[sa.Connection], action: str, *, dry_run: bool
+        self,
+        begun: AbstractContextManager[sa.Connection],
+        subject: str,
+        doing: str,
+        *,
+        action: str,
+        dry_run: bool,
     ) -> Iterator[SqlTransaction]:
         try:
             with (
                 rehearsal(self._artefacts) if dry_run else nullcontext(self._artefacts) as artefacts,
-                plain_errors(self._database, action),
+                plain_errors(self._database, doing),
                 begun as connection,
             ):
                 session = Session(connection, self._database, artefacts)
+                mark, before = self._database.mark(connection), state_hash(connection, subject)
                 yield SqlTransaction(session, self.locale)
                 seal_states(session)
                 if dry_run:
                     raise _Undone
+                if self._database.has_written(connection, since=mark):
+                    append(
+                        connection,
+                        self._database.last_entry(connection),
+                        actor=self.actor,
+                        at=datetime.now(UTC) if self._clock is None else self._clock.now(),
+                        action=action,
+                        subject=subject,
+                        before=before,
+                        after=state_hash(connection, subject),
+                        detail=session.detail,
+                    )
         except _Undone:
             pass
 
     def remove_unnamed(self, *, dry_run: bool = False) -> dict[str, int]:
-        with self.alone() as transaction:  # every artefact is put within a transaction: nobody's is still unnamed
+        # every artefact is put within a transaction: nobody's is still unnamed
+        with self.alone(action="prune") as transaction:
             named = transaction.personal.named_artefacts()
             unnamed = {name: size for name, size in self._artefacts.sizes().items() if name not in named}
             for name in () if dry_run else unnamed:

@@ -19,6 +19,8 @@ TOPICS = {
     "privacy": ("forget", "prune"),
     "doctor": ("doctor",),
     "backup": ("backup", "restore"),
+    "keys": ("keys",),
+    "audit": ("audit",),
     "calculators": ("allocate", "power"),
     "replay": ("replay",),
     "reproduce": ("reproduce",),

@@ -1,0 +1,76 @@
+"""The state of a subject in one hash, for the journal: what was there before a transaction, and what after it.
+
+Stored form: the SHA-256 of a JSON list without blanks, in ASCII. It has a list `[kind, name, seal]` for every row that
+belongs to the subject, sorted; a cell that is no text is written as Python writes it. A subject without rows has none.
+"""
+
+import json
+from functools import cache
+from hashlib import sha256
+from typing import Any
+
+import sqlalchemy as sa
+
+from disco.adapters.store import schema
+from disco.adapters.store.seals import any_text
+from disco.records.ports import BELIEF, EVERYTHING, PEOPLE
+
+_SUBJECT: "sa.BindParameter[str]" = sa.bindparam("subject", type_=sa.Text)
+
+
+def state_hash(connection: sa.Connection, subject: str) -> str | None:
+    """The state of a campaign, of the belief, of people and settings, or of everything; None: nothing is kept of it."""
+    statement = _statement(subject if subject in (BELIEF, EVERYTHING, PEOPLE) else None)
+    with any_text(connection):
+        rows = sorted([str(cell) for cell in row] for row in connection.execute(statement, {"subject": subject}))
+    return sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest() if rows else None
+
+
+@cache
+def _statement(subject: str | None) -> Any:
+    """`subject`: one of those that are no campaign; None: a campaign, by its name."""
+    if subject is None:
+        return sa.union_all(*_of_campaigns(one=True))
+    if subject == BELIEF:
+        return sa.union_all(*_of_belief())
+    if subject == PEOPLE:
+        return sa.union_all(*_of_people())
+    return sa.union_all(*_of_campaigns(one=False), *_of_belief(), *_of_people(), *_of_secrets())
+
+
+def _of_campaigns(*, one: bool) -> list["sa.Select[Any]"]:
+    plans, campaigns = schema.plans, schema.campaigns
+    of_plan, of_campaign = plans.c.campaign == _SUBJECT, campaigns.c.campaign == _SUBJECT
+    parts = [
+        (_part("plan", plans.c.plan_id), of_plan),
+        (_part("launch", campaigns.c.campaign), of_campaign),
+        (_part("state", campaigns.c.campaign, "state_seal"), of_campaign),
+        (_part("evidence", schema.evidence.c.network).join(campaigns), of_campaign),
+        (_part("batch", schema.batches.c.batch_id).join(campaigns), of_campaign),
+    ]
+    for table in (schema.plan_makers, schema.approvals):
+        joined = _part(table.name, table.c.name).join(plans, plans.c.plan_id == table.c.plan_id)
+        parts.append((joined, of_plan))
+    return [part.where(condition) if one else part for part, condition in parts]
+
+
+def _of_belief() -> list["sa.Select[Any]"]:
+    return [_part("version", schema.versions.c.model), _part("active", schema.active_versions.c.model)]
+
+
+def _of_people() -> list["sa.Select[Any]"]:
+    return [
+        _part("person", schema.people.c.name),
+        _part("key", schema.api_keys.c.key_id),
+        _part("invitation", schema.invitations.c.token_hash),
+        _part("setting", schema.shop_settings.c.name),
+    ]
+
+
+def _of_secrets() -> list["sa.Select[Any]"]:
+    """Among them the seal of the list of forgotten customers."""
+    return [_part("secret", schema.secrets.c.name)]
+
+
+def _part(kind: str, name: "sa.Column[Any]", seal: str = "seal") -> "sa.Select[Any]":
+    return sa.select(sa.literal(kind, sa.Text).label("kind"), name.label("name"), name.table.c[seal].label("seal"))
