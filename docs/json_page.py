@@ -58,7 +58,7 @@ def _fields(schema, kind):
 
 
 def _type(field) -> str:
-    if field is True:
+    if isinstance(field, bool):  # a mapping of anything
         return "any"
     if "$ref" in field:
         name = field["$ref"].rsplit("/", 1)[1]

@@ -76,9 +76,9 @@ def test_a_job_of_a_lost_worker_is_taken_over_and_the_lost_one_cannot_write(stor
     assert second is not None
     assert (second.id, second.attempts, second.worker) == (asked.id, 2, "two")
 
-    assert not jobs.beat(store, first, clock=clock)
+    assert jobs.beat(store, first, clock=clock) is None
     assert not jobs.finish(store, first, '"of the lost one"', clock=clock)
-    assert not jobs.fail(store, first, ValueError("lost"), clock=clock)
+    assert not jobs.fail(store, first, StateError("lost"), clock=clock)
     assert not jobs.give_back(store, first, clock=clock)
     assert not jobs.stop(store, first, clock=clock)
     assert jobs.get_job(store, asked.id).state is JobState.RUNNING
@@ -164,7 +164,10 @@ def test_a_cancelled_job_does_not_run_and_a_running_one_is_told(store: CampaignS
     assert taken.id == running.id
     asked = jobs.cancel(store, running.id, clock=clock)
     assert (asked.state, asked.cancel_requested) == (JobState.RUNNING, True)
-    assert not jobs.beat(store, taken, clock=clock)
+    now = jobs.beat(store, taken, clock=clock)
+    assert now is not None
+    assert now.cancel_requested
+    assert jobs.is_cancelled(store, taken)
     assert jobs.stop(store, taken, clock=clock)
     assert jobs.cancel(store, running.id, clock=clock).state is JobState.CANCELLED
     assert jobs.claim(store, worker="one", clock=clock) is None
@@ -287,8 +290,9 @@ def test_a_cancel_meets_heartbeats_without_an_error(store: CampaignStore, clock:
         stopped = threading.Event()
 
         def work(taken=taken, stopped=stopped) -> None:  # type: ignore[no-untyped-def]
-            while jobs.beat(store, taken, clock=clock, progress=JobProgress(done=1)):
-                pass
+            while (now := jobs.beat(store, taken, clock=clock, progress=JobProgress(done=1))) is not None:
+                if now.cancel_requested:
+                    break
             jobs.stop(store, taken, clock=clock)
             stopped.set()
 

@@ -135,7 +135,7 @@ GREEDY = ("--policy", "greedy", "--batch", "300")
     [
         ((*CONTEXT, "--policy", "best"), 2, "one of thompson"),
         ((*CONTEXT, *GREEDY, "--caps", "0.1:25%"), 2, "DEPTH=COUNT"),
-        ((*CONTEXT, *GREEDY, "--caps", "0.1=many"), 2, "DEPTH=COUNT"),
+        ((*CONTEXT, *GREEDY, "--caps", "0.1=many"), 2, "a count, or a share as 25%"),
         ((*CONTEXT, *GREEDY, "--caps", "0.1=5,0.10=6"), 2, "twice"),
         ((*CONTEXT, *GREEDY, "--caps", "10=5"), 2, "Did you mean 0.10"),
         ((*CONTEXT, *GREEDY, "--caps", "0.15=5"), 1, "which the log never played"),

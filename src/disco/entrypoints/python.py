@@ -97,6 +97,8 @@ class Shop:
     clock: WallClock = WallClock()
     held_store: "CampaignStore | None" = field(default=None, repr=False, compare=False)
     """The store that every method uses, for a shop that is held open; None: each call opens and closes its own."""
+    watch: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    """Called between chunks of heavy work; what it raises ends the work, as for a job that was cancelled."""
 
     @classmethod
     def open(cls, folder: str | Path = ".", *, now: datetime | None = None, **settings: Any) -> "Shop":
@@ -669,7 +671,7 @@ class Shop:
         """What runs the heavy work, with the threads of the settings; DuckDB gets as many."""
         from disco.adapters.engines import open_engine
 
-        return open_engine(self.settings.engine, threads=self.settings.threads)
+        return open_engine(self.settings.engine, threads=self.settings.threads, watch=self.watch)
 
     @property
     def is_new(self) -> bool:

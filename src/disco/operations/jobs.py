@@ -7,11 +7,12 @@ The use cases that jobs run are idempotent, so a job whose worker was lost is si
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from secrets import token_hex
 from typing import Any
 
-from disco.records.errors import ConflictError, DefectError, DiscoError, InputError, PlanError, StateError, TableError
+from disco.records.errors import ConflictError, DiscoError, InputError, PlanError, StateError, TableError
 from disco.records.jobs import (
     LEASE,
     MOST_ATTEMPTS,
@@ -25,12 +26,21 @@ from disco.records.jobs import (
 )
 from disco.records.people import Actor
 from disco.records.ports import JOBS, Clock, Store, Transaction
+from disco.records.result import Result
 
 _ID_BYTES = 8
 MOST_LISTED = 200
 _MOST_MEETINGS = 50  # of a cancel with a heartbeat, which are a few milliseconds long, twice a second at most
 OTHER_KINDS = frozenset(JobKind) - {JobKind.WEBHOOK}
 """What a worker does in its main thread; deliveries have a thread of their own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class WorkDone(Result):
+    """What a worker has done before it ended."""
+
+    jobs: int
+    """Jobs that it has run, whatever became of them."""
 
 
 def new_id() -> str:
@@ -136,11 +146,16 @@ def claim(
 
 def beat(
     store: Store, job: Job, *, clock: Clock, lease: timedelta = LEASE, progress: JobProgress | None = None
-) -> bool:
-    """Prolong the lease, and say how far the job is. False: stop, it was lost to another worker or cancelled."""
+) -> Job | None:
+    """Prolong the lease, and say how far the job is; the job as it is now. None: it was lost to another worker."""
     with store.bookkeeping() as transaction:
-        now = transaction.jobs.beat(job, until=clock.now() + lease, progress=progress)
-    return now is not None and not now.cancel_requested
+        return transaction.jobs.beat(job, until=clock.now() + lease, progress=progress)
+
+
+def is_cancelled(store: Store, job: Job) -> bool:
+    """Whether somebody has asked a running job to stop."""
+    with store.reading() as transaction:
+        return transaction.jobs.get(job.id).cancel_requested
 
 
 def finish(store: Store, job: Job, result: str, *, clock: Clock) -> bool:
@@ -152,7 +167,7 @@ def finish(store: Store, job: Job, result: str, *, clock: Clock) -> bool:
         return transaction.jobs.end(job, state=JobState.DONE, at=clock.now(), result=result)
 
 
-def fail(store: Store, job: Job, error: Exception, *, clock: Clock, retry_in: timedelta | None = None) -> bool:
+def fail(store: Store, job: Job, error: DiscoError, *, clock: Clock, retry_in: timedelta | None = None) -> bool:
     """Keep why a job failed. retry_in: it is tried again after this time. False where it was lost."""
     problem, now = problem_of(error), clock.now()
     with store.bookkeeping() as transaction:
@@ -173,11 +188,10 @@ def give_back(store: Store, job: Job, *, clock: Clock) -> bool:
         return transaction.jobs.give_back(job, due_at=clock.now(), counted=False)
 
 
-def problem_of(error: Exception) -> JobProblem:
+def problem_of(error: DiscoError) -> JobProblem:
     """An error as the command line prints it with `--json`."""
-    said = error if isinstance(error, DiscoError) else DefectError.of(error)
-    problems = tuple(one.as_dict() for one in said.problems) if isinstance(said, TableError | PlanError) else ()
-    return JobProblem(error=type(said).__name__, message=str(said), problems=problems)
+    problems = tuple(one.as_dict() for one in error.problems) if isinstance(error, TableError | PlanError) else ()
+    return JobProblem(error=type(error).__name__, message=str(error), problems=problems)
 
 
 def _kind(kind: JobKind | str) -> JobKind:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from disco.belief import BasketModel
+from disco.belief import BasketModel, LinearDepth, RadialBasis, SmoothSpline
 from disco.evaluation.log import RandomisationWarning, RandomLog, read_log
 from disco.evaluation.off_policy import OffPolicy
-from disco.evaluation.passes import Skew
+from disco.evaluation.passes import Skew, UnconstrainedLearner
 from disco.evaluation.replay import Player, PolicyReplay, Replay
 from disco.evaluation.replay import replay as run
+from disco.policy import POLICIES, Thompson, policy_named
+from disco.records.depths import read_depth
+from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.ports import Engine
 from disco.records.result import DepthKey, Result
@@ -216,6 +219,39 @@ def read_logs(
             None if warm is None else read_log(warm, context=context, observed=True, score=score, check_balance=False)
         )
     return found, earlier, tuple(str(note.message) for note in caught)
+
+
+def player_named(name: str) -> Player:
+    """The policy of this name, as `disco replay --policy` knows them."""
+    if name == UnconstrainedLearner.name:
+        return UnconstrainedLearner(policy=Thompson())
+    if name not in POLICIES:
+        expected = f"one of {', '.join([*POLICIES, UnconstrainedLearner.name])}"
+        raise InputError("policy", found=name, expected=expected)
+    return policy_named(name)
+
+
+ENCODINGS = {"radial_basis": RadialBasis, "smooth_spline": SmoothSpline, "linear": LinearDepth}
+"""The depth encodings a replay can begin with."""
+
+
+def read_caps(limits: Mapping[str, int | str]) -> dict[float, int | float | None]:
+    """Most customers per depth and batch: `{"0.1": "25%", "0.2": 500}` by depth, shares as floats."""
+    caps: dict[float, int | float | None] = {}
+    for name, limit in limits.items():
+        text = str(limit).strip()
+        try:
+            value: int | float = float(text[:-1]) / 100 if text.endswith("%") else int(text)
+        except ValueError:
+            raise InputError(f"cap of depth {name}", found=repr(limit), expected="a count, or a share as 25%") from None
+        if value < 0 or (text.endswith("%") and not value <= 1):
+            expected = "a count, or a share of the batch from 0% to 100%"
+            raise InputError(f"cap of depth {name}", found=repr(limit), expected=expected)
+        depth = read_depth(name, where="caps")
+        if depth in caps:
+            raise InputError("caps", found=f"depth {name} twice", expected="each depth once")
+        caps[depth] = value
+    return caps
 
 
 def replay_log(

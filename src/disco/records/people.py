@@ -43,7 +43,9 @@ class Actor:
     """Who writes. Two actors of one name count as one person, whatever their kinds."""
 
     name: str
+    """The name of the person, of the API key, or of the user of the system."""
     kind: ActorKind
+    """By which door: person, key, command line, schedule or worker."""
 
     def is_same_person(self, name: str) -> bool:
         """Whether somebody of this name would be this actor: capitals and forms of letters do not count.

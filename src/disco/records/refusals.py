@@ -16,6 +16,7 @@ _WORDS = {
     "tuple_type": "a list, such as [a, b]",
     "list_type": "a list, such as [a, b]",
     "dict_type": "keys and values, such as {name: value}",
+    "too_short": "at least one entry",
     "model_type": "keys and values, such as {name: value}",
     "model_attributes_type": "keys and values, such as {name: value}",
 }

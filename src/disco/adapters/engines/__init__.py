@@ -1,5 +1,7 @@
 """Engines run chunk functions on threads or on a cluster; they hold no mathematics."""
 
+from collections.abc import Callable
+
 from disco.adapters.engines.local import LocalEngine
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError
@@ -21,11 +23,13 @@ def read_engine(name: str) -> str:
     return name
 
 
-def open_engine(name: str = "local", *, threads: int | None = None) -> LocalEngine:
-    """The engine of that name; `threads` None is one per processor.
+def open_engine(
+    name: str = "local", *, threads: int | None = None, watch: Callable[[], None] | None = None
+) -> LocalEngine:
+    """The engine of that name; `threads` None is one per processor. watch: called before each result is handed over.
 
     >>> open_engine("local", threads=2).threads
     2
     """
     read_engine(name)
-    return LocalEngine(read_threads(threads))
+    return LocalEngine(read_threads(threads), watch)

@@ -26,12 +26,20 @@ class LocalEngine:
 
     threads: int = field(default_factory=processors)
     """How many chunks run at once."""
+    watch: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    """Called on the caller's thread before each result is handed over; what it raises ends the work."""
 
     def __post_init__(self) -> None:
         read_threads(self.threads)
 
     def map(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
         """The results of `function` over the chunks, in their order; the first error ends it."""
+        for result in self._results(function, chunks):
+            if self.watch is not None:
+                self.watch()
+            yield result
+
+    def _results(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
         waiting = iter(chunks)
         first = list(islice(waiting, 2))
         if self.threads == 1 or len(first) < 2:

@@ -182,7 +182,7 @@ def _text(problem: JobProblem) -> str:
     return json.dumps({**asdict(problem), "problems": [dict(one) for one in problem.problems]}, allow_nan=False)
 
 
-def _job(row: Mapping[str, Any], *, result: Mapping[str, Any] | None = None) -> Job:
+def _job(row: sa.RowMapping, *, result: Mapping[str, Any] | None = None) -> Job:
     progress, problem = (None if row[name] is None else json.loads(row[name]) for name in ("progress", "problem"))
     return Job(
         id=row["id"],

@@ -21,6 +21,8 @@ TOPICS = {
     "backup": ("backup", "restore"),
     "keys": ("keys",),
     "audit": ("audit",),
+    "worker": ("worker",),
+    "schedule": ("schedule",),
     "calculators": ("allocate", "power"),
     "replay": ("replay",),
     "reproduce": ("reproduce",),

@@ -133,56 +133,47 @@ def _names(text: str, option: str) -> list[str]:
 
 def _caps(text: str) -> dict[float, int | float | None]:
     """`0.1=25%,0.2=500` by depth: shares as floats, counts as integers."""
-    from disco.records.depths import read_depth
+    from disco.operations.replaying import read_caps
     from disco.records.errors import InputError
 
     caps: dict[float, int | float | None] = {}
     for part in _names(text, "--caps"):
-        name, _, limit = (word.strip() for word in part.partition("="))
-        try:
-            value: int | float = float(limit[:-1]) / 100 if limit.endswith("%") else int(limit)
-        except ValueError:
+        name, equals, limit = (word.strip() for word in part.partition("="))
+        if not equals:
             expected = "DEPTH=COUNT or DEPTH=SHARE%, such as 0.1=25%"
-            raise UsageError("--caps", found=repr(part), expected=expected) from None
-        if value < 0 or (limit.endswith("%") and not value <= 1):
-            raise UsageError("--caps", found=repr(part), expected="a count, or a share of the batch from 0% to 100%")
+            raise UsageError("--caps", found=repr(part), expected=expected)
         try:
-            depth = read_depth(name, where="--caps")
+            found = read_caps({name: limit})
         except InputError as error:
             raise UsageError("--caps", found=error.found, expected=error.expected, fix=error.fix) from None
-        if depth in caps:
+        if found.keys() & caps.keys():
             raise UsageError("--caps", found=f"depth {name} twice", expected="each depth once")
-        caps[depth] = value
+        caps |= found
     return caps
 
 
 def _players(names: list[str]) -> "list[Player]":
     if len(set(names)) != len(names):
         raise UsageError("--policy", found=", ".join(names), expected="each name once")
-    return [_player(name) for name in names]
+    from disco.operations.replaying import player_named
+    from disco.records.errors import InputError
 
-
-def _player(name: str) -> "Player":
-    from disco.evaluation.passes import UnconstrainedLearner
-    from disco.policy import POLICIES, Thompson, policy_named
-
-    if name == UnconstrainedLearner.name:
-        return UnconstrainedLearner(policy=Thompson())
-    if name not in POLICIES:
-        raise UsageError("--policy", found=name, expected=f"one of {', '.join([*POLICIES, 'ulcc'])}")
-    return policy_named(name)
+    try:
+        return [player_named(name) for name in names]
+    except InputError as error:
+        raise UsageError("--policy", found=error.found, expected=error.expected) from None
 
 
 def _model(encoding: str, depth_scale: float) -> "BasketModel":
-    from disco.belief import BasketModel, LinearDepth, RadialBasis, SmoothSpline
+    from disco.belief import BasketModel
+    from disco.operations.replaying import ENCODINGS
 
-    encodings = {"radial_basis": RadialBasis, "smooth_spline": SmoothSpline, "linear": LinearDepth}
     encoding = _OLDER_NAMES.get(encoding, encoding)
-    if encoding not in encodings:
-        raise UsageError("--encoding", found=encoding, expected=f"one of {', '.join(encodings)}")
+    if encoding not in ENCODINGS:
+        raise UsageError("--encoding", found=encoding, expected=f"one of {', '.join(ENCODINGS)}")
     if not (isfinite(depth_scale) and depth_scale > 0):
         raise UsageError("--depth-scale", found=depth_scale, expected="a positive, finite number")
-    return BasketModel(encoding=encodings[encoding](), depth_scale=depth_scale)
+    return BasketModel(encoding=ENCODINGS[encoding](), depth_scale=depth_scale)
 
 
 def _text(result: "ReplayResult") -> str:

@@ -1,0 +1,392 @@
+"""`disco worker`: takes jobs from the database and runs the use cases of the command line, so that bytes are equal.
+
+A job runs in the main thread, beside a thread that prolongs its lease. Cancelling is cooperative: between chunks of
+heavy work, epochs and passes. At SIGTERM the running job gets a time of grace; then it is interrupted, as by Ctrl-C,
+and given back. A worker that is killed says nothing: its lease ends, and the next one runs the job again.
+"""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from secrets import token_hex
+from types import FrameType
+from typing import TYPE_CHECKING, Any, cast
+
+from disco.entrypoints import bodies
+from disco.entrypoints.sentences import in_words
+from disco.operations import jobs
+from disco.operations.schedules import submit_due
+from disco.records.errors import ConflictError, DiscoError, InputError, UnavailableError
+from disco.records.jobs import LEASE, MOST_ATTEMPTS, Job, JobKind, JobProgress
+from disco.records.result import Result
+
+if TYPE_CHECKING:
+    from disco.adapters.store import CampaignStore
+    from disco.entrypoints.python import Shop
+
+POLL_S = 1.0
+GRACE_S = 20.0
+SCHEDULES_S = 5.0  # between two looks at the schedules
+_REPORTS_S = 0.5  # between two writings of a job's progress
+_FIRST_RETRY_S = 2.0  # after an error of the database that may pass; doubled with every attempt
+_PASSING = (UnavailableError, ConflictError)
+_INTERRUPT = signal.SIGUSR1
+
+Report = Callable[[int, int | None, str], None]
+"""Steps done, steps in all, and what they are; raises where the job has to end."""
+
+
+class _Stopped(BaseException):
+    """The job has to end: it was cancelled, or lost to another worker."""
+
+
+# ---- what each kind of job runs ----
+
+
+def _plan(shop: "Shop", body: bodies.PlanBody, report: Report) -> Result:
+    return shop.plan(body.plan, dry_run=body.dry_run)
+
+
+def _learn(shop: "Shop", body: bodies.LearnBody, report: Report) -> Result:
+    if body.activate is not None:
+        return shop.activate(body.activate, dry_run=body.dry_run)
+    if body.rebuild:
+        return shop.rebuild(as_of=body.as_of, dry_run=body.dry_run)
+    return shop.learn(*body.campaigns, as_of=body.as_of, dry_run=body.dry_run)
+
+
+def _train(shop: "Shop", body: bodies.TrainBody, report: Report) -> Result:
+    from disco.entrypoints.python import tables_opener
+    from disco.features import ContextNetwork
+    from disco.features.selection import read_selection
+    from disco.operations.training import train_context
+
+    network = ContextNetwork(
+        heads=body.heads,
+        dimensions=body.dimensions,
+        max_epochs=body.max_epochs,
+        seed=body.seed,
+        device=body.device,
+    )
+    return train_context(
+        network,
+        tables_opener(shop.folder),
+        out=shop.folder / shop.settings.context,
+        tables=shop.settings.data_place(shop.folder),
+        window_start=body.window_start,
+        months=body.months,
+        catalogue=None if body.catalogue is None else read_selection(body.catalogue, where="catalogue"),
+        maturity_days=body.maturity_days,
+        threads=shop.engine.threads,
+        engine=shop.engine,
+        progress=lambda epoch, most: report(epoch, most, "epochs"),
+    )
+
+
+def _frontier(shop: "Shop", body: bodies.FrontierBody, report: Report) -> Result:
+    return shop.frontier(body.plan, revenue_weights=body.revenue_weights, budgets=body.budgets, cap=body.cap)
+
+
+def _replay(shop: "Shop", body: bodies.ReplayBody, report: Report) -> Result:
+    from disco.belief import BasketModel
+    from disco.evaluation.log import NO_CONTEXT
+    from disco.operations.replaying import ENCODINGS, player_named, read_caps, read_logs, replay_log
+
+    for names, where in ((body.context, "context"), (body.strata, "strata"), (body.policies, "policies")):
+        if len(set(names)) != len(names):
+            raise InputError(where, found=", ".join(names), expected="each name once")
+    scored = () if body.engagement_score is None else (body.engagement_score,)
+    for name in (*body.context, *body.strata, *scored):
+        if name in NO_CONTEXT:
+            raise InputError("context, strata", found=name, expected="columns known before the depth was assigned")
+    players, limits = [player_named(name) for name in body.policies], read_caps(body.caps)
+    log, warm, _ = read_logs(
+        _within(shop, body.log),
+        context=body.context,
+        strata=body.strata,
+        observed=body.propensity == "observed",
+        score=body.engagement_score,
+        warm=None if body.warm is None else _within(shop, body.warm),
+    )
+    passes, done = (body.repeats + 1) * len({"random", *body.policies}), [0]
+
+    def one_more() -> None:
+        done[0] += 1
+        report(done[0], passes, "passes over the log")
+
+    return replay_log(
+        log,
+        players,
+        belief=BasketModel(encoding=ENCODINGS[body.encoding](), depth_scale=body.depth_scale),
+        batch=body.batch,
+        caps=limits,
+        revenue_weight=body.revenue_weight,
+        repeats=body.repeats,
+        seed=body.seed,
+        warm=warm,
+        skew=body.skew,
+        learn_engagement=body.learn_engagement or body.engagement_score is not None,
+        progress=one_more,
+        engine=shop.engine,
+    )
+
+
+def _check(shop: "Shop", body: bodies.CheckBody, report: Report) -> Result:
+    return shop.check(body.campaign, as_of=body.as_of)
+
+
+def _doctor(shop: "Shop", body: bodies.DoctorBody, report: Report) -> Result:
+    return shop.doctor(repair=body.repair)
+
+
+def _validate(shop: "Shop", body: bodies.ValidateBody, report: Report) -> Result:
+    from disco.operations.validating import validate_plan
+
+    if body.plan is not None:
+        return validate_plan(shop.data, shop.read_plan(body.plan))
+    return shop.validate(as_of=body.as_of)
+
+
+def _launch(shop: "Shop", body: bodies.LaunchBody, report: Report) -> Result:
+    return shop.launch(body.plan_id, dry_run=body.dry_run)
+
+
+RUNS: Mapping[JobKind, Callable[["Shop", Any, Report], Result]] = {
+    JobKind.PLAN: _plan,
+    JobKind.LEARN: _learn,
+    JobKind.TRAIN: _train,
+    JobKind.FRONTIER: _frontier,
+    JobKind.REPLAY: _replay,
+    JobKind.CHECK: _check,
+    JobKind.DOCTOR: _doctor,
+    JobKind.VALIDATE: _validate,
+    JobKind.LAUNCH: _launch,
+}
+"""The same use cases as the command line's, by kind of job."""
+
+
+def _within(shop: "Shop", name: str) -> Any:
+    """A file in the shop's folder, also where links lead elsewhere."""
+    place = (shop.folder / name).resolve()
+    if not place.is_relative_to(shop.folder.resolve()):
+        raise InputError("file", found=name, expected="a file within the shop's folder")
+    return place
+
+
+# ---- the worker ----
+
+
+def run_worker(
+    shop: "Shop",
+    *,
+    stop: threading.Event | None = None,
+    until_idle: bool = False,
+    lease: timedelta = LEASE,
+    grace_s: float = GRACE_S,
+    poll_s: float = POLL_S,
+    say: Callable[[str], None] = lambda _: None,
+) -> jobs.WorkDone:
+    """Run jobs until a signal or `stop` ends it. until_idle: end when no job is due.
+
+    In the main thread SIGTERM and SIGINT end it. In another thread, as in an embedded server, only `stop` does.
+    say: is told a line about each job, without ids of customers.
+    """
+    with shop.held() as held:
+        worker = _Worker(held, lease=lease, grace_s=grace_s, poll_s=poll_s, say=say, stop=stop)
+        return jobs.WorkDone(jobs=worker.run(until_idle=until_idle))
+
+
+@dataclass(slots=True)
+class _Worker:
+    shop: "Shop"  # held open
+    lease: timedelta
+    grace_s: float
+    poll_s: float
+    say: Callable[[str], None]
+    stop: threading.Event | None
+    name: str = field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}-{token_hex(3)}")
+    ending: bool = False  # a signal asked for the end
+    deadline: float | None = None  # of the running job, by the monotonic clock
+    next_look: float = 0.0  # at the schedules, by the monotonic clock
+    interruptible: bool = False  # a use case is running in the main thread
+
+    @property
+    def store(self) -> "CampaignStore":
+        return cast("CampaignStore", self.shop.held_store)
+
+    def run(self, *, until_idle: bool) -> int:
+        done = 0
+        with self._signals():
+            while not self._is_ending():
+                try:
+                    self._look_at_schedules()
+                    job = jobs.claim(self.store, worker=self.name, clock=self.shop.clock, lease=self.lease)
+                except _PASSING as error:
+                    self.say(f"the database is not available ({type(error).__name__}); trying again")
+                    job = None
+                if job is not None:
+                    self._run_job(job)
+                    done += 1
+                elif until_idle:
+                    break
+                else:
+                    self._sleep()
+        return done
+
+    def _look_at_schedules(self) -> None:
+        if time.monotonic() >= self.next_look:
+            self.next_look = time.monotonic() + SCHEDULES_S
+            for job in submit_due(self.store, clock=self.shop.clock):
+                self.say(f"job {job.id} ({job.kind}): asked for by schedule {job.schedule_id}")
+
+    def _is_ending(self) -> bool:
+        return self.ending or (self.stop is not None and self.stop.is_set())
+
+    def _sleep(self) -> None:
+        if self.stop is not None:
+            self.stop.wait(self.poll_s)
+        else:
+            time.sleep(self.poll_s)
+
+    def _run_job(self, job: Job) -> None:
+        started = time.monotonic()
+        clock, store = self.shop.clock, self.store
+        watch = _Watch(self, job)
+        try:
+            try:
+                with watch:
+                    result = self._result(job, watch)
+            finally:
+                self.interruptible = False  # also where an interruption came in the very end
+        except _Stopped:
+            state = "lost"
+            if watch.cancelled:
+                state = "cancelled" if self._settled(lambda: jobs.stop(store, job, clock=clock)) else "lost"
+        except KeyboardInterrupt:
+            if not self._is_ending():
+                raise
+            state = "given back" if self._settled(lambda: jobs.give_back(store, job, clock=clock)) else "lost"
+        except Exception as error:
+            if watch.interrupted:  # libraries turn an interruption into errors of their own
+                state = "given back" if self._settled(lambda: jobs.give_back(store, job, clock=clock)) else "lost"
+            else:
+                state = self._failed(job, error)
+        else:
+            state = "done" if self._settled(lambda: jobs.finish(store, job, result, clock=clock)) else "lost"
+        self.say(f"job {job.id} ({job.kind}, attempt {job.attempts}): {state} after {time.monotonic() - started:.1f} s")
+
+    def _result(self, job: Job, watch: "_Watch") -> str:
+        body = bodies.read_body(job.kind, dict(job.body))
+        shop = replace(self.shop, held_store=self.store.by(job.actor), watch=watch.point)
+        return RUNS[job.kind](shop, body, watch.report).to_json()
+
+    def _failed(self, job: Job, error: Exception) -> str:
+        again = None
+        if isinstance(error, _PASSING) and job.attempts < MOST_ATTEMPTS:
+            again = timedelta(seconds=_FIRST_RETRY_S * 2 ** (job.attempts - 1))
+        kept = self._settled(lambda: jobs.fail(self.store, job, in_words(error), clock=self.shop.clock, retry_in=again))
+        what = "failed" if again is None else "to be tried again"
+        return f"{what} ({type(error).__name__})" if kept else "lost"
+
+    def _settled(self, write: Callable[[], bool]) -> bool:
+        """Write how a job ended, also where the database is away for a while; False where the job is lost."""
+        end = time.monotonic() + self.lease.total_seconds()
+        while True:
+            try:
+                return write()
+            except _PASSING:
+                if time.monotonic() > end:
+                    return False
+                time.sleep(self.poll_s)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Hear SIGTERM and SIGINT; only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]] = {
+            signal.SIGTERM: self._end,
+            signal.SIGINT: self._end,
+            _INTERRUPT: self._interrupt,
+        }
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        """End after the running job, or after the time of grace; asked for a second time: now."""
+        self.deadline = time.monotonic() + (0.0 if self.ending else self.grace_s)
+        self.ending = True
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.interruptible:
+            raise KeyboardInterrupt
+
+
+class _Watch:
+    """Prolongs the lease of a running job, and tells it when it has to end."""
+
+    def __init__(self, worker: _Worker, job: Job) -> None:
+        self._worker, self._job = worker, job
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"lease of {job.id}", daemon=True)
+        self._last_report = 0.0
+        self._in_main = threading.current_thread() is threading.main_thread()
+        self.cancelled = False
+        self.lost = False
+        self.interrupted = False
+
+    def __enter__(self) -> None:
+        self._thread.start()
+        self._worker.interruptible = self._in_main
+
+    def __exit__(self, *_: object) -> None:
+        self._worker.interruptible = False
+        self._over.set()
+        self._thread.join()
+
+    def point(self) -> None:
+        """Between two pieces of work: end the job where it has to end."""
+        if self.cancelled or self.lost:
+            raise _Stopped
+
+    def report(self, done: int, total: int | None, stage: str) -> None:
+        self.point()
+        now = time.monotonic()
+        if done == total or now - self._last_report >= _REPORTS_S:
+            self._last_report = now
+            self._prolong(JobProgress(done=done, total=total, stage=stage))
+            self.point()
+
+    def _prolong(self, progress: JobProgress | None = None) -> None:
+        worker = self._worker
+        with suppress(*_PASSING):  # the next one may succeed; if none does, the lease ends and the job is lost
+            now = jobs.beat(worker.store, self._job, clock=worker.shop.clock, lease=worker.lease, progress=progress)
+            self.lost, self.cancelled = now is None, now is not None and now.cancel_requested
+
+    def _beat(self) -> None:
+        every = self._worker.lease.total_seconds() / 4
+        next_beat = time.monotonic() + every
+        while not self._over.wait(min(every, self._worker.poll_s)):
+            try:
+                if time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + every
+                    self._prolong()
+                elif not self.cancelled:
+                    self.cancelled = jobs.is_cancelled(self._worker.store, self._job)
+            except (DiscoError, OSError) as error:  # the thread goes on: the next one may succeed
+                self._worker.say(f"job {self._job.id}: its lease could not be prolonged ({type(error).__name__})")
+            deadline = self._worker.deadline
+            if self._in_main and deadline is not None and time.monotonic() >= deadline:
+                self.interrupted = True  # again and again, because a finalizer or a library may swallow one
+                signal.pthread_kill(cast(int, threading.main_thread().ident), _INTERRUPT)
