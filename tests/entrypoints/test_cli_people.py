@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from disco import Shop
+from disco.operations.approvals import approve_plan
 from disco.operations.people import caller_of_key
-from disco.records.people import Role
+from disco.records.people import Actor, ActorKind, Role
 
 Disco = Callable[..., tuple[int, str, str]]
 
@@ -111,3 +112,26 @@ def test_a_changed_journal_is_named_by_verify_doctor_and_backup(disco: Disco, sh
     ]
     code, _, error = disco("backup", "-o", tmp_path / "b.tar.gz", "--shop", shop)
     assert (code, "entry 3 of the audit journal" in error) == (1, True)
+
+
+def test_a_launch_without_approval_is_refused_on_the_command_line(
+    disco: Disco, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (shop / "disco.yaml").open("a") as file:
+        file.write("approval: second_person\n")
+    code, out, _ = disco("plan", shop / "second.yaml", "--json", "--shop", shop)
+    plan_id = json.loads(out)["plan_id"]
+    code, _, error = disco("launch", plan_id, "--shop", shop)
+    assert (code, "needs the approval of a second person" in error) == (1, True)
+    monkeypatch.setenv("DISCO_APPROVAL", "none")
+    assert disco("launch", plan_id, "--shop", shop)[0] == 1, "the environment does not waive it"
+    code, _, error = disco("approve", plan_id, "--shop", shop)
+    assert (code, "and cannot approve it. Another person has to approve it." in error) == (1, True)
+    for name in ("LOGNAME", "USER"):
+        monkeypatch.setenv(name, "somebody-else")
+    assert disco("approve", plan_id, "--shop", shop)[0] == 1, "names of the environment are not believed"
+    with Shop.open(shop).store() as store:
+        approve_plan(store.by(Actor("Ben", ActorKind.COMMAND_LINE)), plan_id, Shop.open(shop).clock)
+    code, out, _ = disco("launch", plan_id, "--shop", shop)
+    assert code == 0
+    assert disco("audit", "verify", "--shop", shop)[0] == 0

@@ -17,6 +17,7 @@ from disco.records.chunks import read_threads
 from disco.records.currency import read_currency
 from disco.records.errors import InputError, PlanError, Problem
 from disco.records.locale import Locale, read_time_zone
+from disco.records.people import ApprovalRule
 from disco.records.refusals import expected_of
 from disco.records.table_format import (
     CsvFormat,
@@ -132,6 +133,10 @@ class ShopSettings(_Section):
     engagement: EngagementSettings = Field(
         EngagementSettings(), description="the share of receivers who buy, before any campaign"
     )
+    approval: ApprovalRule = Field(
+        ApprovalRule.NONE,
+        description="what a launch needs: none, or second_person (disco approve, by somebody else than the planner)",
+    )
     engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local")
     service: ServiceSettings = Field(ServiceSettings(), description="of `disco serve`: names, proxies, limits")
     threads: int | None = Field(
@@ -195,6 +200,7 @@ def load_settings(
     """
     environment = os.environ if environment is None else environment
     values = _read_file(shop / FILE)
+    strict = values.get("approval") == ApprovalRule.SECOND_PERSON
     origin = dict.fromkeys(values, str(shop / FILE))
     for name in ShopSettings.model_fields:
         variable = _PREFIX + name.upper()
@@ -203,6 +209,8 @@ def load_settings(
     for name, value in (flags or {}).items():
         if value is not None:
             values[name], origin[name] = value, f"--{name.replace('_', '-')}"
+    if strict:  # whoever launches must not be able to waive it from their own shell
+        values["approval"] = ApprovalRule.SECOND_PERSON
     problems = []
     try:
         return ShopSettings.model_validate(values)

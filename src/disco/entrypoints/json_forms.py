@@ -19,6 +19,7 @@ FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class
     ),
     "frontier": ("operations.frontier:Frontier",),
     "launch": ("operations.launching:Launched",),
+    "approve": ("operations.approvals:Approved",),
     "export": ("operations.exporting:Exported",),
     "ingest": ("operations.ledger:Ingested",),
     "learn": ("operations.learning:Learned", "operations.versions:Activated"),

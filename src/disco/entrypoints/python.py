@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from disco.belief import Encoding
     from disco.campaign import Belief
     from disco.features import ContextNetwork
+    from disco.operations.approvals import Approved, PlanApproval
     from disco.operations.audience import FeatureCache
     from disco.operations.backup import BackedUp, Restored
     from disco.operations.campaign_check import CheckResult
@@ -208,10 +209,25 @@ class Shop:
                 prior=self.prior(),
                 clock=self.clock,
                 cache=self.cache(keep=not dry_run),
+                approval=self.settings.approval,
                 engine=self.engine,
                 secret=code_secret(),
                 dry_run=dry_run,
             )
+
+    def approve(self, plan_id: str) -> "Approved":
+        """Approve a plan that somebody else made, by its id or four or more characters of its beginning."""
+        from disco.operations.approvals import approve_plan
+
+        with self.store() as store:
+            return approve_plan(store, plan_id, self.clock)
+
+    def approval(self, plan_id: str) -> "PlanApproval":
+        """Who made and who approved a plan, and whether a launch needs approval."""
+        from disco.operations.approvals import plan_approval
+
+        with self.store() as store:
+            return plan_approval(store, plan_id, rule=self.settings.approval)
 
     def export(self, campaign: str, file: str | Path | None = None) -> "Exported":
         """The codes to send; with `file` (.parquet or .csv) also written there, with a manifest beside it."""

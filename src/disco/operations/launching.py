@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from disco.campaign import Belief
+from disco.operations.approvals import refuse_unapproved
 from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for, read_pool, sent_codes
@@ -25,6 +26,7 @@ from disco.operations.versions import belief_hash, belief_of
 from disco.records.errors import StateError
 from disco.records.life import CampaignRecord, PlanRecord, State
 from disco.records.locale import LOCALE_INPUT, Locale
+from disco.records.people import ApprovalRule
 from disco.records.plan import Plan
 from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, Result, TableResult
@@ -65,6 +67,7 @@ def launch_plan(
     prior: Belief,
     clock: Clock,
     cache: FeatureCache,
+    approval: ApprovalRule,
     engine: Engine | None = None,
     secret: bytes | None = None,
     dry_run: bool = False,
@@ -74,6 +77,9 @@ def launch_plan(
     Refused when the customers, their features, the context network, the model, the limits or the program version are no
     longer what the plan was decided on, or when its tables are not what was planned (`proof`). Inputs whose files are
     the same bytes as when the plan was made are not read again.
+
+    approval: what the settings ask for; ApprovalError where these or the database ask for a second person's approval of
+    this plan, and there is none.
     """
     with store.reading() as transaction:
         record = transaction.plans.get(plan_id_of(transaction, name))
@@ -96,6 +102,7 @@ def launch_plan(
         clock=clock,
         inputs=now,
         prior=prior,
+        approval=approval,
         pool=read_pool(data, record.plan),
         secret=secret,
         dry_run=dry_run,
@@ -124,6 +131,7 @@ def launch(
     clock: Clock,
     inputs: Mapping[str, str] | None = None,
     prior: Belief | None = None,
+    approval: ApprovalRule = ApprovalRule.NONE,
     pool: Sequence[str] | None = None,
     secret: bytes | None = None,
     dry_run: bool = False,
@@ -141,6 +149,7 @@ def launch(
         clock=clock,
         inputs=inputs or {},
         prior=prior,
+        approval=approval,
         pool=pool,
         secret=secret,
         dry_run=dry_run,
@@ -155,6 +164,7 @@ def _launch(
     clock: Clock,
     inputs: Mapping[str, str],
     prior: Belief | None,
+    approval: ApprovalRule,
     pool: Sequence[str] | None,
     secret: bytes | None,
     dry_run: bool,
@@ -176,6 +186,7 @@ def _launch(
             if planned is None or record.plan_id in [one.plan_id for one in transaction.plans.of(plan.campaign)]:
                 record = transaction.plans.get(record.plan_id)
                 planned = read_planned(transaction, record)
+            refuse_unapproved(transaction, record.plan_id, rule=approval)
             _refuse_changed(planned, {**inputs, **_inputs_within(transaction, planned, prior)})
             named = None if planned.version is None else transaction.beliefs.version(planned.version)
             belief = None if named is None else belief_of(named)

@@ -126,6 +126,13 @@ class SessionRecord:
     expires_at: datetime
 
 
+class ApprovalRule(StrEnum):
+    """Whose consent a launch needs."""
+
+    NONE = "none"
+    SECOND_PERSON = "second_person"  # of somebody who did not make the plan
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRecord:
     """Somebody's consent to a plan, by the id that will be launched."""

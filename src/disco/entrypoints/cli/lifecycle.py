@@ -1,4 +1,4 @@
-"""A campaign from its launch to its end: launch, export, late, pause, resume, close, recall, propensities."""
+"""A campaign from its launch to its end: launch, approve, export, late, pause, resume, close, recall, propensities."""
 
 from datetime import datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ Campaign = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A launched ca
 
 def register(app: typer.Typer) -> None:
     app.command("launch", epilog="Example: disco launch 3f9a1c --shop shop/")(launch)
+    app.command("approve", epilog="Example: disco approve 3f9a1c07b2d4e5f6")(approve)
     app.command("export", epilog="Example: disco export spring-27 -o codes.csv")(export)
     app.command("late", epilog="Example: disco late spring-27 c0000017 c0000018")(late)
     app.command("pause", epilog="Example: disco pause spring-27")(pause)
@@ -82,6 +83,35 @@ def _launched_text(launched: "Launched", shop: Path) -> str:
         return f"{launched.campaign} can be launched: {facts}. Nothing was written."
     after = next_command(f"export {launched.campaign} -o codes.parquet", shop)
     return f"{launched.campaign} is launched: {facts}. {after}"
+
+
+def approve(
+    plan_id: Annotated[
+        str, typer.Argument(metavar="PLAN_ID", help="As `disco plan` printed it, or four or more characters of it.")
+    ],
+    yes: YesFlag = False,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Approve a plan that somebody else made, so that it can be launched.
+
+    With the setting `approval: second_person` a launch is refused until a second person has approved exactly this plan:
+    another plan has another id. Who made a plan cannot approve it. On the command line a person is a user of the
+    system (docs/people.md).
+    """
+    from disco.entrypoints.python import Shop
+
+    here = Shop.open(shop)
+    plan = here.approval(plan_id)
+    made = f", made by {', '.join(plan.made_by)}" if plan.made_by else ""
+    confirm(f"Approve plan {plan.plan_id} of {plan.campaign}{made}?", yes=yes)
+    done = here.approve(plan.plan_id)
+    text = f"Plan {done.plan_id} of {done.campaign} is approved by {done.by}"
+    facts = f"{counted(done.customers, 'customer')}, {counted(done.codes, 'code')}, made by {', '.join(done.made_by)}"
+    after = next_command(f"launch {done.plan_id}", shop)
+    again = " It was approved before; nothing was changed." if done.again else ""
+    show(done, f"{text}: {facts}.{again} {after}", as_json=as_json, quiet=quiet, done=text)
 
 
 def export(

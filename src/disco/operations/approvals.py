@@ -1,0 +1,188 @@
+"""A second person's consent before a launch: who made a plan, who approved it, and what the shop asks for."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from disco.records.errors import ApprovalError, InputError, StateError
+from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule, folded
+from disco.records.ports import PEOPLE, Clock, Store, Transaction
+from disco.records.result import Result
+
+_SETTING = "approval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class GivenApproval(Result):
+    """One person's consent to a plan."""
+
+    by: str
+    """Who approved it."""
+    kind: ActorKind
+    """person, key or command line."""
+    approved_at: datetime
+    """When."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PlanApproval(Result):
+    """Whether a plan may be launched, as far as approval goes."""
+
+    plan_id: str
+    """The whole id of the plan: what is approved and launched is exactly this."""
+    campaign: str
+    """The campaign of the plan."""
+    required: bool
+    """Whether a launch needs the approval of a second person."""
+    approved: bool
+    """Whether somebody who did not make the plan has approved it."""
+    made_by: tuple[str, ...]
+    """Who made it; empty for a plan of an earlier revision."""
+    approvals: tuple[GivenApproval, ...]
+    """Who approved it, and when."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Approved(Result):
+    """A plan that was approved."""
+
+    plan_id: str
+    """The whole id of the plan: exactly this one may be launched."""
+    campaign: str
+    """The campaign of the plan."""
+    customers: int
+    """Customers who are decided about."""
+    codes: int
+    """Customers who get a code."""
+    made_by: tuple[str, ...]
+    """Who made the plan."""
+    by: str
+    """Who approved it."""
+    approved_at: datetime
+    """When."""
+    again: bool
+    """Whether this person had approved it before, so that nothing was written now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ApprovalSetting(Result):
+    """What the shop asks for before a launch."""
+
+    approval: ApprovalRule
+    """none or second_person: the stricter of the two below."""
+    in_settings: ApprovalRule
+    """What disco.yaml says."""
+    in_database: ApprovalRule
+    """What was set at the service."""
+
+
+def approve_plan(store: Store, name: str, clock: Clock) -> Approved:
+    """Record that whoever writes through this store consents to a plan, by its id or four or more characters of it."""
+    with store.reading() as transaction:
+        record = transaction.plans.get(name)
+    with store.writing(record.plan.campaign, action="approve") as transaction:
+        record = transaction.plans.get(record.plan_id)
+        launched = transaction.plans.find_campaign(record.plan.campaign)
+        if launched is not None:
+            day = store.locale.day_of(launched.launched_at)
+            raise StateError(f"Campaign {record.plan.campaign} was launched on {day}, so there is nothing to approve")
+        makers = transaction.approvals.makers(record.plan_id)
+        _refuse_maker(transaction, record.plan_id, makers, store.actor)
+        approval = ApprovalRecord(plan_id=record.plan_id, by=store.actor, approved_at=clock.now())
+        added = transaction.approvals.add(approval)
+        if added:
+            transaction.journal.note(plan_id=record.plan_id, made_by=[maker.name for maker in makers])
+        else:
+            earlier = [one for one in transaction.approvals.of(record.plan_id) if one.by.name == store.actor.name]
+            approval = earlier[0]
+    return Approved(
+        plan_id=record.plan_id,
+        campaign=record.plan.campaign,
+        customers=record.summary.customers,
+        codes=sum(sum(arm.codes.values()) for arm in record.summary.arms.values()),
+        made_by=tuple(maker.name for maker in makers),
+        by=approval.by.name,
+        approved_at=approval.approved_at,
+        again=not added,
+    )
+
+
+def _refuse_maker(transaction: Transaction, plan_id: str, makers: tuple[Actor, ...], actor: Actor) -> None:
+    if not makers:
+        raise ApprovalError(
+            f"It is not known who made plan {plan_id}: an earlier version of the program kept it",
+            fix="Run `disco plan` again, and let somebody else approve it.",
+        )
+    another = "Another person has to approve it."
+    if any(actor.is_same_person(maker.name) for maker in makers):
+        raise ApprovalError(f"{actor.name} made plan {plan_id} and cannot approve it", fix=another)
+    if actor.kind is ActorKind.KEY:
+        keys = transaction.people.keys()
+        owners = {key.created_by for key in keys if folded(key.name) == folded(actor.name)}
+        for maker in makers:
+            if any(maker.is_same_person(owner) for owner in owners):
+                words = f"The key {actor.name} was made by {maker.name}, who made plan {plan_id}, and cannot approve it"
+                raise ApprovalError(words, fix=another)
+
+
+def plan_approval(store: Store, name: str, *, rule: ApprovalRule) -> PlanApproval:
+    """Who made and who approved a plan, and whether it may be launched; rule: of the shop's settings."""
+    with store.reading() as transaction:
+        record = transaction.plans.get(name)
+        makers, given = transaction.approvals.makers(record.plan_id), transaction.approvals.of(record.plan_id)
+        required = _in_force(transaction, rule) is ApprovalRule.SECOND_PERSON
+    return PlanApproval(
+        plan_id=record.plan_id,
+        campaign=record.plan.campaign,
+        required=required,
+        approved=_is_approved(makers, given),
+        made_by=tuple(maker.name for maker in makers),
+        approvals=tuple(GivenApproval(by=one.by.name, kind=one.by.kind, approved_at=one.approved_at) for one in given),
+    )
+
+
+def refuse_unapproved(transaction: Transaction, plan_id: str, *, rule: ApprovalRule) -> None:
+    """Refuse to launch a plan that needs the approval of a second person and has none; rule: of the settings."""
+    if _in_force(transaction, rule) is ApprovalRule.NONE:
+        return
+    makers, given = transaction.approvals.makers(plan_id), transaction.approvals.of(plan_id)
+    if _is_approved(makers, given):
+        return
+    made = f", made by {', '.join(maker.name for maker in makers)}," if makers else ""
+    raise ApprovalError(
+        f"Plan {plan_id}{made} needs the approval of a second person before it is launched",
+        fix=f"Ask somebody else to run `disco approve {plan_id}`, or to approve it at the service.",
+    )
+
+
+def _is_approved(makers: tuple[Actor, ...], given: tuple[ApprovalRecord, ...]) -> bool:
+    """By somebody who is none of its makers, also of those who made it again after they had approved it."""
+    return bool(makers) and any(not any(one.by.is_same_person(maker.name) for maker in makers) for one in given)
+
+
+def approval_setting(store: Store, *, rule: ApprovalRule) -> ApprovalSetting:
+    """What is asked for before a launch; rule: of the shop's settings."""
+    with store.reading() as transaction:
+        kept, force = _kept(transaction), _in_force(transaction, rule)
+    return ApprovalSetting(approval=force, in_settings=rule, in_database=kept)
+
+
+def set_approval(store: Store, approval: ApprovalRule | str, *, rule: ApprovalRule) -> ApprovalSetting:
+    """Keep in the database what is asked for before a launch, for everybody who uses it; rule: of the settings."""
+    try:
+        wanted = ApprovalRule(approval)
+    except ValueError:
+        raise InputError("approval", found=repr(approval), expected=" or ".join(ApprovalRule)) from None
+    with store.writing(PEOPLE, action="settings") as transaction:
+        if _kept(transaction) is not wanted:
+            transaction.settings.put(_SETTING, wanted.value)
+            transaction.journal.note(approval=wanted.value)
+    return approval_setting(store, rule=rule)
+
+
+def _kept(transaction: Transaction) -> ApprovalRule:
+    return ApprovalRule(transaction.settings.get(_SETTING) or ApprovalRule.NONE)
+
+
+def _in_force(transaction: Transaction, rule: ApprovalRule) -> ApprovalRule:
+    asked = (rule, _kept(transaction))
+    return ApprovalRule.SECOND_PERSON if ApprovalRule.SECOND_PERSON in asked else ApprovalRule.NONE
