@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.campaign import Lesson as Lesson
     from disco.campaign import decide as decide
     from disco.campaign import learn as learn
+    from disco.entrypoints.client import Client as Client
     from disco.entrypoints.python import Shop as Shop
     from disco.evaluation.ab_test import ab_test as ab_test
     from disco.evaluation.log import random_log as random_log
@@ -86,6 +87,7 @@ _HOME_OF = {
     "Lesson": "disco.campaign",
     "decide": "disco.campaign",
     "learn": "disco.campaign",
+    "Client": "disco.entrypoints.client",
     "Shop": "disco.entrypoints.python",
     "ab_test": "disco.evaluation.ab_test",
     "random_log": "disco.evaluation.log",

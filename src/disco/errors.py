@@ -1,6 +1,8 @@
 """The errors DISCO raises on purpose, for `except disco.errors.InputError`. See `disco.records.errors` for the tree."""
 
 from disco.records.errors import (
+    ApprovalError,
+    AuthenticationError,
     CertificateError,
     ConflictError,
     DefectError,
@@ -19,7 +21,9 @@ from disco.records.errors import (
     ReportError,
     RevisionError,
     RevisionMissingError,
+    RoleError,
     SchemaMismatchError,
+    SealError,
     ServiceError,
     StateError,
     TableError,
@@ -28,6 +32,8 @@ from disco.records.errors import (
 )
 
 __all__ = [
+    "ApprovalError",
+    "AuthenticationError",
     "CertificateError",
     "ConflictError",
     "DefectError",
@@ -46,7 +52,9 @@ __all__ = [
     "ReportError",
     "RevisionError",
     "RevisionMissingError",
+    "RoleError",
     "SchemaMismatchError",
+    "SealError",
     "ServiceError",
     "StateError",
     "TableError",

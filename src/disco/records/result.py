@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import ConfigDict, Field, PlainSerializer
 
@@ -35,7 +35,7 @@ class _Opaque:
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
 
-        return core_schema.any_schema()
+        return core_schema.with_default_schema(core_schema.any_schema(), default=None)  # None where JSON is read
 
 
 NotInJson = Annotated[Value, _Opaque(), Field(exclude=True)]
@@ -58,6 +58,13 @@ class Result:
         """The JSON form as a dictionary: text, numbers, booleans, None, lists and dictionaries only."""
         kind: object = type(self)
         read: dict[str, Any] = json.loads(adapter(kind).dump_json(self, by_alias=True))
+        return read
+
+    @classmethod
+    def from_dict(cls, form: Mapping[str, Any]) -> Self:
+        """The result of its JSON form; what JSON does not carry (tables, models) is None."""
+        kind: object = cls
+        read: Self = adapter(kind).validate_python(form)
         return read
 
     def __repr__(self) -> str:

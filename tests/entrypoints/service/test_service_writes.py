@@ -1,6 +1,7 @@
 """Requests that write: once per idempotency key, revisions of drafts, outcomes, jobs, keys and settings."""
 
 import io
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
+from disco.operations.jobs import claim, fail, finish
+from disco.records.errors import InputError
 
 API = "/api/v1"
 
@@ -131,6 +135,86 @@ def test_outcomes_that_are_no_rows_are_refused(reader: TestClient, body: str) ->
     answer = reader.post(f"{API}/campaigns/first/outcomes", content=body, headers=headers)
     assert answer.status_code in (400, 422), answer.text
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_long_work_is_a_job(client: TestClient, shop: Path) -> None:
+    plan = yaml.safe_load((shop / "second.yaml").read_text())
+    plan["depths"] = {str(depth): limit for depth, limit in plan["depths"].items()}
+    plan["customers"]["as_of"] = str(plan["customers"]["as_of"])
+    plan["valid"]["from"] = str(plan["valid"]["from"])
+    key = {"idempotency-key": "plan-1"}
+    asked = client.post(f"{API}/plans", json=plan, headers=key)
+    assert asked.status_code == 202, asked.text
+    job_id = asked.json()["job"]
+    assert asked.headers["location"] == f"{API}/jobs/{job_id}"
+    assert client.post(f"{API}/plans", json=plan, headers=key).json() == {"job": job_id}
+    job = client.get(asked.headers["location"]).json()
+    assert (job["kind"], job["state"], job["body"]["plan"]) == ("plan", "queued", plan)
+    wrong = client.post(f"{API}/plans", json=plan | {"depths": {}})
+    assert (wrong.status_code, wrong.json()["type"]) == (422, "urn:disco:problem:plan")
+    rehearsal = client.post(f"{API}/plans", params={"dry_run": True}, json=plan).json()["job"]
+    assert client.get(f"{API}/jobs/{rehearsal}").json()["body"]["dry_run"] is True
+    for name, body in {
+        "learn": {"campaigns": ["first"]},
+        "check": {},
+        "doctor": {},
+        "validate": {},
+        "train": {"window_start": "2025-06-01"},
+        "frontier": {"plan": plan},
+        "replay": {"log": "log.parquet", "context": ["x"], "policies": ["random"]},
+    }.items():
+        answer = client.post(f"{API}/{name}", json=body)
+        assert answer.status_code == 202, answer.text
+    assert client.post(f"{API}/learn", json={}).status_code == 400
+    listed = client.get(f"{API}/jobs", params={"limit": 3}).json()
+    assert len(listed["items"]) == 3
+    rest = client.get(f"{API}/jobs", params={"cursor": listed["next"]}).json()
+    assert len(rest["items"]) == 6
+    stopped = client.post(f"{API}/jobs/{job_id}/cancel").json()
+    assert stopped["state"] == "cancelled"
+    assert client.get(f"{API}/jobs", params={"state": "cancelled"}).json()["items"][0]["id"] == job_id
+    assert client.get(f"{API}/jobs/nothing").status_code == 404
+
+
+def test_events_end_with_the_final_state(client: TestClient, shop: Path) -> None:
+    done, failed = (client.post(f"{API}/{name}", json={}).json()["job"] for name in ("check", "doctor"))
+    here = Shop.open(shop)
+    with here.store() as store:
+        first, second = (claim(store, worker="w", clock=here.clock) for _ in range(2))
+        assert first is not None
+        assert second is not None
+        finish(store, first, json.dumps({"answer": 1}), clock=here.clock)
+        fail(store, second, InputError("plan", found="x", expected="y"), clock=here.clock)
+    for job_id, state in ((done, "done"), (failed, "failed")):
+        answer = client.get(f"{API}/jobs/{job_id}/events")
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        event, data = answer.text.strip().split("\n")
+        assert event == "event: end"
+        assert json.loads(data.removeprefix("data: "))["state"] == state
+    assert client.get(f"{API}/jobs/{done}").json()["result"] == {"answer": 1}
+    assert client.get(f"{API}/jobs/nothing/events").status_code == 404
+
+
+def test_schedules_are_made_listed_and_removed(client: TestClient) -> None:
+    path, wanted = f"{API}/schedules", {"kind": "check", "body": {}, "rule": "every monday at 06:00"}
+    made = client.post(path, json=wanted)
+    assert made.status_code == 201, made.text
+    assert made.json()["next_at"] is not None
+    assert [one["id"] for one in client.get(path).json()["items"]] == [made.json()["id"]]
+    for wrong in ({"rule": "sometimes"}, {"kind": "webhook"}, {"kind": "launch"}, {"body": {"other": 1}}):
+        assert client.post(path, json=wanted | wrong).status_code in (400, 422), wrong
+    assert client.delete(f"{path}/{made.json()['id']}").status_code == 200
+    assert client.delete(f"{path}/{made.json()['id']}").status_code == 404
+
+
+def test_the_journal_names_the_key_that_wrote(client: TestClient) -> None:
+    client.put(f"{API}/drafts/journal", json={"seed": 1})
+    last = client.get(f"{API}/audit").json()["items"][-1]
+    assert (last["actor"], last["kind"], last["action"]) == ("of a admin", "key", "write draft")
+    page = client.get(f"{API}/audit", params={"cursor": 0, "limit": 2}).json()
+    assert [one["number"] for one in page["items"]] == [1, 2]
+    after = client.get(f"{API}/audit", params={"cursor": page["next"], "limit": 2}).json()
+    assert after["items"][0]["number"] == 3
 
 
 def test_a_revoked_key_is_refused_at_once(client: TestClient) -> None:

@@ -19,17 +19,26 @@ class TokenBuckets:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # caller → tokens, when
         self._lock = threading.Lock()
 
-    def take(self, caller: str, *, cost: float = 1.0) -> float:
+    def take(self, caller: str) -> float:
         """Take a request's token; 0, or the seconds after which there would have been one."""
         now = time.monotonic()
         with self._lock:
-            tokens, then = self._buckets.pop(caller, (self._burst, now))
-            tokens = min(self._burst, tokens + (now - then) * self._rate)
-            allowed = tokens >= cost
-            self._buckets[caller] = (tokens - cost if allowed else tokens, now)
+            tokens = self._tokens(caller, now)
+            allowed = tokens >= 1
+            self._buckets.pop(caller, None)  # to the end of those who are remembered
+            self._buckets[caller] = (tokens - 1 if allowed else tokens, now)
             if len(self._buckets) > _MOST_CALLERS:
                 self._buckets.popitem(last=False)
-        return 0.0 if allowed else (cost - tokens) / self._rate
+        return 0.0 if allowed else (1 - tokens) / self._rate
+
+    def wait(self, caller: str) -> float:
+        """The seconds until there is a token, which is not taken; 0: there is one."""
+        with self._lock:
+            return max(0.0, 1 - self._tokens(caller, time.monotonic())) / self._rate
+
+    def _tokens(self, caller: str, now: float) -> float:
+        tokens, then = self._buckets.get(caller, (self._burst, now))
+        return min(self._burst, tokens + (now - then) * self._rate)
 
 
 class BoundedBody:

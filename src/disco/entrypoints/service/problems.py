@@ -4,6 +4,7 @@ A problem has `type` (a URN that never changes), `title`, `status`, `detail` (th
 prints), `instance` (the id of the request) and, where single fields are known to be wrong, `errors`.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from disco.records import errors
@@ -116,6 +117,16 @@ def error_of(problem: dict[str, Any]) -> DiscoError:
         fields["result"] = None
     error.__dict__.update(fields)
     return error
+
+
+def error_named(name: str, message: str, problems: Sequence[Mapping[str, Any]] = ()) -> DiscoError:
+    """The error of this class name, as jobs keep it; a DiscoError where this program does not know the class."""
+    kind = getattr(errors, name, None)
+    known = kind if isinstance(kind, type) and issubclass(kind, DiscoError) and kind in _KINDS else None
+    if known is None:
+        return DiscoError(message)
+    urn = f"{_URN}{_KINDS[known][1]}"
+    return error_of({"type": urn, "detail": message, "status": _KINDS[known][0], "errors": list(problems)})
 
 
 def _kind(error: DiscoError) -> tuple[int, str, str]:

@@ -1,6 +1,18 @@
 """The routes, one file per topic: parse, call one use case, reply."""
 
-from disco.entrypoints.service.routes import campaigns, drafts, health, keys, model, plans, settings, tables
+from disco.entrypoints.service.routes import (
+    audit,
+    campaigns,
+    drafts,
+    health,
+    jobs,
+    keys,
+    model,
+    plans,
+    schedules,
+    settings,
+    tables,
+)
 
-_TOPICS = (health, campaigns, plans, drafts, model, tables, settings, keys)
+_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, settings, keys, audit)
 ROUTERS = tuple(topic.router for topic in _TOPICS)

@@ -1,0 +1,589 @@
+"""`disco.Client`: a shop behind `disco serve`, with the use cases' names, results and errors of `disco.Shop`.
+
+Requests are repeated where a server was busy or out of reach: each write carries an Idempotency-Key, so it is done
+once. Long work is a job; methods wait for its result unless they are told not to.
+"""
+
+import io
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from secrets import SystemRandom
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
+from uuid import uuid4
+
+import httpx
+
+from disco.entrypoints.files import read_yaml
+from disco.entrypoints.service.problems import error_named, error_of
+from disco.records.errors import InputError, ServiceError, UnavailableError
+from disco.records.files import written_whole
+from disco.records.jobs import Draft, Job, JobPage, JobState
+from disco.records.result import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from disco.operations.campaign_check import CheckResult
+    from disco.operations.campaign_list import CampaignList
+    from disco.operations.demand import Demand
+    from disco.operations.doctor import HealthCheck
+    from disco.operations.explaining import Explanation
+    from disco.operations.frontier import Frontier
+    from disco.operations.launching import CampaignState, Launched
+    from disco.operations.learned_curve import LearnedBelief
+    from disco.operations.learning import Learned
+    from disco.operations.ledger import Ingested, Reverted
+    from disco.operations.people import NewKey, RevokedKey
+    from disco.operations.plan_list import PlanEntry
+    from disco.operations.plan_review import PlanReview
+    from disco.operations.planning import PlanResult
+    from disco.operations.power import PowerResult
+    from disco.operations.recalling import Recalled
+    from disco.operations.replaying import ReplayResult
+    from disco.operations.results import AllResults, CampaignResults
+    from disco.operations.training import ContextTrained
+    from disco.operations.validating import PlanVerdict, TablesVerdict
+    from disco.operations.versions import Activated
+
+_API = "/api/v1"
+_PARQUET, _CSV = "application/vnd.apache.parquet", "text/csv"
+_TRIES = 5
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+_LOOKS_S = (0.1, 2.0)  # between two looks at a job: at first, at last
+_AGAIN = (429, 502, 503, 504)
+_PAGE = 200
+Kind = TypeVar("Kind", bound=Result)
+Plan = str | Path | Mapping[str, Any]
+
+
+class Client:
+    """A shop behind a service.
+
+    url: such as http://127.0.0.1:8080. key: as `disco keys create` printed it. timeout: seconds for one request; work
+    that takes longer is a job. Also a context manager, which closes its connections.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 60.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        headers = {"user-agent": "disco-client"} | ({} if key is None else {"authorization": f"Bearer {key}"})
+        try:
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, transport=transport)
+        except (httpx.InvalidURL, ValueError, TypeError):
+            raise InputError("url", found=repr(url), expected="such as http://127.0.0.1:8080") from None
+        if self._http.base_url.scheme not in ("http", "https"):
+            raise InputError("url", found=repr(url), expected="such as http://127.0.0.1:8080")
+
+    def __repr__(self) -> str:
+        return f"Client({str(self._http.base_url)!r})"
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # ---- plans
+
+    def plan(self, plan: Plan, *, dry_run: bool = False, timeout: float | None = None) -> "PlanResult":
+        """Decide a campaign; the decided plan is kept under its id. plan: a YAML or JSON file, or its content."""
+        from disco.operations.planning import PlanResult
+
+        job = self._asked("plans", _plan_form(plan), params={"dry_run": dry_run})
+        return self._result(job, PlanResult, timeout)
+
+    def plans(self) -> "tuple[PlanEntry, ...]":
+        """The plans that are kept, the newest first."""
+        from disco.operations.plan_list import PlanEntry
+
+        return tuple(PlanEntry.from_dict(one) for one in self._items("plans"))
+
+    def plan_show(self, plan_id: str, *, by: Sequence[str] = ()) -> "PlanReview":
+        """A kept plan by depth, group, history and spend."""
+        from disco.operations.plan_review import PlanReview
+
+        return PlanReview.from_dict(self._get(f"plans/{_part(plan_id)}", params={"by": list(by)}))
+
+    def frontier(
+        self,
+        plan: Plan,
+        *,
+        revenue_weights: Sequence[float] | None = None,
+        budgets: Sequence[float] | None = None,
+        cap: float | None = None,
+        timeout: float | None = None,
+    ) -> "Frontier":
+        """What a plan could reach: revenue against markdown."""
+        from disco.operations.frontier import Frontier
+
+        body = {"plan": _plan_form(plan), "revenue_weights": revenue_weights, "budgets": budgets, "cap": cap}
+        return self._result(self._asked("frontier", _given(body)), Frontier, timeout)
+
+    # ---- drafts
+
+    def drafts(self) -> tuple[Draft, ...]:
+        """Plans that are being written."""
+        return tuple(Draft.from_dict(one) for one in self._items("drafts"))
+
+    def draft(self, name: str) -> Draft:
+        """One of them."""
+        return Draft.from_dict(self._get(f"drafts/{_part(name)}"))
+
+    def put_draft(self, name: str, plan: Mapping[str, Any], *, revision: int | None = None) -> Draft:
+        """Write a draft. revision: the one that was seen, where the draft exists already."""
+        return Draft.from_dict(self._json("PUT", f"drafts/{_part(name)}", dict(plan), headers=_match(revision)))
+
+    def delete_draft(self, name: str, *, revision: int) -> None:
+        """Delete a draft. revision: the one that was seen."""
+        self._json("DELETE", f"drafts/{_part(name)}", headers=_match(revision))
+
+    # ---- a campaign's life
+
+    def launch(self, plan_id: str, *, campaign: str | None = None, dry_run: bool = False) -> "Launched":
+        """Make a plan real. campaign: its name, where it is known; it is looked up otherwise."""
+        from disco.operations.launching import Launched
+
+        name = campaign or self.plan_show(plan_id).campaign
+        path, body = f"campaigns/{_part(name)}/launch", {"plan_id": plan_id}
+        return Launched.from_dict(self._post(path, body, params={"dry_run": dry_run}))
+
+    def export(self, campaign: str, file: str | Path | None = None) -> "pa.Table":
+        """The codes to send; with `file` (.parquet or .csv) also written there."""
+        import pyarrow.parquet as pq
+
+        path = f"campaigns/{_part(campaign)}/export"
+        place = None if file is None else Path(file)
+        if place is not None and place.suffix.lower() not in (".parquet", ".csv"):
+            raise InputError(str(place), found=place.suffix or "no ending", expected=".parquet or .csv")
+        table = self._send("GET", path, headers={"accept": _PARQUET}).content
+        if place is not None:
+            is_csv = place.suffix.lower() == ".csv"
+            content = self._send("GET", path, headers={"accept": _CSV}).content if is_csv else table
+            with written_whole(place) as partial:
+                partial.write_bytes(content)
+        return pq.read_table(io.BytesIO(table))
+
+    def late(
+        self, campaign: str, customer: str | int, *, as_of: date | None = None, dry_run: bool = False
+    ) -> Mapping[str, Any]:
+        """Decide about a customer who arrives after the launch: customer_id, depth, code."""
+        body = {"customer_id": customer}
+        return self._post(
+            f"campaigns/{_part(campaign)}/late", body, params=_given({"as_of": as_of, "dry_run": dry_run})
+        )
+
+    def late_arrivals(self, campaign: str) -> tuple[Mapping[str, Any], ...]:
+        """Everybody who arrived after the launch."""
+        return tuple(self._items(f"campaigns/{_part(campaign)}/late"))
+
+    def ingest(
+        self,
+        campaign: str,
+        outcomes: "str | Path | pa.Table | pd.DataFrame | Sequence[Mapping[str, Any]]",
+        *,
+        source: str | None = None,
+        dry_run: bool = False,
+    ) -> "Ingested":
+        """Import purchases, exactly once. outcomes: a Parquet or CSV file, a table, a data frame, or rows."""
+        from disco.operations.ledger import Ingested
+
+        content, kind, name = _outcomes(outcomes)
+        params = _given({"source": source or name, "dry_run": dry_run})
+        path = f"campaigns/{_part(campaign)}/outcomes"
+        return Ingested.from_dict(
+            self._send("POST", path, content=content, headers={"content-type": kind}, params=params).json()
+        )
+
+    def revert(self, batch_id: str, *, dry_run: bool = False) -> "Reverted":
+        """Take a batch of outcomes out again."""
+        from disco.operations.ledger import Reverted
+
+        return Reverted.from_dict(self._post(f"batches/{_part(batch_id)}/revert", params={"dry_run": dry_run}))
+
+    def learn(
+        self,
+        *campaigns: str,
+        as_of: date | None = None,
+        rebuild: bool = False,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> "Learned":
+        """Make a new version of the model from the outcomes of these campaigns and of all learned before."""
+        from disco.operations.learning import Learned
+
+        body = {"campaigns": list(campaigns) or None, "as_of": as_of, "rebuild": rebuild or None, "dry_run": dry_run}
+        return self._result(self._asked("learn", _given(body)), Learned, timeout)
+
+    def activate(self, version: int, *, dry_run: bool = False, timeout: float | None = None) -> "Activated":
+        """Go back (or forward) to this version of the model."""
+        from disco.operations.versions import Activated
+
+        return self._result(self._asked("learn", {"activate": version, "dry_run": dry_run}), Activated, timeout)
+
+    def results(self, campaign: str, *, as_of: date | None = None) -> "CampaignResults":
+        """Read out a campaign."""
+        from disco.operations.results import CampaignResults
+
+        found = self._get(f"campaigns/{_part(campaign)}/results", params=_given({"as_of": as_of}))
+        return CampaignResults.from_dict(found)
+
+    def all_results(self, *, as_of: date | None = None) -> "AllResults":
+        """Read out all campaigns."""
+        from disco.operations.results import AllResults
+
+        return AllResults.from_dict(self._get("results", params=_given({"as_of": as_of})))
+
+    def explain(self, campaign: str, customer: str | int) -> "Explanation":
+        """Why a customer got this depth or none."""
+        from disco.operations.explaining import Explanation
+
+        return Explanation.from_dict(self._get(f"campaigns/{_part(campaign)}/customers/{_part(str(customer))}"))
+
+    def campaigns(self, campaign: str | None = None) -> "CampaignList":
+        """The launched campaigns, or one of them, with every batch of outcomes."""
+        from disco.operations.campaign_list import CampaignList
+
+        if campaign is not None:
+            found: list[Any] = [self._get(f"campaigns/{_part(campaign)}")]
+            active = self._get("campaigns", params={"limit": 1})["active_version"]
+        else:
+            pages = list(self._pages("campaigns"))
+            found, active = [one for page in pages for one in page["items"]], pages[0]["active_version"]
+        return CampaignList.from_dict({"campaigns": found, "active_version": active})
+
+    def pause(self, campaign: str) -> "CampaignState":
+        """No code for anybody who arrives now."""
+        return self._state(campaign, "pause")
+
+    def resume(self, campaign: str) -> "CampaignState":
+        """End a pause."""
+        return self._state(campaign, "resume")
+
+    def close_campaign(self, campaign: str) -> "CampaignState":
+        """End a campaign for good."""
+        return self._state(campaign, "close")
+
+    def recall(self, campaign: str, *, as_of: date | None = None, dry_run: bool = False) -> "Recalled":
+        """Make the codes that were not used invalid."""
+        from disco.operations.recalling import Recalled
+
+        params = _given({"as_of": as_of, "dry_run": dry_run})
+        return Recalled.from_dict(self._post(f"campaigns/{_part(campaign)}/recall", params=params))
+
+    # ---- model and figures
+
+    def belief(self, version: int | None = None) -> "LearnedBelief":
+        """What a version of the model has learned, per depth; None: the active one."""
+        from disco.operations.learned_curve import LearnedBelief
+
+        return LearnedBelief.from_dict(self._get(f"beliefs/{'active' if version is None else version}"))
+
+    def demand(self, version: int | None = None) -> "Demand":
+        """Demand over depths, with what was seen."""
+        from disco.operations.demand import Demand
+
+        return Demand.from_dict(self._get("demand", params=_given({"version": version})))
+
+    def power(self, *, baseline: float, sd: float, **options: float) -> "PowerResult":
+        """How large an A/B test has to be: with `uplift`, `customers` or both; see `POST power`."""
+        from disco.operations.power import PowerResult
+
+        return PowerResult.from_dict(self._post("power", {"baseline": baseline, "sd": sd, **options}))
+
+    def ab_test(
+        self,
+        arm: Sequence[str],
+        depth: Sequence[float | None],
+        full_price: Sequence[float | None],
+        **options: Any,
+    ) -> Mapping[str, Any]:
+        """Read out an A/B test, one entry per customer assigned; see `POST ab`."""
+        return self._post("ab", {"arm": list(arm), "depth": list(depth), "full_price": list(full_price), **options})
+
+    def replay(
+        self, log: str, *, context: Sequence[str], policies: Sequence[str], timeout: float | None = None, **options: Any
+    ) -> "ReplayResult":
+        """What policies would have earned. log: a file within the shop's folder; see `POST replay`."""
+        from disco.operations.replaying import ReplayResult
+
+        body = {"log": log, "context": list(context), "policies": list(policies), **options}
+        return self._result(self._asked("replay", body), ReplayResult, timeout)
+
+    # ---- tables and checks
+
+    def tables(self) -> tuple[Mapping[str, Any], ...]:
+        """The tables of the shop, with their columns."""
+        return tuple(self._items("tables"))
+
+    def put_table(self, name: str, table: "str | Path | pa.Table | pd.DataFrame") -> Mapping[str, Any]:
+        """Replace a table, once it has no problem. table: a Parquet or CSV file, an Arrow table or a data frame."""
+        content, kind, _ = _outcomes(table)
+        sent = self._send("PUT", f"tables/{_part(name)}", content=content, headers={"content-type": kind})
+        found: Mapping[str, Any] = sent.json()
+        return found
+
+    def name_columns(self, name: str, columns: Mapping[str, str]) -> Mapping[str, Any]:
+        """What the columns of a table are called: our name → yours."""
+        return self._json("PUT", f"tables/{_part(name)}/columns", dict(columns))
+
+    def validate(self, *, as_of: date | None = None, timeout: float | None = None) -> "TablesVerdict":
+        """Every problem of the shop's tables."""
+        from disco.operations.validating import TablesVerdict
+
+        return self._result(self._asked("validate", _given({"as_of": as_of})), TablesVerdict, timeout)
+
+    def validate_plan(self, plan: Plan, *, timeout: float | None = None) -> "PlanVerdict":
+        """Whether a plan can be decided."""
+        from disco.operations.validating import PlanVerdict
+
+        return self._result(self._asked("validate", {"plan": _plan_form(plan)}), PlanVerdict, timeout)
+
+    def train(self, *, window_start: date, timeout: float | None = None, **options: Any) -> "ContextTrained":
+        """Train the context network on the shop's tables; see `POST train`."""
+        from disco.operations.training import ContextTrained
+
+        body = {"window_start": window_start.isoformat(), **options}
+        return self._result(self._asked("train", body), ContextTrained, timeout)
+
+    def check(
+        self, campaign: str | None = None, *, as_of: date | None = None, timeout: float | None = None
+    ) -> "CheckResult":
+        """Whether decisions may be built on the shop's customers, or on those of a campaign."""
+        from disco.operations.campaign_check import CheckResult
+
+        return self._result(self._asked("check", _given({"campaign": campaign, "as_of": as_of})), CheckResult, timeout)
+
+    def doctor(self, *, repair: bool = False, timeout: float | None = None) -> "HealthCheck":
+        """Check installation, settings, files and database."""
+        from disco.operations.doctor import HealthCheck
+
+        return self._result(self._asked("doctor", {"repair": repair}), HealthCheck, timeout)
+
+    # ---- jobs
+
+    def job(self, job: str | Job) -> Job:
+        """A job with its result."""
+        return Job.from_dict(self._get(f"jobs/{_part(_id(job))}"))
+
+    def jobs(self, *, state: str | None = None, limit: int = 50, cursor: str | None = None) -> JobPage:
+        """A page of jobs, the newest first."""
+        return JobPage.from_dict(self._get("jobs", params=_given({"state": state, "limit": limit, "cursor": cursor})))
+
+    def cancel(self, job: str | Job) -> Job:
+        """Stop a job."""
+        return Job.from_dict(self._post(f"jobs/{_part(_id(job))}/cancel"))
+
+    def wait(self, job: str | Job, *, timeout: float | None = None) -> Job:
+        """Wait until a job has ended; the error that ended it is raised. timeout: seconds; None: without an end."""
+        began, pause = time.monotonic(), _LOOKS_S[0]
+        while True:
+            found = self.job(job)
+            if found.state is JobState.DONE:
+                return found
+            if found.is_final:
+                problem = found.problem
+                if problem is None:
+                    raise ServiceError(f"Job {found.id} was cancelled", status=409, kind="request")
+                raise error_named(problem.error, problem.message, problem.problems)
+            if timeout is not None and time.monotonic() - began > timeout:
+                raise UnavailableError(
+                    f"Job {found.id} has not ended after {timeout:g} s", fix="It goes on; `wait` for it again."
+                )
+            time.sleep(pause)
+            pause = min(1.5 * pause, _LOOKS_S[1])
+
+    # ---- people, keys, settings
+
+    def create_key(self, *, name: str, role: str, expires_days: int | None = None) -> "NewKey":
+        """Make an API key; it is shown once."""
+        from disco.operations.people import NewKey
+
+        return NewKey.from_dict(self._post("keys", _given({"name": name, "role": role, "expires_days": expires_days})))
+
+    def keys(self) -> tuple[Mapping[str, Any], ...]:
+        """All keys, without their secrets."""
+        return tuple(self._items("keys"))
+
+    def revoke_key(self, key_id: str) -> "RevokedKey":
+        """Refuse a key from now on."""
+        from disco.operations.people import RevokedKey
+
+        return RevokedKey.from_dict(self._json("DELETE", f"keys/{_part(key_id)}"))
+
+    def settings(self, **changes: Any) -> Mapping[str, Any]:
+        """The settings of the shop; with names and values, these are changed first."""
+        return self._json("PATCH", "settings", changes) if changes else self._get("settings")
+
+    # ---- requests
+
+    def _state(self, campaign: str, action: str) -> "CampaignState":
+        from disco.operations.launching import CampaignState
+
+        return CampaignState.from_dict(self._post(f"campaigns/{_part(campaign)}/{action}"))
+
+    def _asked(self, path: str, body: Mapping[str, Any], *, params: Mapping[str, Any] | None = None) -> str:
+        return str(self._post(path, body, params=params)["job"])
+
+    def _result(self, job: str, kind: type[Kind], timeout: float | None) -> Kind:
+        return kind.from_dict(self.wait(job, timeout=timeout).result or {})
+
+    def _pages(self, path: str) -> Iterator[dict[str, Any]]:
+        cursor = None
+        while True:
+            page = self._get(path, params=_given({"limit": _PAGE, "cursor": cursor}))
+            yield page
+            cursor = page["next"]
+            if cursor is None:
+                return
+
+    def _items(self, path: str) -> Iterator[Any]:
+        if path == "tables":
+            yield from self._get(path)["items"]
+            return
+        for page in self._pages(path):
+            yield from page["items"]
+
+    def _get(self, path: str, *, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        found: dict[str, Any] = self._send("GET", path, params=params).json()
+        return found
+
+    def _post(self, path: str, body: Any = None, *, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return self._json("POST", path, body, params=params)
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = self._send(method, path, json=body, params=params, headers=headers).json()
+        return found
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        content: bytes | None = None,
+        params: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
+        """One request, repeated while the service is busy or out of reach; its problem is raised as our error."""
+        own = dict(headers or {}) | ({} if method == "GET" else {"idempotency-key": uuid4().hex})
+        sent = _given({**(params or {})})
+        for number in range(_TRIES):
+            last = number == _TRIES - 1
+            try:
+                answer = self._http.request(
+                    method, f"{_API}/{path}", json=_sendable(json), content=content, params=sent, headers=own
+                )
+            except httpx.TransportError as error:
+                if last:
+                    raise UnavailableError(
+                        f"The service at {self._http.base_url} does not answer ({type(error).__name__})",
+                        fix="See whether `disco serve` runs there, and try again.",
+                    ) from error
+                time.sleep(_pause(number))
+                continue
+            if answer.is_success:
+                return answer
+            refused = error_of(_problem(answer))
+            in_progress = answer.status_code == 409 and "reply-in-progress" in answer.text
+            if last or not (answer.status_code in _AGAIN or in_progress):
+                raise refused
+            time.sleep(max(_pause(number), float(answer.headers.get("retry-after", "0") or 0)))
+        raise AssertionError("the last try returns or raises")
+
+
+def _pause(number: int) -> float:
+    """Seconds before the next try: doubled each time, and not the same for everybody."""
+    spread = 0.5 + SystemRandom().random()
+    return float(min(_FIRST_PAUSE_S * 2**number, _LONGEST_PAUSE_S) * spread)
+
+
+def _problem(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if isinstance(found, dict) and "detail" in found:
+        return found
+    return {"status": answer.status_code, "detail": f"The server answered {answer.status_code} and no problem"}
+
+
+def _part(text: str) -> str:
+    """A name as one part of a path."""
+    return quote(text, safe="")
+
+
+def _id(job: str | Job) -> str:
+    return job.id if isinstance(job, Job) else job
+
+
+def _match(revision: int | None) -> dict[str, str]:
+    return {} if revision is None else {"if-match": f'"{revision}"'}
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what was not given; days and truths as text."""
+    return {name: _sendable(value) for name, value in values.items() if value is not None}
+
+
+def _sendable(value: Any) -> Any:
+    """Days as text, also inside lists and mappings; depths as keys become labels."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(name): _sendable(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_sendable(part) for part in value]
+    return value
+
+
+def _plan_form(plan: Plan) -> dict[str, Any]:
+    content = plan if isinstance(plan, Mapping) else read_yaml(Path(plan))
+    if not isinstance(content, Mapping):
+        raise InputError("plan", found=f"a {type(content).__name__}", expected="keys and values, such as {name: value}")
+    form: dict[str, Any] = _sendable(content)
+    return form
+
+
+def _outcomes(given: Any) -> tuple[bytes, str, str | None]:
+    """The bytes of a file, a table or rows, their media type, and the name of the file."""
+    if isinstance(given, str | Path):
+        path = Path(given)
+        if not path.is_file():
+            raise InputError(str(path), found="no such file", expected="a Parquet or CSV file")
+        return path.read_bytes(), _CSV if path.suffix.lower() == ".csv" else _PARQUET, path.name
+    if isinstance(given, list | tuple):
+        from json import dumps
+
+        return dumps(_sendable(given), allow_nan=False).encode(), "application/json", None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not isinstance(given, pa.Table):
+        if not (hasattr(given, "columns") and hasattr(given, "dtypes")):
+            found, expected = f"a {type(given).__name__}", "a file, an Arrow table, a data frame or a list of rows"
+            raise InputError("rows", found=found, expected=expected)
+        given = pa.Table.from_pandas(given, preserve_index=False)
+    sink = io.BytesIO()
+    pq.write_table(given, sink)
+    return sink.getvalue(), _PARQUET, None

@@ -1,0 +1,26 @@
+"""The journal of everything that was written."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from disco.entrypoints.service.paging import Page, page_form
+from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply
+from disco.operations.journal import AuditEntry, list_journal
+
+router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["people"])
+_LARGEST = 2**62
+
+
+@router.get("/audit", summary="Who wrote what, the newest last", response_model=Page[AuditEntry])
+def audit(
+    shop: ShopOf,
+    limit: Annotated[int, Query(ge=1, le=1000, description="The most items of a page.")] = 100,
+    cursor: Annotated[
+        int | None, Query(ge=0, le=_LARGEST, description="Entries after this number; default: the last ones.")
+    ] = None,
+) -> Response:
+    """`next` is the cursor of the page after this one; 0 begins with the first entry."""
+    with shop.store() as store:
+        found = list_journal(store, after=cursor, limit=limit)
+    return json_reply(page_form(found.entries, None if found.next is None else str(found.next)))
