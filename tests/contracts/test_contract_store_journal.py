@@ -79,6 +79,7 @@ def test_nothing_is_noted_of_what_was_not_written(store: CampaignStore) -> None:
         transaction.plans.set_state("spring", State.PAUSED)
         raise ZeroDivisionError
     with store.bookkeeping() as transaction:
+        assert transaction.sessions.lock_failures("00", at=MOMENT) == (0, MOMENT)
         transaction.sessions.set_failures("00", 1, at=MOMENT)
     with store.alone(action="look") as transaction:
         transaction.plans.names()

@@ -553,8 +553,11 @@ class SessionRepository(Protocol):
     def end_before(self, *, now: datetime, used_before: datetime) -> None:
         """Sessions that have expired, or that nobody has used since a moment."""
 
-    def failures(self, name_hash: str) -> "tuple[int, datetime] | None":
-        """Failed attempts in a row under a name, and when the last one was."""
+    def lock_failures(self, name_hash: str, *, at: datetime) -> tuple[int, datetime]:
+        """Failed attempts in a row under a name, and when the last one was; others wait until this transaction ends.
+
+        at: said where there were none.
+        """
 
     def set_failures(self, name_hash: str, failures: int, *, at: datetime) -> None: ...
 

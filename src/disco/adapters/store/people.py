@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from disco.adapters.store.schema import api_keys, attempts, invitations, people, sessions
+from disco.adapters.store.schema import api_keys, attempts, invitations, microseconds, people, sessions
 from disco.adapters.store.seals import changed, row_seal, sealed
 from disco.adapters.store.session import Session, beginning_with
 from disco.records.errors import NotFoundError
@@ -115,15 +115,19 @@ class SqlSessions:
         over = sa.or_(sessions.c.expires_at <= now, sessions.c.used_at < used_before)
         self._connection.execute(sessions.delete().where(over))
 
-    def failures(self, name_hash: str) -> tuple[int, datetime] | None:
-        row = self._connection.execute(sa.select(attempts).where(attempts.c.name_hash == name_hash)).one_or_none()
-        return None if row is None else (row.failures, row.failed_at)
+    def lock_failures(self, name_hash: str, *, at: datetime) -> tuple[int, datetime]:
+        there = sa.text(
+            "INSERT INTO attempts (name_hash, failures, failed_at) VALUES (:name_hash, 0, :at) ON CONFLICT DO NOTHING"
+        )
+        self._connection.execute(there, {"name_hash": name_hash, "at": microseconds(at)})
+        row = self._connection.execute(
+            sa.select(attempts).where(attempts.c.name_hash == name_hash).with_for_update()
+        ).one()
+        return row.failures, row.failed_at
 
     def set_failures(self, name_hash: str, failures: int, *, at: datetime) -> None:
-        self._connection.execute(attempts.delete().where(attempts.c.name_hash == name_hash))
-        if failures:
-            row = {"name_hash": name_hash, "failures": failures, "failed_at": at}
-            self._connection.execute(attempts.insert(), row)
+        changed = attempts.update().where(attempts.c.name_hash == name_hash)
+        self._connection.execute(changed.values(failures=failures, failed_at=at))
 
     def forget_failures(self, *, before: datetime) -> None:
         self._connection.execute(attempts.delete().where(attempts.c.failed_at < before))

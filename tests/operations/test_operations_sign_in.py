@@ -1,0 +1,306 @@
+"""Sign-in: passwords and tokens are kept as hashes, guesses are slowed and learn nothing, an administrator remains."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from threading import Barrier, Thread
+
+import pytest
+import sqlalchemy as sa
+from stores import open_store
+
+from disco.adapters.store import CampaignStore
+from disco.operations import sign_in as module
+from disco.operations.sign_in import (
+    Invitation,
+    Person,
+    accept_invitation,
+    caller_of_session,
+    change_password,
+    change_person,
+    first_invitation,
+    invite,
+    list_people,
+    sign_in,
+    sign_in_external,
+    sign_out,
+)
+from disco.records.errors import AuthenticationError, InputError, NotFoundError, StateError
+from disco.records.people import Actor, ActorKind, Role
+
+NOW = datetime(2027, 3, 1, 9, tzinfo=UTC)
+PASSWORD = "correct horse battery"
+OTHER = "a second long password"
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.moment = NOW
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def later(self, **by: float) -> None:
+        self.moment += timedelta(**by)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(autouse=True)
+def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Cheap parameters."""
+    from argon2 import PasswordHasher
+
+    module._dummy.cache_clear()
+    quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    monkeypatch.setattr(module, "_hasher", lambda: quick)
+    yield
+    module._dummy.cache_clear()
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[CampaignStore]:
+    opened = open_store(database_url)
+    yield opened
+    opened.close()
+
+
+def admin(store: CampaignStore, clock: Clock) -> Person:
+    link = first_invitation(store, clock)
+    assert link is not None
+    return accept_invitation(store, link.token, password=PASSWORD, name="Anna", clock=clock)
+
+
+def somebody(store: CampaignStore, clock: Clock, name: str = "Ben", role: str = "planner") -> Person:
+    link = invite(store.by(Actor("Anna", ActorKind.PERSON)), name=name, role=role, clock=clock)
+    return accept_invitation(store, link.token, password=PASSWORD, clock=clock)
+
+
+def refused(store: CampaignStore, clock: Clock, name: str, password: str) -> str:
+    with pytest.raises(AuthenticationError) as found:
+        sign_in(store, name=name, password=password, clock=clock)
+    return str(found.value)
+
+
+def test_the_first_administrator_comes_by_a_link_that_works_once_for_a_day(store: CampaignStore, clock: Clock) -> None:
+    old, link = first_invitation(store, clock), first_invitation(store, clock)
+    assert isinstance(old, Invitation)
+    assert isinstance(link, Invitation)
+    for token in (old.token, "unknown", ""):
+        with pytest.raises(AuthenticationError, match="invitation is not valid"):
+            accept_invitation(store, token, password=PASSWORD, name="Anna", clock=clock)
+    with pytest.raises(InputError, match="the name you will sign in with"):
+        accept_invitation(store, link.token, password=PASSWORD, clock=clock)
+    anna = accept_invitation(store, link.token, password=PASSWORD, name=" Anna ", clock=clock)
+    assert (anna.name, anna.role) == ("Anna", Role.ADMIN)
+    assert first_invitation(store, clock) is None
+    with pytest.raises(AuthenticationError, match="invitation is not valid"):
+        accept_invitation(store, link.token, password=OTHER, name="Eve", clock=clock)
+    assert [person.name for person in list_people(store, clock).people] == ["Anna"]
+
+
+def test_an_invitation_expires(store: CampaignStore, clock: Clock) -> None:
+    link = first_invitation(store, clock)
+    assert link is not None
+    clock.later(hours=24)
+    with pytest.raises(AuthenticationError):
+        accept_invitation(store, link.token, password=PASSWORD, name="Anna", clock=clock)
+    assert list_people(store, clock).invitations == ()
+
+
+def test_a_session_ends_by_sign_out_idleness_age_and_a_disabled_person(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    somebody(store, clock)
+    first, second = (sign_in(store, name="ben", password=PASSWORD, clock=clock) for _ in range(2))
+    caller = caller_of_session(store, first.token, clock)
+    assert (caller.actor, caller.role) == (Actor("Ben", ActorKind.PERSON), Role.PLANNER)
+    assert sign_out(store, first.token).ended
+    assert not sign_out(store, first.token).ended
+    with pytest.raises(AuthenticationError):
+        caller_of_session(store, first.token, clock)
+    for _ in range(15):  # in use, it lives seven days and no longer
+        clock.later(hours=11)
+        caller_of_session(store, second.token, clock)
+    clock.later(hours=11)
+    with pytest.raises(AuthenticationError):
+        caller_of_session(store, second.token, clock)
+    idle = sign_in(store, name="Ben", password=PASSWORD, clock=clock)
+    clock.later(hours=12)
+    with pytest.raises(AuthenticationError):
+        caller_of_session(store, idle.token, clock)
+    last = sign_in(store, name="Ben", password=PASSWORD, clock=clock)
+    change_person(store, "Ben", role="viewer")
+    assert caller_of_session(store, last.token, clock).role is Role.VIEWER
+    change_person(store, "Ben", disabled=True)
+    with pytest.raises(AuthenticationError):
+        caller_of_session(store, last.token, clock)
+    assert refused(store, clock, "Ben", PASSWORD) == refused(store, clock, "Nobody", PASSWORD)
+
+
+def test_whatever_is_wrong_with_a_sign_in_gives_one_answer(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="viewer", clock=clock)
+    tried = [
+        ("Anna", OTHER),
+        ("Nobody", PASSWORD),
+        ("Olga", ""),
+        ("", ""),
+        ("A\0nna", "x"),
+        ("x" * 9_999, "y" * 99_999),
+    ]
+    assert len({refused(store, clock, name, password) for name, password in tried}) == 1
+
+
+def test_guesses_are_slowed_per_name_whether_it_is_known_or_not(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    for name in ("Anna", "nobody@example.com"):
+        for _ in range(5):
+            refused(store, clock, name, OTHER)
+        assert "too many attempts" in refused(store, clock, name, PASSWORD)
+        assert "too many attempts" in refused(store, clock, name.upper(), PASSWORD)
+    clock.later(seconds=1)
+    assert sign_in(store, name="Anna", password=PASSWORD, clock=clock).name == "Anna"
+    refused(store, clock, "Anna", OTHER)  # and the count began anew
+    with store.reading() as transaction:
+        kept = str(transaction.people._connection.exec_driver_sql("SELECT * FROM attempts").all())
+    assert "anna" not in kept.lower()
+    assert "nobody" not in kept
+
+
+def test_guesses_at_once_are_counted_all(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    said: list[str] = []
+    start = Barrier(12)
+
+    def guess() -> None:
+        start.wait(30)
+        try:
+            sign_in(store, name="Anna", password=OTHER, clock=clock)
+        except AuthenticationError as error:
+            said.append(str(error))
+
+    threads = [Thread(target=guess) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(said) == 12
+    assert sum("too many" not in text for text in said) == 5
+
+
+@pytest.mark.parametrize("password", ["short", "x" * 1_025, "é" * 600, "aaaaaaaaaaaaaaaa", "anna-of-the-shop"])
+def test_a_weak_or_huge_password_is_refused_and_not_quoted(store: CampaignStore, clock: Clock, password: str) -> None:
+    link = invite(store, name="Anna-of-the-shop", role="viewer", clock=clock)
+    with pytest.raises(InputError) as found:
+        accept_invitation(store, link.token, password=password, clock=clock)
+    assert password not in str(found.value)
+
+
+def test_no_secret_is_kept_in_clear_anywhere(store: CampaignStore, clock: Clock) -> None:
+    link = first_invitation(store, clock)
+    assert link is not None
+    accept_invitation(store, link.token, password=PASSWORD, name="Anna", clock=clock)
+    session = sign_in(store, name="Anna", password=PASSWORD, clock=clock)
+    waiting = invite(store, name="Ben", role="viewer", email="ben@example.com", clock=clock)
+    refused(store, clock, "Ben", "typed-by-mistake")
+    with store._database.engine.connect() as connection:
+        names = sa.inspect(connection).get_table_names()
+        rows = str([connection.exec_driver_sql(f"SELECT * FROM {name}").all() for name in names])
+    for secret in (PASSWORD, link.token, session.token, waiting.token, "typed-by-mistake"):
+        assert secret not in rows
+    with store.reading() as transaction:
+        journal = str(transaction.journal.entries(limit=100))
+    assert "ben@example.com" not in journal
+
+
+def test_the_last_administrator_stays_one(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    somebody(store, clock)
+    for change in ({"role": "viewer"}, {"disabled": True}):
+        with pytest.raises(StateError, match="Anna is the last administrator"):
+            change_person(store, "Anna", **change)  # type: ignore[arg-type]
+    change_person(store, "Ben", role="admin")
+    assert change_person(store, "Anna", disabled=True).disabled
+    with pytest.raises(StateError, match="last administrator"):
+        change_person(store, "Ben", disabled=True)
+    with pytest.raises(NotFoundError, match="no person Carl"):
+        change_person(store, "Carl", role="viewer")
+
+
+def test_a_new_password_ends_the_other_sessions(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    mine, other = (sign_in(store, name="Anna", password=PASSWORD, clock=clock) for _ in range(2))
+    kept = caller_of_session(store, mine.token, clock).session_id
+    with pytest.raises(AuthenticationError):
+        change_password(store, name="Anna", password=OTHER, new_password=OTHER, clock=clock)
+    change_password(store, name="Anna", password=PASSWORD, new_password=OTHER, clock=clock, session_id=kept)
+    caller_of_session(store, mine.token, clock)
+    with pytest.raises(AuthenticationError):
+        caller_of_session(store, other.token, clock)
+    refused(store, clock, "Anna", PASSWORD)
+    assert sign_in(store, name="Anna", password=OTHER, clock=clock).role is Role.ADMIN
+
+
+def test_who_is_invited_again_chooses_a_new_password_and_keeps_their_role(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    somebody(store, clock)
+    with pytest.raises(StateError, match="Ben is known as planner"):
+        invite(store, name="BEN", role="admin", clock=clock)
+    session = sign_in(store, name="Ben", password=PASSWORD, clock=clock)
+    link = invite(store, name="BEN", role="planner", clock=clock)
+    assert accept_invitation(store, link.token, password=OTHER, clock=clock).name == "Ben"
+    with pytest.raises(AuthenticationError):
+        caller_of_session(store, session.token, clock)
+
+
+def test_an_identity_provider_cannot_take_over_a_name(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    with pytest.raises(StateError, match="another person named Anna"):
+        sign_in_external(store, issuer="https://id", subject="7", name="Anna", role="viewer", clock=clock)
+    made = sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="viewer", clock=clock)
+    again = sign_in_external(store, issuer="https://id", subject="7", name="Anna", role="planner", clock=clock)
+    assert (made.role, again.name, again.role) == (Role.VIEWER, "Olga", Role.PLANNER)
+    with pytest.raises(StateError, match="another person named Olga"):
+        sign_in_external(store, issuer="https://other", subject="7", name="Olga", role="admin", clock=clock)
+    change_person(store, "Olga", disabled=True)
+    with pytest.raises(AuthenticationError):
+        sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="admin", clock=clock)
+
+
+def test_who_signs_in_and_out_stands_in_the_journal(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    sign_out(store, sign_in(store, name="Anna", password=PASSWORD, clock=clock).token)
+    with store.reading() as transaction:
+        found = [(entry.action, entry.actor.name) for entry in transaction.journal.entries(limit=9)]
+        assert transaction.journal.first_break() is None
+    assert found[1:] == [("accept invitation", "Anna"), ("sign in", "Anna"), ("sign out", "Anna")]
+
+
+def test_known_and_unknown_names_take_the_same_work(
+    store: CampaignStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every refusal compares one password with one hash of equal parameters, which is nearly all the time it takes."""
+    from argon2 import extract_parameters
+
+    admin(store, clock)
+    somebody(store, clock)
+    change_person(store, "Ben", disabled=True)
+    sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="viewer", clock=clock)
+    compared: list[str] = []
+    is_password = module._is_password
+    monkeypatch.setattr(module, "_is_password", lambda kept, given: compared.append(kept) or is_password(kept, given))
+    for name in ("Anna", "Nobody", "Ben", "Olga"):
+        refused(store, clock, name, OTHER)
+    assert len(compared) == 4
+    assert len({str(extract_parameters(kept)) for kept in compared}) == 1
+
+
+def test_passwords_are_hashed_by_argon2id_as_rfc_9106_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    hasher = module._hasher()
+    assert hasher.type.name == "ID"
+    assert (hasher.memory_cost, hasher.time_cost, hasher.parallelism, hasher.salt_len) == (65_536, 3, 4, 16)
