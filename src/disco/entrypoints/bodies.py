@@ -141,6 +141,12 @@ class CheckBody(JobBody):
     as_of: Day | None = Field(None, description="Of the features, or of the campaign's read-out.")
 
 
+class ContextsBody(JobBody):
+    """As `disco contexts [CAMPAIGN]`: prepares customers who may arrive after a launch."""
+
+    campaign: Name | None = Field(None, description="A launched campaign; default: all that run and hold codes back.")
+
+
 class DoctorBody(JobBody):
     """As `disco doctor`."""
 
@@ -171,6 +177,7 @@ BODIES: dict[JobKind, type[JobBody]] = {
     JobKind.DOCTOR: DoctorBody,
     JobKind.VALIDATE: ValidateBody,
     JobKind.LAUNCH: LaunchBody,
+    JobKind.CONTEXTS: ContextsBody,
 }
 """The body of each kind of job that somebody can ask for."""
 

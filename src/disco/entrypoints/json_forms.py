@@ -34,6 +34,7 @@ FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class
     "close": ("operations.launching:CampaignState",),
     "recall": ("operations.recalling:Recalled",),
     "late": ("operations.late:LateArrivals",),
+    "contexts": ("operations.arrivals:PreparedArrivals",),
     "propensities": ("operations.propensities:PropensitiesResult",),
     "forget": ("operations.forgetting:Forgotten",),
     "prune": ("operations.pruning:Pruned",),

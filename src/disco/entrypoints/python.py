@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from disco.campaign import Belief
     from disco.features import ContextNetwork
     from disco.operations.approvals import Approved, PlanApproval
+    from disco.operations.arrivals import PreparedArrivals
     from disco.operations.audience import FeatureCache
     from disco.operations.backup import BackedUp, Restored
     from disco.operations.campaign_check import CheckResult
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
     from disco.operations.forgetting import Forgotten
     from disco.operations.frontier import Frontier
     from disco.operations.journal import AuditPage, AuditVerdict
-    from disco.operations.late import LateArrivals
+    from disco.operations.late import LateArrivals, LateDecision
+    from disco.operations.late_desk import LateDesk
     from disco.operations.launching import CampaignState, Launched
     from disco.operations.learned_curve import LearnedBelief
     from disco.operations.learning import Learned
@@ -417,6 +419,39 @@ class Shop:
                 engine=self.engine,
                 secret=code_secret(),
                 dry_run=dry_run,
+            )
+
+    def late_at_desk(
+        self, campaign: str, customers: Sequence[str], *, desk: "LateDesk | None" = None
+    ) -> "tuple[dict[str, LateDecision | DiscoError], LateDesk | None]":
+        """By customer: the decision, or why there is none, from the contexts that were prepared; for servers.
+
+        desk: what the last call returned; None at first.
+        """
+        from disco.operations.late_desk import decide_at_desk
+
+        with self.store() as store:
+            return decide_at_desk(
+                store,
+                self.data,
+                campaign,
+                customers,
+                desk=desk,
+                prior=self.prior(),
+                clock=self.clock,
+                secret=code_secret(),
+            )
+
+    def contexts(self, campaign: str | None = None) -> "PreparedArrivals":
+        """Prepare customers who may arrive after a launch, so that a service decides about them within milliseconds.
+
+        campaign: None prepares all that run and hold codes in reserve.
+        """
+        from disco.operations.arrivals import prepare_arrivals
+
+        with self.store() as store:
+            return prepare_arrivals(
+                store, self.data, campaign, clock=self.clock, cache=self.cache(), engine=self.engine
             )
 
     def propensities(self, campaign: str, *, draws: int = 200) -> "PropensitiesResult":

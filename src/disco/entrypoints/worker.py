@@ -137,6 +137,10 @@ def _replay(shop: "Shop", body: bodies.ReplayBody, report: Report) -> Result:
     )
 
 
+def _contexts(shop: "Shop", body: bodies.ContextsBody, report: Report) -> Result:
+    return shop.contexts(body.campaign)
+
+
 def _check(shop: "Shop", body: bodies.CheckBody, report: Report) -> Result:
     return shop.check(body.campaign, as_of=body.as_of)
 
@@ -167,6 +171,7 @@ RUNS: Mapping[JobKind, Callable[["Shop", Any, Report], Result]] = {
     JobKind.DOCTOR: _doctor,
     JobKind.VALIDATE: _validate,
     JobKind.LAUNCH: _launch,
+    JobKind.CONTEXTS: _contexts,
 }
 """The same use cases as the command line's, by kind of job."""
 

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from disco.features import FEATURES, ContextNetwork, Feature, has_history, schema_hash
 from disco.features.builder import feature_table, missing_tables
 from disco.features.eligibility import eligible_customers
+from disco.features.snapshot import Snapshot, moved_beyond_reason, snapshot_of, with_snapshot
 from disco.features.snapshot import counted as counted_snapshot
-from disco.features.snapshot import moved_beyond_reason, snapshot_of, with_snapshot
 from disco.operations.freshness import far_dates, stale_features, stale_tables
-from disco.operations.selection import Selection, customer_ids
+from disco.operations.selection import CONDITION, Selection, customer_ids, refusal
 from disco.records.arrays import Labels
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
@@ -183,9 +183,7 @@ def load_audience(
     of them who have a decision already. contacted: ids of customers who may get no further code (`contacts.contacted`).
     """
     network, day = data.network(), as_of or plan.customers.as_of
-    with data.customers(plan.customers.table) as (name, table):
-        columns, zone = _plan_columns(plan), data.locale.time_zone
-        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=columns, time_zone=zone)
+    rows = eligible_rows(data, plan)
     eligible = rows["customer_id"].combine_chunks()
     selection = Selection.of(data, plan, contacted=contacted)
     left_out: dict[str, int] = {}
@@ -198,11 +196,7 @@ def load_audience(
         eligible, left_out = selection.apply(eligible)
         if not len(eligible):
             raise _nobody(plan, left_out)
-    everybody, notes = cache.features_as_of(data, day, features=network.catalogue_)
-    snapshot = snapshot_of(everybody.schema)
-    assert snapshot is not None  # for the type checker: features of a whole shop carry one
-    shift = network.embedding_.shift(snapshot)
-    notes += moved_beyond_reason(shift, network.embedding_.feature_names)
+    everybody, snapshot, notes = features_of_day(data, network, day, cache=cache)
     if only is None:
         notes = (*notes, *stale_features(everybody, day), *far_dates(plan))
     wanted = pc.is_in(everybody["customer_id"].cast(pa.large_string()), value_set=eligible)
@@ -218,10 +212,9 @@ def load_audience(
             expected="at least one customer to decide about",
             fix="Look at the day (`customers.as_of`) and at the column joined_on.",
         )
-    segment = None if plan.segments is None else _labels(rows, features, _SEGMENT)
+    segment, channel = labels_of(plan, rows, features)
     if only is None:
         _refuse_unknown_segments(plan, segment)
-    channel = None if plan.channel_column is None else _labels(rows, features, _CHANNEL)
     if channel is not None:
         _refuse_unknown_channels(data, plan, features["customer_id"], channel)
     audience = Audience(
@@ -250,6 +243,33 @@ def load_audience(
         notes=(*selection.notes, *notes),
         left_out=left_out,
     )
+
+
+def eligible_rows(data: ShopData, plan: Plan) -> pa.Table:
+    """customer_id, as text, and the plan's columns of the customers who meet its condition."""
+    with data.customers(plan.customers.table) as (name, table):
+        columns, zone = _plan_columns(plan), data.locale.time_zone
+        return eligible_customers(table, plan.customers.eligible, name=name, columns=columns, time_zone=zone)
+
+
+def features_of_day(
+    data: ShopData, network: ContextNetwork, day: date, *, cache: FeatureCache
+) -> tuple[pa.Table, Snapshot, tuple[str, ...]]:
+    """The network's features of every customer of the shop, their snapshot, and what to know about them."""
+    everybody, notes = cache.features_as_of(data, day, features=network.catalogue_)
+    snapshot = snapshot_of(everybody.schema)
+    assert snapshot is not None  # for the type checker: features of a whole shop carry one
+    shift = network.embedding_.shift(snapshot)
+    return everybody, snapshot, notes + moved_beyond_reason(shift, network.embedding_.feature_names)
+
+
+def labels_of(plan: Plan, rows: pa.Table, customers: pa.Table) -> tuple[Labels | None, Labels | None]:
+    """Segment and channel of each customer (n,), where the plan asks for them; empty text where they have none.
+
+    rows: as `eligible_rows` gives them.
+    """
+    segment = None if plan.segments is None else _labels(rows, customers, _SEGMENT)
+    return segment, None if plan.channel_column is None else _labels(rows, customers, _CHANNEL)
 
 
 def _plan_columns(plan: Plan) -> dict[str, str]:
@@ -313,7 +333,7 @@ def label_columns(audience: Audience) -> dict[str, pa.Array]:
     if audience.segment is not None:
         found["segment"] = pa.array([label or None for label in audience.segment], pa.string())
     if audience.channel is not None:
-        found["channel"] = pa.array(audience.channel.tolist(), pa.string())
+        found["channel"] = pa.array([label or None for label in audience.channel], pa.string())
     return found
 
 
@@ -339,11 +359,7 @@ def sources_of(data: ShopData, plan: Plan) -> dict[str, str] | None:
 def _refuse_ineligible(asked: pa.Array, eligible: pa.Array, plan: Plan) -> None:
     others = asked.filter(pc.invert(pc.is_in(asked, value_set=eligible)))
     if len(others):
-        raise InputError(
-            f"customer {others[0]}",
-            found="no row that meets the plan's condition" + (f" (and {len(others) - 1} more)" if others[1:] else ""),
-            expected=f"customers of {plan.customers.table} with {plan.customers.eligible}",
-        )
+        raise refusal(plan, CONDITION, others.to_pylist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -363,19 +379,17 @@ def check_audience(data: ShopData, plan: Plan) -> CheckedCustomers:
 
     InputError where a file is missing, the condition cannot be used, or nobody meets it.
     """
-    with data.customers(plan.customers.table) as (name, table):
-        columns, zone = _plan_columns(plan), data.locale.time_zone
-        rows = eligible_customers(table, plan.customers.eligible, name=name, columns=columns, time_zone=zone)
+    rows = eligible_rows(data, plan)
     _refuse_strangers(data, plan, rows["customer_id"].combine_chunks())
     selection = Selection.of(data, plan, contacted=None)
     ids, left_out = selection.apply(rows["customer_id"].combine_chunks())
     if not len(ids):
         raise _nobody(plan, left_out)
     listed = pa.table({"customer_id": ids})
-    segment = None if plan.segments is None else _labels(rows, listed, _SEGMENT)
+    segment, channel = labels_of(plan, rows, listed)
     _refuse_unknown_segments(plan, segment)
-    if plan.channel_column is not None:
-        _refuse_unknown_channels(data, plan, listed["customer_id"], _labels(rows, listed, _CHANNEL))
+    if channel is not None:
+        _refuse_unknown_channels(data, plan, listed["customer_id"], channel)
     with data.tables() as tables:
         notes = (*selection.notes, *stale_tables(tables, plan.customers.as_of), *far_dates(plan))
     return CheckedCustomers(ids=ids, segment=segment, notes=notes)

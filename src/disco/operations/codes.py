@@ -24,6 +24,7 @@ from disco.records.arrays import Flags, Integers
 from disco.records.errors import InputError, StateError
 from disco.records.plan import Plan
 from disco.records.ports import DecisionRepository
+from disco.records.validation.cells import flags
 from disco.records.wording import counted
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # 32 characters; no 0/O, 1/I: nob
 LENGTH = 16  # 80 bits
 _POOL_CODE = r"\A[A-Za-z0-9][A-Za-z0-9_.-]{3,63}\z"
 _EXPECTED_CODE = "4 to 64 letters, digits, '-', '_' and '.', beginning with a letter or digit"
+_LEAST_ASKED = 64  # codes of a pool that are looked up at once
 _ATTEMPTS = 8  # with 2⁸⁰ codes the second is never needed, unless a secret or a pool repeats itself
 
 
@@ -122,6 +124,31 @@ def usable_codes(pool: Sequence[str], *, shared: Collection[str] = ()) -> pa.Arr
     return codes
 
 
+class CodePool:
+    """A pool that is kept in memory: which of its codes are usable is looked at once, and which are in use not twice.
+
+    codes: as the file has them. shared: the plan's shared codes.
+    """
+
+    def __init__(self, codes: Sequence[str], *, shared: Collection[str] = ()) -> None:
+        self._codes = usable_codes(codes, shared=shared)
+        self._first = 0  # all codes before this one are in use, for good
+
+    def unused(self, decisions: DecisionRepository, *, needed: int) -> pa.Array:
+        """The first `needed` codes that are not in use."""
+        found: list[str] = []
+        place = self._first
+        while len(found) < needed and place < len(self._codes):
+            part = self._codes.slice(place, max(2 * needed, _LEAST_ASKED))
+            used = flags(pc.is_in(part, value_set=decisions.codes_in_use(part)))
+            if not found:
+                self._first = place + (int(np.argmin(used)) if not used.all() else len(used))
+            found += part.filter(pa.array(~used)).to_pylist()
+            place += len(part)
+        refuse_too_few(len(found), needed=needed)
+        return pa.array(found[:needed], pa.string())
+
+
 def pool_codes(
     decisions: DecisionRepository,
     pool: Sequence[str],
@@ -162,7 +189,7 @@ def codes_for(
     ids: Sequence[object],
     depths: Sequence[float],
     *,
-    pool: Sequence[str] | None,
+    pool: Sequence[str] | CodePool | None,
     secret: bytes | None,
     late: bool = False,
 ) -> pa.Array:
@@ -181,8 +208,11 @@ def codes_for(
     if pool is None:
         return new_codes(so_far, ids, campaign=plan.campaign, secret=key, prefix=plan.codes.prefix)
     shares = np.array([depth in plan.shared_codes for depth in depths], np.bool_)
-    single = pool_codes(
-        decisions, pool, needed=int((~shares).sum()), all_new=not late, shared=plan.shared_codes.values()
+    needed = int((~shares).sum())
+    single = (
+        pool.unused(decisions, needed=needed)
+        if isinstance(pool, CodePool)
+        else pool_codes(decisions, pool, needed=needed, all_new=not late, shared=plan.shared_codes.values())
     )
     if not shares.any():
         return single

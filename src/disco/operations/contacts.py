@@ -6,6 +6,7 @@ last day of its campaign. A row of the table `codes` counts on the day of `sent_
 same code from a campaign.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import date, timedelta
 
@@ -47,6 +48,28 @@ def contacted_by_campaigns(transaction: Transaction, plan: Plan, customers: pa.A
     return _at_limit(sent, plan.contact)
 
 
+def codes_of_campaigns(
+    transaction: Transaction, plan: Plan, customers: pa.Array, *, day: date, plans: dict[str, Plan]
+) -> Counter[str]:
+    """How many codes of other campaigns each of these customers (ids as text) got within the plan's contact rule.
+
+    plans: by campaign, those that were read before; a plan never changes, and new ones are added.
+    """
+    if plan.contact is None:
+        return Counter()
+    sent = _of_campaigns(transaction, plan, plan.contact, last=day, customers=customers, plans=plans)
+    return Counter(sent["customer_id"].to_pylist())
+
+
+def codes_of_table(store: Store, data: ShopData, plan: Plan, *, day: date) -> Counter[str]:
+    """The same of the shop's own table, for everybody: codes that no campaign gave."""
+    if plan.contact is None:
+        return Counter()
+    with store.reading() as transaction:
+        ours = _of_campaigns(transaction, plan, plan.contact, last=day)
+    return Counter(_of_table(data, ours, plan.contact, last=day)["customer_id"].to_pylist())
+
+
 def _at_limit(sent: pa.Table, rule: ContactSection) -> pa.Array:
     counts = sent.group_by("customer_id").aggregate([([], "count_all")])
     full = pc.greater_equal(counts["count_all"], rule.at_most)
@@ -64,21 +87,27 @@ def contact_inputs(transaction: Transaction, plan: Plan, customers: pa.Array) ->
 
 
 def _of_campaigns(
-    transaction: Transaction, plan: Plan, rule: ContactSection, *, last: date, customers: pa.Array | None = None
+    transaction: Transaction,
+    plan: Plan,
+    rule: ContactSection,
+    *,
+    last: date,
+    customers: pa.Array | None = None,
+    plans: dict[str, Plan] | None = None,
 ) -> pa.Table:
     """customer_id and code of the codes that other launched campaigns gave in the days before, the last included.
 
-    customers: of these alone, found by the index of each campaign.
+    customers: of these alone, found by the index of each campaign. plans: by campaign, those that are known.
     """
     first = last - timedelta(days=rule.days)
-    parts = [_CODES.empty_table()]
-    for record in transaction.plans.campaigns():
-        valid = record.plan.valid
-        if record.campaign == plan.campaign or valid.start > last or valid.end <= first:
+    known, parts = {} if plans is None else plans, [_CODES.empty_table()]
+    for name in transaction.plans.names():
+        other = known[name] if name in known else known.setdefault(name, transaction.plans.campaign(name).plan)
+        if name == plan.campaign or other.valid.start > last or other.valid.end <= first:
             continue
-        decisions = transaction.decisions.of(record.campaign, customers=customers, only_late=valid.start < first)
+        decisions = transaction.decisions.of(name, customers=customers, only_late=other.valid.start < first)
         decisions = decisions.filter(decisions["code"].is_valid())
-        texts = (decisions["customer_id"].cast(pa.string()), sent_codes(record.plan, decisions))
+        texts = (decisions["customer_id"].cast(pa.string()), sent_codes(other, decisions))
         parts.append(pa.table([text.cast(pa.large_string()) for text in texts], schema=_CODES))
     return pa.concat_tables(parts)
 

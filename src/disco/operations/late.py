@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date
 
 import numpy as np
@@ -14,7 +14,7 @@ from disco.campaign import Belief, expected_costs, values_of
 from disco.operations import campaign_evidence
 from disco.operations.arms import split
 from disco.operations.audience import FeatureCache, ShopData, load_audience
-from disco.operations.codes import codes_for, read_pool, sent_codes
+from disco.operations.codes import CodePool, codes_for, read_pool, sent_codes
 from disco.operations.contacts import contacted, contacted_by_campaigns
 from disco.operations.planned import coded_rows, decision_table, with_codes
 from disco.operations.versions import deciding_belief
@@ -25,6 +25,7 @@ from disco.records.errors import StateError
 from disco.records.identity import customer_keys, uniforms
 from disco.records.life import CampaignRecord, State
 from disco.records.locale import Locale
+from disco.records.plan import Plan
 from disco.records.plan_summary import Solution
 from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import NotInJson, TableResult
@@ -43,6 +44,8 @@ class LateDecision:
     """Null: no code."""
     code: str | None
     """The code; null: none."""
+    known: bool
+    """Whether their context is from their own year of purchases, and not the population's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -80,7 +83,7 @@ def late_arrivals(
     with store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
         settled = transaction.decisions.of(campaign, customers=pa.array(customers, pa.string()))["customer_id"]
-    _refuse_when_over(record, clock, store.locale)  # before features are built; asked again when it is written
+    refuse_when_over(record, clock, store.locale)  # before features are built; asked again when it is written
     today = store.locale.day_of(clock.now())
     loaded = load_audience(
         data,
@@ -91,7 +94,7 @@ def late_arrivals(
         only=customers,
         settled=settled.cast(pa.string()).cast(pa.large_string()).combine_chunks(),
         contacted=contacted(
-            store, data, record.plan, day=_sent_on(record, today), customers=pa.array(customers, pa.string())
+            store, data, record.plan, day=sent_on(record, today), customers=pa.array(customers, pa.string())
         ),
     )
     decided = decide_late_arrivals(
@@ -106,15 +109,25 @@ def late_arrivals(
         features=loaded.features,
         dry_run=dry_run,
     )
-    place = decided.schema.get_field_index("code")
-    decided = decided.set_column(place, "code", sent_codes(record.plan, decided))
+    decided = as_sent(record.plan, decided)
     return LateArrivals(
         campaign=campaign,
-        decisions=tuple(LateDecision(**row) for row in decided.select(["customer_id", "depth", "code"]).to_pylist()),
+        decisions=late_decisions(decided),
         warnings=loaded.notes,
         dry_run=dry_run,
         rows=decided,
     )
+
+
+def as_sent(plan: Plan, decided: pa.Table) -> pa.Table:
+    """Decisions with the codes that customers see."""
+    return decided.set_column(decided.schema.get_field_index("code"), "code", sent_codes(plan, decided))
+
+
+def late_decisions(decided: pa.Table) -> tuple[LateDecision, ...]:
+    """Decisions, with codes as they are sent, one by one."""
+    names = [one.name for one in fields(LateDecision)]
+    return tuple(LateDecision(**row) for row in decided.select(names).to_pylist())
 
 
 def decide_late_arrivals(
@@ -139,36 +152,64 @@ def decide_late_arrivals(
     ids = pa.array(audience.ids).cast(pa.string())
     with store.writing(campaign, action="late", dry_run=dry_run) as transaction:
         record = transaction.plans.campaign(campaign)
-        _refuse_when_over(record, clock, transaction.locale)
+        refuse_when_over(record, clock, transaction.locale)
         _refuse_forgotten(transaction, record, ids)
-        _refuse_other_network(transaction, record, network)
+        refuse_other_network(transaction, record, network)
         decided = transaction.decisions.of(campaign, customers=ids)
         fresh = pc.invert(pc.is_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
         rows = np.flatnonzero(fresh.to_numpy(zero_copy_only=False))
         _refuse_contacted(transaction, record, ids.filter(fresh), today=transaction.locale.day_of(clock.now()))
         if rows.size:
-            members, belief = audience.take(rows), deciding_belief(transaction, record, prior=prior)
-            tally = LateTally().up_to_date(transaction, record)
-            table = _decisions(transaction, record, members, belief, tally)
-            coded = table.take(pa.array(coded_rows(table)))
-            given, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
-            codes = codes_for(transaction.decisions, record.plan, given, depths, pool=pool, secret=secret, late=True)
-            transaction.decisions.add_late(
-                campaign,
-                with_codes(table, codes),
-                contexts=members.context,
+            keep_decisions(
+                transaction,
+                record,
+                audience.take(rows),
+                belief=deciding_belief(transaction, record, prior=prior),
+                tally=LateTally().up_to_date(transaction, record),
                 features=None if features is None else features.take(pa.array(rows)),
-                pooled=pool is not None,
+                pool=pool,
+                secret=secret,
             )
-            _count_codes(transaction, record, table, members.context)
-            some = table["customer_id"].slice(0, _MOST_NOTED).cast(pa.string()).to_pylist()
-            known = transaction.journal.pseudonyms(some)
-            transaction.journal.note(customers=table.num_rows, codes=len(codes), pseudonyms=known)
             decided = transaction.decisions.of(campaign, customers=ids)
     return decided.take(pc.index_in(ids, value_set=decided["customer_id"].cast(pa.string()).combine_chunks()))
 
 
-def _refuse_when_over(record: CampaignRecord, clock: Clock, locale: Locale) -> None:
+def keep_decisions(
+    transaction: Transaction,
+    record: CampaignRecord,
+    audience: Audience,
+    *,
+    belief: Belief,
+    tally: "LateTally",
+    features: pa.Table | None,
+    pool: "Sequence[str] | CodePool | None",
+    secret: bytes | None,
+) -> None:
+    """Decide about customers who have no decision and may get a code, and write everything that is kept of it."""
+    table = _decisions(transaction, record, audience, belief, tally)
+    coded = table.take(pa.array(coded_rows(table)))
+    given, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
+    codes = codes_for(transaction.decisions, record.plan, given, depths, pool=pool, secret=secret, late=True)
+    transaction.decisions.add_late(
+        record.campaign,
+        with_codes(table, codes),
+        contexts=audience.context,
+        features=features,
+        pooled=pool is not None,
+    )
+    _count_codes(transaction, record, table, audience.context)
+    some = table["customer_id"].slice(0, _MOST_NOTED).cast(pa.string()).to_pylist()
+    known = transaction.journal.pseudonyms(some)
+    transaction.journal.note(customers=table.num_rows, codes=len(codes), pseudonyms=known)
+
+
+def is_over(record: CampaignRecord, clock: Clock, locale: Locale) -> bool:
+    """Whether nobody gets a code of a campaign any more, or at the moment."""
+    ended = clock.now() >= locale.moment(record.plan.valid.closes)
+    return ended or record.recalled_at is not None or record.state is not State.LAUNCHED
+
+
+def refuse_when_over(record: CampaignRecord, clock: Clock, locale: Locale) -> None:
     if record.recalled_at is not None:
         words = f"Campaign {record.campaign} was recalled on {record.recalled_at:%Y-%m-%d}, so nobody gets a code of it"
         raise StateError(words, fix="Leave them for the next campaign.")
@@ -178,14 +219,14 @@ def _refuse_when_over(record: CampaignRecord, clock: Clock, locale: Locale) -> N
         raise StateError(f"campaign {record.campaign}", found=found, expected="a launched campaign that still runs")
 
 
-def _sent_on(record: CampaignRecord, today: date) -> date:
+def sent_on(record: CampaignRecord, today: date) -> date:
     """The day on which somebody who arrives today, by the clock of the shop, is sent a code."""
     return max(today, record.plan.valid.start)
 
 
 def _refuse_contacted(transaction: Transaction, record: CampaignRecord, ids: pa.Array, *, today: date) -> None:
     """Somebody may have got a code from another campaign since they were looked at."""
-    full = contacted_by_campaigns(transaction, record.plan, ids, day=_sent_on(record, today))
+    full = contacted_by_campaigns(transaction, record.plan, ids, day=sent_on(record, today))
     if len(full):
         raise StateError(
             f"customer {full[0]}",
@@ -195,7 +236,7 @@ def _refuse_contacted(transaction: Transaction, record: CampaignRecord, ids: pa.
         )
 
 
-def _refuse_other_network(transaction: Transaction, record: CampaignRecord, network: str) -> None:
+def refuse_other_network(transaction: Transaction, record: CampaignRecord, network: str) -> None:
     if network != record.network or transaction.beliefs.networks(record.campaign) != (record.network,):
         raise StateError(
             f"campaign {record.campaign}",
@@ -209,12 +250,17 @@ def _refuse_forgotten(transaction: Transaction, record: CampaignRecord, ids: pa.
     """They may hold a code of this campaign under another name, and must not get a second one."""
     forgotten = sorted(transaction.forgotten.among(ids.to_pylist(), since=record.launched_at))
     if forgotten:
-        more = f" (and {len(forgotten) - 1:,} more)" if forgotten[1:] else ""
-        raise StateError(
-            f"Customer {forgotten[0]}{more} was forgotten after campaign {record.campaign} was launched, so they get "
-            "no code of it",
-            fix="Leave them out; campaigns that are launched from now on may include them.",
-        )
+        raise refusal_of_forgotten(record, forgotten)
+
+
+def refusal_of_forgotten(record: CampaignRecord, forgotten: Sequence[str]) -> StateError:
+    """The error about customers who were forgotten."""
+    more = f" (and {len(forgotten) - 1:,} more)" if forgotten[1:] else ""
+    return StateError(
+        f"Customer {forgotten[0]}{more} was forgotten after campaign {record.campaign} was launched, so they get "
+        "no code of it",
+        fix="Leave them out; campaigns that are launched from now on may include them.",
+    )
 
 
 def _decisions(
@@ -382,6 +428,4 @@ def late_so_far(store: Store, campaign: str) -> tuple[LateDecision, ...]:
     with store.reading() as transaction:
         record = transaction.plans.campaign(campaign)
         decided = transaction.decisions.of(campaign, only_late=True)
-    place = decided.schema.get_field_index("code")
-    decided = decided.set_column(place, "code", sent_codes(record.plan, decided))
-    return tuple(LateDecision(**row) for row in decided.select(["customer_id", "depth", "code"]).to_pylist())
+    return late_decisions(as_sent(record.plan, decided))

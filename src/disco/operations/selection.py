@@ -4,7 +4,7 @@ All three narrow the condition `customers.eligible`, so a list never brings in s
 (docs/decisions/099-lists-and-contacts.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ class _Step:
     ids: pa.Array  # whom it names, as text
     keeps: bool  # whether those named stay, or go
     words: str  # why a customer is left out
+    others: pa.Array = field(default_factory=lambda: pa.array([], pa.large_string()))  # on the list, and no customers
 
     def stay(self, customers: pa.Array) -> pa.Array:
         named = pc.is_in(customers, value_set=self.ids)
@@ -37,6 +38,7 @@ class _Step:
 class Selection:
     """What a plan's lists and contact rule say, read once."""
 
+    plan: Plan
     steps: tuple[_Step, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
     """By key: the hash of the customers on a list."""
@@ -56,12 +58,11 @@ class Selection:
             listed = data.id_list(file, setting=key).among(everybody)
             inputs[key] = content_hash(pa.table({"customer_id": listed.ids}))
             notes += listed.notes
-            words = f"not on the list {file}" if key == "include" else f"on the list {file}"
-            steps.append(_Step(key=key, ids=listed.ids, keeps=key == "include", words=words))
+            keeps, words = key == "include", reason(plan, key)
+            steps.append(_Step(key=key, ids=listed.ids, keeps=keeps, words=words, others=listed.others))
         if plan.contact is not None and contacted is not None:
-            words = f"at the limit of {plan.contact.words}"
-            steps.append(_Step(key="contact", ids=contacted, keeps=False, words=words))
-        return cls(steps=tuple(steps), inputs=inputs, notes=tuple(notes))
+            steps.append(_Step(key="contact", ids=contacted, keeps=False, words=reason(plan, "contact")))
+        return cls(plan=plan, steps=tuple(steps), inputs=inputs, notes=tuple(notes))
 
     def apply(self, eligible: pa.Array) -> tuple[pa.Array, dict[str, int]]:
         """The customers who stay, and by key how many are left out; each is counted once, by the first reason."""
@@ -77,13 +78,41 @@ class Selection:
         for step in self.steps:
             others = customers.filter(pc.invert(step.stay(customers)))
             if len(others):
-                more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
-                raise InputError(
-                    f"customer {others[0]}{more}",
-                    found=f"somebody who is {step.words}",
-                    expected=f"customers whom `{step.key}` of the plan does not leave out",
-                    fix="Leave them out.",
-                )
+                raise refusal(self.plan, step.key, others.to_pylist())
+
+
+CONDITION, CHANNEL = "customers.eligible", "channel"
+
+
+def reason(plan: Plan, key: str) -> str:
+    """Why a key of the plan leaves customers out."""
+    if key == "contact" and plan.contact is not None:
+        return f"at the limit of {plan.contact.words}"
+    return f"not on the list {plan.include}" if key == "include" else f"on the list {plan.exclude}"
+
+
+def refusal(plan: Plan, key: str, customers: Sequence[object]) -> InputError:
+    """The error about late arrivals whom a key of the plan leaves out."""
+    more = f" (and {len(customers) - 1:,} more)" if len(customers) > 1 else ""
+    if key == CONDITION:
+        return InputError(
+            f"customer {customers[0]}",
+            found=f"no row that meets the plan's condition{more}",
+            expected=f"customers of {plan.customers.table} with {plan.customers.eligible}",
+        )
+    if key == CHANNEL:
+        return InputError(
+            f"customer {customers[0]}{more}",
+            found=f"no usable channel in column {plan.channel_column}",
+            expected="the name of a channel, such as sms",
+            fix="Fill it in, and prepare the contexts again.",
+        )
+    return InputError(
+        f"customer {customers[0]}{more}",
+        found=f"somebody who is {reason(plan, key)}",
+        expected=f"customers whom `{key}` of the plan does not leave out",
+        fix="Leave them out.",
+    )
 
 
 def customer_ids(data: "ShopData") -> pa.Array:

@@ -60,7 +60,7 @@ class IdList:
         if len(unknown):
             number = f"{len(unknown):,} of {counted(len(ids), 'id')}"
             notes.append(f"{self.file}: {number} name no customer, the first {unknown[0].as_py()!r} in row {places[0]}")
-        return ListedCustomers(pc.unique(ids.filter(pa.array(known))), len(unknown), tuple(notes))
+        return ListedCustomers(pc.unique(ids.filter(pa.array(known))), len(unknown), tuple(notes), pc.unique(unknown))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +73,8 @@ class ListedCustomers:
     """How many other ids the list has."""
     notes: tuple[str, ...]
     """What to know about the list: a first line read as a header, ids that name no customer."""
+    others: pa.Array
+    """Text, each once: those other ids. They may be customers whom the shop's tables do not have yet."""
 
 
 def _and_more(number: int) -> str:

@@ -29,6 +29,7 @@ class JobKind(StrEnum):
     DOCTOR = "doctor"
     VALIDATE = "validate"
     LAUNCH = "launch"
+    CONTEXTS = "contexts"
     WEBHOOK = "webhook"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from disco.records.locale import POUNDS_UTC, Locale
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from disco.records.arrays import Integers, Matrix
+    from disco.records.arrivals import Arrivals
     from disco.records.jobs import Draft, Job, JobKind, JobProblem, JobProgress, JobSchedule, JobState, Reply, Webhook
     from disco.records.journal import JournalBreak, JournalEntry
     from disco.records.life import (
@@ -182,6 +183,9 @@ class Transaction(Protocol):
 
     @property
     def contexts(self) -> "ContextRepository": ...
+
+    @property
+    def arrivals(self) -> "ArrivalRepository": ...
 
     @property
     def ledger(self) -> "LedgerRepository": ...
@@ -360,6 +364,21 @@ class ContextRepository(Protocol):
 
     def features(self, campaign: str) -> "pa.Table":
         """The retained features of all decisions, by row; StateError where none were kept."""
+
+
+class ArrivalRepository(Protocol):
+    """What is prepared of customers who may arrive after a launch. It can be made again, so a damaged one is none."""
+
+    def put(self, campaign: str, arrivals: "Arrivals") -> None:
+        """Keep it in the place of what was prepared before."""
+
+    def day(self, campaign: str) -> "date | None":
+        """Of what is prepared; None where nothing is."""
+
+    def of(self, campaign: str, customers: "pa.Array") -> "Arrivals | None":
+        """Those of these customers (ids as text) who are prepared; None where nothing is."""
+
+    def remove(self, campaign: str) -> None: ...
 
 
 class LedgerRepository(Protocol):

@@ -22,7 +22,7 @@ from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.ports import Artefacts
 
 _SECRET_BYTES = 32
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 _CONFLICTS = ("40001", "40P01")  # PostgreSQL's codes of a serialization failure and of a deadlock
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
 _ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."

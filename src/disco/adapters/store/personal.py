@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
+from disco.adapters.store.arrivals import SqlArrivals
 from disco.adapters.store.artefacts import index_of, rows_of
 from disco.adapters.store.plans import matrix_of, table_of
 from disco.adapters.store.schema import (
@@ -51,6 +52,7 @@ class SqlPersonal:
     def replace(self, campaign: str, names: Mapping[str, str]) -> Traces:
         row = self._session.campaign_row(campaign)
         touch(self._session, row.number)
+        SqlArrivals(self._session).remove_customers(campaign, set(names))
         launched = self._replace_launched(row, names)
         late = self._replace_late(row, names)
         written = self._replace_outcomes(row.number, names)
@@ -92,6 +94,7 @@ class SqlPersonal:
     def drop_features(self, campaign: str) -> bool:
         row = self._session.campaign_row(campaign)
         touch(self._session, row.number)
+        SqlArrivals(self._session).remove(campaign)
         of_plan = plans.update().where(plans.c.plan_id == row.plan_id, plans.c.features.is_not(None))
         late = late_decisions.c.campaign_number == row.number
         of_late = late_decisions.update().where(late, late_decisions.c.features.is_not(None))

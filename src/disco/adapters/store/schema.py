@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
-REVISION = "0007"  # the last of migrations/versions
+REVISION = "0008"  # the last of migrations/versions
 REVISIONS = "alembic_version"  # the table that alembic keeps the revision in
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -464,8 +464,23 @@ replies = sa.Table(
     sa.Index("replies_by_begun_at", "begun_at"),
 )
 
-# who is signed in, who guesses passwords, what was answered: of this moment, so no backup holds them
-PASSING = (sessions, attempts, replies)
+# what is prepared of customers who may arrive after a launch; made again from the shop's tables
+arrivals = sa.Table(
+    "arrivals",
+    metadata,
+    _of_campaign(key=True),
+    sa.Column("day", sa.Text, nullable=False),  # of the features, as YYYY-MM-DD
+    sa.Column("network", sa.Text, nullable=False),
+    sa.Column("only_listed", sa.Boolean, nullable=False),  # whether the plan names who may get a code
+    sa.Column("customers", sa.Text, nullable=False),  # artefacts, as are the following
+    sa.Column("customer_index", sa.Text, nullable=False),
+    sa.Column("contexts", sa.Text, nullable=False),
+    sa.Column("features", sa.Text, nullable=False),
+    _seal(),
+)
+
+# who is signed in, who guesses passwords, what was answered, who may arrive: of this moment, so no backup holds them
+PASSING = (sessions, attempts, replies, arrivals)
 
 # every column that names an artefact
 ARTEFACT_COLUMNS = (
@@ -473,4 +488,5 @@ ARTEFACT_COLUMNS = (
     *(campaigns.c[name] for name in ("codes", "customer_index", "code_index", "propensities")),
     contexts.c.artefact,
     jobs.c.result_artefact,
+    *(arrivals.c[name] for name in ("customers", "customer_index", "contexts", "features")),
 )

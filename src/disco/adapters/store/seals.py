@@ -68,9 +68,13 @@ _COLUMNS = {
     "approval of plan": ("plan_id", "name", "kind", "approved_at"),
     "setting": ("name", "value"),
     "head": ("subject", "number", "hash"),
+    "arrivals": (
+        *("campaign_number", "day", "network", "only_listed"),
+        *("customers", "customer_index", "contexts", "features"),
+    ),
 }
 _FORGOTTEN_NAME = "forgotten customers"
-_TRUTHS = ("integer_ids", "known", "disabled")  # SQLite's truths are integers
+_TRUTHS = ("integer_ids", "known", "disabled", "only_listed")  # SQLite's truths are integers
 _UNCHANGING = pa.schema(
     [
         OUTCOMES.field(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from disco.adapters.store.approvals import SqlApprovals, SqlShopSettings
+from disco.adapters.store.arrivals import SqlArrivals
 from disco.adapters.store.artefacts import FolderArtefacts, rehearsal
 from disco.adapters.store.beliefs import SqlBeliefs
 from disco.adapters.store.contexts import SqlContexts
@@ -49,6 +50,7 @@ class SqlTransaction:
         self.plans = SqlPlans(session, locale)
         self.decisions = SqlDecisions(session)
         self.contexts = SqlContexts(session)
+        self.arrivals = SqlArrivals(session)
         self.ledger = SqlLedger(session)
         self.beliefs = SqlBeliefs(session)
         self.seals = SqlSeals(session)

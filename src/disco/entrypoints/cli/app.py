@@ -11,7 +11,10 @@ TOPICS = {
     "features": ("features", "check"),
     "train": ("train",),
     "planning": ("plan", "frontier"),
-    "lifecycle": ("launch", "approve", "export", "late", "pause", "resume", "close", "recall", "propensities"),
+    "lifecycle": (
+        *("launch", "approve", "export", "late", "contexts", "pause", "resume", "close", "recall"),
+        "propensities",
+    ),
     "outcomes": ("ingest", "quarantine", "revert"),
     "learn": ("learn",),
     "results": ("results", "explain", "campaigns"),

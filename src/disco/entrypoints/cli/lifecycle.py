@@ -1,4 +1,5 @@
-"""A campaign from its launch to its end: launch, approve, export, late, pause, resume, close, recall, propensities."""
+"""A campaign from its launch to its end: launch, approve, export, late, contexts, pause, resume, close, recall,
+propensities."""
 
 from datetime import datetime
 from pathlib import Path
@@ -37,6 +38,7 @@ def register(app: typer.Typer) -> None:
     app.command("approve", epilog="Example: disco approve 3f9a1c07b2d4e5f6")(approve)
     app.command("export", epilog="Example: disco export spring-27 -o codes.csv")(export)
     app.command("late", epilog="Example: disco late spring-27 c0000017 c0000018")(late)
+    app.command("contexts", epilog="Example: disco contexts spring-27")(contexts)
     app.command("pause", epilog="Example: disco pause spring-27")(pause)
     app.command("resume", epilog="Example: disco resume spring-27")(resume)
     app.command("close", epilog="Example: disco close spring-27")(close)
@@ -167,6 +169,32 @@ def late(
     warn(decided.warnings)
     done = None if dry_run else f"{counted(len(decided.decisions), 'customer')} of {campaign} decided and kept"
     show(decided, _late_text(decided), as_json=as_json, quiet=quiet, done=done)
+
+
+def contexts(
+    campaign: Annotated[
+        str | None, typer.Argument(metavar="[CAMPAIGN]", help="A launched campaign; default: all that run.")
+    ] = None,
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Prepare customers who may arrive after a launch, so that the service decides about them within milliseconds.
+
+    Without a campaign, all that run and hold codes in reserve are prepared. The service prepares a campaign by itself
+    when it is first asked; `disco schedule add contexts "daily at 05:00"` keeps features and lists up to date.
+    """
+    from disco.entrypoints.python import Shop
+
+    done = Shop.open(shop).contexts(campaign)
+    warn(done.warnings)
+    lines = [
+        f"{one.campaign}: {counted(one.customers, 'customer')} may get a code as of {one.as_of} "
+        f"({one.with_features:,} with features of their own); {one.left_out:,} are left out."
+        for one in done.campaigns
+    ]
+    text = "\n".join(lines) or "No campaign runs and holds codes in reserve."
+    show(done, text, as_json=as_json, quiet=quiet, done=f"{counted(len(done.campaigns), 'campaign')} prepared")
 
 
 def _late_text(decided: "LateArrivals") -> str:

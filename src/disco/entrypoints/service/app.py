@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import disco
 from disco.entrypoints.config import FILE, ShopSettings
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.late_queue import LateQueue
 from disco.entrypoints.service.limits import BoundedBody, TokenBuckets, busy
 from disco.entrypoints.service.logs import log
 from disco.entrypoints.service.metrics import Metrics
@@ -50,6 +51,7 @@ class Service:
         self.quick = CapacityLimiter(4)  # threads for looking up callers, so that long work cannot keep them waiting
         self.uploads = CapacityLimiter(2)  # files that are read at once: each may need much memory
         self.streams = CapacityLimiter(64)  # replies that stay open
+        self.late = LateQueue(self.shop)
         self.in_progress = 0
         self.stopping = threading.Event()
 
@@ -124,6 +126,7 @@ def create_app(shop: Shop, *, hosts: Collection[str] | None = ()) -> FastAPI:
             yield
         finally:
             service.stopping.set()
+            await service.late.close()
             await to_thread.run_sync(service.close)
 
     app = routed(lifespan=life)

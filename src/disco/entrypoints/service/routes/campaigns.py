@@ -1,8 +1,10 @@
 """A campaign's life: list, results, reasons, codes, late arrivals, outcomes, and its states from launch to recall."""
 
+from dataclasses import asdict
 from datetime import date
+from functools import partial
 from pathlib import Path as File
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -23,6 +25,9 @@ from disco.operations.results import AllResults, CampaignResults
 from disco.records.errors import InputError, NotFoundError, ServiceError
 from disco.records.private import temporary_folder
 from disco.records.tables import SCHEMAS
+
+if TYPE_CHECKING:
+    from disco.entrypoints.service.app import Service
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["campaigns"])
 
@@ -157,7 +162,7 @@ def late_so_far(shop: ShopOf, name: CampaignName, limit: Limit = 100, cursor: Cu
 
 
 def _late_form(decided: LateDecision) -> dict[str, Any]:
-    return {"customer_id": decided.customer_id, "depth": decided.depth, "code": decided.code}
+    return asdict(decided)
 
 
 @router.post(
@@ -165,9 +170,23 @@ def _late_form(decided: LateDecision) -> dict[str, Any]:
     summary="Decide about a customer who arrives after the launch",
     response_model=LateDecision,
 )
-def late(shop: ShopOf, name: CampaignName, body: LateRequest, as_of: AsOf = None, dry_run: DryRun = False) -> Response:
-    """The same customer gets the same decision, however often they are asked for."""
-    return json_reply(_late_form(shop.late(name, [body.customer_id], as_of=as_of, dry_run=dry_run).decisions[0]))
+async def late(
+    shop: ShopOf,
+    request: Request,
+    name: CampaignName,
+    body: LateRequest,
+    as_of: AsOf = None,
+    dry_run: DryRun = False,
+) -> Response:
+    """The same customer gets the same decision, however often they are asked for. Decided from the contexts that were
+    prepared last (the job `contexts`); a customer whom the shop does not know has the population's context, which
+    `known: false` marks. With `as_of` or `dry_run` the shop's tables are read as `disco late` reads them: that takes
+    seconds, and unknown customers are refused."""
+    if as_of is None and not dry_run:
+        service: Service = request.app.state.service
+        return json_reply(_late_form(await service.late.ask(name, str(body.customer_id), request.state.caller.actor)))
+    work = partial(shop.late, name, [body.customer_id], as_of=as_of, dry_run=dry_run)
+    return json_reply(_late_form((await to_thread.run_sync(work)).decisions[0]))
 
 
 _ROWS_SCHEMA = {"type": "array", "items": {"$ref": "#/components/schemas/OutcomeRow"}}
