@@ -33,6 +33,14 @@ _ENTRIES_PER_FETCH = 1_000
 # as text, without the types of the columns: these refuse a changed cell, and a whole page with it
 _COLUMNS = ", ".join(f'"{column.name}"' for column in journal.c)
 _AFTER = sa.text(f"SELECT {_COLUMNS} FROM journal WHERE number > :after ORDER BY number LIMIT :most")
+_HEAD = sa.text(
+    "SELECT heads.number, heads.hash, journal.hash AS there FROM journal_heads AS heads "
+    "LEFT JOIN journal ON journal.number = heads.number WHERE heads.subject = :subject"
+)
+_SET_HEAD = sa.text(
+    "INSERT INTO journal_heads (subject, number, hash, seal) VALUES (:subject, :number, :hash, :seal) "
+    "ON CONFLICT (subject) DO UPDATE SET number = excluded.number, hash = excluded.hash, seal = excluded.seal"
+)
 _LAST = sa.text(f"SELECT {_COLUMNS} FROM journal ORDER BY number DESC LIMIT 1")
 
 
@@ -160,8 +168,7 @@ def append(
             "hash": own,
         },
     )
-    connection.execute(journal_heads.delete().where(journal_heads.c.subject == subject))
-    connection.execute(journal_heads.insert(), sealed("head", {"subject": subject, "number": number, "hash": own}))
+    connection.execute(_SET_HEAD, sealed("head", {"subject": subject, "number": number, "hash": own}))
 
 
 def append_own(
@@ -189,9 +196,7 @@ def last_within(connection: sa.Connection) -> tuple[int, str] | None:
 
 def _lost_head(connection: sa.Connection, subject: str) -> int | None:
     """The number of the subject's last entry, where it is gone or another one: a new head would hide that."""
-    named = sa.select(journal_heads.c.number, journal_heads.c.hash, journal.c.hash.label("there"))
-    named = named.join(journal, journal.c.number == journal_heads.c.number, isouter=True)
-    head = connection.execute(named.where(journal_heads.c.subject == subject)).first()
+    head = connection.execute(_HEAD, {"subject": subject}).first()
     return None if head is None or head.hash == head.there else int(head.number)
 
 
