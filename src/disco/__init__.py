@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.records.decisions import Decisions as Decisions
     from disco.records.decisions import Offer as Offer
     from disco.records.decisions import Purchases as Purchases
+    from disco.records.signatures import verify_webhook as verify_webhook
 
 __version__ = "0.1.0"
 
@@ -109,6 +110,7 @@ _HOME_OF = {
     "Decisions": "disco.records.decisions",
     "Offer": "disco.records.decisions",
     "Purchases": "disco.records.decisions",
+    "verify_webhook": "disco.records.signatures",
 }
 """Public name → the module it comes from: the table that `disco.NAME` and `dir(disco)` go by."""
 _SPREAD = ("allocate", "decide", "frontier", "replay")  # the functions with an argument `engine`

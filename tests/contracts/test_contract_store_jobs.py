@@ -1,6 +1,7 @@
 """One suite over every store: jobs have one owner, drafts lose no change, and a request has one reply."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -293,6 +294,7 @@ def test_a_cancel_meets_heartbeats_without_an_error(store: CampaignStore, clock:
             while (now := jobs.beat(store, taken, clock=clock, progress=JobProgress(done=1))) is not None:
                 if now.cancel_requested:
                     break
+                time.sleep(0.005)
             jobs.stop(store, taken, clock=clock)
             stopped.set()
 

@@ -1,9 +1,11 @@
 """A worker gives what the command line gives, byte for byte; it can be cancelled, stopped and taken over."""
 
 import json
+import os
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from job_steps import endless_worker
+from many_processes import context
 from two_campaigns import SECOND
 
 from disco.entrypoints import worker
@@ -84,6 +88,24 @@ def test_a_campaign_by_jobs_is_the_campaign_of_the_command_line(disco: Disco, sh
     checked = json.loads(disco("check", "second", "--as-of", day, "--shop", twin, "--json")[1])
     assert worked(shop, "check", {"campaign": "second", "as_of": day}) == checked
     assert worked(shop, "learn", {"activate": 1})["version"] == 1
+
+
+def test_a_plan_made_by_one_worker_is_launched_by_another_on_one_database_and_one_artefact_place(
+    learned_shop: Path, tmp_path: Path, new_postgres_url: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup, one = tmp_path / "shop.backup", tmp_path / "one"
+    Shop.open(learned_shop).backup(backup)
+    monkeypatch.setenv("DISCO_DATABASE_URL", new_postgres_url())
+    monkeypatch.setenv("DISCO_ARTEFACTS", str(tmp_path / "artefacts"))
+    Shop.restore(backup, one)
+    shutil.copytree(learned_shop / "data", one / "data", dirs_exist_ok=True)
+    two = Path(shutil.copytree(one, tmp_path / "two"))
+    planned = worked(one, "plan", {"plan": PLAN})
+    launched = worked(two, "launch", {"plan_id": planned["plan_id"]})
+    assert (launched["again"], launched["plan_id"]) == (False, planned["plan_id"])
+    ours, theirs = (Shop.open(place).export("second").to_arrow() for place in (one, two))
+    assert ours.equals(theirs)
+    assert ours.num_rows == launched["codes"]
 
 
 def test_questions_by_jobs_have_the_answers_of_the_command_line(disco: Disco, shop: Path) -> None:
@@ -227,22 +249,18 @@ def test_a_running_job_is_cancelled_between_two_pieces_of_work(shop: Path, endle
     assert ended.progress.stage == "steps"
 
 
-def test_a_worker_that_is_told_to_end_gives_its_job_back_after_the_grace(shop: Path, endless: threading.Event) -> None:
+def test_a_worker_that_is_told_to_end_gives_its_job_back_after_the_grace(shop: Path) -> None:
     job_id = submitted(shop, "doctor", {})
-
-    def end() -> None:
-        assert endless.wait(20)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-
-    other = threading.Thread(target=end)
-    other.start()
-    said: list[str] = []
-    assert run_worker(Shop.open(shop), grace_s=0.05, poll_s=0.05, say=said.append).jobs == 1
-    other.join()
+    worker = context().Process(target=endless_worker, args=(str(shop),), daemon=True)
+    worker.start()
+    while job(shop, job_id).progress is None:
+        assert worker.is_alive()
+        time.sleep(0.02)
+    os.kill(worker.pid, signal.SIGTERM)
+    worker.join(60)
+    assert worker.exitcode == 0
     back = job(shop, job_id)
-    assert (back.state, back.attempts) == (JobState.QUEUED, 0)
-    assert "given back" in said[-1]
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert (back.state, back.attempts, back.lease_until) == (JobState.QUEUED, 0, None)
 
 
 def test_a_worker_in_a_thread_ends_when_it_is_told(shop: Path) -> None:

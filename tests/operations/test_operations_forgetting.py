@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 from stores import artefacts_of, open_store
 
-from disco.operations import campaign_evidence, late
+from disco.operations import campaign_evidence, drafts, jobs, late
 from disco.operations.audience import FeatureCache
 from disco.operations.audit import audit
 from disco.operations.explaining import explain
@@ -510,3 +510,18 @@ def test_names_are_recognised_and_nothing_else_is():
     ]
     numbers = pa.array([as_integer(0), as_integer(2**24 - 1), as_integer(0) - 1, 17, -17], pa.int64())
     assert is_forgotten(numbers).tolist() == [True, True, False, False, False]
+
+
+def test_results_of_jobs_and_kept_replies_that_may_name_a_customer_go_with_them(life):
+    clock = life.shop.clock
+    asked = jobs.submit(life.store, "validate", {}, clock=clock)
+    taken = jobs.claim(life.store, worker="one", clock=clock)
+    jobs.finish(life.store, taken, json.dumps({"problems": [f"{CANARY} twice"]}), clock=clock)
+    reserved = drafts.begin_reply(life.store, "key", "hash", clock=clock)
+    drafts.finish_reply(life.store, "key", reserved, status=200, headers={}, body=CANARY.encode())
+    life.forget(CANARY)
+    assert jobs.get_job(life.store, asked.id).result is None
+    assert drafts.begin_reply(life.store, "key", "hash", clock=clock).status is None
+    later = type(clock)(clock.now() + timedelta(days=500))
+    assert prune(life.store, days=400, clock=later, cache=life.cache, folders=[life.folder]).jobs == 1
+    assert jobs.list_jobs(life.store).items == ()

@@ -66,7 +66,7 @@ def test_features_are_kept_with_the_decisions_of_those_decided_now(shop):
         kept = transaction.contexts.features("spring")
         assert kept.num_rows == 208
         assert kept.slice(200).to_pylist() == features(8).to_pylist()
-    states.pause(shop.store, "spring")
+    states.pause(shop.store, "spring", clock=shop.clock)
     with pytest.raises(StateError, match="paused"):
         decide(shop, newcomers(shop, 9), features=features(9))
 
@@ -156,7 +156,7 @@ def test_a_paused_closed_or_past_campaign_and_another_network_are_refused(shop):
         decide(shop, newcomers(shop, 1), clock=After())
     with pytest.raises(StateError, match="another context network"):
         decide(shop, newcomers(shop, 1), network="other")
-    states.pause(shop.store, "spring")
+    states.pause(shop.store, "spring", clock=shop.clock)
     with pytest.raises(StateError, match="paused"):
         decide(shop, newcomers(shop, 1))
     states.resume(shop.store, "spring")

@@ -224,7 +224,7 @@ def _batches(shop):
 
 def test_a_closed_campaign_takes_nothing_and_a_paused_one_takes_outcomes(shop, launched, receive):
     rows = shop.sent(launched)
-    states.pause(shop.store, "spring")
+    states.pause(shop.store, "spring", clock=shop.clock)
     assert receive(shop.outcomes(rows[:2])).counts.applied == 2
     states.close(shop.store, "spring")
     stored = evidence(shop)

@@ -218,7 +218,7 @@ def test_nobody_gets_a_code_of_a_recalled_campaign_any_more(shop):
     with pytest.raises(StateError, match=r"must not be sent.*disco recall spring -o FILE"):
         export(shop.store, "spring")
     with pytest.raises(StateError, match="was recalled on 2027-03-11, and stays so"):
-        states.pause(shop.store, "spring")
+        states.pause(shop.store, "spring", clock=shop.clock)
 
 
 def test_a_recalled_campaign_can_be_closed_and_a_closed_one_cannot_be_recalled(shop, launched):

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from time import sleep
+from typing import Any
 
 from stores import open_store
 
 from disco.operations import drafts, jobs
+from disco.records.jobs import JobKind
 
 
 @dataclass
@@ -38,3 +41,17 @@ def begin_alike(url: str) -> str:
         return str(drafts.begin_reply(store, "key", "hash", clock=Clock()).status)
     finally:
         store.close()
+
+
+def endless_worker(shop: str) -> None:
+    """A worker whose health checks take until something ends them."""
+    from disco.entrypoints.python import Shop
+    from disco.entrypoints.worker import RUNS, run_worker
+
+    def work(shop: Shop, body: object, report: Any) -> None:
+        for step in range(10_000):
+            sleep(0.01)
+            report(step, None, "steps")
+
+    RUNS[JobKind.DOCTOR] = work  # type: ignore[index]
+    run_worker(Shop.open(shop), grace_s=0.1, poll_s=0.05)

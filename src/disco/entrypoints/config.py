@@ -137,6 +137,9 @@ class ShopSettings(_Section):
         ApprovalRule.NONE,
         description="what a launch needs: none, or second_person (disco approve, by somebody else than the planner)",
     )
+    webhooks_private: bool = Field(
+        False, description="let webhooks lead to private addresses, such as those of the local network"
+    )
     engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local")
     service: ServiceSettings = Field(ServiceSettings(), description="of `disco serve`: names, proxies, limits")
     threads: int | None = Field(

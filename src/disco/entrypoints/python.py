@@ -466,7 +466,7 @@ class Shop:
         from disco.operations.launching import pause
 
         with self.store() as store:
-            return pause(store, campaign)
+            return pause(store, campaign, clock=self.clock)
 
     def resume(self, campaign: str) -> "CampaignState":
         """End a pause."""

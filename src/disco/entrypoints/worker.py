@@ -1,8 +1,9 @@
 """`disco worker`: takes jobs from the database and runs the use cases of the command line, so that bytes are equal.
 
 A job runs in the main thread, beside a thread that prolongs its lease. Cancelling is cooperative: between chunks of
-heavy work, epochs and passes. At SIGTERM the running job gets a time of grace; then it is interrupted, as by Ctrl-C,
-and given back. A worker that is killed says nothing: its lease ends, and the next one runs the job again.
+heavy work, epochs and passes. At SIGTERM the running job gets a time of grace; then it is given back, and the process
+ends at once: every write survives a sudden end, while an exception at any place might leave a lock or a connection
+behind. A worker that is killed says nothing: its lease ends, and the next one runs the job again.
 """
 
 import os
@@ -22,8 +23,10 @@ from disco.entrypoints import bodies
 from disco.entrypoints.sentences import in_words
 from disco.operations import jobs
 from disco.operations.schedules import submit_due
-from disco.records.errors import ConflictError, DiscoError, InputError, UnavailableError
-from disco.records.jobs import LEASE, MOST_ATTEMPTS, Job, JobKind, JobProgress
+from disco.operations.webhooks import MOST_DELIVERIES, Send, deliver, pause_before, tell
+from disco.records.errors import ConflictError, DeliveryError, DiscoError, InputError, UnavailableError
+from disco.records.jobs import LEASE, MOST_ATTEMPTS, Event, Job, JobKind, JobProgress
+from disco.records.ports import JOBS
 from disco.records.result import Result
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ SCHEDULES_S = 5.0  # between two looks at the schedules
 _REPORTS_S = 0.5  # between two writings of a job's progress
 _FIRST_RETRY_S = 2.0  # after an error of the database that may pass; doubled with every attempt
 _PASSING = (UnavailableError, ConflictError)
-_INTERRUPT = signal.SIGUSR1
+_LAST_WRITE_S = 5.0  # to give a job back before the process ends; if it takes longer, its lease ends by itself
 
 Report = Callable[[int, int | None, str], None]
 """Steps done, steps in all, and what they are; raises where the job has to end."""
@@ -145,6 +148,18 @@ def _check(shop: "Shop", body: bodies.CheckBody, report: Report) -> Result:
     return shop.check(body.campaign, as_of=body.as_of)
 
 
+def _tell_of_check(shop: "Shop", job: Job, result: Result) -> None:
+    """Tell webhooks that a check has failed: once per job, however often it is run."""
+    from disco.operations.campaign_check import CheckResult
+
+    if isinstance(result, CheckResult) and result.failed:
+        failed = list(dict.fromkeys(one.check for one in result.diagnoses if one.failed))
+        told = {"campaign": job.body.get("campaign"), "failed": failed, "job": job.id}
+        with shop.store() as store, store.writing(JOBS, action="tell webhooks") as transaction:
+            now = shop.clock.now()
+            tell(transaction, Event.CHECK_FAILED, told, actor=job.actor, now=now, once=f"check:{job.id}")
+
+
 def _doctor(shop: "Shop", body: bodies.DoctorBody, report: Report) -> Result:
     return shop.doctor(repair=body.repair)
 
@@ -196,15 +211,21 @@ def run_worker(
     grace_s: float = GRACE_S,
     poll_s: float = POLL_S,
     say: Callable[[str], None] = lambda _: None,
+    send: Send | None = None,
 ) -> jobs.WorkDone:
     """Run jobs until a signal or `stop` ends it. until_idle: end when no job is due.
 
     In the main thread SIGTERM and SIGINT end it. In another thread, as in an embedded server, only `stop` does.
-    say: is told a line about each job, without ids of customers.
+    say: is told a line about each job, without ids of customers. send: posts webhook deliveries; default: by HTTP.
     """
+    from disco.adapters.delivery import HttpSender
+
     with shop.held() as held:
         worker = _Worker(held, lease=lease, grace_s=grace_s, poll_s=poll_s, say=say, stop=stop)
-        return jobs.WorkDone(jobs=worker.run(until_idle=until_idle))
+        sender = send or HttpSender(private=shop.settings.webhooks_private)
+        with _Deliveries(worker, sender, until_idle=until_idle) as deliveries:
+            done = worker.run(until_idle=until_idle)
+        return jobs.WorkDone(jobs=done + deliveries.done)
 
 
 @dataclass(slots=True)
@@ -217,9 +238,8 @@ class _Worker:
     stop: threading.Event | None
     name: str = field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}-{token_hex(3)}")
     ending: bool = False  # a signal asked for the end
-    deadline: float | None = None  # of the running job, by the monotonic clock
+    deadline: float | None = None  # of the running job, by the monotonic clock; it is given back then
     next_look: float = 0.0  # at the schedules, by the monotonic clock
-    interruptible: bool = False  # a use case is running in the main thread
 
     @property
     def store(self) -> "CampaignStore":
@@ -264,24 +284,14 @@ class _Worker:
         clock, store = self.shop.clock, self.store
         watch = _Watch(self, job)
         try:
-            try:
-                with watch:
-                    result = self._result(job, watch)
-            finally:
-                self.interruptible = False  # also where an interruption came in the very end
+            with watch:
+                result = self._result(job, watch)
         except _Stopped:
             state = "lost"
             if watch.cancelled:
                 state = "cancelled" if self._settled(lambda: jobs.stop(store, job, clock=clock)) else "lost"
-        except KeyboardInterrupt:
-            if not self._is_ending():
-                raise
-            state = "given back" if self._settled(lambda: jobs.give_back(store, job, clock=clock)) else "lost"
         except Exception as error:
-            if watch.interrupted:  # libraries turn an interruption into errors of their own
-                state = "given back" if self._settled(lambda: jobs.give_back(store, job, clock=clock)) else "lost"
-            else:
-                state = self._failed(job, error)
+            state = self._failed(job, error)
         else:
             state = "done" if self._settled(lambda: jobs.finish(store, job, result, clock=clock)) else "lost"
         self.say(f"job {job.id} ({job.kind}, attempt {job.attempts}): {state} after {time.monotonic() - started:.1f} s")
@@ -289,7 +299,9 @@ class _Worker:
     def _result(self, job: Job, watch: "_Watch") -> str:
         body = bodies.read_body(job.kind, dict(job.body))
         shop = replace(self.shop, held_store=self.store.by(job.actor), watch=watch.point)
-        return RUNS[job.kind](shop, body, watch.report).to_json()
+        result = RUNS[job.kind](shop, body, watch.report)
+        _tell_of_check(shop, job, result)
+        return result.to_json()
 
     def _failed(self, job: Job, error: Exception) -> str:
         again = None
@@ -316,12 +328,7 @@ class _Worker:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]] = {
-            signal.SIGTERM: self._end,
-            signal.SIGINT: self._end,
-            _INTERRUPT: self._interrupt,
-        }
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        before = {number: signal.signal(number, self._end) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
@@ -333,10 +340,6 @@ class _Worker:
         self.deadline = time.monotonic() + (0.0 if self.ending else self.grace_s)
         self.ending = True
 
-    def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        if self.interruptible:
-            raise KeyboardInterrupt
-
 
 class _Watch:
     """Prolongs the lease of a running job, and tells it when it has to end."""
@@ -346,17 +349,13 @@ class _Watch:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name=f"lease of {job.id}", daemon=True)
         self._last_report = 0.0
-        self._in_main = threading.current_thread() is threading.main_thread()
         self.cancelled = False
         self.lost = False
-        self.interrupted = False
 
     def __enter__(self) -> None:
         self._thread.start()
-        self._worker.interruptible = self._in_main
 
     def __exit__(self, *_: object) -> None:
-        self._worker.interruptible = False
         self._over.set()
         self._thread.join()
 
@@ -391,7 +390,75 @@ class _Watch:
                     self.cancelled = jobs.is_cancelled(self._worker.store, self._job)
             except (DiscoError, OSError) as error:  # the thread goes on: the next one may succeed
                 self._worker.say(f"job {self._job.id}: its lease could not be prolonged ({type(error).__name__})")
-            deadline = self._worker.deadline
-            if self._in_main and deadline is not None and time.monotonic() >= deadline:
-                self.interrupted = True  # again and again, because a finalizer or a library may swallow one
-                signal.pthread_kill(cast(int, threading.main_thread().ident), _INTERRUPT)
+            if self._worker.deadline is not None and time.monotonic() >= self._worker.deadline:
+                self._end_at_once()
+
+    def _end_at_once(self) -> None:
+        """Give the job back, and end the process in the middle of it."""
+        worker = self._worker
+        back = threading.Thread(
+            target=jobs.give_back, args=(worker.store, self._job), kwargs={"clock": worker.shop.clock}, daemon=True
+        )
+        back.start()
+        back.join(_LAST_WRITE_S)
+        if not self._over.is_set():  # else it was done in the last moment
+            worker.say(f"job {self._job.id} ({self._job.kind}, attempt {self._job.attempts}): given back")
+            os._exit(0)
+
+
+class _Deliveries:
+    """Delivers to webhooks in a thread of its own, so that plans and slow receivers do not wait for each other."""
+
+    def __init__(self, worker: _Worker, send: Send, *, until_idle: bool) -> None:
+        self._worker, self._send, self._until_idle = worker, send, until_idle
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="webhooks", daemon=True)
+        self.done = 0
+
+    def __enter__(self) -> "_Deliveries":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            if not self._deliver_one() and self._over.wait(self._worker.poll_s):
+                break
+        while self._until_idle and self._deliver_one():  # what the last jobs have told
+            pass
+
+    def _deliver_one(self) -> bool:
+        """Whether there was one to deliver."""
+        worker = self._worker
+        clock, store = worker.shop.clock, worker.store
+        kinds = {JobKind.WEBHOOK}
+        try:
+            job = jobs.claim(
+                store,
+                worker=worker.name,
+                clock=clock,
+                lease=worker.lease,
+                kinds=kinds,
+                most_attempts=MOST_DELIVERIES,
+            )
+            if job is None:
+                return False
+            self.done += 1
+            try:
+                told = deliver(store, job, send=self._send, clock=clock)
+            except DeliveryError as error:
+                again = pause_before(job.attempts, job.id)
+                jobs.fail(store, job, error, clock=clock, retry_in=again)
+                worker.say(f"job {job.id} (webhook, attempt {job.attempts}): not delivered")
+            except DiscoError as error:
+                jobs.fail(store, job, error, clock=clock)
+                worker.say(f"job {job.id} (webhook, attempt {job.attempts}): failed ({type(error).__name__})")
+            else:
+                jobs.finish(store, job, told.to_json(), clock=clock)
+                worker.say(f"job {job.id} (webhook, attempt {job.attempts}): delivered")
+        except _PASSING:  # the database is away: what was sent is sent again, under the same id
+            return False
+        return True

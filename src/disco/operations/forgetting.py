@@ -93,6 +93,9 @@ def forget(
                 changed[campaign] = traces
         found = frozenset().union(*(traces.customers for traces in changed.values()))
         transaction.forgotten.add(sorted(found), at=clock.now())
+        # results of jobs may quote rows of tables, and kept replies are what customers' questions were answered
+        transaction.jobs.drop_results()
+        transaction.replies.remove()
         transaction.journal.note(customers=len(wanted), found=len(found | planned), plans=len(plans))
         records = transaction.plans.campaigns()
         named = [record.campaign for record in records if _is_named(record, wanted)]

@@ -132,6 +132,7 @@ def claim(
     clock: Clock,
     lease: timedelta = LEASE,
     kinds: Collection[JobKind] = OTHER_KINDS,
+    most_attempts: int = MOST_ATTEMPTS,
 ) -> Job | None:
     """Take the oldest job that is due; None: there is none. worker: a name that no other process ever has."""
     now = clock.now()
@@ -140,7 +141,7 @@ def claim(
             return None
     with store.bookkeeping() as transaction:
         return transaction.jobs.claim(
-            worker=worker, now=now, until=now + lease, kinds=kinds, most_attempts=MOST_ATTEMPTS
+            worker=worker, now=now, until=now + lease, kinds=kinds, most_attempts=most_attempts
         )
 
 

@@ -23,7 +23,9 @@ from disco.operations.planned import (
 )
 from disco.operations.proof import refuse_unproved
 from disco.operations.versions import belief_hash, belief_of
+from disco.operations.webhooks import tell
 from disco.records.errors import StateError
+from disco.records.jobs import Event
 from disco.records.life import CampaignRecord, PlanRecord, State
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.people import ApprovalRule
@@ -192,6 +194,8 @@ def _launch(
             belief = None if named is None else belief_of(named)
             refuse_unproved(planned, customers=record.summary.customers, belief=belief)
             decisions, again = _write(store, transaction, planned, clock=clock, pool=pool, secret=secret), False
+            told = {"campaign": plan.campaign, "plan_id": record.plan_id, "customers": decisions.num_rows}
+            tell(transaction, Event.CAMPAIGN_LAUNCHED, told, actor=store.actor, now=clock.now())
     if plan.shared_codes:
         place = decisions.schema.get_field_index("code")
         decisions = decisions.set_column(place, "code", sent_codes(plan, decisions))
@@ -320,9 +324,9 @@ class CampaignState(Result):
     """launched, paused or closed."""
 
 
-def pause(store: Store, campaign: str) -> CampaignState:
+def pause(store: Store, campaign: str, *, clock: Clock) -> CampaignState:
     """No codes for anybody who arrives now; outcomes of codes that are out still count."""
-    return _move(store, campaign, State.PAUSED, action="pause", allowed=(State.LAUNCHED,))
+    return _move(store, campaign, State.PAUSED, action="pause", allowed=(State.LAUNCHED,), told=clock)
 
 
 def resume(store: Store, campaign: str) -> CampaignState:
@@ -335,7 +339,16 @@ def close(store: Store, campaign: str) -> CampaignState:
     return _move(store, campaign, State.CLOSED, action="close", allowed=(State.LAUNCHED, State.PAUSED))
 
 
-def _move(store: Store, campaign: str, state: State, *, action: str, allowed: tuple[State, ...]) -> CampaignState:
+def _move(
+    store: Store,
+    campaign: str,
+    state: State,
+    *,
+    action: str,
+    allowed: tuple[State, ...],
+    told: Clock | None = None,
+) -> CampaignState:
+    """told: webhooks are told that it is paused, at the time of this clock."""
     with store.writing(campaign, action=action) as transaction:
         record = transaction.plans.campaign(campaign)
         if record.state is state:
@@ -345,4 +358,6 @@ def _move(store: Store, campaign: str, state: State, *, action: str, allowed: tu
         if record.state not in allowed:
             raise StateError(f"campaign {campaign}", found=str(record.state), expected=" or ".join(allowed))
         transaction.plans.set_state(campaign, state)
+        if told is not None:
+            tell(transaction, Event.CAMPAIGN_PAUSED, {"campaign": campaign}, actor=store.actor, now=told.now())
         return CampaignState(campaign=campaign, state=state)

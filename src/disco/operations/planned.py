@@ -16,9 +16,11 @@ from disco.campaign import Belief
 from disco.operations.arms import offer_of
 from disco.operations.audience import label_columns
 from disco.operations.versions import belief_hash
+from disco.operations.webhooks import tell
 from disco.records.arrays import Flags, Integers, Labels, Matrix, Vector
 from disco.records.decisions import Arm, Audience
 from disco.records.errors import StateError
+from disco.records.jobs import Event
 from disco.records.life import PlanRecord, PlanTables
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.people import Actor
@@ -94,7 +96,12 @@ def plan_id(plan: Plan, inputs: Mapping[str, str]) -> str:
 def keep(store: Store, planned: Planned) -> None:
     """Keep a plan with its tables. The same plan again changes nothing, unless what was kept of it is damaged."""
     with store.writing(planned.plan.campaign, action="plan") as transaction:
+        is_new = planned.plan_id not in transaction.plans.ids()
         keep_within(transaction, planned, by=store.actor, renew=True)
+        if is_new:
+            campaign, customers = planned.plan.campaign, planned.decisions.num_rows
+            told = {"plan_id": planned.plan_id, "campaign": campaign, "customers": customers}
+            tell(transaction, Event.PLAN_READY, told, actor=store.actor, now=planned.planned_at)
 
 
 def keep_within(transaction: Transaction, planned: Planned, *, by: Actor, renew: bool = False) -> None:

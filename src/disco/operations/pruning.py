@@ -26,6 +26,8 @@ class Pruned(Result):
     """Campaigns that lost their retained features."""
     plans: tuple[str, ...]
     """Plans made before and never launched: removed."""
+    jobs: int
+    """Jobs that ended before, with their results: removed."""
     caches: int
     """Files of cached features written before: removed."""
     artefacts: int
@@ -61,6 +63,7 @@ def prune(
         plans = transaction.personal.plans_before(before)
         for plan_id in plans:
             transaction.personal.remove_plan(plan_id)
+        jobs = transaction.jobs.remove_ended(before)
         for record in transaction.plans.campaigns():
             if transaction.locale.moment(record.plan.valid.end) > before:
                 continue
@@ -72,7 +75,12 @@ def prune(
                 without_features.append(record.campaign)
                 transaction.seals.reseal_plan(record.plan_id)
                 transaction.seals.reseal_campaign(record.campaign)
-        removed = {"plans": len(plans), "raw": sum(emptied.values()), "features": sorted(without_features)}
+        removed = {
+            "plans": len(plans),
+            "raw": sum(emptied.values()),
+            "features": sorted(without_features),
+            "jobs": jobs,
+        }
         transaction.journal.note(before=before.isoformat(), **removed)
     caches = cache.purge(before=before, dry_run=dry_run)
     artefacts = store.remove_unnamed(dry_run=dry_run)
@@ -86,6 +94,7 @@ def prune(
         raw=sum(emptied.values()),
         features=tuple(without_features),
         plans=plans,
+        jobs=jobs,
         caches=len(caches),
         artefacts=len(artefacts),
         leftovers=len(left),

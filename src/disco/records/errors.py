@@ -6,7 +6,9 @@
     │   ├── TableError               a table has problems: all of them, in `.problems`
     │   ├── PlanError                a campaign plan or settings file has problems: all of them, in `.problems`
     │   ├── LimitError               caps, floors, budget or segments cannot be read as limits
-    │   └── FileFormatError          a model, evidence or artefact file is damaged or of another kind
+    │   ├── FileFormatError          a model, evidence or artefact file is damaged or of another kind
+    │   ├── ForbiddenAddressError    a webhook leads to an address that it may not lead to
+    │   └── SignatureError           a webhook delivery is altered, too old, or not from us
     ├── SchemaMismatchError          a context, model or table belongs to another schema
     ├── IllConditionedError          a posterior cannot be computed to working accuracy; the reason is named
     ├── InfeasibleError              limits contradict each other; `.conflicts` says which and by how much
@@ -23,6 +25,7 @@
     ├── AuthenticationError          nobody knows who calls: a key, session, password or link that is not valid
     ├── RoleError                    the caller is known, and their role does not allow this
     ├── ServiceError                 the service refused the request itself: unknown route, too large, too often
+    ├── DeliveryError                a webhook's receiver did not answer with success; it is tried again
     ├── MissingPartError             a library or system part is absent; says how to get it
     ├── ReportError                  the work is done and kept, but what reports it could not be written
     └── DefectError                  a defect of ours: an exception that nothing of ours expected
@@ -141,6 +144,14 @@ class FileFormatError(InputError):
     pass
 
 
+class ForbiddenAddressError(InputError):
+    pass
+
+
+class SignatureError(InputError):
+    pass
+
+
 class SchemaMismatchError(DiscoError):
     pass
 
@@ -219,6 +230,10 @@ class ServiceError(DiscoError):
         super().__init__(what, found=found, expected=expected, fix=fix)
         self.status, self.kind = status, kind  # of the HTTP reply; the last part of the problem's type
         self.problems = tuple(problems)
+
+
+class DeliveryError(DiscoError):
+    pass
 
 
 class MissingPartError(DiscoError):

@@ -76,7 +76,7 @@ class Job(Result):
     id: str
     """Names the job."""
     kind: JobKind
-    """What it does: plan, learn, train, frontier, replay, check, doctor, validate, launch or webhook."""
+    """What it does: plan, learn, train, frontier, replay, check, doctor, validate, launch, contexts or webhook."""
     body: Mapping[str, Any]
     """What is asked for, as the request had it."""
     state: JobState

@@ -110,9 +110,9 @@ def prune(
 ) -> None:
     """Remove what is old and needed by nothing, and say what that frees.
 
-    Raw text of rows set aside, of campaigns that ended before; plans that were never launched; cached features.
-    Of any age: artefacts that nothing names, and leftovers of killed processes. Decisions, contexts, outcomes, evidence
-    and models stay, so learning, results and explanations work as before.
+    Raw text of rows set aside, of campaigns that ended before; plans that were never launched; jobs that have ended;
+    cached features. Of any age: artefacts that nothing names, and leftovers of killed processes. Decisions, contexts,
+    outcomes, evidence and models stay, so learning, results and explanations work as before.
     """
     from disco.entrypoints.python import Shop
 
@@ -138,6 +138,7 @@ def _pruned_text(done: "Pruned") -> str:
         f"{verb}, from before {done.before:%Y-%m-%d}:",
         f"- text of {counted(done.raw, 'row')} set aside",
         f"- {counted(len(done.plans), 'plan')} never launched",
+        f"- {counted(done.jobs, 'job')} that ended before",
         f"- {counted(done.caches, 'file')} of cached features",
     ]
     if done.features:

@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from disco.records.jobs import JobSchedule
 
 EXAMPLE = 'Example: disco schedule add "every monday at 06:00" plan weekly.yaml'
-_WHAT = {"plan": "plan", "frontier": "plan", "validate": "plan", "launch": "plan_id", "check": "campaign"}
+_WHAT = {
+    "plan": "plan",
+    "frontier": "plan",
+    "validate": "plan",
+    "launch": "plan_id",
+    "check": "campaign",
+    "contexts": "campaign",
+}
 
 schedule = typer.Typer(name="schedule", help="Let workers do something at given times.", no_args_is_help=True)
 
@@ -32,7 +39,9 @@ def add(
     ],
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND", help="What: plan, launch, learn, check, validate, frontier, train or doctor."),
+        typer.Argument(
+            metavar="KIND", help="What: plan, launch, learn, check, validate, frontier, train, contexts or doctor."
+        ),
     ],
     what: Annotated[
         str | None,

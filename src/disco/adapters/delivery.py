@@ -1,0 +1,95 @@
+"""Posts webhook deliveries: to checked addresses alone, without proxies and redirects, reading little of the answer."""
+
+import ipaddress
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from disco.operations.webhooks import WebAddress, read_url
+from disco.records.errors import DeliveryError, ForbiddenAddressError
+
+_TIMEOUT_S = 10.0
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+
+Resolve = Callable[[str, int], list[str]]
+"""The IP addresses of a host, as text."""
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """By the system's resolver; OSError where the name is not known."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in found))
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSender:
+    """Sends to public addresses; with `private` to all.
+
+    The name is resolved once, every address is checked, and the connection goes to a checked address itself, so a name
+    that has another address a moment later (DNS rebinding) leads nowhere else. TLS still checks the name.
+    """
+
+    private: bool = False
+    resolve: Resolve = resolve
+    timeout_s: float = _TIMEOUT_S
+
+    def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        """The status of the answer; DeliveryError where there is none, ForbiddenAddressError where it may not be."""
+        import httpx
+
+        address = read_url(url)
+        place = self._checked(address)
+        shown = f"[{place}]" if ":" in place else place
+        try:
+            with (
+                httpx.Client(
+                    timeout=self.timeout_s,
+                    follow_redirects=False,
+                    trust_env=False,
+                    limits=httpx.Limits(max_connections=1, max_keepalive_connections=0),
+                ) as client,
+                client.stream(
+                    "POST",
+                    f"{address.scheme}://{shown}:{address.port}{address.target}",
+                    headers={**headers, "Host": address.authority},
+                    content=body,
+                    extensions={"sni_hostname": address.host},
+                ) as answer,
+            ):
+                return answer.status_code  # the body of the answer is not read: it may be endless
+        except httpx.HTTPError as error:
+            raise DeliveryError(f"The receiver did not answer ({type(error).__name__})") from error
+
+    def _checked(self, address: WebAddress) -> str:
+        try:
+            found = self.resolve(address.host, address.port)
+        except (OSError, UnicodeError) as error:
+            raise DeliveryError("The name of the receiver is not known") from error
+        if not found:
+            raise DeliveryError("The name of the receiver has no address")
+        if not self.private and not all(map(is_public, found)):
+            raise ForbiddenAddressError(
+                "The webhook leads to a private address",
+                fix="Use a public one, or set `webhooks_private: true` in disco.yaml where the network is trusted.",
+            )
+        return found[0]
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the public internet, also where it holds another address within.
+
+    >>> [is_public(one) for one in ("93.184.216.34", "127.0.0.1", "10.1.2.3", "::ffff:127.0.0.1", "64:ff9b::7f00:1")]
+    [True, False, False, False, False]
+    """
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        within = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)
+        if within is None and found in _NAT64:
+            within = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if within is not None:
+            return is_public(str(within))
+    local = found.is_loopback or found.is_link_local or found.is_unspecified
+    return found.is_global and not (local or found.is_multicast or found.is_reserved)

@@ -1,0 +1,274 @@
+"""`./run drill service`: SIGTERM and SIGKILL while a worker runs jobs, on both databases, at random moments.
+
+A campaign is learned, planned and launched by jobs, one after the other. The worker that runs each of them is ended
+again and again, and another one is started. At the end there is one version of the model, one plan and one campaign,
+and the model, the decisions with their codes, and the results of the jobs are those of the command line, byte for byte.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import yaml
+from many_processes import context
+from trial_server import TrialServer, trial_server
+from two_campaigns import FIRST, SECOND
+
+from disco.adapters.store import CampaignStore
+from disco.entrypoints import cli
+from disco.entrypoints.python import Shop
+from disco.entrypoints.worker import run_worker
+from disco.operations import jobs
+from disco.operations.audit import audit
+from disco.records.jobs import Job, JobState
+
+PARTS = ("worker", "api")
+DAY = "2025-12-01"
+_SECONDS = 120
+_LEASE = timedelta(seconds=1)
+_KILLS_PER_CAMPAIGN = 4
+# what depends on whether an earlier attempt had committed already: then nothing is new
+_OF_THE_ATTEMPT = ("planned_at", "changed", "again")
+_PLAN = json.loads(json.dumps(yaml.safe_load(SECOND), default=str))
+
+
+def command(*arguments: object) -> dict[str, Any]:
+    """The JSON of a `disco` command in this process."""
+    before, sys.argv = sys.argv, ["disco", *map(str, arguments), "--json"]
+    out, err = StringIO(), StringIO()
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            cli.main()
+    except SystemExit as ended:
+        if ended.code:
+            raise RuntimeError(err.getvalue()) from None
+    finally:
+        sys.argv = before
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def make_shop(folder: Path, *, customers: int) -> None:
+    """A shop whose first campaign is over, and not learned yet."""
+    folder.mkdir()
+    (folder / "first.yaml").write_text(FIRST)
+    (folder / "second.yaml").write_text(SECOND)
+    data, codes, outcomes = folder / "data", folder / "codes.parquet", folder / "outcomes.parquet"
+    command("simulate", "--customers", customers, "--seed", 7, "-o", data)
+    window = ("--window-start", "2025-06-01", "--max-epochs", 1)
+    command("train", "context", "--tables", data, *window, "-o", folder / "context.safetensors")
+    command("plan", folder / "first.yaml", "--shop", folder)
+    command("launch", "first", "--shop", folder)
+    command("export", "first", "-o", codes, "--shop", folder)
+    command("respond", data, codes, "-o", outcomes)
+    command("ingest", "first", outcomes, "--shop", folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What must be the same however often workers ended."""
+
+    models: tuple[tuple[bytes, str], ...]
+    plans: tuple[str, ...]
+    codes: pa.Table
+    results: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, shop: Path, results: Mapping[str, Any]) -> "Outcome":
+        plain = {kind: {key: one[key] for key in one if key not in _OF_THE_ATTEMPT} for kind, one in results.items()}
+        opened = Shop.open(shop)
+        with opened.store() as store:
+            with store.reading() as transaction:
+                models = tuple((one.basket, one.engagement) for one in transaction.beliefs.versions())
+                plans = transaction.plans.ids()
+            assert [one for one in audit(store) if one.failed] == [], "what is kept does not fit together"
+        return cls(models, plans, opened.export("second").to_arrow(), plain)
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, Outcome)
+        return (self.models, self.plans, self.results) == (other.models, other.plans, other.results) and bool(
+            self.codes.equals(other.codes)
+        )
+
+
+def work(shop: str) -> None:
+    """A worker that ends when nothing is due, in a process of its own."""
+    run_worker(Shop.open(shop), until_idle=True, lease=_LEASE, poll_s=0.02, grace_s=0.0)
+
+
+@dataclass(slots=True)
+class WorkerDrill:
+    """Campaigns by jobs whose workers are ended, compared with one by commands."""
+
+    folder: Path
+    dice: random.Random
+    server: TrialServer | None
+    customers: int
+    fired: Counter[str] = field(default_factory=Counter)
+    campaigns: int = 0
+    clean: Outcome = field(init=False)
+    seconds: dict[str, float] = field(default_factory=dict)  # of each kind of job, when nothing ends it
+    backup: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        first = self.folder / "first"
+        make_shop(first, customers=self.customers)
+        self.backup = self.folder / "shop.backup"
+        command("backup", "-o", self.backup, "--shop", first)
+        reference = self._copy("sqlite", "reference")
+        results = {}
+        for kind, arguments in self._commands(reference).items():
+            started = time.monotonic()
+            results[kind] = command(*arguments(results), "--shop", reference)
+            self.seconds[kind] = time.monotonic() - started
+        self.clean = Outcome.of(reference, results)
+
+    @staticmethod
+    def _commands(shop: Path) -> dict[str, Callable[[Mapping[str, Any]], tuple[object, ...]]]:
+        return {
+            "learn": lambda _: ("learn", "first", "--as-of", DAY),
+            "plan": lambda _: ("plan", shop / "second.yaml"),
+            "launch": lambda done: ("launch", done["plan"]["plan_id"]),
+        }
+
+    def campaign(self, database: str, kills: int) -> None:
+        """Learn, plan and launch by jobs, with up to `kills` ends of workers on the way."""
+        shop = self._copy(database, f"campaign-{self.campaigns}")
+        bodies: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "learn": lambda _: {"campaigns": ["first"], "as_of": DAY},
+            "plan": lambda _: {"plan": _PLAN},
+            "launch": lambda done: {"plan_id": done["plan"]["plan_id"]},
+        }
+        results: dict[str, Any] = {}
+        left = kills
+        opened = Shop.open(shop)
+        with opened.store() as store:
+            for place, (kind, body) in enumerate(bodies.items()):
+                here = -(-left // (len(bodies) - place))
+                job = jobs.submit(store, kind, body(results), clock=opened.clock)
+                job = self._ended(store, shop, job, database, kills=here)
+                left -= here
+                assert job.state is JobState.DONE, (job.state, job.problem)
+                assert job.result is not None
+                results[kind] = dict(job.result)
+        found, clean = Outcome.of(shop, results), self.clean
+        assert found.results == clean.results, "results that are not those of the command line"
+        assert found == clean, "a model, plan or codes that are not those of the command line"
+        self.campaigns += 1
+
+    def _ended(self, store: CampaignStore, shop: Path, job: Job, database: str, *, kills: int) -> Job:
+        """The job in its final state, after up to so many ends of workers that were running it."""
+        end = time.monotonic() + _SECONDS
+        while not (job := jobs.get_job(store, job.id)).is_final:
+            assert time.monotonic() < end, f"the job hangs ({job.state}, attempt {job.attempts})"
+            processes = context()
+            worker = processes.Process(target=work, args=(str(shop),), daemon=True)
+            worker.start()
+            begun = time.monotonic()
+            while worker.is_alive():  # until it has the job
+                now = jobs.get_job(store, job.id)
+                if now.is_final or now.attempts > job.attempts:
+                    break
+                begun = time.monotonic()
+                time.sleep(0.01)
+            if kills > 0:
+                time.sleep(max(0.0, begun + self.dice.uniform(0, self.seconds[job.kind]) - time.monotonic()))
+                number = self.dice.choice((signal.SIGTERM, signal.SIGKILL))
+                if worker.is_alive() and jobs.get_job(store, job.id).state is JobState.RUNNING:
+                    os.kill(worker.pid, number)
+                    self.fired[f"{database}: {number.name} in a {job.kind}"] += 1
+                    kills -= 1
+            worker.join(_SECONDS)
+            assert worker.exitcode is not None, "the worker did not end"
+        return job
+
+    def _copy(self, database: str, name: str) -> Path:
+        shop = self.folder / name
+        environment = {}
+        if database == "postgresql":
+            assert self.server is not None
+            self.server.execute(f"CREATE DATABASE {name.replace('-', '_')} TEMPLATE template0")
+            environment = {"DISCO_DATABASE_URL": self.server.url(name.replace("-", "_"))}
+        os.environ.update(environment)
+        try:
+            command("restore", self.backup, "--shop", shop)
+        finally:
+            for variable in environment:
+                del os.environ[variable]
+        if environment:
+            settings = shop / "disco.yaml"
+            kept = settings.read_text() if settings.exists() else ""
+            settings.write_text(f"{kept}\ndatabase_url: {json.dumps(environment['DISCO_DATABASE_URL'])}\n")
+        for part in ("second.yaml",):
+            shutil.copy(self.folder / "first" / part, shop / part)
+        shutil.copytree(self.folder / "first" / "data", shop / "data", dirs_exist_ok=True)
+        return shop
+
+
+def worker_drill(
+    *,
+    kills: int,
+    seed: int,
+    databases: tuple[str, ...] = ("sqlite", "postgresql"),
+    customers: int = 600,
+    say: Callable[[str], None] = lambda _: None,
+) -> WorkerDrill:
+    """End workers that many times, on each database in turn; AssertionError names what went wrong."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="disco-service-")))
+        server = stack.enter_context(trial_server("shared_buffers=32MB")) if "postgresql" in databases else None
+        running = WorkerDrill(folder, random.Random(seed), server, customers)
+        while (left := kills - running.fired.total()) > 0:
+            assert running.campaigns < 10 + 3 * kills, "workers are too fast to be hit"
+            database = databases[running.campaigns % len(databases)]
+            try:
+                running.campaign(database, min(left, _KILLS_PER_CAMPAIGN))
+            except AssertionError as error:
+                error.add_note(f"{database}, after {running.fired.total()} kills with seed {seed}")
+                raise
+            say(f"{running.fired.total():>4} ends, {running.campaigns} campaigns came through")
+        return running
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="./run drill service", description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["worker"], help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    if unknown := set(asked.parts) - set(PARTS):
+        parser.error(f"found {', '.join(sorted(unknown))}; expected {', '.join(PARTS)}")
+    if "api" in asked.parts:
+        import service_api_drill
+
+        sys.argv = sys.argv[:1]
+        service_api_drill.main()
+    if "worker" not in asked.parts:
+        return
+    started = time.monotonic()
+    done = worker_drill(kills=asked.kills, seed=asked.seed, say=lambda text: print(text, file=sys.stderr))
+    for kind, times in sorted(done.fired.items()):
+        print(f"{times:>5}  {kind}")
+    print(
+        f"{done.fired.total()} workers ended; {done.campaigns} campaigns came through, each with one model, one plan "
+        f"and one launch, equal to those of the command line byte for byte ({time.monotonic() - started:.0f} s)"
+    )
+
+
+if __name__ == "__main__":
+    main()
