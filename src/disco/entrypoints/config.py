@@ -101,6 +101,9 @@ class ServiceSettings(_Section):
         description="what browsers call it, such as https://disco.example.com; with https, cookies are secure",
     )
     hosts: tuple[str, ...] = Field(default=(), description="names under which it answers, beside loopback")
+    trusted_proxies: tuple[str, ...] = Field(
+        default=(), description="addresses of proxies whose X-Forwarded headers are believed, such as 10.0.0.7"
+    )
     upload_megabytes: int = Field(default=64, ge=1, le=100_000, description="the largest table or file of outcomes")
     requests_per_second: float = Field(default=1000.0, gt=0, le=1e6, description="of one caller, in the long run")
     most_in_progress: int = Field(default=256, ge=1, le=100_000, description="requests answered at once; then 503")

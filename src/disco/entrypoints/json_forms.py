@@ -46,6 +46,7 @@ FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class
     "keys revoke": ("operations.people:RevokedKey",),
     "audit": ("operations.journal:AuditPage",),
     "audit verify": ("operations.journal:AuditVerdict",),
+    "serve": ("entrypoints.service.serving:Serving",),
     "worker": ("operations.jobs:WorkDone",),
     "schedule list": ("operations.schedules:ScheduleList",),
     "schedule add": ("records.jobs:JobSchedule",),

@@ -24,6 +24,7 @@ TOPICS = {
     "backup": ("backup", "restore"),
     "keys": ("keys",),
     "audit": ("audit",),
+    "serve": ("serve",),
     "worker": ("worker",),
     "schedule": ("schedule",),
     "calculators": ("allocate", "power"),

@@ -1,0 +1,173 @@
+"""A server process: its socket, its signals, and the worker that it keeps running beside itself."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from disco.entrypoints.python import Shop
+from disco.entrypoints.service import logs
+from disco.entrypoints.service.app import Service, create_app
+from disco.entrypoints.service.security import is_loopback
+from disco.records.errors import InputError, StateError
+from disco.records.result import Result
+
+_GRACE_S = 30  # for requests in progress, and for the worker's job, when the server is asked to end
+_BACKLOG = 2048
+_LONGEST_PAUSE_S = 30.0  # before a worker that keeps ending is started again
+# the worker ends with its server, however that ends: Linux tells it (PR_SET_PDEATHSIG)
+_WORKER = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+if os.getppid() != int(os.environ.pop("DISCO_SERVER_PID")):
+    sys.exit(0)
+from disco.entrypoints.cli import command
+command()
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Serving(Result):
+    """A server that has begun to answer."""
+
+    url: str
+    """Where it answers."""
+    shop: str
+    """The folder of the shop."""
+    worker: bool
+    """Whether it runs a worker of its own."""
+    warnings: tuple[str, ...]
+    """What to know, in sentences."""
+
+
+def serve(shop: Shop, *, host: str, port: int, worker: bool, started: Callable[[Serving], None]) -> None:
+    """Answer until the process is asked to end (SIGTERM or Ctrl-C); requests in progress are then finished.
+
+    port: 0 takes a free one. started: is told where, before the first request is answered.
+    """
+    logs.forward_libraries()
+    own = shop.settings.service
+    app = create_app(shop, hosts=(host,) if is_loopback(host) or own.hosts or own.public_url else None)
+    service: Service = app.state.service
+    with _bound(host, port) as bound:
+        address = f"http://{host if ':' not in host else f'[{host}]'}:{bound.getsockname()[1]}"
+        url = (own.public_url or address).rstrip("/")
+        settings = uvicorn.Config(
+            app,
+            loop="uvloop",
+            http="httptools",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=bool(own.trusted_proxies),
+            forwarded_allow_ips=list(own.trusted_proxies),
+            timeout_graceful_shutdown=_GRACE_S,
+            backlog=_BACKLOG,
+        )
+        started(
+            Serving(
+                url=url,
+                shop=str(shop.folder),
+                worker=worker,
+                warnings=_warnings(host, url),
+            )
+        )
+        # uvicorn hands the signal on when it is done: the end was asked for, so it is no failure
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        with _worker(shop, service) if worker else _nothing():
+            _Server(settings, service).run(sockets=[bound])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.stopping.set()  # replies that stay open end now
+        super().handle_exit(sig, frame)
+
+
+def _warnings(host: str, url: str) -> tuple[str, ...]:
+    if is_loopback(host):
+        return ()
+    found = [f"Other machines can reach this server, because it listens on {host}"]
+    if urlsplit(url).scheme != "https":
+        found.append(
+            "Keys and passwords travel unprotected without TLS. Put a proxy with TLS in front of it and set "
+            "service.public_url (docs/deploy.md)"
+        )
+    return tuple(found)
+
+
+@contextmanager
+def _bound(host: str, port: int) -> Iterator[socket.socket]:
+    if not 0 <= port <= 65_535:
+        raise InputError("--port", found=port, expected="a number from 0 to 65,535")
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise InputError("--host", found=host, expected="an address of this machine") from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, port))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StateError(
+                f"The server cannot listen on {host}, port {port} ({reason})",
+                fix="Name another port with --port, or end the program that uses this one.",
+            ) from error
+        yield bound
+    finally:
+        bound.close()
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _worker(shop: Shop, service: Service) -> Iterator[None]:
+    """Keep `disco worker` running as a process of its own: one that ends is started again."""
+    ending = threading.Event()
+    child: list[subprocess.Popen[bytes]] = []
+
+    def keep() -> None:
+        pause = 1.0
+        while not ending.is_set():
+            command = [sys.executable, "-c", _WORKER, "worker", "--shop", str(shop.folder), "--quiet"]
+            environment = os.environ | {"DISCO_SERVER_PID": str(os.getpid())}
+            child[:] = [subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)]  # nosec B603
+            code = child[0].wait()
+            if not ending.is_set():
+                logs.log().error("the worker has ended and is started again", exit_code=code, pause_s=pause)
+                ending.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    keeper = threading.Thread(target=keep, name="worker", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        if child and child[0].poll() is None:
+            child[0].terminate()
+            try:
+                child[0].wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                child[0].kill()
+        keeper.join(5)
