@@ -11,7 +11,7 @@ import pytest
 from disco.entrypoints.service.late_queue import LateQueue
 from disco.operations.late import LateDecision
 from disco.operations.late_desk import NotPreparedError
-from disco.records.errors import InputError, StateError, UnavailableError
+from disco.records.errors import InputError, ServiceError, StateError
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "service.py"
 
@@ -113,7 +113,7 @@ def test_a_line_that_is_too_long_is_refused_at_its_end():
         queue = LateQueue(lambda: shop, most_waiting=3)
         waiting = [asyncio.create_task(queue.ask("spring", name)) for name in "abc"]
         await until(lambda: shop.asked)
-        with pytest.raises(UnavailableError, match="Too many customers wait"):
+        with pytest.raises(ServiceError, match="Too many requests"):
             await queue.ask("spring", "d")
         shop.go.set()
         assert [one.code for one in await asyncio.gather(*waiting)] == ["spring-a", "spring-b", "spring-c"]

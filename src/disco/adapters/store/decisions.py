@@ -317,9 +317,8 @@ class SqlDecisions:
         statement = sa.select(*columns).where(late_decisions.c.campaign_number == row.number)
         if from_row:
             statement = statement.where(late_decisions.c.row >= from_row)
-        found = in_order(
-            self._select(statement, {late_decisions.c[name]: texts for name, texts in wanted.items()}, _LATE), "row"
-        )
+        names: dict[sa.ColumnElement[Any], pa.Array] = {late_decisions.c[name]: texts for name, texts in wanted.items()}
+        found = in_order(self._select(statement, names, _LATE, few=from_row > 0), "row")
         late = pa.array(np.ones(found.num_rows, np.bool_))
         return pa.table(
             [
@@ -334,10 +333,18 @@ class SqlDecisions:
         )
 
     def _select(
-        self, statement: "sa.Select[Any]", wanted: "Mapping[sa.ColumnElement[Any], pa.Array]", schema: pa.Schema
+        self,
+        statement: "sa.Select[Any]",
+        wanted: "Mapping[sa.ColumnElement[Any], pa.Array]",
+        schema: pa.Schema,
+        *,
+        few: bool = False,
     ) -> pa.Table:
-        """The rows of a statement in which these columns have one of these texts: few or millions of them."""
-        if wanted and all(len(texts) <= FEW for texts in wanted.values()):
+        """The rows of a statement in which these columns have one of these texts: few or millions of them.
+
+        few: whether few rows are expected, whatever is asked.
+        """
+        if (few or wanted) and all(len(texts) <= FEW for texts in wanted.values()):
             named = statement.where(*(column.in_(texts.to_pylist()) for column, texts in wanted.items()))
             return select_few(self._connection, named, schema)
         for column, texts in wanted.items():

@@ -24,7 +24,7 @@ from disco.entrypoints.service.logs import log
 from disco.entrypoints.service.metrics import Metrics
 from disco.entrypoints.service.route import problem_reply
 from disco.entrypoints.service.routes import ROUTERS
-from disco.entrypoints.service.security import HEADERS, refuse_host
+from disco.entrypoints.service.security import HEADERS, KnownCallers, refuse_host
 from disco.records.errors import PlanError
 
 _MOST_JSON_BYTES = 1_000_000
@@ -52,6 +52,7 @@ class Service:
         self.uploads = CapacityLimiter(2)  # files that are read at once: each may need much memory
         self.streams = CapacityLimiter(64)  # replies that stay open
         self.late = LateQueue(self.shop)
+        self.callers = KnownCallers()
         self.in_progress = 0
         self.stopping = threading.Event()
 

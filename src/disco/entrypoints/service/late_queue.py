@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from disco.records.errors import DiscoError, UnavailableError
+from disco.entrypoints.service.limits import busy
+from disco.records.errors import DiscoError
 
 if TYPE_CHECKING:
     from disco.entrypoints.python import Shop
@@ -52,7 +53,7 @@ class LateQueue:
     async def ask(self, campaign: str, customer: str, actor: "Actor | None" = None) -> "LateDecision":
         """The decision about a customer: now, or as it was made before. DiscoError: why there is none."""
         if self._waiting >= self._most_waiting:
-            raise UnavailableError("Too many customers wait for their decision", fix="Try again in a second.")
+            raise busy()
         line = self._lines.get((campaign, actor))
         if line is None:
             line = self._lines[campaign, actor] = _Line()

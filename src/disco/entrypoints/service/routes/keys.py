@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
@@ -38,6 +38,8 @@ def make(shop: ShopOf, body: KeyRequest) -> Response:
 
 
 @router.delete("/keys/{key_id}", summary="Refuse a key from now on", response_model=RevokedKey)
-def revoke(shop: ShopOf, key_id: Annotated[str, Path(max_length=100)]) -> Response:
+def revoke(shop: ShopOf, request: Request, key_id: Annotated[str, Path(max_length=100)]) -> Response:
     with shop.store() as store:
-        return reply(revoke_key(store, key_id, shop.clock))
+        revoked = revoke_key(store, key_id, shop.clock)
+    request.app.state.service.callers.clear()
+    return reply(revoked)
