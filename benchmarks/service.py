@@ -33,8 +33,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from disco.adapters.tables import open_tables
 from disco.entrypoints.python import Shop
-from disco.features import FEATURES, ContextNetwork
+from disco.features import ContextNetwork
+from disco.features.builder import feature_table
 from disco.operations.launching import Launched
 from disco.operations.people import create_key
 from disco.records.people import Role
@@ -98,8 +100,9 @@ def make_shop(folder: Path, url: str | None, *, customers: int, newcomers: int) 
     }
     for name, columns in (("customers", table), ("orders", orders)):
         pq.write_table(pa.table(columns), folder / "data" / f"{name}.parquet")
-    features = pa.table({feature.name: rng.lognormal(size=400) for feature in FEATURES})
-    network = ContextNetwork(heads="level", max_epochs=1).fit(features, rng.normal(4, 1, 400))
+    with open_tables(folder / "data") as tables:
+        features = feature_table(tables, as_of=PLAN_DAY).slice(0, 2_000).drop_columns(["customer_id"])
+    network = ContextNetwork(heads="level", max_epochs=1).fit(features, rng.normal(4, 1, features.num_rows))
     network.save(folder / "context.safetensors")
     settings = {"service": {"requests_per_second": 1e6}, **({} if url is None else {"database_url": url})}
     (folder / "disco.yaml").write_text(json.dumps(settings))
