@@ -24,7 +24,6 @@ from disco.records.arrays import Flags, Integers
 from disco.records.errors import InputError, StateError
 from disco.records.plan import Plan
 from disco.records.ports import DecisionRepository
-from disco.records.validation.cells import flags
 from disco.records.wording import counted
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ class CodePool:
         place = self._first
         while len(found) < needed and place < len(self._codes):
             part = self._codes.slice(place, max(2 * needed, _LEAST_ASKED))
-            used = flags(pc.is_in(part, value_set=decisions.codes_in_use(part)))
+            used = pc.is_in(part, value_set=decisions.codes_in_use(part)).to_numpy(zero_copy_only=False)
             if not found:
                 self._first = place + (int(np.argmin(used)) if not used.all() else len(used))
             found += part.filter(pa.array(~used)).to_pylist()
