@@ -27,7 +27,8 @@ MOST_DELIVERIES = len(BACKOFF_S) + 1
 _MOST_URL_CHARACTERS = 2_000
 _MOST_WEBHOOKS = 100
 _SECRET_BYTES = 32
-_SECRET_PREFIX = "whsec_"  # nosec B105 - a prefix, by which people and scanners know what it is
+# people and scanners know a secret by it
+_SECRET_PREFIX = "whsec_"  # nosec B105
 _PORTS = {"http": 80, "https": 443}
 
 Send = Callable[[str, Mapping[str, str], bytes], int]
