@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from disco.operations.approvals import Approved
     from disco.operations.campaign_check import CheckResult
     from disco.operations.campaign_list import CampaignList
     from disco.operations.demand import Demand
@@ -116,6 +117,12 @@ class Client:
         from disco.operations.plan_review import PlanReview
 
         return PlanReview.from_dict(self._get(f"plans/{_part(plan_id)}", params={"by": list(by)}))
+
+    def approve(self, plan_id: str) -> "Approved":
+        """Consent to the launch of exactly this plan; whoever made it cannot."""
+        from disco.operations.approvals import Approved
+
+        return Approved.from_dict(self._post(f"plans/{_part(plan_id)}/approve"))
 
     def frontier(
         self,
@@ -422,6 +429,22 @@ class Client:
         from disco.operations.people import RevokedKey
 
         return RevokedKey.from_dict(self._json("DELETE", f"keys/{_part(key_id)}"))
+
+    def people(self) -> Mapping[str, Any]:
+        """Everybody who can sign in (`items`), and open invitations."""
+        return self._get("people")
+
+    def invite(self, *, name: str, role: str, email: str | None = None) -> Mapping[str, Any]:
+        """Invite somebody; `link` is where they choose a password, once."""
+        return self._post("people", _given({"name": name, "role": role, "email": email}))
+
+    def change_person(self, name: str, *, role: str | None = None, disabled: bool | None = None) -> Mapping[str, Any]:
+        """Another role, or no sign-in any more."""
+        return self._json("PATCH", f"people/{_part(name)}", _given({"role": role, "disabled": disabled}))
+
+    def audit(self, *, after: int | None = None, limit: int = 100) -> Mapping[str, Any]:
+        """Who wrote what, the newest last: `items`, and `next` for `after` of the next page."""
+        return self._get("audit", params=_given({"cursor": after, "limit": limit}))
 
     def settings(self, **changes: Any) -> Mapping[str, Any]:
         """The settings of the shop; with names and values, these are changed first."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, show, warn
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, say, show, warn
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.serving import Serving
@@ -29,7 +29,8 @@ def serve(
 ) -> None:
     """Serve the shop over HTTP: the use cases of the command line for programs and browsers (docs/service.md).
 
-    The server ends on SIGTERM or Ctrl-C, after the requests in progress. Its log is JSON on standard error.
+    At the first start a link for the first administrator is printed; it works once, within 24 hours. The server ends on
+    SIGTERM or Ctrl-C, after the requests in progress. Its log is JSON on standard error.
     """
     from disco.entrypoints.python import Shop
     from disco.entrypoints.service.serving import serve
@@ -37,5 +38,7 @@ def serve(
     def started(serving: "Serving") -> None:
         warn(serving.warnings)
         show(serving, f"Serving {serving.shop} at {serving.url}. /docs describes it.", as_json=as_json, quiet=quiet)
+        if serving.invitation is not None and not as_json:  # also with --quiet: nobody could sign in without it
+            say(f"The first administrator signs up here, once, within 24 hours: {serving.invitation}")
 
     serve(Shop.open(shop), host=host, port=port, worker=not no_worker, started=started)

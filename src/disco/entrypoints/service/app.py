@@ -50,6 +50,7 @@ class Service:
         self.failures = TokenBuckets(rate=_FAILURES_PER_SECOND, burst=_FAILURES_AT_ONCE)
         self.quick = CapacityLimiter(4)  # threads for looking up callers, so that long work cannot keep them waiting
         self.uploads = CapacityLimiter(2)  # files that are read at once: each may need much memory
+        self.hashing = CapacityLimiter(2)  # passwords that are hashed at once: each needs 64 MB
         self.streams = CapacityLimiter(64)  # replies that stay open
         self.late = LateQueue(self.shop)
         self.callers = KnownCallers()

@@ -14,6 +14,8 @@ from disco.records.errors import NotFoundError
 
 _FOLDER = Path(__file__).parent
 _FILES = {
+    "pages.js": (_FOLDER / "page" / "pages.js", "text/javascript; charset=utf-8"),
+    "pages.css": (_FOLDER / "page" / "pages.css", "text/css; charset=utf-8"),
     "docs.js": (_FOLDER / "page" / "docs.js", "text/javascript; charset=utf-8"),
     "swagger-ui-bundle.js": (_FOLDER / "vendor" / "swagger-ui-bundle.js", "text/javascript; charset=utf-8"),
     "swagger-ui.css": (_FOLDER / "vendor" / "swagger-ui.css", "text/css; charset=utf-8"),
@@ -23,6 +25,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
+_STRICT_POLICY = _POLICY.replace(" 'unsafe-inline'", "")
 _ABOUT = (
     "The use cases of the `disco` command line over HTTP. A caller sends a key (`Authorization: Bearer KEY`) or, in a "
     "browser, the cookie of a session. Errors are problems of RFC 9457, whose `detail` is the sentence that the "
@@ -188,10 +191,11 @@ def _resolved(schema: dict[str, Any], document: dict[str, Any]) -> dict[str, Any
     return schema
 
 
-def page() -> Response:
-    """The page about all routes."""
-    headers = {"content-security-policy": _POLICY, "cache-control": "no-cache"}
-    return Response((_FOLDER / "page" / "docs.html").read_bytes(), 200, headers, media_type="text/html; charset=utf-8")
+def page(name: str = "docs") -> Response:
+    """The page about all routes, or one of those where people sign in."""
+    headers = {"content-security-policy": _POLICY if name == "docs" else _STRICT_POLICY, "cache-control": "no-cache"}
+    content = (_FOLDER / "page" / f"{name}.html").read_bytes()
+    return Response(content, 200, headers, media_type="text/html; charset=utf-8")
 
 
 def file_of_page(name: str) -> Response:

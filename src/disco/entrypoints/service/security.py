@@ -5,17 +5,20 @@ something and comes with the cookie must carry the session's own token in a head
 must not come from another origin.
 """
 
+import hmac
 import time
 from collections.abc import Collection
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from anyio import to_thread
 from fastapi import Request
 
 from disco.entrypoints.service.limits import too_many
 from disco.operations.people import caller_of_key
+from disco.operations.sign_in import caller_of_session
 from disco.records.errors import AuthenticationError, RoleError, ServiceError
 from disco.records.people import Caller, Role
 
@@ -35,6 +38,13 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/openapi.json"): PUBLIC,
     ("GET", "/docs"): PUBLIC,
     ("GET", "/docs/{file}"): PUBLIC,
+    ("GET", "/sign-in"): PUBLIC,
+    ("POST", "/sign-in"): PUBLIC,
+    ("GET", "/invitation"): PUBLIC,
+    ("POST", "/invitations/accept"): PUBLIC,
+    ("POST", "/sign-out"): _V,
+    ("GET", "/me"): _V,
+    ("POST", "/me/password"): _V,
     ("GET", f"{_API}/campaigns"): _V,
     ("GET", f"{_API}/campaigns/{{name}}"): _V,
     ("GET", f"{_API}/campaigns/{{name}}/results"): _V,
@@ -45,11 +55,11 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("POST", f"{_API}/campaigns/{{name}}/late"): _P,
     ("POST", f"{_API}/campaigns/{{name}}/outcomes"): _P,
     ("POST", f"{_API}/batches/{{batch_id}}/revert"): _P,
-    ("POST", f"{_API}/campaigns/{{name}}/launch"): _A,
+    ("POST", f"{_API}/campaigns/{{name}}/launch"): _P,
     ("POST", f"{_API}/campaigns/{{name}}/pause"): _P,
-    ("POST", f"{_API}/campaigns/{{name}}/resume"): _A,
-    ("POST", f"{_API}/campaigns/{{name}}/close"): _A,
-    ("POST", f"{_API}/campaigns/{{name}}/recall"): _A,
+    ("POST", f"{_API}/campaigns/{{name}}/resume"): _P,
+    ("POST", f"{_API}/campaigns/{{name}}/close"): _P,
+    ("POST", f"{_API}/campaigns/{{name}}/recall"): _P,
     ("GET", f"{_API}/drafts"): _V,
     ("GET", f"{_API}/drafts/{{name}}"): _V,
     ("PUT", f"{_API}/drafts/{{name}}"): _P,
@@ -57,6 +67,8 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", f"{_API}/plans"): _V,
     ("POST", f"{_API}/plans"): _P,
     ("GET", f"{_API}/plans/{{plan_id}}"): _V,
+    ("GET", f"{_API}/plans/{{plan_id}}/approval"): _V,
+    ("POST", f"{_API}/plans/{{plan_id}}/approve"): _A,
     ("POST", f"{_API}/learn"): _P,
     ("GET", f"{_API}/beliefs"): _V,
     ("GET", f"{_API}/beliefs/{{version}}"): _V,
@@ -80,10 +92,13 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", f"{_API}/schedules"): _V,
     ("POST", f"{_API}/schedules"): _ADMIN,
     ("DELETE", f"{_API}/schedules/{{schedule_id}}"): _ADMIN,
-    ("GET", f"{_API}/audit"): _ADMIN,
+    ("GET", f"{_API}/audit"): _A,
     ("GET", f"{_API}/keys"): _ADMIN,
     ("POST", f"{_API}/keys"): _ADMIN,
     ("DELETE", f"{_API}/keys/{{key_id}}"): _ADMIN,
+    ("GET", f"{_API}/people"): _ADMIN,
+    ("POST", f"{_API}/people"): _ADMIN,
+    ("PATCH", f"{_API}/people/{{name}}"): _ADMIN,
     ("GET", f"{_API}/settings"): _P,
     ("PATCH", f"{_API}/settings"): _ADMIN,
 }
@@ -171,9 +186,59 @@ def _caller(request: Request, service: "Service") -> Caller:
         if scheme.lower() != "bearer" or not key.isascii() or len(key) > _MOST_KEY_CHARACTERS:
             key = ""
         return caller_of_key(shop.held_store, key.strip(), shop.clock)
-    raise AuthenticationError(
-        "The request has no key", fix="Send `Authorization: Bearer KEY`; `disco keys create` makes a key."
-    )
+    token = request.cookies.get(session_cookie(request, service), "")
+    if not token:
+        raise AuthenticationError(
+            "The request has neither a key nor a session",
+            fix="Send `Authorization: Bearer KEY`; `disco keys create` makes a key.",
+        )
+    caller = caller_of_session(shop.held_store, token[:_MOST_KEY_CHARACTERS], shop.clock)
+    if request.method not in _SAFE:
+        refuse_cross_site(request, service)
+        if not hmac.compare_digest(csrf_token(token), request.headers.get(CSRF_HEADER, "")):
+            raise ServiceError(
+                f"The header {CSRF_HEADER} is not the token of this session",
+                status=403,
+                kind="cross-site",
+                fix=f"Send the value of the cookie {CSRF_COOKIE}.",
+            )
+    return caller
+
+
+def csrf_token(session_token: str) -> str:
+    """The token that a page of ours sends with its changes: whoever lacks the session cannot make it."""
+    return hmac.new(session_token.encode(), b"disco csrf", sha256).hexdigest()
+
+
+def refuse_cross_site(request: Request, service: "Service") -> None:
+    """Refuse a request that a page of another origin has made."""
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    if (origin is not None and origin != own_origin(request, service)) or site not in (None, "same-origin", "none"):
+        raise ServiceError(
+            "The request was made by a page of another site",
+            status=403,
+            kind="cross-site",
+            fix="Use this service's own.",
+        )
+
+
+def own_origin(request: Request, service: "Service") -> str:
+    """Scheme, host and port under which this service is reached."""
+    public = service.settings.service.public_url
+    if public is not None:
+        parts = urlsplit(public)
+        return f"{parts.scheme}://{parts.netloc}"
+    return f"{request.url.scheme}://{request.url.netloc}"
+
+
+def is_secure(request: Request, service: "Service") -> bool:
+    """Whether the browser reaches us through TLS."""
+    return own_origin(request, service).startswith("https://")
+
+
+def session_cookie(request: Request, service: "Service") -> str:
+    """The name of the session's cookie; browsers accept the prefix only from a secure page of this very host."""
+    return "__Host-disco_session" if is_secure(request, service) else "disco_session"
 
 
 def refuse_host(host: str, *, known: Collection[str] | None) -> None:

@@ -46,6 +46,8 @@ class Serving(Result):
     """The folder of the shop."""
     worker: bool
     """Whether it runs a worker of its own."""
+    invitation: str | None
+    """The one-time link for the first administrator; null: there is one already."""
     warnings: tuple[str, ...]
     """What to know, in sentences."""
 
@@ -80,6 +82,7 @@ def serve(shop: Shop, *, host: str, port: int, worker: bool, started: Callable[[
                 url=url,
                 shop=str(shop.folder),
                 worker=worker,
+                invitation=_invitation(service, url),
                 warnings=_warnings(host, url),
             )
         )
@@ -97,6 +100,16 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._service.stopping.set()  # replies that stay open end now
         super().handle_exit(sig, frame)
+
+
+def _invitation(service: Service, url: str) -> str | None:
+    """The link for the first administrator; the token stands behind the #, which browsers send to nobody."""
+    from disco.operations.sign_in import first_invitation
+
+    shop = service.shop()
+    assert shop.held_store is not None
+    made = first_invitation(shop.held_store, shop.clock)
+    return None if made is None else f"{url}/invitation#{made.token}"
 
 
 def _warnings(host: str, url: str) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from disco.entrypoints.service.routes import (
     jobs,
     keys,
     model,
+    people,
     plans,
     schedules,
     settings,
     tables,
 )
 
-_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, settings, keys, audit)
+_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, settings, keys, people, audit)
 ROUTERS = tuple(topic.router for topic in _TOPICS)

@@ -45,6 +45,16 @@ async def docs() -> Response:
     return documents.page()
 
 
+@router.get("/sign-in", summary="The page where people sign in", response_class=HTMLResponse)
+async def sign_in_page() -> Response:
+    return documents.page("sign-in")
+
+
+@router.get("/invitation", summary="The page where invited people choose a password", response_class=HTMLResponse)
+async def invitation_page() -> Response:
+    return documents.page("invitation")
+
+
 @router.get("/docs/{file}", summary="The files of that page", response_class=Response)
 async def docs_file(file: Annotated[str, Path(max_length=60)]) -> Response:
     return documents.file_of_page(file)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from disco.entrypoints.service.paging import Cursor, Limit, Page, cursor_of, page_form, place_of
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.operations.approvals import Approved, PlanApproval, approve_plan, plan_approval
 from disco.operations.plan_list import PlanEntry
 from disco.operations.plan_review import PlanReview
 from disco.records.errors import InputError
@@ -32,6 +33,19 @@ def plans(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     with shop.store() as store:
         entries, after = list_plans(store, limit=limit, before=before)
     return json_reply(page_form(entries, None if after is None else cursor_of([after[0].isoformat(), after[1]])))
+
+
+@router.post("/plans/{plan_id}/approve", summary="Consent to the launch of exactly this plan", response_model=Approved)
+def approve(shop: ShopOf, plan_id: PlanId) -> Response:
+    """Whoever made a plan cannot approve it."""
+    with shop.store() as store:
+        return reply(approve_plan(store, plan_id, shop.clock))
+
+
+@router.get("/plans/{plan_id}/approval", summary="Who made and who approved a plan", response_model=PlanApproval)
+def approval(shop: ShopOf, plan_id: PlanId) -> Response:
+    with shop.store() as store:
+        return reply(plan_approval(store, plan_id, rule=shop.settings.approval))
 
 
 @router.get("/plans/{plan_id}", summary="A plan by depth, group, history and spend", response_model=PlanReview)

@@ -8,6 +8,7 @@ from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply
 from disco.entrypoints.settings_file import CHANGEABLE, change_settings
+from disco.operations.approvals import approval_setting, set_approval
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["service"])
 
@@ -21,15 +22,23 @@ def settings(shop: ShopOf) -> Response:
 def change(
     shop: ShopOf, body: Annotated[dict[str, Any], Body(description=f"Any of {', '.join(CHANGEABLE)}.")]
 ) -> Response:
-    """What the body has is written to disco.yaml; null takes a setting back to its default. The others name files,
-    databases and proxies of the machine: whoever runs it changes them there."""
-    return json_reply(_form(shop, change_settings(shop.folder, body)))
+    """What the body has is written to disco.yaml; null takes a setting back to its default. `approval` (none or
+    second_person) is kept in the database; the stricter of the two counts. The others name files, databases and proxies
+    of the machine: whoever runs it changes them there."""
+    changes = {name: value for name, value in body.items() if name != "approval"}
+    found = change_settings(shop.folder, changes) if changes else shop.settings
+    if "approval" in body:
+        with shop.store() as store:
+            set_approval(store, body["approval"], rule=found.approval)
+    return json_reply(_form(shop, found))
 
 
 def _form(shop: Shop, found: ShopSettings) -> dict[str, Any]:
     from disco.adapters.store.opening import shown_url
 
     form = found.model_dump(mode="json")
+    with shop.store() as store:
+        form["approval"] = str(approval_setting(store, rule=found.approval).approval)
     for name in ("database_url", "data"):
         form[name] = shown_url(form[name])
-    return {**form, "changeable": list(CHANGEABLE)}
+    return {**form, "changeable": ["approval", *CHANGEABLE]}
