@@ -71,6 +71,7 @@ def test_a_page_of_another_site_changes_nothing(browser: TestClient) -> None:
     forged: list[dict[str, str]] = [
         {},
         {"x-csrf-token": "0" * 64},
+        {"x-csrf-token": b"\xe4\xff"},
         csrf | {"origin": "https://evil.example"},
         csrf | {"origin": "null"},
         csrf | {"sec-fetch-site": "cross-site"},

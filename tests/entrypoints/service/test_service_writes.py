@@ -207,6 +207,19 @@ def test_schedules_are_made_listed_and_removed(client: TestClient) -> None:
     assert client.delete(f"{path}/{made.json()['id']}").status_code == 404
 
 
+def test_webhooks_show_their_secret_once(client: TestClient) -> None:
+    path, wanted = f"{API}/webhooks", {"url": "https://example.com/disco", "events": ["plan.ready"]}
+    made = client.post(path, json=wanted)
+    assert made.status_code == 201, made.text
+    assert made.json()["secret"] not in client.get(path).text
+    (one,) = client.get(path).json()["items"]
+    assert one["url"] == wanted["url"]
+    for wrong in ({"url": "file:///etc/passwd"}, {"events": []}, {"events": ["everything"]}, {"url": "x"}):
+        assert client.post(path, json=wanted | wrong).status_code == 422, wrong
+    assert client.delete(f"{path}/{one['id']}").status_code == 200
+    assert client.delete(f"{path}/{one['id']}").status_code == 404
+
+
 def test_the_journal_names_the_key_that_wrote(client: TestClient) -> None:
     client.put(f"{API}/drafts/journal", json={"seed": 1})
     last = client.get(f"{API}/audit").json()["items"][-1]

@@ -92,6 +92,9 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", f"{_API}/schedules"): _V,
     ("POST", f"{_API}/schedules"): _ADMIN,
     ("DELETE", f"{_API}/schedules/{{schedule_id}}"): _ADMIN,
+    ("GET", f"{_API}/webhooks"): _ADMIN,
+    ("POST", f"{_API}/webhooks"): _ADMIN,
+    ("DELETE", f"{_API}/webhooks/{{webhook_id}}"): _ADMIN,
     ("GET", f"{_API}/audit"): _A,
     ("GET", f"{_API}/keys"): _ADMIN,
     ("POST", f"{_API}/keys"): _ADMIN,
@@ -195,7 +198,7 @@ def _caller(request: Request, service: "Service") -> Caller:
     caller = caller_of_session(shop.held_store, token[:_MOST_KEY_CHARACTERS], shop.clock)
     if request.method not in _SAFE:
         refuse_cross_site(request, service)
-        if not hmac.compare_digest(csrf_token(token), request.headers.get(CSRF_HEADER, "")):
+        if not hmac.compare_digest(csrf_token(token).encode(), request.headers.get(CSRF_HEADER, "").encode()):
             raise ServiceError(
                 f"The header {CSRF_HEADER} is not the token of this session",
                 status=403,

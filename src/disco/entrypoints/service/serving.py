@@ -22,6 +22,7 @@ from disco.records.errors import InputError, StateError
 from disco.records.result import Result
 
 _GRACE_S = 30  # for requests in progress, and for the worker's job, when the server is asked to end
+_KEEP_ALIVE_S = 75  # a shop's open connections, between two customers at its checkout
 _BACKLOG = 2048
 _LONGEST_PAUSE_S = 30.0  # before a worker that keeps ending is started again
 # the worker ends with its server, however that ends: Linux tells it (PR_SET_PDEATHSIG)
@@ -75,6 +76,7 @@ def serve(shop: Shop, *, host: str, port: int, worker: bool, started: Callable[[
             proxy_headers=bool(own.trusted_proxies),
             forwarded_allow_ips=list(own.trusted_proxies),
             timeout_graceful_shutdown=_GRACE_S,
+            timeout_keep_alive=_KEEP_ALIVE_S,
             backlog=_BACKLOG,
         )
         started(

@@ -13,7 +13,8 @@ from disco.entrypoints.service.routes import (
     schedules,
     settings,
     tables,
+    webhooks,
 )
 
-_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, settings, keys, people, audit)
+_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, webhooks, settings, keys, people, audit)
 ROUTERS = tuple(topic.router for topic in _TOPICS)

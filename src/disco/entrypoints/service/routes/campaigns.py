@@ -17,12 +17,14 @@ from disco.entrypoints.service.replies import answered_once
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.campaign_list import CampaignEntry
 from disco.operations.explaining import Explanation
+from disco.operations.jobs import submit
 from disco.operations.late import LateDecision
 from disco.operations.launching import CampaignState, Launched
 from disco.operations.ledger import Ingested, Reverted
 from disco.operations.recalling import Recalled
 from disco.operations.results import AllResults, CampaignResults
 from disco.records.errors import InputError, NotFoundError, ServiceError
+from disco.records.jobs import JobKind
 from disco.records.private import temporary_folder
 from disco.records.tables import SCHEMAS
 
@@ -269,7 +271,11 @@ def revert(shop: ShopOf, batch_id: Annotated[str, Path(max_length=100)], dry_run
 def launch(shop: ShopOf, name: CampaignName, body: LaunchRequest, dry_run: DryRun = False) -> Response:
     """The plan must be one of this campaign."""
     _refuse_another_campaign(shop, name, body.plan_id)
-    return reply(shop.launch(body.plan_id, dry_run=dry_run))
+    launched = shop.launch(body.plan_id, dry_run=dry_run)
+    if not (launched.dry_run or launched.again):  # the contexts of customers who may arrive later are prepared aside
+        with shop.store() as store:
+            submit(store, JobKind.CONTEXTS, {"campaign": name}, clock=shop.clock)
+    return reply(launched)
 
 
 def _refuse_another_campaign(shop: Shop, name: str, plan_id: str) -> None:
