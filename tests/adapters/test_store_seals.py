@@ -18,6 +18,7 @@ from stores import open_store
 
 from disco.adapters.store import CampaignStore, schema
 from disco.adapters.store.seals import row_seal
+from disco.records.arrivals import ARRIVALS, Arrivals
 from disco.records.errors import SealError, StateError
 from disco.records.life import BrokenSeal, Sealed, State
 from disco.records.people import Actor, ActorKind, ApprovalRecord, InvitationRecord, KeyRecord, PersonRecord, Role
@@ -54,6 +55,7 @@ def _life(store: CampaignStore) -> None:
     with store.writing("spring", action="test") as transaction:
         rows = pa.table({"row": [0, 2], "propensity": [0.5, 0.25], "propensity_draws": [100, 100]})
         transaction.decisions.set_propensities("spring", rows)
+        transaction.arrivals.put("spring", _arrivals())
     with store.writing(PEOPLE, action="test") as transaction:
         anna = PersonRecord(name="Anna", role=Role.ADMIN, created_at=MOMENT, password="$argon2id$…", disabled=True)
         transaction.people.put(anna)
@@ -65,6 +67,18 @@ def _life(store: CampaignStore) -> None:
         ben = Actor("Ben", ActorKind.PERSON)
         transaction.approvals.add(ApprovalRecord(plan_id="plan-1", by=ben, approved_at=MOMENT))
         transaction.settings.put("approval", "second_person")
+
+
+def _arrivals() -> Arrivals:
+    known = [{"customer_id": "f", "left_out": None, "known": True, "segment": None, "channel": None, "own_codes": 0}]
+    return Arrivals(
+        day=MOMENT.date(),
+        network=NETWORK,
+        customers=pa.Table.from_pylist(known, schema=ARRIVALS),
+        contexts=np.full((1, 3), 0.5),
+        features=pa.table({"customer_id": ["f"], "spend": [2.5]}),
+        only_listed=False,
+    )
 
 
 def _all_broken(store: CampaignStore) -> list[BrokenSeal]:

@@ -466,7 +466,8 @@ def test_an_upgrade_from_0004_adds_the_moment_of_a_recall_and_keeps_every_seal(u
 def test_an_upgrade_from_0006_adds_tables_for_jobs_and_changes_nothing(url_of_0005: str) -> None:
     artefacts = FolderArtefacts(artefacts_of(url_of_0005))
     upgrade(open_database(url_of_0005), artefacts=artefacts)
-    new = [schema.jobs, schema.schedules, schema.occurrences, schema.drafts, schema.webhooks, schema.replies]
+    jobs = [schema.jobs, schema.schedules, schema.occurrences, schema.drafts, schema.webhooks, schema.replies]
+    new = [*jobs, schema.arrivals]
     with open_database(url_of_0005).engine.begin() as connection:  # as the program of revision 0006 left it
         for table in new:
             table.drop(connection)

@@ -353,11 +353,11 @@ class LearnedMeanwhile:
     def reading(self) -> Any:
         return self._store.reading()
 
-    def writing(self, subject: str, *, dry_run: bool = False) -> Any:
+    def writing(self, subject: str, *, action: str, dry_run: bool = False) -> Any:
         thread = threading.Thread(target=self._learn)
         thread.start()
         thread.join()
-        return self._store.writing(subject, action="test", dry_run=dry_run)
+        return self._store.writing(subject, action=action, dry_run=dry_run)
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
