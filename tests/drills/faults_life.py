@@ -29,7 +29,8 @@ _CUSTOMERS = 300
 _VALUES = {"customer_id": [f"c{number}" for number in range(60)], "0.1": [1.0] * 60, "0.2": [1.5] * 60}
 # what a cut or damaged run may leave beside the files: written aside, or SQLite's own journal
 LEFT_ASIDE = re.compile(r"(^|/)\.[^/]*|\.partial$|(^|/)tmp/|-journal$|-wal$|-shm$")
-_TOLD_TIME = re.compile(r"(?<!ordered)_at$|seal$")  # when a row was written; its seal covers that, and doctor checks it
+# when a row was written, and the seals and hashes that cover it, which doctor checks
+_TOLD_TIME = re.compile(r"(?<!ordered)_at$|seal$|^journal(_heads)?\.(at|before|after|previous|hash)$")
 _COMMITTED = re.compile(
     r"committed|run (the command )?again|(is|are|was|were) (kept|launched|ingested|learned|forgotten)"
     r"|repaired +campaign"  # by the health check, whose findings are its output
@@ -321,7 +322,7 @@ def _rows_of(path: Path) -> str:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
             for (table,) in tables:
                 columns = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
-                kept = [f'"{name}"' for name in columns if not _TOLD_TIME.search(name)]
+                kept = [f'"{name}"' for name in columns if not _TOLD_TIME.search(f"{table}.{name}")]
                 if table == "secrets" or not kept:
                     continue
                 rows = sorted(map(repr, connection.execute(f'SELECT {", ".join(kept)} FROM "{table}"')))

@@ -343,7 +343,7 @@ def test_nothing_is_decided_without_preparation_or_when_the_campaign_is_over(mak
     with pytest.raises(StateError, match="over since"):
         ask(shop, [131], clock=WallClock(NOW + timedelta(days=20)))
     with shop.store() as store:
-        launching.pause(store, "spring")
+        launching.pause(store, "spring", clock=WallClock(NOW))
     with pytest.raises(StateError, match="paused"):
         ask(shop, [131])
     assert prepare(shop).campaigns == ()
