@@ -47,8 +47,8 @@ def test_a_life_is_listed_in_pages_the_newest_last(store: CampaignStore) -> None
 def test_the_same_again_adds_no_entry(store: CampaignStore) -> None:
     late_code(store, CANARY)
     launch_small(store, customers=60, reserve=4)
-    pause(store, CAMPAIGN)
-    pause(store, CAMPAIGN)
+    pause(store, CAMPAIGN, clock=FixedClock())
+    pause(store, CAMPAIGN, clock=FixedClock())
     assert [entry.action for entry in list_journal(store).entries][4:] == ["pause"]
 
 
@@ -68,7 +68,7 @@ def test_a_customer_is_a_pseudonym_before_and_after_they_are_forgotten(store: Ca
 def test_a_noted_hash_proves_that_the_journal_was_not_replaced(store: CampaignStore) -> None:
     noted = verify_journal(store)
     assert (noted.ok, noted.entries) == (True, 4)
-    pause(store, CAMPAIGN)
+    pause(store, CAMPAIGN, clock=FixedClock())
     assert noted.last is not None
     assert verify_journal(store, contains=noted.last.upper()).ok
     replaced = verify_journal(store, contains="ab" * 32)
