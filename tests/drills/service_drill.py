@@ -1,4 +1,5 @@
-"""`./run drill service`: SIGTERM and SIGKILL while a worker runs jobs, on both databases, at random moments.
+"""`./run drill service [worker] [postgres] [api]`: SIGTERM and SIGKILL while a worker runs jobs, on both databases, at
+random moments (the default); PostgreSQL stopped under load (service_postgres.py); hostile input (service_api_drill.py).
 
 A campaign is learned, planned and launched by jobs, one after the other. The worker that runs each of them is ended
 again and again, and another one is started. At the end there is one version of the model, one plan and one campaign,
@@ -37,7 +38,7 @@ from disco.operations import jobs
 from disco.operations.audit import audit
 from disco.records.jobs import Job, JobState
 
-PARTS = ("worker", "api")
+PARTS = ("worker", "api", "postgres")
 DAY = "2025-12-01"
 _SECONDS = 120
 _LEASE = timedelta(seconds=1)
@@ -249,6 +250,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./run drill service", description=__doc__)
     parser.add_argument("parts", nargs="*", default=["worker"], help=f"of {', '.join(PARTS)}")
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--stops", type=int, default=10, help="of PostgreSQL")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     if unknown := set(asked.parts) - set(PARTS):
@@ -258,6 +260,16 @@ def main() -> None:
 
         sys.argv = sys.argv[:1]
         service_api_drill.main()
+    started = time.monotonic()
+    if "postgres" in asked.parts:
+        from service_postgres import postgres_drill
+
+        stopped = postgres_drill(stops=asked.stops, seed=asked.seed, say=lambda text: print(text, file=sys.stderr))
+        print(
+            f"{stopped.stops} stops of PostgreSQL under load ({stopped.seconds_away:.0f} s away in all, at most "
+            f"{stopped.seconds_to_ready:.1f} s until ready again): {stopped.acknowledged} acknowledged writes, each "
+            f"there once; replies {dict(sorted(stopped.writes.statuses.items()))} ({time.monotonic() - started:.0f} s)"
+        )
     if "worker" not in asked.parts:
         return
     started = time.monotonic()

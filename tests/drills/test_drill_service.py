@@ -1,18 +1,34 @@
 """The short form of `./run drill service`."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from service_drill import worker_drill
+from service_postgres import postgres_drill
 
 from disco.records.errors import MissingPartError
 
 
-def test_workers_that_end_in_a_job_leave_one_result_with_the_bytes_of_the_command_line() -> None:
+@contextmanager
+def _postgresql() -> Iterator[None]:
     try:
-        done = worker_drill(kills=4, seed=1)  # `./run drill service` takes others; a failure names its seed
+        yield
     except MissingPartError as missing:
         if os.environ.get("CI") == "true":
             raise
         pytest.skip(f"NOT TESTED: {missing}")
+
+
+def test_workers_that_end_in_a_job_leave_one_result_with_the_bytes_of_the_command_line() -> None:
+    with _postgresql():
+        done = worker_drill(kills=4, seed=1)  # `./run drill service` takes others; a failure names its seed
     assert done.fired.total() == 4
+
+
+def test_no_acknowledged_write_is_lost_when_postgresql_stops_under_load() -> None:
+    with _postgresql():
+        done = postgres_drill(stops=1, seed=1, clients=4)
+    assert done.acknowledged >= 20
+    assert done.writes.statuses[503] > 0

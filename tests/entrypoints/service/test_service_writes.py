@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import yaml
 from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service import replies
+from disco.entrypoints.service.routes import jobs as job_routes
 from disco.operations.jobs import claim, fail, finish
-from disco.records.errors import InputError
+from disco.records.errors import InputError, UnavailableError
 
 API = "/api/v1"
 
@@ -44,6 +47,53 @@ def test_a_refusal_is_not_kept_for_its_key(client: TestClient) -> None:
     assert client.put(path, json={"seed": 0}).status_code == 200
     assert client.put(path, json={"seed": 1}, headers=headers).status_code == 200
     assert client.get(path).json()["plan"] == {"seed": 1}
+
+
+class Away:
+    """Stands for a function that the database keeps from working the first few times."""
+
+    def __init__(self, works: Any, *, times: int) -> None:
+        self._works, self.times = works, times
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if self.times:
+            self.times -= 1
+            raise UnavailableError("The database is away")
+        return self._works(*given, **named)
+
+
+def test_a_reply_is_sent_and_kept_though_the_database_goes_away_after_the_work(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(replies, "finish_reply", away := Away(replies.finish_reply, times=3))
+    body, key = {"name": "kept later", "role": "viewer"}, {"idempotency-key": "k-4"}
+    first = client.post(f"{API}/keys", json=body, headers=key)
+    assert first.status_code == 201
+    again = _when_settled(lambda: client.post(f"{API}/keys", json=body, headers=key))
+    assert again.content == first.content
+    assert again.headers["idempotency-replayed"] == "true"
+    assert away.times == 0
+
+
+def test_a_refusal_can_be_repeated_though_the_database_was_away_meanwhile(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(replies, "drop_reply", Away(replies.drop_reply, times=3))
+    path, key = f"{API}/drafts/autumn", {"idempotency-key": "k-5", "if-match": '"1"'}
+    assert client.put(path, json={"seed": 1}, headers=key).status_code == 412
+    assert client.put(path, json={"seed": 0}).status_code == 200
+    assert _when_settled(lambda: client.put(path, json={"seed": 1}, headers=key)).status_code == 200
+
+
+def _when_settled(ask: Any) -> Any:
+    """The reply once the one before it is kept or dropped: well before its reservation ends by itself."""
+    end = time.monotonic() + 20
+    while (answer := ask()).status_code == 409:
+        assert answer.json()["type"] == "urn:disco:problem:reply-in-progress"
+        assert time.monotonic() < end
+    return answer
 
 
 def test_the_same_request_at_the_same_time_is_done_once(client: TestClient) -> None:
@@ -193,6 +243,27 @@ def test_events_end_with_the_final_state(client: TestClient, shop: Path) -> None
         assert json.loads(data.removeprefix("data: "))["state"] == state
     assert client.get(f"{API}/jobs/{done}").json()["result"] == {"answer": 1}
     assert client.get(f"{API}/jobs/nothing/events").status_code == 404
+
+
+def test_events_go_on_when_the_database_is_away_for_a_while(
+    client: TestClient, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = client.post(f"{API}/doctor", json={}).json()["job"]
+    monkeypatch.setattr(job_routes, "_LOOKS_S", 0.01)
+    looks = Away(job_routes.get_job, times=0)
+
+    def look(*given: Any) -> Any:
+        found = looks(*given)
+        if found.state == "queued":
+            looks.times = 3
+            client.post(f"{API}/jobs/{job_id}/cancel")
+        return found
+
+    monkeypatch.setattr(job_routes, "get_job", look)
+    answer = client.get(f"{API}/jobs/{job_id}/events")
+    assert answer.text.count("event: end") == 1
+    assert '"state": "cancelled"' in answer.text
+    assert looks.times == 0
 
 
 def test_schedules_are_made_listed_and_removed(client: TestClient) -> None:

@@ -1,21 +1,31 @@
 """`Idempotency-Key`: the same request again gets the same reply, and is not done twice.
 
 The key belongs to its caller. A success is kept for 24 hours; a refusal is not, so that the request can be sent again
-once what was wrong is corrected.
+once what was wrong is corrected. Where the database is away when a request has been done, its reply is sent, and what
+is kept about it is written as soon as the database is back.
 """
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from fastapi import Request, Response
 
 from disco.entrypoints.service.limits import busy
-from disco.operations.drafts import begin_reply, drop_reply, finish_reply, request_hash
-from disco.records.errors import ConflictError
+from disco.operations.drafts import ANSWERED_WITHIN, begin_reply, drop_reply, finish_reply, request_hash
+from disco.records.errors import ConflictError, UnavailableError
+
+if TYPE_CHECKING:
+    from disco.entrypoints.service.app import Service
 
 HEADER = "idempotency-key"
 _MOST_KEPT_BYTES = 4_000_000  # of a reply; what is larger is made again
 _KEPT_HEADERS = ("content-type", "location", "etag")
+_PASSING = (UnavailableError, ConflictError)
+_AGAIN_S = 0.5  # between two tries to write what is kept, while the database is away
+_later: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
 
 
 async def answered_once(request: Request, body: bytes | str, answer: Callable[[], Awaitable[Response]]) -> Response:
@@ -23,9 +33,10 @@ async def answered_once(request: Request, body: bytes | str, answer: Callable[[]
     key = request.headers.get(HEADER)
     if key is None:
         return await answer()
-    service = request.app.state.service
+    service: Service = request.app.state.service
     shop = service.shop().by(request.state.caller.actor)
     store, clock = shop.held_store, shop.clock
+    assert store is not None  # the service's shop is held open
     named = request_hash(request.method, request.url.path, request.url.query, body)
     try:
         reserved = await to_thread.run_sync(lambda: begin_reply(store, key, named, clock=clock), limiter=service.quick)
@@ -44,8 +55,30 @@ async def answered_once(request: Request, body: bytes | str, answer: Callable[[]
             def keep() -> None:
                 finish_reply(store, key, reserved, status=response.status_code, headers=headers, body=content)
 
-            await to_thread.run_sync(keep, limiter=service.quick)
+            await _written(keep, service)
         return response
     finally:
         if not kept:
-            await to_thread.run_sync(lambda: drop_reply(store, key, reserved), limiter=service.quick)
+            await _written(lambda: drop_reply(store, key, reserved), service)
+
+
+async def _written(write: Callable[[], None], service: "Service") -> None:
+    """Write now, or later where the database is away: the request is done or refused, whatever becomes of this."""
+    try:
+        await to_thread.run_sync(write, limiter=service.quick)
+    except _PASSING:
+        task = asyncio.create_task(_written_later(write, service))
+        _later.add(task)
+        task.add_done_callback(_later.discard)
+
+
+async def _written_later(write: Callable[[], None], service: "Service") -> None:
+    """Try until the reservation is outdated anyway, or the server ends."""
+    end = time.monotonic() + ANSWERED_WITHIN.total_seconds()
+    while time.monotonic() < end and not service.stopping.is_set():
+        await asyncio.sleep(_AGAIN_S)
+        try:
+            await to_thread.run_sync(write, limiter=service.quick)
+        except _PASSING:
+            continue
+        return

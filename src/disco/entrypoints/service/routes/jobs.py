@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import anyio
@@ -29,6 +30,7 @@ from disco.entrypoints.service.paging import Cursor
 from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.jobs import MOST_LISTED, cancel, get_job, list_jobs, submit
+from disco.records.errors import UnavailableError
 from disco.records.jobs import Job, JobKind, JobPage, JobState
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
@@ -152,7 +154,8 @@ async def _told(job: Job, look: Callable[[], Job], service: Any, request: Reques
                 yield b": still there\n\n"
                 heard = time.monotonic()
             await anyio.sleep(_LOOKS_S)
-            job = await to_thread.run_sync(look, limiter=service.quick)
+            with suppress(UnavailableError):  # the database is away: what was told last still holds
+                job = await to_thread.run_sync(look, limiter=service.quick)
 
 
 def _brief(job: Job) -> dict[str, Any]:
