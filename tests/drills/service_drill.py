@@ -1,5 +1,6 @@
-"""`./run drill service [worker] [postgres] [api]`: SIGTERM and SIGKILL while a worker runs jobs, on both databases, at
-random moments (the default); PostgreSQL stopped under load (service_postgres.py); hostile input (service_api_drill.py).
+"""`./run drill service [worker] [servers] [postgres] [api]`: SIGTERM and SIGKILL while a worker runs jobs, on both
+databases, at random moments (the default); two servers and two workers on one database (service_servers.py); PostgreSQL
+stopped under load (service_postgres.py); hostile input (service_api_drill.py).
 
 A campaign is learned, planned and launched by jobs, one after the other. The worker that runs each of them is ended
 again and again, and another one is started. At the end there is one version of the model, one plan and one campaign,
@@ -38,14 +39,14 @@ from disco.operations import jobs
 from disco.operations.audit import audit
 from disco.records.jobs import Job, JobState
 
-PARTS = ("worker", "api", "postgres")
+PARTS = ("worker", "servers", "postgres", "api")
 DAY = "2025-12-01"
 _SECONDS = 120
-_LEASE = timedelta(seconds=1)
+LEASE = timedelta(seconds=1)
 _KILLS_PER_CAMPAIGN = 4
 # what depends on whether an earlier attempt had committed already: then nothing is new
 _OF_THE_ATTEMPT = ("planned_at", "changed", "again")
-_PLAN = json.loads(json.dumps(yaml.safe_load(SECOND), default=str))
+PLAN = json.loads(json.dumps(yaml.safe_load(SECOND), default=str))
 
 
 def command(*arguments: object) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class Outcome:
 
 def work(shop: str) -> None:
     """A worker that ends when nothing is due, in a process of its own."""
-    run_worker(Shop.open(shop), until_idle=True, lease=_LEASE, poll_s=0.02, grace_s=0.0)
+    run_worker(Shop.open(shop), until_idle=True, lease=LEASE, poll_s=0.02, grace_s=0.0)
 
 
 @dataclass(slots=True)
@@ -152,7 +153,7 @@ class WorkerDrill:
         shop = self._copy(database, f"campaign-{self.campaigns}")
         bodies: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "learn": lambda _: {"campaigns": ["first"], "as_of": DAY},
-            "plan": lambda _: {"plan": _PLAN},
+            "plan": lambda _: {"plan": PLAN},
             "launch": lambda done: {"plan_id": done["plan"]["plan_id"]},
         }
         results: dict[str, Any] = {}
@@ -269,6 +270,17 @@ def main() -> None:
             f"{stopped.stops} stops of PostgreSQL under load ({stopped.seconds_away:.0f} s away in all, at most "
             f"{stopped.seconds_to_ready:.1f} s until ready again): {stopped.acknowledged} acknowledged writes, each "
             f"there once; replies {dict(sorted(stopped.writes.statuses.items()))} ({time.monotonic() - started:.0f} s)"
+        )
+    if "servers" in asked.parts:
+        from service_servers import servers_drill
+
+        started = time.monotonic()
+        served = servers_drill(kills=asked.kills, seed=asked.seed, say=lambda text: print(text, file=sys.stderr))
+        for kind, times in sorted(served.fired.items()):
+            print(f"{times:>5}  {kind}")
+        print(
+            f"{served.fired.total()} servers and workers ended; {served.campaigns} campaigns came through, planned on "
+            f"one server and launched on another, byte for byte ({time.monotonic() - started:.0f} s)"
         )
     if "worker" not in asked.parts:
         return

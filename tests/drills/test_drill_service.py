@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 from service_drill import worker_drill
 from service_postgres import postgres_drill
+from service_servers import servers_drill
 
 from disco.records.errors import MissingPartError
 
@@ -32,3 +33,9 @@ def test_no_acknowledged_write_is_lost_when_postgresql_stops_under_load() -> Non
         done = postgres_drill(stops=1, seed=1, clients=4)
     assert done.acknowledged >= 20
     assert done.writes.statuses[503] > 0
+
+
+def test_servers_that_end_leave_one_campaign_planned_on_one_and_launched_on_the_other() -> None:
+    with _postgresql():
+        done = servers_drill(kills=2, seed=2, customers=400)
+    assert done.fired.total() == 2

@@ -145,6 +145,7 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
                 f"The server cannot listen on {host}, port {port} ({reason})",
                 fix="Name another port with --port, or end the program that uses this one.",
             ) from error
+        bound.listen(_BACKLOG)  # who is told where it answers, and asks at once, waits instead of being refused
         yield bound
     finally:
         bound.close()
