@@ -1,7 +1,9 @@
 """Webhooks are told what was kept and nothing else, signed, to allowed addresses alone, again after a failure."""
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -277,6 +279,31 @@ def test_a_receiver_that_is_away_or_unknown_is_a_failed_delivery() -> None:
 
     with pytest.raises(DeliveryError, match="not known"):
         HttpSender(resolve=unknown)("http://nowhere.invalid/", {}, b"")
+
+
+@pytest.mark.parametrize("sends", [b"HTTP/1.1 200 OK\r\nX: ", b""])
+def test_a_receiver_that_sends_byte_after_byte_holds_nobody_beyond_the_deadline(sends: bytes) -> None:
+    """A limit per read would begin anew with every byte."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.sendall(sends)
+                for _ in range(600):
+                    connection.sendall(b"x")
+                    time.sleep(0.05)
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(DeliveryError, match="did not answer"):
+            HttpSender(private=True, timeout_s=0.5)(f"http://127.0.0.1:{server.getsockname()[1]}/", {}, b"{}")
+        assert time.monotonic() - began < 10
+        thread.join(35)
+        assert not thread.is_alive()
 
 
 def test_proxies_of_the_environment_are_not_used(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

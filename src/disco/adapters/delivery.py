@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from disco.adapters.http import NoAnswerError, ask
 from disco.operations.webhooks import WebAddress, read_url
 from disco.records.errors import DeliveryError, ForbiddenAddressError
 
@@ -32,33 +33,26 @@ class HttpSender:
     private: bool = False
     resolve: Resolve = resolve
     timeout_s: float = _TIMEOUT_S
+    """For a delivery as a whole, however slowly the receiver answers."""
 
     def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
         """The status of the answer; DeliveryError where there is none, ForbiddenAddressError where it may not be."""
-        import httpx
-
         address = read_url(url)
         place = self._checked(address)
         shown = f"[{place}]" if ":" in place else place
         try:
-            with (
-                httpx.Client(
-                    timeout=self.timeout_s,
-                    follow_redirects=False,
-                    trust_env=False,
-                    limits=httpx.Limits(max_connections=1, max_keepalive_connections=0),
-                ) as client,
-                client.stream(
-                    "POST",
-                    f"{address.scheme}://{shown}:{address.port}{address.target}",
-                    headers={**headers, "Host": address.authority},
-                    content=body,
-                    extensions={"sni_hostname": address.host},
-                ) as answer,
-            ):
-                return answer.status_code  # the body of the answer is not read: it may be endless
-        except httpx.HTTPError as error:
-            raise DeliveryError(f"The receiver did not answer ({type(error).__name__})") from error
+            answer = ask(
+                "POST",
+                f"{address.scheme}://{shown}:{address.port}{address.target}",
+                headers={**headers, "Host": address.authority},
+                body=body,
+                deadline_s=self.timeout_s,
+                most_bytes=0,  # the body of the answer may be endless
+                server_name=address.host,
+            )
+        except NoAnswerError as error:
+            raise DeliveryError(f"The receiver did not answer ({error})") from error
+        return answer.status
 
     def _checked(self, address: WebAddress) -> str:
         try:
