@@ -12,7 +12,7 @@ import disco
 from disco.entrypoints.config import ShopSettings, load_settings
 from disco.entrypoints.python import Shop
 from disco.records.chunks import processors
-from disco.records.errors import PlanError
+from disco.records.errors import MissingPartError, PlanError
 from disco.records.locale import Locale
 
 FIRST = """
@@ -84,6 +84,44 @@ def test_an_unknown_key_of_a_section_is_named_with_its_neighbours(tmp_path: Path
     message = str(caught.value)
     assert "Did you mean forgetting?" in message
     assert "Did you mean gamma?" in message
+
+
+OIDC = "oidc: {issuer: 'https://id.example.com', client_id: disco, default_role: viewer"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ("oidc: {issuer: 'http://id.example.com', client_id: disco, default_role: viewer}", "an https URL"),
+        ("oidc: {issuer: 'https://id.example.com/?a=b', client_id: disco, default_role: viewer}", "an https URL"),
+        ("oidc: {issuer: 'https://[', client_id: disco, default_role: viewer}", "an https URL"),
+        ("oidc: {issuer: 'https://id.example.com', client_id: disco}", "neither roles nor default_role"),
+        ("oidc: {issuer: 'https://id.example.com', default_role: viewer}", "oidc.client_id"),
+        ("oidc: {issuer: 'https://id.example.com', client_id: disco, default_role: admin}", "oidc.default_role"),
+        (OIDC + ", isuer: x}", "Did you mean issuer?"),
+        (OIDC + ", client_secret: x}", "Did you mean client_secret_file?"),
+        (OIDC + ", scopes: [profile]}", "openid and others"),
+        (OIDC + ", roles: {staff: boss}}", "oidc.roles.staff"),
+        (OIDC + ", email_domains: ['ada@example.com']}", "domains such as example.com"),
+    ],
+)
+def test_settings_of_an_identity_provider_that_cannot_be_used(tmp_path: Path, changed: str, said: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        load_settings(write(tmp_path, changed), environment={})
+    assert said in str(caught.value)
+
+
+def test_the_client_secret_comes_from_the_environment_or_a_file(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, OIDC + ", client_secret_file: secret}"), environment={}).oidc
+    assert settings is not None
+    with pytest.raises(MissingPartError, match="cannot be read"):
+        settings.client_secret(tmp_path, {})
+    (tmp_path / "secret").write_text("of the file\n")
+    assert settings.client_secret(tmp_path, {}) == "of the file"
+    assert settings.client_secret(tmp_path, {"DISCO_OIDC_CLIENT_SECRET": "of the environment"}) == "of the environment"
+    (tmp_path / "secret").write_text("\n")
+    with pytest.raises(MissingPartError, match="DISCO_OIDC_CLIENT_SECRET"):
+        settings.client_secret(tmp_path, {})
 
 
 def fields_of(section: type[BaseModel]) -> list[str]:

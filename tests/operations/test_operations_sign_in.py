@@ -264,10 +264,13 @@ def test_an_identity_provider_cannot_take_over_a_name(store: CampaignStore, cloc
     made = sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="viewer", clock=clock)
     again = sign_in_external(store, issuer="https://id", subject="7", name="Anna", role="planner", clock=clock)
     assert (made.role, again.name, again.role) == (Role.VIEWER, "Olga", Role.PLANNER)
+    with store.reading() as transaction:
+        written = [entry for entry in transaction.journal.entries(limit=99) if entry.action == "sign in externally"]
+    assert {entry.actor.name for entry in written} == {"Olga"}, "whatever the provider calls them"
     with pytest.raises(StateError, match="another person named Olga"):
         sign_in_external(store, issuer="https://other", subject="7", name="Olga", role="admin", clock=clock)
     change_person(store, "Olga", disabled=True)
-    with pytest.raises(AuthenticationError):
+    with pytest.raises(AuthenticationError, match="Olga cannot sign in any more"):
         sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="admin", clock=clock)
 
 

@@ -7,17 +7,19 @@ from difflib import get_close_matches
 from itertools import pairwise
 from math import log2
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from disco.adapters.engines import read_engine
+from disco.adapters.openid import is_safe_url
 from disco.entrypoints.files import read_yaml
+from disco.operations.openid import Admission
 from disco.records.chunks import read_threads
 from disco.records.currency import read_currency
-from disco.records.errors import InputError, PlanError, Problem
+from disco.records.errors import InputError, MissingPartError, PlanError, Problem
 from disco.records.locale import Locale, read_time_zone
-from disco.records.people import ApprovalRule
+from disco.records.people import ApprovalRule, Role
 from disco.records.refusals import expected_of
 from disco.records.table_format import (
     CsvFormat,
@@ -31,6 +33,7 @@ from disco.records.table_format import (
 
 FILE = "disco.yaml"
 _PREFIX = "DISCO_"
+OIDC_SECRET = "DISCO_OIDC_CLIENT_SECRET"
 _SQLITE = "sqlite:///"
 _LEAST_SECRET_BYTES = 32
 _LEAST_SECRET_BITS = 64  # by `_entropy_bits`; 32 random digits have at least 75
@@ -110,6 +113,82 @@ class ServiceSettings(_Section):
     threads: int = Field(default=12, ge=1, le=200, description="use cases that run at once")
 
 
+class OidcSettings(_Section):
+    """People sign in at an identity provider (OpenID Connect), beside those who have a password here."""
+
+    issuer: str = Field(max_length=500, description="the provider, exactly as it names itself, with https")
+    client_id: str = Field(min_length=1, max_length=200, description="of this service, as the provider knows it")
+    client_secret_file: str | None = Field(
+        default=None, description="file with the client secret, from here; DISCO_OIDC_CLIENT_SECRET overrides it"
+    )
+    name: str = Field(default="OpenID Connect", min_length=1, max_length=60, description="of the provider, for people")
+    scopes: tuple[str, ...] = Field(default=("openid", "profile", "email"), description="what we ask it for")
+    role_claim: str = Field(
+        default="groups", min_length=1, description="the claim that gives the role: its name, or a path such as a.b"
+    )
+    roles: dict[str, Role] = Field(default={}, description="the role of each value of that claim; the highest counts")
+    default_role: Literal["viewer", "planner", "approver"] | None = Field(
+        default=None, description="of whoever has none of these values; empty: they are refused"
+    )
+    email_domains: tuple[str, ...] = Field(
+        default=(), description="only people with a confirmed address of these domains; empty: all"
+    )
+
+    @field_validator("issuer")
+    @classmethod
+    def _safe_issuer(cls, issuer: str) -> str:
+        if not is_safe_url(issuer) or "?" in issuer or "#" in issuer:
+            raise InputError("issuer", found=repr(issuer), expected="an https URL (http on this machine alone)")
+        return issuer
+
+    @field_validator("scopes")
+    @classmethod
+    def _with_openid(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
+        if "openid" not in scopes or not all(one.isascii() and one.isprintable() and " " not in one for one in scopes):
+            raise InputError("scopes", found=repr(list(scopes)), expected="openid and others, without spaces")
+        return scopes
+
+    @field_validator("email_domains")
+    @classmethod
+    def _lower_domains(cls, domains: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(one and "@" not in one and " " not in one for one in domains):
+            raise InputError("email_domains", found=repr(list(domains)), expected="domains such as example.com")
+        return tuple(one.lower() for one in domains)
+
+    @model_validator(mode="after")
+    def _lets_somebody_in(self) -> "OidcSettings":
+        if not self.roles and self.default_role is None:
+            raise InputError("oidc", found="neither roles nor default_role", expected="one of them")
+        return self
+
+    @property
+    def admission(self) -> Admission:
+        """Who may come in, and as what."""
+        return Admission(
+            role_claim=self.role_claim,
+            roles=self.roles,
+            default_role=None if self.default_role is None else Role(self.default_role),
+            email_domains=self.email_domains,
+        )
+
+    def client_secret(self, shop: Path, environment: Mapping[str, str] | None = None) -> str:
+        """The secret by which the provider knows this service."""
+        secret = (os.environ if environment is None else environment).get(OIDC_SECRET, "").strip()
+        if not secret and self.client_secret_file is not None:
+            try:
+                secret = (shop / self.client_secret_file).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise MissingPartError(
+                    "The file of oidc.client_secret_file cannot be read", fix="Check its path and who may read it."
+                ) from error
+        if not secret:
+            raise MissingPartError(
+                "The client secret for OpenID Connect is missing",
+                fix=f"Set {OIDC_SECRET}, or oidc.client_secret_file in disco.yaml.",
+            )
+        return secret
+
+
 class ShopSettings(_Section):
     """What every command may need to know about a shop. Unknown keys are refused."""
 
@@ -145,6 +224,9 @@ class ShopSettings(_Section):
     )
     engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local")
     service: ServiceSettings = Field(ServiceSettings(), description="of `disco serve`: names, proxies, limits")
+    oidc: OidcSettings | None = Field(
+        None, description="sign-in at an identity provider (OpenID Connect); empty: with passwords alone"
+    )
     threads: int | None = Field(
         None, description="threads of the engine and of DuckDB; empty: one per processor, at most four per processor"
     )
@@ -304,5 +386,6 @@ def _keys_beside(place: tuple[str | int, ...]) -> list[str]:
     """The keys that are known where an unknown one was found."""
     section: Any = ShopSettings
     for part in place[:-1]:
-        section = section.model_fields[part].annotation
+        kinds = get_args(section.model_fields[part].annotation) or (section.model_fields[part].annotation,)
+        section = next(kind for kind in kinds if hasattr(kind, "model_fields"))  # a section may be absent: X | None
     return list(section.model_fields)

@@ -256,7 +256,8 @@ def sign_in_external(
         person = transaction.people.find_external(issuer, subject)
     changed = person is not None and not person.disabled and person.role is not given
     if person is None or changed:
-        with store.by(Actor(wanted, ActorKind.PERSON)).writing(PEOPLE, action="sign in externally") as transaction:
+        known_as = wanted if person is None else person.name  # the provider's name may be somebody else's here
+        with store.by(Actor(known_as, ActorKind.PERSON)).writing(PEOPLE, action="sign in externally") as transaction:
             person = transaction.people.find_external(issuer, subject)
             if person is None:
                 if transaction.people.find(wanted) is not None:
@@ -274,7 +275,7 @@ def sign_in_external(
             transaction.people.put(person)
             transaction.journal.note(name=person.name, role=person.role)
     if person.disabled:
-        raise _refused()
+        raise AuthenticationError(f"{person.name} cannot sign in any more", fix="Ask an administrator.")
     return _new_session(store, person, clock)
 
 

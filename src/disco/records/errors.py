@@ -25,6 +25,7 @@
     ├── AuthenticationError          nobody knows who calls: a key, session, password or link that is not valid
     ├── RoleError                    the caller is known, and their role does not allow this
     ├── ServiceError                 the service refused the request itself: unknown route, too large, too often
+    ├── IdentityProviderError        the identity provider cannot be reached, or answers with what cannot be used
     ├── DeliveryError                a webhook's receiver did not answer with success; it is tried again
     ├── MissingPartError             a library or system part is absent; says how to get it
     ├── ReportError                  the work is done and kept, but what reports it could not be written
@@ -230,6 +231,10 @@ class ServiceError(DiscoError):
         super().__init__(what, found=found, expected=expected, fix=fix)
         self.status, self.kind = status, kind  # of the HTTP reply; the last part of the problem's type
         self.problems = tuple(problems)
+
+
+class IdentityProviderError(DiscoError):
+    pass
 
 
 class DeliveryError(DiscoError):

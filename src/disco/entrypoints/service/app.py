@@ -22,6 +22,7 @@ from disco.entrypoints.service.late_queue import LateQueue
 from disco.entrypoints.service.limits import BoundedBody, TokenBuckets, busy
 from disco.entrypoints.service.logs import log
 from disco.entrypoints.service.metrics import Metrics
+from disco.entrypoints.service.openid import OpenIdDoor
 from disco.entrypoints.service.route import problem_reply
 from disco.entrypoints.service.routes import ROUTERS
 from disco.entrypoints.service.security import HEADERS, KnownCallers, refuse_host
@@ -52,6 +53,7 @@ class Service:
         self.uploads = CapacityLimiter(2)  # files that are read at once: each may need much memory
         self.hashing = CapacityLimiter(2)  # passwords that are hashed at once: each needs 64 MB
         self.streams = CapacityLimiter(64)  # replies that stay open
+        self.openid = OpenIdDoor()
         self.late = LateQueue(self.shop)
         self.callers = KnownCallers()
         self.in_progress = 0

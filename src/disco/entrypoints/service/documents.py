@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -191,10 +192,11 @@ def _resolved(schema: dict[str, Any], document: dict[str, Any]) -> dict[str, Any
     return schema
 
 
-def page(name: str = "docs") -> Response:
-    """The page about all routes, or one of those where people sign in."""
+def page(name: str = "docs", *, provider: str | None = None) -> Response:
+    """The page about all routes, or one of those where people sign in. provider: by which one can sign in, too."""
     headers = {"content-security-policy": _POLICY if name == "docs" else _STRICT_POLICY, "cache-control": "no-cache"}
-    content = (_FOLDER / "page" / f"{name}.html").read_bytes()
+    link = "" if provider is None else f'<p><a href="sign-in/oidc">Sign in with {escape(provider)}</a></p>'
+    content = (_FOLDER / "page" / f"{name}.html").read_text(encoding="utf-8").replace("<!-- openid -->", link)
     return Response(content, 200, headers, media_type="text/html; charset=utf-8")
 
 

@@ -47,6 +47,7 @@ _KINDS: dict[type[DiscoError], tuple[int, str, str]] = {
     errors.UnavailableError: (503, "unavailable", "The database cannot be reached at the moment"),
     errors.AuthenticationError: (401, "authentication", "A valid key or session is needed"),
     errors.RoleError: (403, "role", "The role does not allow this"),
+    errors.IdentityProviderError: (503, "identity-provider", "The identity provider cannot be used at the moment"),
     errors.DeliveryError: (502, "delivery", "A webhook's receiver did not answer with success"),
     errors.MissingPartError: (503, "missing-part", "A part of the installation is absent"),
     errors.ReportError: (500, "report", "The work is done, but its report could not be written"),
@@ -57,6 +58,7 @@ _CLASSES = {name: kind for kind, (_, name, _) in _KINDS.items()}
 # what the service itself refuses, by the last part of the URN
 _TITLES = {
     "cross-site": "The request did not come from a page of this service",
+    "sign-in": "The sign-in cannot be completed",
     "unknown-route": "There is no such route",
     "unknown-method": "The route does not have this method",
     "content-type": "The body has a type that the route does not read",

@@ -40,6 +40,8 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/docs/{file}"): PUBLIC,
     ("GET", "/sign-in"): PUBLIC,
     ("POST", "/sign-in"): PUBLIC,
+    ("GET", "/sign-in/oidc"): PUBLIC,
+    ("GET", "/sign-in/oidc/callback"): PUBLIC,
     ("GET", "/invitation"): PUBLIC,
     ("POST", "/invitations/accept"): PUBLIC,
     ("POST", "/sign-out"): _V,

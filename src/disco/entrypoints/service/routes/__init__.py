@@ -8,6 +8,7 @@ from disco.entrypoints.service.routes import (
     jobs,
     keys,
     model,
+    openid,
     people,
     plans,
     schedules,
@@ -16,5 +17,6 @@ from disco.entrypoints.service.routes import (
     webhooks,
 )
 
-_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, webhooks, settings, keys, people, audit)
+_PEOPLE = (keys, people, openid, audit)
+_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, webhooks, settings, *_PEOPLE)
 ROUTERS = tuple(topic.router for topic in _TOPICS)

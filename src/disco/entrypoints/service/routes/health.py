@@ -46,8 +46,9 @@ async def docs() -> Response:
 
 
 @router.get("/sign-in", summary="The page where people sign in", response_class=HTMLResponse)
-async def sign_in_page() -> Response:
-    return documents.page("sign-in")
+def sign_in_page(request: Request) -> Response:
+    oidc = request.app.state.service.shop().settings.oidc
+    return documents.page("sign-in", provider=None if oidc is None else oidc.name)
 
 
 @router.get("/invitation", summary="The page where invited people choose a password", response_class=HTMLResponse)
