@@ -118,6 +118,7 @@ def test_weekdays_are_those_of_the_shop() -> None:
             "daily at 24:00",
             "at 2027-02-30 09:00",
             "at 9999-12-31 23:59",
+            "at 0001-01-01 00:00",
             "every monday at 06:00; x",
             "when codes mature",
         ),

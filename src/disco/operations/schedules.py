@@ -24,7 +24,7 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _GROUPS = {"day": _DAYS, "weekday": _DAYS[:5]}
 _EVERY = re.compile(r"(?:daily|every (?P<days>[a-z, ]+)) at (?P<hour>\d{1,2}):(?P<minute>\d{2})")
 _ONCE = re.compile(r"at (?P<day>\d{4}-\d{2}-\d{2})[ t](?P<hour>\d{1,2}):(?P<minute>\d{2})")
-_LAST_YEAR = 2100
+_FIRST_YEAR, _LAST_YEAR = 2, 2100  # with every zone's moments within the calendar of `datetime`
 _DATE = re.compile(r"\{date(?P<days>[+-]\d{1,3})?\}")
 _MINUTE = timedelta(minutes=1)
 
@@ -89,7 +89,7 @@ def _parsed(text: str) -> "_Weekly | _OneTime | str":
             return _Weekly(tuple(sorted(map(_DAYS.index, days))), at)
         if found := _ONCE.fullmatch(plain):
             day = date.fromisoformat(found["day"])
-            if day.year <= _LAST_YEAR:
+            if _FIRST_YEAR <= day.year <= _LAST_YEAR:
                 return _OneTime(datetime.combine(day, time(int(found["hour"]), int(found["minute"]))))
     except ValueError:
         pass  # a day or a time that no calendar or clock shows: refused with all others
