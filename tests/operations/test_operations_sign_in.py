@@ -10,6 +10,7 @@ from stores import open_store
 
 from disco.adapters.store import CampaignStore
 from disco.operations import sign_in as module
+from disco.operations.people import create_key, revoke_key
 from disco.operations.sign_in import (
     Invitation,
     Person,
@@ -272,6 +273,45 @@ def test_an_identity_provider_cannot_take_over_a_name(store: CampaignStore, cloc
     change_person(store, "Olga", disabled=True)
     with pytest.raises(AuthenticationError, match="Olga cannot sign in any more"):
         sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="admin", clock=clock)
+
+
+def test_an_identity_provider_cannot_write_another_name_into_the_journal(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    for name, role in (("Olga", "viewer"), ("Anna", "planner")):
+        sign_in_external(store, issuer="https://id", subject="7", name=name, role=role, clock=clock)
+    with store.reading() as transaction:
+        found = [entry.actor.name for entry in transaction.journal.entries(limit=9)][2:]
+    assert found == ["Olga"] * 4
+
+
+def test_an_invitation_gives_no_password_to_somebody_of_an_identity_provider(
+    store: CampaignStore, clock: Clock
+) -> None:
+    admin(store, clock)
+    link = invite(store, name="Olga", role="viewer", clock=clock)
+    sign_in_external(store, issuer="https://id", subject="7", name="Olga", role="admin", clock=clock)
+    with pytest.raises(AuthenticationError, match="invitation is not valid"):
+        accept_invitation(store, link.token, password=PASSWORD, clock=clock)
+    refused(store, clock, "Olga", PASSWORD)
+
+
+def test_who_may_invite_nobody_any_more_cannot_come_back_by_an_invitation(store: CampaignStore, clock: Clock) -> None:
+    admin(store, clock)
+    key = create_key(store, name="robot", role="admin", expires=None, clock=clock)
+    for name in ("Ben", "Carl"):
+        somebody(store, clock, name=name, role="admin")
+    links = [
+        invite(store.by(Actor(by, kind)), name=f"Friend of {by}", role="admin", clock=clock)
+        for by, kind in (("Ben", ActorKind.PERSON), ("Carl", ActorKind.PERSON), ("robot", ActorKind.KEY))
+    ]
+    good = invite(store.by(Actor("Anna", ActorKind.PERSON)), name="Dora", role="viewer", clock=clock)
+    change_person(store, "Ben", disabled=True)
+    change_person(store, "Carl", role="viewer")
+    revoke_key(store, key.id, clock)
+    for link in links:
+        with pytest.raises(AuthenticationError, match="invitation is not valid"):
+            accept_invitation(store, link.token, password=PASSWORD, clock=clock)
+    assert accept_invitation(store, good.token, password=PASSWORD, clock=clock).name == "Dora"
 
 
 def test_who_signs_in_and_out_stands_in_the_journal(store: CampaignStore, clock: Clock) -> None:

@@ -7,8 +7,8 @@ from hashlib import sha256
 from secrets import token_hex, token_urlsafe
 
 from disco.records.errors import AuthenticationError, InputError
-from disco.records.people import Actor, ActorKind, Caller, KeyRecord, Role, checked_name
-from disco.records.ports import PEOPLE, Clock, Store
+from disco.records.people import Actor, ActorKind, Caller, KeyRecord, Role, checked_name, folded
+from disco.records.ports import PEOPLE, Clock, Store, Transaction
 from disco.records.result import Result
 
 _PREFIX = "disco"
@@ -136,8 +136,16 @@ def revoke_key(store: Store, key_id: str, clock: Clock) -> RevokedKey:
         at = key.revoked_at or clock.now()
         if key.revoked_at is None:
             transaction.people.revoke_key(key.key_id, at=at)
+            withdraw_invitations(transaction, by=key.name)
             transaction.journal.note(key_id=key.key_id, name=key.name)
     return RevokedKey(id=key.key_id, name=key.name, revoked_at=at, again=key.revoked_at is not None)
+
+
+def withdraw_invitations(transaction: Transaction, *, by: str) -> None:
+    """Refuse the links that somebody has made who may invite nobody any more: they could come back by one."""
+    for invitation in transaction.people.invitations():
+        if folded(invitation.invited_by) == folded(by):
+            transaction.people.remove_invitation(invitation.token_hash)
 
 
 def caller_of_key(store: Store, text: str, clock: Clock) -> Caller:

@@ -7,7 +7,7 @@ from functools import cache
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
-from disco.operations.people import hashed, read_role
+from disco.operations.people import hashed, read_role, withdraw_invitations
 from disco.records.errors import AuthenticationError, InputError, NotFoundError, StateError
 from disco.records.people import (
     Actor,
@@ -206,6 +206,8 @@ def accept_invitation(store: Store, token: str, *, password: str, clock: Clock, 
         found = _invitation(transaction, token, clock)  # it may have been used meanwhile
         known = transaction.people.find(wanted)
         if found.name is None and (known is not None or _admins(transaction)):
+            raise _no_invitation()
+        if known is not None and known.issuer is not None:  # they came through their provider meanwhile
             raise _no_invitation()
         if known is None:
             person = PersonRecord(
@@ -456,6 +458,8 @@ def change_person(store: Store, name: str, *, role: Role | str | None = None, di
                 )
             if person.disabled:
                 transaction.sessions.end_of(person.name)
+            if person.disabled or person.role is not Role.ADMIN:
+                withdraw_invitations(transaction, by=person.name)
             transaction.journal.note(name=person.name, role=person.role, disabled=person.disabled)
     return Person.of(person)
 
