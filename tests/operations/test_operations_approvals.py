@@ -80,6 +80,19 @@ def test_who_made_a_plan_cannot_approve_it_with_a_key_of_their_own(store: Campai
     assert launched(store, plan).codes > 0
 
 
+def test_a_key_made_with_a_key_is_still_that_of_who_made_the_first(store: CampaignStore) -> None:
+    plan = kept(store)
+    makers = [ANNA, Actor("robot", ActorKind.KEY), Actor("Helper", ActorKind.KEY)]
+    for maker, name in zip(makers, ("robot", "helper", "robot 2"), strict=True):
+        create_key(store.by(maker), name=name, role="admin", expires=None, clock=FixedClock())
+    create_key(store.by(Actor("robot 2", ActorKind.KEY)), name="robot", role="admin", expires=None, clock=FixedClock())
+    for name in ("helper", "robot 2"):
+        with pytest.raises(ApprovalError, match=f"The key {name} was made by Anna, who made plan"):
+            approve(store, plan, Actor(name, ActorKind.KEY))
+    create_key(store.by(BEN), name="crm", role="approver", expires=None, clock=FixedClock())
+    approve(store, plan, Actor("crm", ActorKind.KEY))
+
+
 def test_a_plan_that_a_second_person_makes_again_after_damage_needs_a_third(store: CampaignStore) -> None:
     plan = kept(store)
     approve(store, plan, BEN)

@@ -116,12 +116,25 @@ def _refuse_maker(transaction: Transaction, plan_id: str, makers: tuple[Actor, .
     if any(actor.is_same_person(maker.name) for maker in makers):
         raise ApprovalError(f"{actor.name} made plan {plan_id} and cannot approve it", fix=another)
     if actor.kind is ActorKind.KEY:
-        keys = transaction.people.keys()
-        owners = {key.created_by for key in keys if folded(key.name) == folded(actor.name)}
+        behind = _makers_of_key(transaction, actor.name)
         for maker in makers:
-            if any(maker.is_same_person(owner) for owner in owners):
+            if folded(maker.name) in behind:
                 words = f"The key {actor.name} was made by {maker.name}, who made plan {plan_id}, and cannot approve it"
                 raise ApprovalError(words, fix=another)
+
+
+def _makers_of_key(transaction: Transaction, name: str) -> set[str]:
+    """Who made a key of this name, and who made the keys that it was made with, as names are compared."""
+    keys, made_by = transaction.people.keys(), dict[str, set[str]]()
+    for key in keys:
+        made_by.setdefault(folded(key.name), set()).add(folded(key.created_by))
+    found: set[str] = set()
+    open_names = [folded(name)]
+    while open_names:
+        new = made_by.get(open_names.pop(), set()) - found
+        found |= new
+        open_names += new
+    return found
 
 
 def plan_approval(store: Store, name: str, *, rule: ApprovalRule) -> PlanApproval:
