@@ -134,7 +134,10 @@ def life(request, new_database_url, make_shop, head):
 
         @rule(on=st.booleans())
         def pause(self, on):
-            (pause if on else resume)(shop.store, self.campaign)
+            if on:
+                pause(shop.store, self.campaign, clock=shop.clock)
+            else:
+                resume(shop.store, self.campaign)
             self.state = State.PAUSED if on else State.LAUNCHED
 
         @rule(customer=st.integers(100, 110))
