@@ -10,6 +10,13 @@ from trial_server import TrialServer, trial_server
 
 from disco.records.errors import MissingPartError
 
+_LONG = ("drills", "e2e", "studies")  # rooms of few tests, each of which takes long
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, so that no process ends with one of them while the others have nothing left to do."""
+    items.sort(key=lambda item: not set(_LONG) & set(item.path.parts))
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[TrialServer]:
