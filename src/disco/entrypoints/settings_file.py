@@ -47,29 +47,53 @@ def change_settings(shop: Path, changes: Mapping[str, Any]) -> ShopSettings:
 
 def _with_setting(text: str, name: str, value: Any) -> str:
     """The YAML text with another value of one top-level key; comments and other lines stay."""
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    try:
+        node, before = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise StateError(f"{FILE} cannot be read", fix="Whoever runs the service corrects it there.") from None
     if node is not None and not isinstance(node, yaml.MappingNode):
         raise InputError(FILE, found="no mapping", expected="lines of `name: value`")
     pairs = [] if node is None else list(node.value)
     found = next(((key, part) for key, part in pairs if key.value == name), None)
     line = "" if value is None else _line(name, value)
     if found is None:
-        return text if not line else text + ("\n" if text and not text.endswith("\n") else "") + line
-    start, end = found[0].start_mark.index, found[1].end_mark.index
-    if isinstance(found[1], yaml.ScalarNode) or found[1].flow_style:
+        changed = text if not line else text + ("\n" if text and not text.endswith("\n") else "") + line
+    else:
+        start, end = found[0].start_mark.index, found[1].end_mark.index
+        changed = text[:start] + line + text[_end_of(found[1], text, start, end) :]
+    wanted = {key: part for key, part in (before or {}).items() if key != name}
+    if value is not None:
+        wanted[name] = value
+    if not _says(changed, wanted):
+        raise StateError(
+            f"{FILE} is written in a form in which the service cannot change `{name}` alone",
+            fix="Whoever runs the service changes it there, or writes it as lines of `name: value`.",
+        )
+    return changed
+
+
+def _end_of(part: yaml.Node, text: str, start: int, end: int) -> int:
+    """Where the lines of a value end that stands from `start`, with its key, to `end`."""
+    is_block = getattr(part, "style", None) in ("|", ">") or not (isinstance(part, yaml.ScalarNode) or part.flow_style)
+    if not is_block:  # a comment behind the value belongs to it
         stop = text.find("\n", end)
-        rest = text[end:] if stop < 0 else text[end:stop]
-        # a comment behind the value belongs to the old one
-        end = len(text) if stop < 0 else stop + 1
-        assert rest.strip() == "" or rest.lstrip().startswith("#"), rest
-    else:  # a block ends where the next key begins: comments between the two belong to that key
-        block = text[start:end]
-        kept = block.rstrip("\n").split("\n")
-        while len(kept) > 1 and (not kept[-1].strip() or kept[-1].startswith("#")):
-            kept.pop()
-        end = start + len("\n".join(kept)) + 1
-    return text[:start] + line + text[end:]
+        return len(text) if stop < 0 else stop + 1
+    kept = text[start:end].rstrip("\n").split("\n")  # comments between it and the next key belong to that key
+    while len(kept) > 1 and (not kept[-1].strip() or kept[-1].startswith("#")):
+        kept.pop()
+    return start + len("\n".join(kept)) + 1
+
+
+def _says(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return (yaml.safe_load(text) or {}) == wanted
+    except yaml.YAMLError:
+        return False
 
 
 def _line(name: str, value: Any) -> str:
-    return str(yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=110))
+    text = str(yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True, width=110))
+    if _says(text, {name: value}):
+        return text
+    # some separators of lines are lost unless they are escaped
+    return str(yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=False, width=110))

@@ -127,3 +127,39 @@ def test_single_settings_change_and_the_rest_stays(tmp_path: Path, monkeypatch: 
     with pytest.raises(StateError, match="DISCO_CURRENCY"):
         change_settings(tmp_path, {"currency": "USD"})
     assert file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{currency: EUR, time_zone: Europe/Berlin}\n",
+        "{time_zone: Europe/Berlin}\n",
+        "time_zone: Europe/Berlin\n...\n",
+        "currency: [EUR\n",
+        "csv: &same {decimal: ','}\ncurrency: EUR\nengagement: *same\n---\nthreads: 2\n",
+        "? currency\n: EUR\n",
+    ],
+)
+def test_a_file_in_another_form_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+    (tmp_path / "disco.yaml").write_text(text)
+    with pytest.raises(StateError, match=r"^disco.yaml .* Whoever runs the service"):
+        change_settings(tmp_path, {"currency": "USD"})
+    assert (tmp_path / "disco.yaml").read_text() == text
+
+
+@pytest.mark.parametrize("style", [">", "|-", ">+"])
+def test_a_value_of_several_lines_ends_before_the_next_key(tmp_path: Path, style: str) -> None:
+    (tmp_path / "disco.yaml").write_text(f"currency: {style}\n  EUR\n\n# where\ntime_zone: Europe/Berlin\n")
+    change_settings(tmp_path, {"currency": "USD"})
+    assert (tmp_path / "disco.yaml").read_text() == "currency: USD\n\n# where\ntime_zone: Europe/Berlin\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["a\u2028b: c", "a\x85b", "x\n\ncurrency: USD #", "\ufeffb", "&a *a", "!!python/none", "'\"", "- "]
+)
+def test_a_name_of_a_column_is_nothing_but_a_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / "disco.yaml").write_text("currency: EUR\n")
+    wanted = {"orders": {"full_price": name}}
+    assert change_settings(tmp_path, {"columns": wanted}).columns == wanted
+    assert load_settings(tmp_path).columns == wanted
+    assert load_settings(tmp_path).currency == "EUR"
