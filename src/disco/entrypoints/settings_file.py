@@ -2,17 +2,22 @@
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from disco.entrypoints.config import FILE, ShopSettings, load_settings
+from disco.operations.journal import note_file
 from disco.records.errors import InputError, PlanError, StateError
 from disco.records.files import written_whole
 from disco.records.private import temporary_folder
+
+if TYPE_CHECKING:
+    from disco.entrypoints.python import Shop
 
 CHANGEABLE = ("queries", "columns", "csv", "currency", "time_zone", "model", "engagement", "threads")
 """Settings that a caller of the service may change. The others name files, databases, proxies and secrets of the
@@ -20,9 +25,27 @@ machine, which belong to whoever runs it."""
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def change_settings(shop: Path, changes: Mapping[str, Any]) -> ShopSettings:
+def change_settings_of(shop: "Shop", changes: Mapping[str, Any]) -> ShopSettings:
+    """Change the settings of a shop, for whoever it is held open by: the journal names them. StateError where the
+    campaigns that were launched need the old ones."""
+
+    def accept(settings: ShopSettings) -> None:
+        if settings.locale != shop.settings.locale:
+            with replace(shop, settings=settings, held_store=None).store():
+                pass  # opening the database refuses another currency or time zone
+
+    settings = change_settings(shop.folder, changes, accept=accept)
+    with shop.store() as store:
+        content = (shop.folder / FILE).read_bytes()
+        note_file(store, FILE, sha256(content).hexdigest(), action="change settings", settings=sorted(changes))
+    return settings
+
+
+def change_settings(
+    shop: Path, changes: Mapping[str, Any], *, accept: Callable[[ShopSettings], None] = lambda _: None
+) -> ShopSettings:
     """Write these settings into the shop's disco.yaml; null removes one. PlanError names every problem, and nothing is
-    written then."""
+    written then, nor where `accept` refuses the settings by an error."""
     for name in changes:
         if name not in CHANGEABLE:
             fix = "Whoever runs the service changes the others in disco.yaml."
@@ -40,6 +63,7 @@ def change_settings(shop: Path, changes: Mapping[str, Any]) -> ShopSettings:
         except PlanError as error:
             renamed = [replace(one, file=one.file.replace(str(scratch / FILE), FILE)) for one in error.problems]
             raise PlanError("The settings cannot be used:", renamed) from None
+        accept(settings)
         with written_whole(path) as partial:
             partial.write_text(text, encoding="utf-8")
     return settings

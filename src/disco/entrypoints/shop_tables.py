@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from disco.entrypoints.settings_file import change_settings
+from disco.entrypoints.settings_file import change_settings_of
+from disco.operations.journal import note_file
 from disco.records.errors import InputError, NotFoundError, StateError, TableError
 from disco.records.result import Result
 from disco.records.tables import SCHEMAS, TableSchema
@@ -100,6 +102,9 @@ def replace_by(shop: "Shop", name: str, file: Path) -> TableState:
         )
     folder = Path(shop.settings.data_place(shop.folder))
     report = replace_table(folder, name, file, written=shop.settings.written, as_of=shop.clock.today())
+    with file.open("rb") as content, shop.store() as store:
+        digest = file_digest(content, "sha256").hexdigest()
+        note_file(store, f"{name}{file.suffix}", digest, action="replace table", table=name, rows=report.rows[name])
     return table_state(shop, name, warnings=report.warnings, rows=report.rows[name])
 
 
@@ -125,7 +130,7 @@ def point_to(shop: "Shop", name: str, *, file: str | None, query: str | None) ->
         raise InputError("query", found=repr(query[:80]), expected="one SELECT, without a semicolon")
     queries = {**(shop.settings.queries or {}), name: query}
     _refuse_problems(shop, name, {"queries": queries})
-    return table_state(_with(shop, change_settings(shop.folder, {"queries": queries})), name)
+    return table_state(_with(shop, change_settings_of(shop, {"queries": queries})), name)
 
 
 def map_columns(shop: "Shop", name: str, columns: Mapping[str, str]) -> TableState:
@@ -134,7 +139,7 @@ def map_columns(shop: "Shop", name: str, columns: Mapping[str, str]) -> TableSta
     every: dict[str, Any] = {key: dict(value) for key, value in shop.settings.columns.items() if key != name}
     if columns:
         every[name] = dict(columns)
-    return table_state(_with(shop, change_settings(shop.folder, {"columns": every or None})), name)
+    return table_state(_with(shop, change_settings_of(shop, {"columns": every or None})), name)
 
 
 def _refuse_problems(shop: "Shop", name: str, changes: Mapping[str, Any]) -> None:

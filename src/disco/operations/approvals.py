@@ -181,15 +181,20 @@ def approval_setting(store: Store, *, rule: ApprovalRule) -> ApprovalSetting:
 
 def set_approval(store: Store, approval: ApprovalRule | str, *, rule: ApprovalRule) -> ApprovalSetting:
     """Keep in the database what is asked for before a launch, for everybody who uses it; rule: of the settings."""
-    try:
-        wanted = ApprovalRule(approval)
-    except ValueError:
-        raise InputError("approval", found=repr(approval), expected=" or ".join(ApprovalRule)) from None
+    wanted = read_approval(approval)
     with store.writing(PEOPLE, action="settings") as transaction:
         if _kept(transaction) is not wanted:
             transaction.settings.put(_SETTING, wanted.value)
             transaction.journal.note(approval=wanted.value)
     return approval_setting(store, rule=rule)
+
+
+def read_approval(approval: object) -> ApprovalRule:
+    """A rule by its name."""
+    try:
+        return ApprovalRule(approval)
+    except ValueError:
+        raise InputError("approval", found=repr(approval), expected=" or ".join(ApprovalRule)) from None
 
 
 def _kept(transaction: Transaction) -> ApprovalRule:

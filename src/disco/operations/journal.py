@@ -10,7 +10,7 @@ from disco.records.diagnosis import Diagnosis
 from disco.records.errors import InputError
 from disco.records.journal import JournalEntry
 from disco.records.people import ActorKind
-from disco.records.ports import Store
+from disco.records.ports import PEOPLE, Store
 from disco.records.result import Result
 
 MOST_ENTRIES = 1_000
@@ -85,6 +85,14 @@ class AuditVerdict(Result):
     """The number of the first entry that is not as it was written; null: none."""
     found: str | None
     """What is wrong with it; null: nothing."""
+
+
+def note_file(store: Store, name: str, content_hash: str, *, action: str, **detail: Any) -> None:
+    """Add an entry about a file beside the database that was changed. Its hash (SHA-256) is kept as a setting, so the
+    states before and after name it."""
+    with store.writing(PEOPLE, action=action) as transaction:
+        transaction.settings.put(f"hash of {name}", content_hash)
+        transaction.journal.note(file=name, sha256=content_hash, **detail)
 
 
 def list_journal(store: Store, *, after: int | None = None, limit: int = 50) -> AuditPage:

@@ -4,6 +4,7 @@ import io
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,43 @@ def test_the_journal_names_the_key_that_wrote(client: TestClient) -> None:
     assert [one["number"] for one in page["items"]] == [1, 2]
     after = client.get(f"{API}/audit", params={"cursor": page["next"], "limit": 2}).json()
     assert after["items"][0]["number"] == 3
+
+
+def test_the_journal_names_files_that_a_caller_changed(client: TestClient, shop: Path) -> None:
+    table = (shop / "data" / "site.parquet").read_bytes()
+    kind = {"content-type": "application/vnd.apache.parquet"}
+    assert client.put(f"{API}/tables/site", content=table, headers=kind).status_code == 200
+    assert client.put(f"{API}/tables/site/columns", json={"visits": "visits"}).status_code == 200
+    assert client.patch(f"{API}/settings", json={"model": {"forgetting": 0.5}}).status_code == 200
+    assert client.patch(f"{API}/settings", json={"currency": "?"}).status_code == 422
+    found = client.get(f"{API}/audit", params={"limit": 3}).json()["items"]
+    assert [(one["actor"], one["action"], one["detail"]["file"]) for one in found] == [
+        ("of a admin", "replace table", "site.parquet"),
+        ("of a admin", "change settings", "disco.yaml"),
+        ("of a admin", "change settings", "disco.yaml"),
+    ]
+    assert [found[0]["detail"]["sha256"], found[2]["detail"]["sha256"]] == [
+        sha256(content).hexdigest() for content in (table, (shop / "disco.yaml").read_bytes())
+    ]
+    assert found[2]["detail"]["settings"] == ["model"]
+    assert all(one["before"] != one["after"] for one in found)
+
+
+@pytest.mark.parametrize("wrong", [{"currency": "EUR"}, {"time_zone": "Europe/Berlin"}])
+def test_what_launched_campaigns_rely_on_stays_and_so_does_the_service(
+    client: TestClient, shop: Path, wrong: dict[str, str]
+) -> None:
+    refused = client.patch(f"{API}/settings", json=wrong)
+    assert refused.status_code == 409, refused.text
+    assert "cannot change once a campaign was launched" in refused.json()["detail"]
+    assert client.get(f"{API}/campaigns").status_code == 200
+    assert not (shop / "disco.yaml").exists()
+
+
+def test_settings_are_changed_all_or_none(client: TestClient, shop: Path) -> None:
+    refused = client.patch(f"{API}/settings", json={"model": {"forgetting": 0.5}, "approval": "nobody"})
+    assert refused.status_code == 422
+    assert not (shop / "disco.yaml").exists()
 
 
 def test_a_revoked_key_is_refused_at_once(client: TestClient) -> None:

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Body, Response
 from disco.entrypoints.config import ShopSettings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply
-from disco.entrypoints.settings_file import CHANGEABLE, change_settings
-from disco.operations.approvals import approval_setting, set_approval
+from disco.entrypoints.settings_file import CHANGEABLE, change_settings_of
+from disco.operations.approvals import approval_setting, read_approval, set_approval
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["service"])
 
@@ -26,10 +26,11 @@ def change(
     second_person) is kept in the database; the stricter of the two counts. The others name files, databases and proxies
     of the machine: whoever runs it changes them there."""
     changes = {name: value for name, value in body.items() if name != "approval"}
-    found = change_settings(shop.folder, changes) if changes else shop.settings
-    if "approval" in body:
+    rule = read_approval(body["approval"]) if "approval" in body else None  # before anything is written
+    found = change_settings_of(shop, changes) if changes else shop.settings
+    if rule is not None:
         with shop.store() as store:
-            set_approval(store, body["approval"], rule=found.approval)
+            set_approval(store, rule, rule=found.approval)
     return json_reply(_form(shop, found))
 
 
