@@ -238,7 +238,7 @@ def test_a_receiver_that_does_not_answer_with_success_is_asked_again_with_growin
             "224.0.0.1",
         ),
         *("255.255.255.255", "::1", "::", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:10.0.0.1", "64:ff9b::a00:1"),
-        *("2002:7f00:1::", "2001:db8::1", "240.0.0.1", "224.0.0.1", "not an address"),
+        *("2002:7f00:1::", "2001:db8::1", "240.0.0.1", "224.0.0.1", "fec0::1", "not an address"),
     ],
 )
 def test_private_addresses_are_refused(address: str) -> None:

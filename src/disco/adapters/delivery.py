@@ -85,5 +85,5 @@ def is_public(address: str) -> bool:
             within = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if within is not None:
             return is_public(str(within))
-    local = found.is_loopback or found.is_link_local or found.is_unspecified
+    local = found.is_loopback or found.is_link_local or found.is_unspecified or getattr(found, "is_site_local", False)
     return found.is_global and not (local or found.is_multicast or found.is_reserved)
