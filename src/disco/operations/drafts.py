@@ -74,6 +74,7 @@ def put_draft(store: Store, name: str, plan: Mapping[str, Any], *, if_match: int
         revision = transaction.drafts.revision(name) + 1
         draft = Draft(name=name, revision=revision, plan=plan, changed_at=clock.now(), actor=store.actor)
         transaction.drafts.put(draft)
+        transaction.journal.note(draft=name, revision=revision)
         return draft
 
 
@@ -84,6 +85,7 @@ def delete_draft(store: Store, name: str, *, if_match: int | None = None, clock:
         _check_revision(draft, name, if_match)
         gone = replace(draft, revision=draft.revision + 1, changed_at=clock.now(), actor=store.actor)
         transaction.drafts.delete(gone)
+        transaction.journal.note(draft=name, revision=gone.revision)
         return DeletedDraft(name=name, revision=gone.revision)
 
 

@@ -52,7 +52,9 @@ def submit(store: Store, kind: JobKind | str, body: Mapping[str, Any], *, clock:
     """Ask for work. once: where a job was asked for under the same text before, that one is the answer."""
     known = _kind(kind)
     with store.writing(JOBS, action="submit job") as transaction:
-        return add_job(transaction, known, body, actor=store.actor, now=clock.now(), once=once)
+        job = add_job(transaction, known, body, actor=store.actor, now=clock.now(), once=once)
+        transaction.journal.note(job_id=job.id, kind=job.kind)
+        return job
 
 
 def add_job(
@@ -118,6 +120,7 @@ def cancel(store: Store, job_id: str, *, clock: Clock) -> Job:
         return job
     for _ in range(_MOST_MEETINGS):
         with suppress(ConflictError), store.writing(JOBS, action="cancel job") as transaction:
+            transaction.journal.note(job_id=job.id, kind=job.kind)
             return transaction.jobs.request_cancel(job.id, at=clock.now())
     raise StateError(f"Job {job.id} changes too fast to be cancelled", fix="Try again.")
 

@@ -162,6 +162,7 @@ def add_schedule(store: Store, *, kind: JobKind, body: Mapping[str, Any], rule: 
         raise InputError("schedule", found=f"{schedule.rule}, which is over", expected="a time that is to come")
     with store.writing(JOBS, action="add schedule") as transaction:
         transaction.schedules.add(schedule)
+        transaction.journal.note(schedule_id=schedule.id, kind=schedule.kind, rule=schedule.rule)
     return schedule
 
 
@@ -174,6 +175,7 @@ def remove_schedule(store: Store, schedule_id: str) -> RemovedSchedule:
     with store.writing(JOBS, action="remove schedule") as transaction:
         schedule = transaction.schedules.get(schedule_id)
         transaction.schedules.remove(schedule.id)
+        transaction.journal.note(schedule_id=schedule.id)
     return RemovedSchedule(id=schedule.id)
 
 
@@ -183,6 +185,7 @@ def pause_schedule(store: Store, schedule_id: str, *, paused: bool, clock: Clock
         schedule = transaction.schedules.get(schedule_id)
         next_at = next_time(schedule.rule, schedule.time_zone, after=clock.now())
         transaction.schedules.set_paused(schedule.id, paused, next_at=next_at)
+        transaction.journal.note(schedule_id=schedule.id)
         return transaction.schedules.get(schedule.id)
 
 
@@ -225,6 +228,7 @@ def submit_due(store: Store, *, clock: Clock) -> tuple[Job, ...]:
             for occurrence in occurrences:
                 transaction.schedules.add_occurrence(there.id, occurrence, job_id=job.id)
             transaction.schedules.set_next(there.id, next_time(there.rule, there.time_zone, after=now))
+            transaction.journal.note(schedule_id=there.id, job_id=job.id, kind=job.kind)
             asked.append(job)
     return tuple(asked)
 

@@ -84,6 +84,7 @@ def add_webhook(store: Store, *, url: str, events: Iterable[Event | str], clock:
             expected = f"at most {_MOST_WEBHOOKS}"
             raise InputError("webhooks", found="one more", expected=expected, fix="Remove one that is not needed.")
         transaction.webhooks.add(webhook, secret=secret)
+        transaction.journal.note(webhook_id=webhook.id, events=list(webhook.events))  # a URL may hold a secret
     return NewWebhook(webhook=webhook, secret=secret)
 
 
@@ -96,6 +97,7 @@ def remove_webhook(store: Store, webhook_id: str) -> RemovedWebhook:
     with store.writing(JOBS, action="remove webhook") as transaction:
         webhook = transaction.webhooks.get(webhook_id)
         transaction.webhooks.remove(webhook.id)
+        transaction.journal.note(webhook_id=webhook.id)
     return RemovedWebhook(id=webhook.id)
 
 
@@ -104,6 +106,7 @@ def set_webhook_active(store: Store, webhook_id: str, *, active: bool) -> Webhoo
     with store.writing(JOBS, action="change webhook") as transaction:
         webhook = transaction.webhooks.get(webhook_id)
         transaction.webhooks.set_active(webhook.id, active)
+        transaction.journal.note(webhook_id=webhook.id, active=active)
         return transaction.webhooks.get(webhook.id)
 
 

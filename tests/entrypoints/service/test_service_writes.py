@@ -302,6 +302,29 @@ def test_the_journal_names_the_key_that_wrote(client: TestClient) -> None:
     assert after["items"][0]["number"] == 3
 
 
+def test_the_journal_says_what_was_asked_for(client: TestClient) -> None:
+    client.put(f"{API}/drafts/spring", json={"seed": 1})
+    job = client.post(f"{API}/check", json={}).json()["job"]
+    client.post(f"{API}/jobs/{job}/cancel")
+    schedule = client.post(f"{API}/schedules", json={"kind": "doctor", "rule": "daily at 6:00"}).json()["id"]
+    url = "https://example.com/hook?token=c4n4ry"
+    webhook = client.post(f"{API}/webhooks", json={"url": url, "events": ["plan.ready"]}).json()["webhook"]["id"]
+    for path in (f"schedules/{schedule}", f"webhooks/{webhook}", "drafts/spring"):
+        assert client.delete(f"{API}/{path}", headers={"if-match": '"1"'}).status_code == 200
+    answer = client.get(f"{API}/audit", params={"limit": 8})
+    assert [one["detail"] for one in answer.json()["items"]] == [
+        {"draft": "spring", "revision": 1},
+        {"job_id": job, "kind": "check"},
+        {"job_id": job, "kind": "check"},
+        {"schedule_id": schedule, "kind": "doctor", "rule": "daily at 06:00"},
+        {"webhook_id": webhook, "events": ["plan.ready"]},
+        {"schedule_id": schedule},
+        {"webhook_id": webhook},
+        {"draft": "spring", "revision": 2},
+    ]
+    assert "c4n4ry" not in answer.text
+
+
 def test_the_journal_names_files_that_a_caller_changed(client: TestClient, shop: Path) -> None:
     table = (shop / "data" / "site.parquet").read_bytes()
     kind = {"content-type": "application/vnd.apache.parquet"}
