@@ -147,6 +147,13 @@ class ContextsBody(JobBody):
     campaign: Name | None = Field(None, description="A launched campaign; default: all that run and hold codes back.")
 
 
+class PropensitiesBody(JobBody):
+    """As `disco propensities CAMPAIGN`."""
+
+    campaign: Name = Field(description="A launched campaign.")
+    draws: StrictInt = Field(200, ge=1, le=100_000, description="Draws of the policy to estimate from.")
+
+
 class DoctorBody(JobBody):
     """As `disco doctor`."""
 
@@ -178,6 +185,7 @@ BODIES: dict[JobKind, type[JobBody]] = {
     JobKind.VALIDATE: ValidateBody,
     JobKind.LAUNCH: LaunchBody,
     JobKind.CONTEXTS: ContextsBody,
+    JobKind.PROPENSITIES: PropensitiesBody,
 }
 """The body of each kind of job that somebody can ask for."""
 

@@ -28,21 +28,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from disco.operations.approvals import Approved
+    from disco.operations.arrivals import PreparedArrivals
     from disco.operations.campaign_check import CheckResult
     from disco.operations.campaign_list import CampaignList
     from disco.operations.demand import Demand
     from disco.operations.doctor import HealthCheck
     from disco.operations.explaining import Explanation
+    from disco.operations.forgetting import Forgotten
     from disco.operations.frontier import Frontier
+    from disco.operations.journal import AuditVerdict
     from disco.operations.launching import CampaignState, Launched
     from disco.operations.learned_curve import LearnedBelief
     from disco.operations.learning import Learned
     from disco.operations.ledger import Ingested, Reverted
     from disco.operations.people import NewKey, RevokedKey
     from disco.operations.plan_list import PlanEntry
-    from disco.operations.plan_review import PlanReview
+    from disco.operations.plan_review import PlanCopy, PlanDifference, PlanReview
     from disco.operations.planning import PlanResult
     from disco.operations.power import PowerResult
+    from disco.operations.propensities import PropensitiesResult
+    from disco.operations.pruning import Pruned
     from disco.operations.recalling import Recalled
     from disco.operations.replaying import ReplayResult
     from disco.operations.results import AllResults, CampaignResults
@@ -118,6 +123,18 @@ class Client:
 
         return PlanReview.from_dict(self._get(f"plans/{_part(plan_id)}", params={"by": list(by)}))
 
+    def plan_diff(self, first: str, second: str) -> "PlanDifference":
+        """What changes from one plan to another. Each is an id or a campaign."""
+        from disco.operations.plan_review import PlanDifference
+
+        return PlanDifference.from_dict(self._get(f"plans/{_part(first)}/diff/{_part(second)}"))
+
+    def plan_copy(self, campaign: str) -> "PlanCopy":
+        """The plan of an earlier campaign as YAML, to be changed into the next one."""
+        from disco.operations.plan_review import PlanCopy
+
+        return PlanCopy.from_dict(self._get(f"plans/{_part(campaign)}/copy"))
+
     def approve(self, plan_id: str) -> "Approved":
         """Consent to the launch of exactly this plan; whoever made it cannot."""
         from disco.operations.approvals import Approved
@@ -178,9 +195,7 @@ class Client:
         table = self._send("GET", path, headers={"accept": _PARQUET}).content
         if place is not None:
             is_csv = place.suffix.lower() == ".csv"
-            content = self._send("GET", path, headers={"accept": _CSV}).content if is_csv else table
-            with written_whole(place) as partial:
-                partial.write_bytes(content)
+            _write(place, self._send("GET", path, headers={"accept": _CSV}).content if is_csv else table)
         return pq.read_table(io.BytesIO(table))
 
     def late(
@@ -213,6 +228,10 @@ class Client:
         return Ingested.from_dict(
             self._send("POST", path, content=content, headers={"content-type": kind}, params=params).json()
         )
+
+    def quarantine(self, batch_id: str, file: str | Path) -> Path:
+        """Write the rows of a batch that are not applied to a CSV file, each with its reason."""
+        return _write(file, self._send("GET", f"batches/{_part(batch_id)}/quarantine").content)
 
     def revert(self, batch_id: str, *, dry_run: bool = False) -> "Reverted":
         """Take a batch of outcomes out again."""
@@ -253,6 +272,13 @@ class Client:
 
         return AllResults.from_dict(self._get("results", params=_given({"as_of": as_of})))
 
+    def report(self, campaign: str | None, file: str | Path, *, as_of: date | None = None) -> Path:
+        """Write the results of a campaign, or of all of them, to a self-contained page (.html)."""
+        params = _given({"as_of": as_of})
+        if campaign is None:
+            return _write(file, self._send("GET", "report", params=params).content)
+        return _write(file, self._send("GET", f"campaigns/{_part(campaign)}/report", params=params).content)
+
     def explain(self, campaign: str, customer: str | int) -> "Explanation":
         """Why a customer got this depth or none."""
         from disco.operations.explaining import Explanation
@@ -283,12 +309,36 @@ class Client:
         """End a campaign for good."""
         return self._state(campaign, "close")
 
-    def recall(self, campaign: str, *, as_of: date | None = None, dry_run: bool = False) -> "Recalled":
-        """Make the codes that were not used invalid."""
+    def recall(
+        self,
+        campaign: str,
+        file: str | Path | None = None,
+        *,
+        as_of: date | None = None,
+        dry_run: bool = False,
+    ) -> "Recalled":
+        """Make the codes that were not used invalid; with `file` (.parquet or .csv) their list is written there."""
         from disco.operations.recalling import Recalled
 
-        params = _given({"as_of": as_of, "dry_run": dry_run})
-        return Recalled.from_dict(self._post(f"campaigns/{_part(campaign)}/recall", params=params))
+        path, params = f"campaigns/{_part(campaign)}/recall", _given({"as_of": as_of, "dry_run": dry_run})
+        found = Recalled.from_dict(self._post(path, params=params))
+        if file is not None:
+            kind = _CSV if Path(file).suffix.lower() == ".csv" else _PARQUET
+            _write(file, self._send("POST", path, params=params, headers={"accept": kind}).content)
+        return found
+
+    def propensities(self, campaign: str, *, draws: int = 200, timeout: float | None = None) -> "PropensitiesResult":
+        """Add to every decision how likely it was, so that other policies can be evaluated on this campaign later."""
+        from disco.operations.propensities import PropensitiesResult
+
+        path = f"campaigns/{_part(campaign)}/propensities"
+        return self._result(self._asked(path, None, params={"draws": draws}), PropensitiesResult, timeout)
+
+    def contexts(self, campaign: str | None = None, *, timeout: float | None = None) -> "PreparedArrivals":
+        """Prepare customers who may arrive after a launch; None: of all campaigns that run."""
+        from disco.operations.arrivals import PreparedArrivals
+
+        return self._result(self._asked("contexts", _given({"campaign": campaign})), PreparedArrivals, timeout)
 
     # ---- model and figures
 
@@ -320,6 +370,12 @@ class Client:
         """Read out an A/B test, one entry per customer assigned; see `POST ab`."""
         return self._post("ab", {"arm": list(arm), "depth": list(depth), "full_price": list(full_price), **options})
 
+    def allocate(
+        self, values: Mapping[str, Sequence[Any]], caps: Mapping[str, int], **options: Any
+    ) -> Mapping[str, Any]:
+        """The solver alone: `customer_id` and one list per depth in, depth and value per customer out."""
+        return self._post("allocate", {"values": values, "caps": caps, **options})
+
     def replay(
         self, log: str, *, context: Sequence[str], policies: Sequence[str], timeout: float | None = None, **options: Any
     ) -> "ReplayResult":
@@ -345,6 +401,17 @@ class Client:
     def name_columns(self, name: str, columns: Mapping[str, str]) -> Mapping[str, Any]:
         """What the columns of a table are called: our name → yours."""
         return self._json("PUT", f"tables/{_part(name)}/columns", dict(columns))
+
+    def features(
+        self, as_of: date, file: str | Path | None = None, *, catalogue: Mapping[str, Any] | None = None
+    ) -> "pa.Table":
+        """The features of every customer as of a day; with `file` (.parquet) also written there."""
+        import pyarrow.parquet as pq
+
+        content = self._send("POST", "features", json=_given({"as_of": as_of, "catalogue": catalogue})).content
+        if file is not None:
+            _write(file, content)
+        return pq.read_table(io.BytesIO(content))
 
     def validate(self, *, as_of: date | None = None, timeout: float | None = None) -> "TablesVerdict":
         """Every problem of the shop's tables."""
@@ -378,6 +445,34 @@ class Client:
         from disco.operations.doctor import HealthCheck
 
         return self._result(self._asked("doctor", {"repair": repair}), HealthCheck, timeout)
+
+    # ---- upkeep
+
+    def backup(self, file: str | Path, *, damaged: bool = False) -> Path:
+        """Write the shop to one file, which `disco restore` makes a shop of again."""
+        with (
+            written_whole(Path(file)) as partial,
+            self._http.stream("GET", f"{_API}/backup", params={"damaged": damaged}) as answer,
+        ):
+            if not answer.is_success:
+                answer.read()
+                raise error_of(_problem(answer))
+            with partial.open("wb") as opened:
+                for part in answer.iter_bytes():
+                    opened.write(part)
+        return Path(file)
+
+    def forget(self, customers: Sequence[str | int], *, dry_run: bool = False) -> "Forgotten":
+        """Forget customers, everywhere. This cannot be undone."""
+        from disco.operations.forgetting import Forgotten
+
+        return Forgotten.from_dict(self._post("forget", {"customers": list(customers)}, params={"dry_run": dry_run}))
+
+    def prune(self, *, days: int, features: bool = False, dry_run: bool = False) -> "Pruned":
+        """Remove what is older than so many days and needed by nothing."""
+        from disco.operations.pruning import Pruned
+
+        return Pruned.from_dict(self._post("prune", {"days": days, "features": features}, params={"dry_run": dry_run}))
 
     # ---- jobs
 
@@ -446,6 +541,12 @@ class Client:
         """Who wrote what, the newest last: `items`, and `next` for `after` of the next page."""
         return self._get("audit", params=_given({"cursor": after, "limit": limit}))
 
+    def verify_audit(self, *, contains: str | None = None) -> "AuditVerdict":
+        """Whether the journal is what was written; `contains`: the hash of an entry that it must have."""
+        from disco.operations.journal import AuditVerdict
+
+        return AuditVerdict.from_dict(self._get("audit/verify", params=_given({"contains": contains})))
+
     def settings(self, **changes: Any) -> Mapping[str, Any]:
         """The settings of the shop; with names and values, these are changed first."""
         return self._json("PATCH", "settings", changes) if changes else self._get("settings")
@@ -457,7 +558,7 @@ class Client:
 
         return CampaignState.from_dict(self._post(f"campaigns/{_part(campaign)}/{action}"))
 
-    def _asked(self, path: str, body: Mapping[str, Any], *, params: Mapping[str, Any] | None = None) -> str:
+    def _asked(self, path: str, body: Mapping[str, Any] | None, *, params: Mapping[str, Any] | None = None) -> str:
         return str(self._post(path, body, params=params)["job"])
 
     def _result(self, job: str, kind: type[Kind], timeout: float | None) -> Kind:
@@ -533,6 +634,12 @@ class Client:
                 raise refused
             time.sleep(max(_pause(number), float(answer.headers.get("retry-after", "0") or 0)))
         raise AssertionError("the last try returns or raises")
+
+
+def _write(file: str | Path, content: bytes) -> Path:
+    with written_whole(Path(file)) as partial:
+        partial.write_bytes(content)
+    return Path(file)
 
 
 def _pause(number: int) -> float:

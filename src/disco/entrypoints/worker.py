@@ -144,6 +144,10 @@ def _contexts(shop: "Shop", body: bodies.ContextsBody, report: Report) -> Result
     return shop.contexts(body.campaign)
 
 
+def _propensities(shop: "Shop", body: bodies.PropensitiesBody, report: Report) -> Result:
+    return shop.propensities(body.campaign, draws=body.draws)
+
+
 def _check(shop: "Shop", body: bodies.CheckBody, report: Report) -> Result:
     return shop.check(body.campaign, as_of=body.as_of)
 
@@ -187,6 +191,7 @@ RUNS: Mapping[JobKind, Callable[["Shop", Any, Report], Result]] = {
     JobKind.VALIDATE: _validate,
     JobKind.LAUNCH: _launch,
     JobKind.CONTEXTS: _contexts,
+    JobKind.PROPENSITIES: _propensities,
 }
 """The same use cases as the command line's, by kind of job."""
 

@@ -30,6 +30,7 @@ class JobKind(StrEnum):
     VALIDATE = "validate"
     LAUNCH = "launch"
     CONTEXTS = "contexts"
+    PROPENSITIES = "propensities"
     WEBHOOK = "webhook"
 
 
@@ -76,7 +77,8 @@ class Job(Result):
     id: str
     """Names the job."""
     kind: JobKind
-    """What it does: plan, learn, train, frontier, replay, check, doctor, validate, launch, contexts or webhook."""
+    """What it does: plan, learn, train, frontier, replay, check, doctor, validate, launch, contexts, propensities or
+    webhook."""
     body: Mapping[str, Any]
     """What is asked for, as the request had it."""
     state: JobState

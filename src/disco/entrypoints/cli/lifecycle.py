@@ -159,6 +159,10 @@ def late(
 
     They are decided at the prices of the launch, with the model that decided it; a cap is never exceeded. A customer
     who was decided before gets the same decision again. Refused while the campaign is paused, closed or over.
+
+    Customers without a purchase in the last year have the population's context, which `known: false` marks in the JSON.
+    Ids that the table of customers does not have are refused here, because a file may hold typing errors; the service
+    decides about them with the population's context, too (docs/service.md).
     """
     from disco.entrypoints.python import Shop
 

@@ -75,6 +75,7 @@ def document() -> dict[str, Any]:
     """The OpenAPI document of the service."""
     from disco.entrypoints.service.app import routed
     from disco.entrypoints.service.routes.campaigns import OutcomeRow
+    from disco.entrypoints.service.routes.model import AbRequest
     from disco.entrypoints.service.routes.tables import TablePlace
 
     app = routed()
@@ -84,7 +85,7 @@ def document() -> dict[str, Any]:
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     schemas["Problem"] = _PROBLEM
-    for body in (OutcomeRow, TablePlace):  # of routes that read their bodies themselves
+    for body in (AbRequest, OutcomeRow, TablePlace):  # of routes that read their bodies themselves
         schemas[body.__name__] = body.model_json_schema(ref_template="#/components/schemas/{model}")
     parts["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer"},

@@ -47,8 +47,9 @@ async def answered_once(request: Request, body: bytes | str, answer: Callable[[]
     kept = False
     try:
         response = await answer()
-        content = bytes(getattr(response, "body", b""))
-        kept = 200 <= response.status_code < 300 and len(content) <= _MOST_KEPT_BYTES
+        body_of_reply = getattr(response, "body", None)  # a stream has none at hand, and is made again
+        content = b"" if body_of_reply is None else bytes(body_of_reply)
+        kept = body_of_reply is not None and 200 <= response.status_code < 300 and len(content) <= _MOST_KEPT_BYTES
         if kept:
             headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
 

@@ -57,6 +57,10 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("POST", f"{_API}/campaigns/{{name}}/late"): _P,
     ("POST", f"{_API}/campaigns/{{name}}/outcomes"): _P,
     ("POST", f"{_API}/batches/{{batch_id}}/revert"): _P,
+    ("GET", f"{_API}/batches/{{batch_id}}/quarantine"): _P,
+    ("GET", f"{_API}/campaigns/{{name}}/report"): _V,
+    ("GET", f"{_API}/report"): _V,
+    ("POST", f"{_API}/campaigns/{{name}}/propensities"): _P,
     ("POST", f"{_API}/campaigns/{{name}}/launch"): _P,
     ("POST", f"{_API}/campaigns/{{name}}/pause"): _P,
     ("POST", f"{_API}/campaigns/{{name}}/resume"): _P,
@@ -71,6 +75,8 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", f"{_API}/plans/{{plan_id}}"): _V,
     ("GET", f"{_API}/plans/{{plan_id}}/approval"): _V,
     ("POST", f"{_API}/plans/{{plan_id}}/approve"): _A,
+    ("GET", f"{_API}/plans/{{plan_id}}/diff/{{other}}"): _V,
+    ("GET", f"{_API}/plans/{{plan_id}}/copy"): _V,
     ("POST", f"{_API}/learn"): _P,
     ("GET", f"{_API}/beliefs"): _V,
     ("GET", f"{_API}/beliefs/{{version}}"): _V,
@@ -79,6 +85,7 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("POST", f"{_API}/replay"): _P,
     ("POST", f"{_API}/power"): _V,
     ("POST", f"{_API}/ab"): _V,
+    ("POST", f"{_API}/allocate"): _P,
     ("POST", f"{_API}/check"): _P,
     ("POST", f"{_API}/doctor"): _P,
     ("GET", f"{_API}/tables"): _V,
@@ -87,6 +94,8 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("PUT", f"{_API}/tables/{{name}}/columns"): _P,
     ("POST", f"{_API}/validate"): _P,
     ("POST", f"{_API}/train"): _P,
+    ("POST", f"{_API}/features"): _P,
+    ("POST", f"{_API}/contexts"): _P,
     ("GET", f"{_API}/jobs"): _V,
     ("GET", f"{_API}/jobs/{{job_id}}"): _V,
     ("GET", f"{_API}/jobs/{{job_id}}/events"): _V,
@@ -98,6 +107,10 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("POST", f"{_API}/webhooks"): _ADMIN,
     ("DELETE", f"{_API}/webhooks/{{webhook_id}}"): _ADMIN,
     ("GET", f"{_API}/audit"): _A,
+    ("GET", f"{_API}/audit/verify"): _A,
+    ("GET", f"{_API}/backup"): _ADMIN,
+    ("POST", f"{_API}/forget"): _ADMIN,
+    ("POST", f"{_API}/prune"): _ADMIN,
     ("GET", f"{_API}/keys"): _ADMIN,
     ("POST", f"{_API}/keys"): _ADMIN,
     ("DELETE", f"{_API}/keys/{{key_id}}"): _ADMIN,
@@ -146,10 +159,19 @@ async def admitted(request: Request, service: "Service", *, needed: Needed) -> C
         raise
     if wait := service.buckets.take(f"{caller.actor.kind}:{caller.actor.name}"):
         raise too_many(wait)
+    _refuse_below(caller, Role(needed))
+    return caller
+
+
+def refuse_below(request: Request, needed: Role) -> None:
+    """Refuse a caller of a lower role, for what only a part of a route's requests asks for."""
+    _refuse_below(request.state.caller, needed)
+
+
+def _refuse_below(caller: Caller, needed: Role) -> None:
     if not caller.role.allows(needed):
         fix = f"It needs the role {needed}; an administrator can give it."
         raise RoleError(f"The role {caller.role} may not do this", fix=fix)
-    return caller
 
 
 class KnownCallers:

@@ -14,9 +14,10 @@ from disco.entrypoints.service.routes import (
     schedules,
     settings,
     tables,
+    upkeep,
     webhooks,
 )
 
 _PEOPLE = (keys, people, openid, audit)
-_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, webhooks, settings, *_PEOPLE)
+_TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, webhooks, settings, *_PEOPLE, upkeep)
 ROUTERS = tuple(topic.router for topic in _TOPICS)

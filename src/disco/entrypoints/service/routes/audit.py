@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from disco.entrypoints.service.paging import Page, page_form
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply
-from disco.operations.journal import AuditEntry, list_journal
+from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.operations.journal import AuditEntry, AuditVerdict, list_journal
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["people"])
 _LARGEST = 2**62
@@ -24,3 +24,14 @@ def audit(
     with shop.store() as store:
         found = list_journal(store, after=cursor, limit=limit)
     return json_reply(page_form(found.entries, None if found.next is None else str(found.next)))
+
+
+@router.get("/audit/verify", summary="Whether the journal is what was written", response_model=AuditVerdict)
+def verify(
+    shop: ShopOf,
+    contains: Annotated[
+        str | None, Query(max_length=100, description="The hash of an entry that it must have, kept elsewhere.")
+    ] = None,
+) -> Response:
+    """`ok: false` names the first entry that is not as it was written."""
+    return reply(shop.verify_audit(contains=contains))

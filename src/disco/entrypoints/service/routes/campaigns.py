@@ -11,6 +11,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.downloads import CSV, ENDINGS, HTML, JSON, PARQUET, accepted, described, file_reply
 from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
 from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.replies import answered_once
@@ -23,9 +24,8 @@ from disco.operations.launching import CampaignState, Launched
 from disco.operations.ledger import Ingested, Reverted
 from disco.operations.recalling import Recalled
 from disco.operations.results import AllResults, CampaignResults
-from disco.records.errors import InputError, NotFoundError, ServiceError
+from disco.records.errors import InputError, NotFoundError
 from disco.records.jobs import JobKind
-from disco.records.private import temporary_folder
 from disco.records.tables import SCHEMAS
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["campaigns"])
 
-PARQUET, CSV, JSON = "application/vnd.apache.parquet", "text/csv", "application/json"
 FILE_TYPES = (PARQUET, CSV)
-_ENDINGS = {PARQUET: ".parquet", CSV: ".csv"}
 _MOST_JSON_ROWS = 100_000
 CampaignName = Annotated[str, Path(max_length=200, description="A launched campaign.")]
 DryRun = Annotated[bool, Query(description="Show what would happen; write nothing.")]
@@ -95,6 +93,34 @@ def results(shop: ShopOf, name: CampaignName, as_of: AsOf = None) -> Response:
     return reply(shop.results(name, as_of=as_of))
 
 
+@router.get(
+    "/campaigns/{name}/report",
+    summary="What a campaign brought, as a page",
+    response_class=Response,
+    responses=described("A self-contained page with charts.", HTML),
+)
+def report(shop: ShopOf, name: CampaignName, as_of: AsOf = None) -> Response:
+    """As `disco results CAMPAIGN --html FILE` writes it."""
+    from disco.reports.campaign_pages import campaign_report
+
+    found = shop.results(name, as_of=as_of)
+    return file_reply(lambda file: campaign_report(found).save(file), name="results", kind=HTML)
+
+
+@router.get(
+    "/report",
+    summary="What all campaigns brought, as a page",
+    response_class=Response,
+    responses=described("A self-contained page with charts.", HTML),
+)
+def full_report(shop: ShopOf, as_of: AsOf = None) -> Response:
+    """As `disco results --html FILE` writes it."""
+    from disco.reports.campaign_pages import campaigns_report
+
+    found = shop.results(as_of=as_of)
+    return file_reply(lambda file: campaigns_report(found).save(file), name="results", kind=HTML)
+
+
 @router.get("/results", summary="What all campaigns brought, in brief", response_model=AllResults)
 def all_results(shop: ShopOf, as_of: AsOf = None) -> Response:
     return reply(shop.results(as_of=as_of))
@@ -114,42 +140,15 @@ def customer(shop: ShopOf, name: CampaignName, customer_id: Annotated[str, Path(
     "/campaigns/{name}/export",
     summary="The codes to send, as Parquet or CSV",
     response_class=Response,
-    responses={
-        200: {
-            "description": "One row per code.",
-            "content": {
-                PARQUET: {"schema": {"type": "string", "format": "binary"}},
-                CSV: {"schema": {"type": "string", "format": "binary"}},
-                JSON: {"schema": {"type": "object"}},
-            },
-        }
-    },
+    responses=described("One row per code.", PARQUET, CSV, **{JSON: {"schema": {"type": "object"}}}),
 )
 def export(shop: ShopOf, request: Request, name: CampaignName) -> Response:
     """`Accept` says which: application/vnd.apache.parquet (the default), text/csv, or application/json for the counts
     alone. Cells of a CSV file that a spreadsheet would run begin with an apostrophe."""
-    kind = _accepted(request.headers.get("accept", "*/*"))
+    kind = accepted(request, (PARQUET, CSV, JSON))
     if kind == JSON:
         return reply(shop.export(name))
-    with temporary_folder("export") as folder:
-        file = folder / f"codes{_ENDINGS[kind]}"
-        shop.export(name, file)
-        content = file.read_bytes()
-    headers = {"content-disposition": f'attachment; filename="codes{_ENDINGS[kind]}"'}
-    return Response(content, 200, headers, media_type=kind if kind == PARQUET else f"{kind}; charset=utf-8")
-
-
-def _accepted(accept: str) -> str:
-    offered = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
-    for wanted in offered:
-        if wanted in (PARQUET, CSV, JSON):
-            return wanted
-        if wanted in ("*/*", "application/*", "application/octet-stream", ""):
-            return PARQUET
-        if wanted == "text/*":
-            return CSV
-    expected = f"{PARQUET}, {CSV} or {JSON}"
-    raise ServiceError("Accept", status=406, kind="not-acceptable", found=accept[:100], expected=expected)
+    return file_reply(lambda file: shop.export(name, file), name="codes", kind=kind)
 
 
 @router.get(
@@ -222,7 +221,7 @@ async def outcomes(
     is set aside with its reason."""
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     service = request.app.state.service
-    async with uploaded(request, name=f"outcomes{_ENDINGS.get(kind, '.json')}") as (file, digest):
+    async with uploaded(request, name=f"outcomes{ENDINGS.get(kind, '.json')}") as (file, digest):
 
         def ingested() -> Ingested:
             given: Any = _rows(file) if kind == JSON else file
@@ -267,14 +266,25 @@ def revert(shop: ShopOf, batch_id: Annotated[str, Path(max_length=100)], dry_run
     return reply(shop.revert(batch_id, dry_run=dry_run))
 
 
+@router.get(
+    "/batches/{batch_id}/quarantine",
+    summary="The rows of a batch that do not count, each with its reason",
+    response_class=Response,
+    responses=described("As `disco quarantine` writes them.", CSV),
+)
+def quarantine(shop: ShopOf, batch_id: Annotated[str, Path(max_length=100)]) -> Response:
+    return file_reply(lambda file: shop.quarantine(batch_id, file), name="quarantine", kind=CSV)
+
+
 @router.post("/campaigns/{name}/launch", summary="Make a plan real", response_model=Launched)
 def launch(shop: ShopOf, name: CampaignName, body: LaunchRequest, dry_run: DryRun = False) -> Response:
     """The plan must be one of this campaign."""
     _refuse_another_campaign(shop, name, body.plan_id)
     launched = shop.launch(body.plan_id, dry_run=dry_run)
-    if not (launched.dry_run or launched.again):  # the contexts of customers who may arrive later are prepared aside
+    if not launched.dry_run:  # the contexts of customers who may arrive later are prepared aside, by one job
         with shop.store() as store:
-            submit(store, JobKind.CONTEXTS, {"campaign": name}, clock=shop.clock)
+            once = f"contexts of {launched.plan_id}"  # also where a server was lost between launch and job
+            submit(store, JobKind.CONTEXTS, {"campaign": name}, clock=shop.clock, once=once)
     return reply(launched)
 
 
@@ -299,6 +309,16 @@ _state_route("resume", "End a pause")
 _state_route("close", "End a campaign for good")
 
 
-@router.post("/campaigns/{name}/recall", summary="Make unused codes invalid", response_model=Recalled)
-def recall(shop: ShopOf, name: CampaignName, as_of: AsOf = None, dry_run: DryRun = False) -> Response:
-    return reply(shop.recall(name, as_of=as_of, dry_run=dry_run))
+@router.post(
+    "/campaigns/{name}/recall",
+    summary="Make unused codes invalid",
+    response_model=Recalled,
+    responses=described("The counts, or the codes to make invalid in the shop.", PARQUET, CSV),
+)
+def recall(shop: ShopOf, request: Request, name: CampaignName, as_of: AsOf = None, dry_run: DryRun = False) -> Response:
+    """`Accept`: application/json (the default) for the counts; application/vnd.apache.parquet or text/csv for the codes
+    to make invalid in the shop. Asking again changes nothing and gives the same list."""
+    kind = accepted(request, (JSON, PARQUET, CSV))
+    if kind == JSON:
+        return reply(shop.recall(name, as_of=as_of, dry_run=dry_run))
+    return file_reply(lambda file: shop.recall(name, file, as_of=as_of, dry_run=dry_run), name="recalled", kind=kind)

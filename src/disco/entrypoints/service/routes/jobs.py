@@ -14,11 +14,13 @@ from starlette.responses import StreamingResponse
 
 from disco.entrypoints.bodies import (
     CheckBody,
+    ContextsBody,
     DoctorBody,
     FrontierBody,
     JobBody,
     LearnBody,
     PlanBody,
+    PropensitiesBody,
     ReplayBody,
     TrainBody,
     ValidateBody,
@@ -29,9 +31,11 @@ from disco.entrypoints.service.limits import busy
 from disco.entrypoints.service.paging import Cursor
 from disco.entrypoints.service.replies import HEADER
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.security import refuse_below
 from disco.operations.jobs import MOST_LISTED, cancel, get_job, list_jobs, submit
 from disco.records.errors import UnavailableError
 from disco.records.jobs import Job, JobKind, JobPage, JobState
+from disco.records.people import Role
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["jobs"])
 JobId = Annotated[str, Path(max_length=100, description="The id of a job.")]
@@ -60,6 +64,8 @@ def _accepted(shop: Shop, request: Request, kind: JobKind, body: JobBody) -> Res
 
 def _work(kind: JobKind, model: Any, summary: str) -> None:
     def ask(shop: ShopOf, request: Request, body: Any) -> Response:
+        if isinstance(body, DoctorBody) and body.repair:
+            refuse_below(request, Role.ADMIN)  # it writes what nobody else may
         return _accepted(shop, request, kind, body)
 
     ask.__name__ = str(kind)
@@ -77,6 +83,7 @@ _work(JobKind.CHECK, CheckBody, "Whether decisions can be based on the data and 
 _work(JobKind.DOCTOR, DoctorBody, "Check installation, files and database")
 _work(JobKind.VALIDATE, ValidateBody, "Every problem of the tables, or of a plan")
 _work(JobKind.TRAIN, TrainBody, "Train the context network")
+_work(JobKind.CONTEXTS, ContextsBody, "Prepare customers who may arrive after a launch")
 
 
 @router.post("/plans", summary="Decide a campaign", status_code=202, response_model=Accepted, tags=["plans"])
@@ -89,6 +96,23 @@ def plan(
     """A plan with problems is refused at once, with all of them; the job then decides who would get which code."""
     shop.read_plan(body)
     return _accepted(shop, request, JobKind.PLAN, PlanBody(plan=body, dry_run=dry_run))
+
+
+@router.post(
+    "/campaigns/{name}/propensities",
+    summary="Add to every decision how likely it was",
+    status_code=202,
+    response_model=Accepted,
+    tags=["campaigns"],
+)
+def propensities(
+    shop: ShopOf,
+    request: Request,
+    name: Annotated[str, Path(min_length=1, max_length=200, description="A launched campaign.")],
+    draws: Annotated[int, Query(ge=1, le=100_000, description="Draws of the policy to estimate from.")] = 200,
+) -> Response:
+    """So that other policies can be evaluated on this campaign later. Asking again gives the same figures."""
+    return _accepted(shop, request, JobKind.PROPENSITIES, PropensitiesBody(campaign=name, draws=draws))
 
 
 @router.get("/jobs", summary="Jobs, the newest first, without their results", response_model=JobPage)

@@ -8,7 +8,7 @@ from disco.entrypoints.service.paging import Cursor, Limit, Page, cursor_of, pag
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.approvals import Approved, PlanApproval, approve_plan, plan_approval
 from disco.operations.plan_list import PlanEntry
-from disco.operations.plan_review import PlanReview
+from disco.operations.plan_review import PlanCopy, PlanDifference, PlanReview
 from disco.records.errors import InputError
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
@@ -46,6 +46,23 @@ def approve(shop: ShopOf, plan_id: PlanId) -> Response:
 def approval(shop: ShopOf, plan_id: PlanId) -> Response:
     with shop.store() as store:
         return reply(plan_approval(store, plan_id, rule=shop.settings.approval))
+
+
+@router.get(
+    "/plans/{plan_id}/diff/{other}", summary="What changes from one plan to another", response_model=PlanDifference
+)
+def diff(shop: ShopOf, plan_id: PlanId, other: PlanId) -> Response:
+    """Settings, and who gets what. Each is the id of a plan, its beginning, or a campaign."""
+    from disco.operations.plan_review import compare_plans, find_plan
+
+    with shop.store() as store:  # kept plans alone: files of the server are nobody's to read
+        return reply(compare_plans(find_plan(store, plan_id), find_plan(store, other)))
+
+
+@router.get("/plans/{plan_id}/copy", summary="A plan as a file, to be changed into the next", response_model=PlanCopy)
+def copy(shop: ShopOf, plan_id: PlanId) -> Response:
+    """`yaml` marks the lines with the name and the dates. `plan_id` may be the name of a campaign."""
+    return reply(shop.plan_copy(plan_id))
 
 
 @router.get("/plans/{plan_id}", summary="A plan by depth, group, history and spend", response_model=PlanReview)

@@ -1,24 +1,24 @@
 """The retailer's tables: what they are, new ones in their place, what their columns are called."""
 
 from pathlib import Path as File
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.downloads import CSV, ENDINGS, JSON, PARQUET, described, streamed_reply
 from disco.entrypoints.service.paging import Page
 from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.replies import answered_once
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
-from disco.entrypoints.service.routes.campaigns import CSV, JSON, PARQUET
 from disco.entrypoints.shop_tables import TableState, map_columns, point_to, replace_by, table_state
 from disco.records.tables import SCHEMAS
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["tables"])
 TableName = Annotated[str, Path(max_length=60, description=f"One of {', '.join(SCHEMAS)}.")]
-_ENDINGS = {PARQUET: ".parquet", CSV: ".csv", JSON: ".json"}
 
 
 class TablePlace(BaseModel):
@@ -59,7 +59,7 @@ async def put_table(shop: ShopOf, request: Request, name: TableName) -> Response
     """The body is a Parquet or CSV file, or JSON that names a file in the shop's folder or a query. It is checked as
     `disco validate` checks tables; only a table without problems replaces the old one, whole."""
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
-    async with uploaded(request, name=f"{name if name in SCHEMAS else 'table'}{_ENDINGS.get(kind, '.json')}") as (
+    async with uploaded(request, name=f"{name if name in SCHEMAS else 'table'}{ENDINGS.get(kind, '.json')}") as (
         file,
         digest,
     ):
@@ -85,3 +85,36 @@ def _pointed(shop: Shop, name: str, body: File) -> TableState:
 def columns(shop: ShopOf, name: TableName, body: dict[str, Annotated[str, Field(max_length=300)]]) -> Response:
     """Our name → yours, such as {"full_price": "Warenwert"}; an empty object: ours. Kept in disco.yaml."""
     return reply(map_columns(shop, name, body))
+
+
+class FeaturesRequest(BaseModel):
+    """Which features are computed."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    as_of: Day = Field(description="Only rows dated before this day count.")
+    catalogue: dict[str, Any] | None = Field(None, description="Features to drop and to add (docs/features.md).")
+
+
+@router.post(
+    "/features",
+    summary="The features of every customer as of a day",
+    response_class=Response,
+    responses=described("One row per customer, as `disco features` writes them.", PARQUET),
+)
+async def features(shop: ShopOf, request: Request, body: FeaturesRequest) -> Response:
+    def write(file: File) -> None:
+        from disco.entrypoints.python import tables_opener
+        from disco.features.selection import read_selection
+        from disco.operations.training import write_features
+
+        write_features(
+            tables_opener(shop.folder),
+            shop.data.place,
+            as_of=body.as_of,
+            out=file,
+            features=None if body.catalogue is None else read_selection(body.catalogue, where="catalogue"),
+            threads=shop.engine.threads,
+        )
+
+    limiter = request.app.state.service.uploads
+    return await streamed_reply(write, name="features", kind=PARQUET, limiter=limiter)

@@ -1,0 +1,72 @@
+"""Upkeep of what is kept: a backup, customers who are to be forgotten, and what is old."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from disco.entrypoints.service.downloads import ARCHIVE, described, streamed_reply
+from disco.entrypoints.service.route import DiscoRoute, ShopOf, reply
+from disco.operations.forgetting import Forgotten
+from disco.operations.pruning import Pruned
+
+router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["upkeep"])
+_MOST_CUSTOMERS = 10_000
+_LONGEST_DAYS = 100 * 365
+DryRun = Annotated[bool, Query(description="Show what would happen; write nothing.")]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class ForgetRequest(_Body):
+    """Who is to be forgotten."""
+
+    customers: list[Annotated[str, Field(min_length=1, max_length=1000)] | int] = Field(
+        min_length=1, max_length=_MOST_CUSTOMERS, description="Their ids."
+    )
+
+
+class PruneRequest(_Body):
+    """What is to be removed."""
+
+    days: int = Field(ge=1, le=_LONGEST_DAYS, description="What is older than so many days.")
+    features: bool = Field(
+        False,
+        description="Also retained features of campaigns that ended before; these cannot be learned again under "
+        "another network then.",
+    )
+
+
+@router.get(
+    "/backup",
+    summary="The shop in one file",
+    response_class=Response,
+    responses=described("A tar.gz archive, as `disco backup` writes it.", ARCHIVE),
+)
+async def backup(
+    shop: ShopOf,
+    request: Request,
+    damaged: Annotated[bool, Query(description="Also where rows were changed by another program.")] = False,
+) -> Response:
+    """Database, artefacts, settings and context network, in one consistent state. `disco restore` makes a shop of it.
+    It holds hashes of passwords and keys, and the secret of the codes: keep it as you keep the database."""
+    return await streamed_reply(
+        lambda file: shop.backup(file, damaged=damaged),
+        name="shop",
+        kind=ARCHIVE,
+        limiter=request.app.state.service.uploads,
+    )
+
+
+@router.post("/forget", summary="Forget customers, everywhere", response_model=Forgotten)
+def forget(shop: ShopOf, body: ForgetRequest, dry_run: DryRun = False) -> Response:
+    """Another name takes the place of their ids, and their features and contexts go. This cannot be undone. Where
+    `unfinished` is not empty, repeat the request."""
+    return reply(shop.forget(body.customers, dry_run=dry_run))
+
+
+@router.post("/prune", summary="Remove what is old and needed by nothing", response_model=Pruned)
+def prune(shop: ShopOf, body: PruneRequest, dry_run: DryRun = False) -> Response:
+    return reply(shop.prune(days=body.days, features=body.features, dry_run=dry_run))
