@@ -24,7 +24,7 @@ from disco.entrypoints.sentences import in_words
 from disco.operations import jobs
 from disco.operations.schedules import submit_due
 from disco.operations.webhooks import MOST_DELIVERIES, Send, deliver, pause_before, tell
-from disco.records.errors import ConflictError, DeliveryError, DiscoError, InputError, UnavailableError
+from disco.records.errors import ConflictError, DeliveryError, DiscoError, InputError, UnavailableError, UpgradeError
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, Event, Job, JobKind, JobProgress
 from disco.records.ports import JOBS
 from disco.records.result import Result
@@ -464,6 +464,6 @@ class _Deliveries:
             else:
                 jobs.finish(store, job, told.to_json(), clock=clock)
                 worker.say(f"job {job.id} (webhook, attempt {job.attempts}): delivered")
-        except _PASSING:  # the database is away: what was sent is sent again, under the same id
+        except (*_PASSING, UpgradeError):  # the database is away: what was sent is sent again, under the same id
             return False
         return True

@@ -21,6 +21,7 @@
     │   ├── RevisionError            somebody else has changed it since it was read
     │   ├── RevisionMissingError     a change has to say which revision it changes
     │   ├── SealError                rows were changed by another program, so that nothing is built on them
+    │   ├── UpgradeError             the database is at another revision than this program
     │   └── UnavailableError         the database cannot be reached at the moment; trying again may help
     ├── AuthenticationError          nobody knows who calls: a key, session, password or link that is not valid
     ├── RoleError                    the caller is known, and their role does not allow this
@@ -201,6 +202,10 @@ class SealError(StateError):
 
 
 class UnavailableError(StateError):
+    pass
+
+
+class UpgradeError(StateError):
     pass
 
 

@@ -13,11 +13,19 @@ from disco.adapters.store import schema
 from disco.adapters.store.database import Database
 from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
-from disco.adapters.store.journal import PSEUDONYM_NAME, SCHEMA_SUBJECT, append_own, last_within
+from disco.adapters.store.journal import PSEUDONYM_NAME, append_own, last_within
 from disco.adapters.store.seals import sealed
 from disco.adapters.store.sqlite import PATIENCE_S, SqliteDatabase
 from disco.records.diagnosis import RESTORE
-from disco.records.errors import ConflictError, DiscoError, InputError, MissingPartError, StateError, UnavailableError
+from disco.records.errors import (
+    ConflictError,
+    DiscoError,
+    InputError,
+    MissingPartError,
+    StateError,
+    UnavailableError,
+    UpgradeError,
+)
 from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.ports import Artefacts
 
@@ -98,9 +106,18 @@ def refuse_another_revision(database: Database) -> None:
     _refuse_revision(database, found)
 
 
+def refuse_upgraded(connection: sa.Connection, database: Database) -> None:
+    """Refuse to write where the database was upgraded since this program opened it: a server may run for months.
+
+    An upgrade is alone with the database, so what is found here holds until the transaction ends.
+    """
+    if revisions_in(connection) != [schema.REVISION]:
+        _refuse_revision(database, revision_of(connection))
+
+
 def _refuse_revision(database: Database, found: str | None) -> None:
     if found != schema.REVISION:
-        raise StateError(
+        raise UpgradeError(
             f"The database {shown(database.engine.url)} is at revision {found}; this program needs {schema.REVISION}",
             fix=UPGRADE,
         )
@@ -149,7 +166,8 @@ def upgrade(
     """
     from disco.adapters.store.migrations import migrate
 
-    with plain_errors(database, "upgrading"), database.writing(SCHEMA_SUBJECT) as connection:
+    # alone: no writer of an earlier program may be in the middle of something
+    with plain_errors(database, "upgrading"), database.alone() as connection:
         before = revision_of(connection)
         if before == schema.REVISION or (before is not None and only_empty):
             return before, before
@@ -189,7 +207,7 @@ def revision_of(connection: sa.Connection) -> str | None:
         return revision
     if revision.isdecimal() and revision > schema.REVISION:
         words = f"{place} is at revision {revision}, made by a newer disco; this one knows {schema.REVISION}"
-        raise StateError(words, fix="Install the newer disco.")
+        raise UpgradeError(words, fix="Install the newer disco.")
     raise StateError(f"{place} names a revision that no disco has written ({revision[:40]!r})", fix=RESTORE)
 
 

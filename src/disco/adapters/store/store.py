@@ -27,6 +27,7 @@ from disco.adapters.store.opening import (
     prepare,
     refuse_another_locale,
     refuse_another_revision,
+    refuse_upgraded,
 )
 from disco.adapters.store.people import SqlPeople, SqlSessions
 from disco.adapters.store.personal import SqlPersonal
@@ -133,6 +134,7 @@ class CampaignStore:
     @contextmanager
     def bookkeeping(self) -> Iterator[SqlTransaction]:
         with plain_errors(self._database, "keeping books"), self._database.bookkeeping() as connection:
+            refuse_upgraded(connection, self._database)
             yield SqlTransaction(Session(connection, self._database, self._artefacts), self.locale)
 
     @contextmanager
@@ -157,6 +159,7 @@ class CampaignStore:
                 plain_errors(self._database, doing),
                 begun as connection,
             ):
+                refuse_upgraded(connection, self._database)
                 session = Session(connection, self._database, artefacts)
                 mark, before = self._database.mark(connection), state_hash(connection, subject)
                 yield SqlTransaction(session, self.locale)

@@ -45,6 +45,7 @@ _KINDS: dict[type[DiscoError], tuple[int, str, str]] = {
     errors.RevisionMissingError: (428, "revision-missing", "A change has to say which revision it changes"),
     errors.SealError: (409, "seal", "Rows were changed by another program"),
     errors.UnavailableError: (503, "unavailable", "The database cannot be reached at the moment"),
+    errors.UpgradeError: (503, "upgrade", "The database is at another revision than this program"),
     errors.AuthenticationError: (401, "authentication", "A valid key or session is needed"),
     errors.RoleError: (403, "role", "The role does not allow this"),
     errors.IdentityProviderError: (503, "identity-provider", "The identity provider cannot be used at the moment"),
