@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from ipaddress import ip_network
 from itertools import pairwise
 from math import log2
 from pathlib import Path
@@ -111,6 +112,20 @@ class ServiceSettings(_Section):
     requests_per_second: float = Field(default=1000.0, gt=0, le=1e6, description="of one caller, in the long run")
     most_in_progress: int = Field(default=256, ge=1, le=100_000, description="requests answered at once; then 503")
     threads: int = Field(default=12, ge=1, le=200, description="use cases that run at once")
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _addresses(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        """Addresses alone: whoever may say from where a request comes must not be everybody."""
+        for one in proxies:
+            try:
+                wide = ip_network(one).prefixlen == 0
+            except ValueError:
+                wide = True
+            if wide:
+                expected = "addresses or networks, such as 10.0.0.7 or 10.0.0.0/24"
+                raise InputError("trusted_proxies", found=repr(list(proxies)), expected=expected)
+        return proxies
 
 
 class OidcSettings(_Section):

@@ -1,19 +1,27 @@
 """`disco serve`: where it listens, what it warns of, and how it refuses."""
 
+import json
+import signal
 import socket
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import uvicorn
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import serving
-from disco.entrypoints.service.security import is_loopback
-from disco.records.errors import InputError, StateError
+from disco.entrypoints.service.security import is_loopback, own_names, refuse_host
+from disco.operations.sign_in import accept_invitation, first_invitation
+from disco.records.errors import InputError, PlanError, ServiceError, StateError
 
 Run = Callable[..., tuple[int, str, str]]
+_ENTRY = "from disco.entrypoints.cli import command; command()"
 
 
 def test_a_port_in_use_is_a_sentence(shop: Path, disco: Run) -> None:
@@ -56,8 +64,84 @@ def test_loopback_is_the_quiet_default_and_other_machines_are_warned_of(
     assert settings.app.state.service.hosts() == ("127.0.0.1",)  # type: ignore[union-attr]
     loud, settings = served(monkeypatch, Shop.open(tmp_path), "0.0.0.0")
     assert "Other machines can reach this server" in loud.warnings[0]
-    assert "without TLS" in loud.warnings[1]
+    assert "It answers under its addresses and the name" in loud.warnings[1]
+    assert "service.hosts" in loud.warnings[1]
+    assert "without TLS" in loud.warnings[2]
     assert settings.app.state.service.hosts() is None  # type: ignore[union-attr]
+
+
+def test_without_names_of_its_own_a_server_answers_under_addresses_and_the_machines_name() -> None:
+    """A page of another site can give our address a name of its own (DNS rebinding), but no address."""
+    for host in ("10.1.2.3:8080", "[2001:db8::1]:8080", "[2001:db8::1]", "localhost", *own_names()):
+        refuse_host(host, known=None)
+    for host in ("evil.example", "10.1.2.3.evil.example", "", ":8080"):
+        with pytest.raises(ServiceError, match=r"service\.hosts or service\.public_url") as refused:
+            refuse_host(host, known=None)
+        assert refused.value.status == 400
+    refuse_host("disco.example.com", known=("disco.example.com",))
+    for host in ("evil.example", "10.1.2.3"):
+        with pytest.raises(ServiceError):
+            refuse_host(host, known=("disco.example.com",))
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[str]:
+    """`disco serve` as a process; where it answers."""
+    command = [sys.executable, "-c", _ENTRY, "serve", "--shop", str(folder), "--port", "0", "--no-worker", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        lines = ""
+        while not lines.strip().endswith("}"):
+            line = process.stdout.readline()
+            assert line, "the server ended"
+            lines += line
+        yield str(json.loads(lines)["url"])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        process.stdout.close()
+
+
+@pytest.mark.parametrize(("trusted", "believed"), [("[127.0.0.1]", True), ("[10.0.0.7]", False), ("[]", False)])
+def test_forwarded_headers_are_believed_from_trusted_proxies_alone(
+    tmp_path: Path, trusted: str, believed: bool
+) -> None:
+    """By what they decide: the limit of wrong keys per address, and whether cookies are secure."""
+    (tmp_path / "disco.yaml").write_text(f"service: {{trusted_proxies: {trusted}}}\n")
+    shop = Shop.open(tmp_path)
+    with shop.store(missing="create") as store:
+        link = first_invitation(store, shop.clock)
+        assert link is not None
+        accept_invitation(store, link.token, password="correct horse battery", name="Ada", clock=shop.clock)
+    with running(tmp_path) as url, httpx.Client(base_url=url, trust_env=False, timeout=60) as client:
+        https = {"x-forwarded-proto": "https", "x-forwarded-for": "203.0.113.1"}
+        body = {"name": "Ada", "password": "correct horse battery"}
+        answer = client.post("/sign-in", json=body, headers=https)
+        assert answer.status_code == 200, answer.text
+        cookies = answer.headers.get_list("set-cookie")
+        assert all(("; Secure" in cookie) is believed for cookie in cookies)
+        assert any(cookie.startswith("__Host-disco_session=") for cookie in cookies) is believed
+        # a page of the https origin is the service's own only where the proxy's word counts
+        own = https | {"origin": url.replace("http:", "https:")}
+        assert (client.post("/sign-in", json=body, headers=own).status_code == 200) is believed
+        client.cookies.clear()
+
+        def status(address: str) -> int:
+            headers = {"authorization": "Bearer wrong", "x-forwarded-for": address}
+            return client.get("/api/v1/campaigns", headers=headers).status_code
+
+        assert [status("203.0.113.1") for _ in range(40)][-1] == 429
+        assert status("203.0.113.2") == (401 if believed else 429)
+        # what a client adds in front of the proxy's own entry changes nothing
+        assert status("198.51.100.9, 203.0.113.1") == 429
+
+
+@pytest.mark.parametrize("proxies", ["['*']", "[proxy.example.com]", "[0.0.0.0/0]", "['::/0']", "['10.0.0.7/24']"])
+def test_only_addresses_can_be_trusted(tmp_path: Path, proxies: str) -> None:
+    (tmp_path / "disco.yaml").write_text(f"service: {{trusted_proxies: {proxies}}}\n")
+    with pytest.raises(PlanError, match="addresses or networks"):
+        Shop.open(tmp_path)
 
 
 def test_behind_a_proxy_its_headers_are_believed_and_the_public_name_is_the_only_one(

@@ -36,7 +36,7 @@ _UNKNOWN = "(unknown)"
 class Service:
     """What the routes share: the shop with its database open, limits and figures.
 
-    shop: as `Shop.open` gave it. hosts: names under which the service answers beside loopback; None: under any name.
+    shop: as `Shop.open` gave it. hosts: names under which it answers beside loopback; None: as `refuse_host` says.
     """
 
     def __init__(self, shop: Shop, *, hosts: Collection[str] | None = ()) -> None:
@@ -120,7 +120,7 @@ def _stamp(path: Path) -> object:
 
 
 def create_app(shop: Shop, *, hosts: Collection[str] | None = ()) -> FastAPI:
-    """The service of a shop. hosts: names under which it answers beside loopback; None: under any name."""
+    """The service of a shop. hosts: names under which it answers beside loopback; None: as `refuse_host` says."""
     service = Service(shop, hosts=hosts)
 
     @asynccontextmanager

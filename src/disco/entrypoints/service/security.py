@@ -6,8 +6,10 @@ must not come from another origin.
 """
 
 import hmac
+import socket
 import time
 from collections.abc import Collection
+from functools import cache
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal
@@ -271,21 +273,37 @@ def session_cookie(request: Request, service: "Service") -> str:
 def refuse_host(host: str, *, known: Collection[str] | None) -> None:
     """Refuse a name that is not ours, by which a page of another site could reach a service on loopback.
 
-    known: names without their ports; None: any name.
+    known: names without their ports; None: nobody has said which, so those by which no other site can reach us: any
+    address, which such a page cannot choose, and the name of this machine.
     """
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    if known is None or name.lower() in _LOOPBACK or name.lower() in known:
+    name = (host.rsplit(":", 1)[0] if not host.endswith("]") else host).lower()
+    if name in _LOOPBACK or (name in known if known is not None else _is_address(name) or name in own_names()):
         return
     raise ServiceError(
-        "Host", status=400, kind="host", found=name[:100], expected="a name of this service (the setting service.hosts)"
+        "The service does not answer under the name of the header Host",
+        status=400,
+        kind="host",
+        found=name[:100] or "none",
+        expected="a name that service.hosts or service.public_url in disco.yaml lists",
     )
+
+
+@cache
+def own_names() -> tuple[str, ...]:
+    """What this machine calls itself."""
+    return tuple(dict.fromkeys(name.lower() for name in (socket.gethostname(), socket.getfqdn())))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach a server that listens there."""
     if host.lower() == "localhost":
         return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    return _is_address(host) and ip_address(host.strip("[]")).is_loopback

@@ -17,7 +17,7 @@ import uvicorn
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import logs
 from disco.entrypoints.service.app import Service, create_app
-from disco.entrypoints.service.security import is_loopback
+from disco.entrypoints.service.security import is_loopback, own_names
 from disco.records.errors import InputError, StateError
 from disco.records.result import Result
 
@@ -85,7 +85,7 @@ def serve(shop: Shop, *, host: str, port: int, worker: bool, started: Callable[[
                 shop=str(shop.folder),
                 worker=worker,
                 invitation=_invitation(service, url),
-                warnings=_warnings(host, url),
+                warnings=_warnings(host, url, named=service.hosts() is not None),
             )
         )
         # uvicorn hands the signal on when it is done: the end was asked for, so it is no failure
@@ -114,10 +114,15 @@ def _invitation(service: Service, url: str) -> str | None:
     return None if made is None else f"{url}/invitation#{made.token}"
 
 
-def _warnings(host: str, url: str) -> tuple[str, ...]:
+def _warnings(host: str, url: str, *, named: bool) -> tuple[str, ...]:
     if is_loopback(host):
         return ()
     found = [f"Other machines can reach this server, because it listens on {host}"]
+    if not named:
+        found.append(
+            f"It answers under its addresses and the name {' or '.join(own_names())}. For other names, set "
+            "service.hosts or service.public_url in disco.yaml"
+        )
     if urlsplit(url).scheme != "https":
         found.append(
             "Keys and passwords travel unprotected without TLS. Put a proxy with TLS in front of it and set "
@@ -139,6 +144,7 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((host, port))
+            bound.listen(_BACKLOG)  # whoever is told where we answer may connect at once
         except OSError as error:
             reason = error.strerror or str(error)
             raise StateError(
