@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -20,9 +21,10 @@ from disco.adapters.store import CampaignStore, schema
 from disco.adapters.store.seals import row_seal
 from disco.records.arrivals import ARRIVALS, Arrivals
 from disco.records.errors import SealError, StateError
+from disco.records.jobs import Event, JobKind, JobSchedule, Webhook
 from disco.records.life import BrokenSeal, Sealed, State
 from disco.records.people import Actor, ActorKind, ApprovalRecord, InvitationRecord, KeyRecord, PersonRecord, Role
-from disco.records.ports import PEOPLE
+from disco.records.ports import JOBS, PEOPLE
 
 _STATE = "state, reserve or contexts of campaign"
 
@@ -67,6 +69,17 @@ def _life(store: CampaignStore) -> None:
         ben = Actor("Ben", ActorKind.PERSON)
         transaction.approvals.add(ApprovalRecord(plan_id="plan-1", by=ben, approved_at=MOMENT))
         transaction.settings.put("approval", "second_person")
+    with store.writing(JOBS, action="test") as transaction:
+        made: dict[str, Any] = {"actor": Actor("Anna", ActorKind.PERSON), "created_at": MOMENT}
+        often = JobSchedule(
+            id="5c1e", kind=JobKind.CHECK, body={"campaign": "spring"}, rule="daily at 06:00",
+            time_zone="UTC", next_at=MOMENT, paused=False, **made,
+        )  # fmt: skip
+        transaction.schedules.add(often)
+        transaction.schedules.set_next("5c1e", MOMENT + timedelta(days=1))
+        hook = Webhook(id="77aa", url="https://shop.example/hook", events=(Event.CHECK_FAILED,), active=True, **made)
+        transaction.webhooks.add(hook, secret="a secret")
+        transaction.webhooks.set_active("77aa", False)
 
 
 def _arrivals() -> Arrivals:
@@ -195,6 +208,16 @@ DAMAGES = [
     ("maker of plan", "UPDATE plan_makers SET name = 'Carl'"),
     ("approval of plan", "UPDATE approvals SET plan_id = 'plan-2'"),
     ("setting", "UPDATE shop_settings SET value = '\"none\"'"),
+    ("schedule", "UPDATE schedules SET body = '{}'"),
+    ("schedule", "UPDATE schedules SET kind = 'doctor'"),
+    ("schedule", "UPDATE schedules SET rule = 'daily at 07:00'"),
+    ("schedule", "UPDATE schedules SET actor = 'Ben'"),
+    ("schedule", "UPDATE schedules SET next_at = 1"),
+    ("schedule", "UPDATE schedules SET paused = NOT paused"),
+    ("webhook", "UPDATE webhooks SET url = 'https://evil.example/'"),
+    ("webhook", "UPDATE webhooks SET secret = 'known'"),
+    ("webhook", "UPDATE webhooks SET events = '[]'"),
+    ("webhook", "UPDATE webhooks SET active = NOT active"),
 ]
 
 

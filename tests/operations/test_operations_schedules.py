@@ -14,7 +14,7 @@ from disco.adapters.store import CampaignStore
 from disco.operations import jobs, schedules
 from disco.operations.schedules import MATURED, body_on, next_time, read_rule
 from disco.records.currency import read_currency
-from disco.records.errors import InputError, NotFoundError
+from disco.records.errors import InputError, NotFoundError, SealError
 from disco.records.jobs import JobKind
 from disco.records.locale import Locale
 from disco.records.people import Actor, ActorKind
@@ -238,3 +238,20 @@ def test_campaigns_are_learned_when_their_codes_have_matured_each_once(store: Ca
         schedules.add_schedule(store, **CHECK, rule=MATURED, clock=clock)
     with pytest.raises(InputError, match="Leave out the campaigns"):
         schedules.add_schedule(store, kind=JobKind.LEARN, body={"campaigns": ["x"]}, rule=MATURED, clock=clock)
+
+
+def test_a_schedule_that_another_program_changed_asks_for_nothing_and_the_others_go_on(store: CampaignStore) -> None:
+    clock = Clock(datetime(2026, 11, 16, 12, tzinfo=UTC))
+    changed, sound = (schedules.add_schedule(store, rule="daily at 06:00", clock=clock, **CHECK) for _ in range(2))
+    with store._database.writing("test") as connection:
+        connection.exec_driver_sql(f"UPDATE schedules SET kind = 'doctor' WHERE id = '{changed.id}'")
+    clock.wait(days=1)
+    assert [job.schedule_id for job in schedules.submit_due(store, clock=clock)] == [sound.id]
+    with store.reading() as transaction:
+        assert [(str(one.what), one.name) for one in transaction.seals.broken()] == [("schedule", changed.id)]
+    with pytest.raises(SealError, match=f"schedule {changed.id} was changed"):
+        schedules.pause_schedule(store, changed.id, paused=True, clock=clock)
+    assert {one.id for one in schedules.list_schedules(store).items} == {changed.id, sound.id}
+    schedules.remove_schedule(store, changed.id)
+    with store.reading() as transaction:
+        assert transaction.seals.broken() == ()

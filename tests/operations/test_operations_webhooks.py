@@ -20,7 +20,14 @@ from disco.adapters.store import CampaignStore
 from disco.operations import jobs, webhooks
 from disco.operations.launching import pause, resume
 from disco.operations.planned import keep
-from disco.records.errors import DeliveryError, ForbiddenAddressError, InputError, NotFoundError, SignatureError
+from disco.records.errors import (
+    DeliveryError,
+    ForbiddenAddressError,
+    InputError,
+    NotFoundError,
+    SealError,
+    SignatureError,
+)
 from disco.records.jobs import Event, Job, JobKind, JobState
 from disco.records.ports import JOBS
 from disco.records.signatures import sign
@@ -268,6 +275,20 @@ def test_the_connection_goes_to_the_address_that_was_checked(clock: Clock) -> No
         assert sender(f"http://shop.example:{port}/x", {}, b"{}") == 204
     assert asked == ["shop.example"]
     assert receiver.came[0][1]["Host"] == f"shop.example:{port}"
+
+
+def test_a_webhook_that_another_program_changed_is_told_nothing(store: CampaignStore, clock: Clock) -> None:
+    webhooks.add_webhook(store, url="https://shop.example/hook", events=[Event.CAMPAIGN_PAUSED], clock=clock)
+    launch_small(store, customers=80)
+    pause(store, CAMPAIGN, clock=clock)
+    with store._database.writing("test") as connection:
+        connection.exec_driver_sql("UPDATE webhooks SET url = 'https://evil.example/'")
+    sent: list[str] = []
+    with pytest.raises(SealError, match=r"webhook .* was changed"):
+        webhooks.deliver(store, delivery(store, clock), send=lambda url, *_: sent.append(url) or 200, clock=clock)
+    assert sent == []
+    with store.reading() as transaction:
+        assert [str(one.what) for one in transaction.seals.broken()] == ["webhook"]
 
 
 def test_a_receiver_that_is_away_or_unknown_is_a_failed_delivery() -> None:

@@ -7,12 +7,13 @@ counts once, the first time. What was missed while no worker ran is asked for on
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any
 
 from disco.operations.jobs import add_job, new_id
-from disco.records.errors import InputError
+from disco.records.errors import InputError, SealError
 from disco.records.jobs import Job, JobKind, JobSchedule
 from disco.records.locale import Locale
 from disco.records.people import Actor, ActorKind
@@ -216,7 +217,8 @@ def submit_due(store: Store, *, clock: Clock) -> tuple[Job, ...]:
         due = [one for one in transaction.schedules.all() if _occurrences(transaction, one, now)]
     for schedule in due:
         actor = Actor(schedule.actor.name, ActorKind.SCHEDULE)
-        with store.by(actor).writing(JOBS, action="run schedule") as transaction:
+        # one that another program has changed asks for nothing, and the others go on; `disco doctor` names it
+        with suppress(SealError), store.by(actor).writing(JOBS, action="run schedule") as transaction:
             # read again: another worker may have been faster, or the schedule is gone
             there = next((one for one in transaction.schedules.all() if one.id == schedule.id), None)
             occurrences = () if there is None else _occurrences(transaction, there, now)

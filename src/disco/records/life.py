@@ -151,6 +151,8 @@ class Sealed(StrEnum):
     MAKER = "maker of plan"
     APPROVAL = "approval of plan"
     SETTING = "setting"
+    SCHEDULE = "schedule"
+    WEBHOOK = "webhook"
     OUTCOME_ROWS = "rows of outcomes"
     POOL_ROWS = "rows of pool_codes"
 

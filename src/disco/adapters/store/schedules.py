@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from disco.adapters.store.schema import occurrences, schedules, webhooks
+from disco.adapters.store.seals import changed, row_seal, sealed
 from disco.adapters.store.session import Session, beginning_with
 from disco.records.errors import NotFoundError
 from disco.records.jobs import Event, JobKind, JobSchedule, Webhook
@@ -20,21 +21,19 @@ class SqlSchedules:
         self._connection = session.connection
 
     def add(self, schedule: JobSchedule) -> None:
-        self._connection.execute(
-            schedules.insert(),
-            {
-                "id": schedule.id,
-                "kind": schedule.kind,
-                "body": json.dumps(dict(schedule.body), allow_nan=False),
-                "rule": schedule.rule,
-                "time_zone": schedule.time_zone,
-                "next_at": schedule.next_at,
-                "paused": schedule.paused,
-                "actor": schedule.actor.name,
-                "actor_kind": schedule.actor.kind,
-                "created_at": schedule.created_at,
-            },
-        )
+        row = {
+            "id": schedule.id,
+            "kind": schedule.kind,
+            "body": json.dumps(dict(schedule.body), allow_nan=False),
+            "rule": schedule.rule,
+            "time_zone": schedule.time_zone,
+            "next_at": schedule.next_at,
+            "paused": schedule.paused,
+            "actor": schedule.actor.name,
+            "actor_kind": schedule.actor.kind,
+            "created_at": schedule.created_at,
+        }
+        self._connection.execute(schedules.insert(), sealed("schedule", row))
 
     def get(self, schedule_id: str) -> JobSchedule:
         none = NotFoundError(f"There is no schedule {schedule_id}", fix="`disco schedule list` lists them.")
@@ -64,7 +63,7 @@ class SqlSchedules:
         self._connection.execute(occurrences.insert(), row)
 
     def _set(self, schedule_id: str, **values: Any) -> None:
-        self._connection.execute(schedules.update().where(schedules.c.id == schedule_id).values(values))
+        _change(self._connection, "schedule", schedules, schedule_id, values)
 
 
 def _schedule(row: sa.Row[Any]) -> JobSchedule:
@@ -88,32 +87,32 @@ class SqlWebhooks:
         self._connection = session.connection
 
     def add(self, webhook: Webhook, *, secret: str) -> None:
-        self._connection.execute(
-            webhooks.insert(),
-            {
-                "id": webhook.id,
-                "url": webhook.url,
-                "events": json.dumps(list(webhook.events)),
-                "secret": secret,
-                "active": webhook.active,
-                "created_at": webhook.created_at,
-                "actor": webhook.actor.name,
-                "actor_kind": webhook.actor.kind,
-            },
-        )
+        row = {
+            "id": webhook.id,
+            "url": webhook.url,
+            "events": json.dumps(list(webhook.events)),
+            "secret": secret,
+            "active": webhook.active,
+            "created_at": webhook.created_at,
+            "actor": webhook.actor.name,
+            "actor_kind": webhook.actor.kind,
+        }
+        self._connection.execute(webhooks.insert(), sealed("webhook", row))
 
     def get(self, webhook_id: str) -> Webhook:
         return _webhook(self._row(webhook_id))
 
     def secret(self, webhook_id: str) -> str:
-        return str(self._row(webhook_id).secret)
+        row = self._row(webhook_id)
+        _check("webhook", row)
+        return str(row.secret)
 
     def all(self) -> tuple[Webhook, ...]:
         rows = sa.select(webhooks).order_by(webhooks.c.created_at, webhooks.c.id)
         return tuple(map(_webhook, self._connection.execute(rows)))
 
     def set_active(self, webhook_id: str, active: bool) -> None:
-        self._connection.execute(webhooks.update().where(webhooks.c.id == webhook_id).values(active=active))
+        _change(self._connection, "webhook", webhooks, webhook_id, {"active": active})
 
     def remove(self, webhook_id: str) -> None:
         self._connection.execute(webhooks.delete().where(webhooks.c.id == webhook_id))
@@ -132,3 +131,16 @@ def _webhook(row: sa.Row[Any]) -> Webhook:
         created_at=row.created_at,
         actor=Actor(row.actor, ActorKind(row.actor_kind)),
     )
+
+
+def _check(kind: str, row: sa.Row[Any]) -> None:
+    """Refuse to act by one that another program has changed, in somebody's name. It can still be listed and removed."""
+    if row.seal != row_seal(kind, row._mapping):
+        raise changed(f"The {kind} {row.id}")
+
+
+def _change(connection: sa.Connection, kind: str, table: sa.Table, key: str, values: dict[str, Any]) -> None:
+    for row in connection.execute(sa.select(table).where(table.c.id == key)):
+        _check(kind, row)
+        seal = row_seal(kind, {**row._mapping, **values})
+        connection.execute(table.update().where(table.c.id == key).values(**values, seal=seal))

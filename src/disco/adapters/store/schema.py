@@ -415,6 +415,7 @@ schedules = sa.Table(
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("actor_kind", sa.Text, nullable=False),
     sa.Column("created_at", Moment, nullable=False),
+    sa.Column("seal", sa.Text),
 )
 
 # what a schedule has asked for: a time, or the campaign whose codes have matured
@@ -448,6 +449,7 @@ webhooks = sa.Table(
     sa.Column("created_at", Moment, nullable=False),
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("actor_kind", sa.Text, nullable=False),
+    sa.Column("seal", sa.Text),
 )
 
 # answers to write requests, for a day: a repeated request gets the same one

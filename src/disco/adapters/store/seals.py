@@ -68,13 +68,18 @@ _COLUMNS = {
     "approval of plan": ("plan_id", "name", "kind", "approved_at"),
     "setting": ("name", "value"),
     "head": ("subject", "number", "hash"),
+    "schedule": (
+        *("id", "kind", "body", "rule", "time_zone", "next_at"),
+        *("paused", "actor", "actor_kind", "created_at"),
+    ),
+    "webhook": ("id", "url", "events", "secret", "active", "created_at", "actor", "actor_kind"),
     "arrivals": (
         *("campaign_number", "day", "network", "only_listed"),
         *("customers", "customer_index", "contexts", "features"),
     ),
 }
 _FORGOTTEN_NAME = "forgotten customers"
-_TRUTHS = ("integer_ids", "known", "disabled", "only_listed")  # SQLite's truths are integers
+_TRUTHS = ("integer_ids", "known", "disabled", "only_listed", "paused", "active")  # SQLite's truths are integers
 _UNCHANGING = pa.schema(
     [
         OUTCOMES.field(name)
@@ -262,6 +267,8 @@ _SINGLE = (
     ("maker of plan", schema.plan_makers, ("name", "plan_id")),
     ("approval of plan", schema.approvals, ("name", "plan_id")),
     ("setting", schema.shop_settings, ("name",)),
+    ("schedule", schema.schedules, ("id",)),
+    ("webhook", schema.webhooks, ("id",)),
 )
 _OF_0003 = 4
 

@@ -48,6 +48,7 @@ def upgrade() -> None:
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("actor_kind", sa.Text(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("seal", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="schedules_key"),
     )
     op.create_table(
@@ -77,6 +78,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("seal", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name="webhooks_key"),
     )
     op.create_table(
