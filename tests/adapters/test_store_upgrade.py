@@ -14,25 +14,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from job_steps import Clock
 from stores import artefacts_of
 
 from disco.adapters.store import CampaignStore, schema
 from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.health import vitals
 from disco.adapters.store.opening import open_database, upgrade
+from disco.operations import jobs
 from disco.operations.audit import audit
+from disco.operations.drafts import get_draft
+from disco.operations.journal import verify_journal
 from disco.operations.launching import launch
 from disco.operations.ledger import counts_of
+from disco.operations.people import caller_of_key
 from disco.operations.planned import load, plan_id
 from disco.operations.results import GroupResult, read_out
+from disco.operations.sign_in import sign_in
 from disco.records.content import content_hash
-from disco.records.errors import StateError
+from disco.records.errors import AuthenticationError, StateError, UpgradeError
 from disco.records.life import BrokenSeal, Sealed
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 OLD = FIXTURES / "revision-0001"
 UNSEALED = FIXTURES / "revision-0002"
 WITHOUT_PEOPLE = FIXTURES / "revision-0005"
+WITHOUT_ARRIVALS = FIXTURES / "revision-0007"
 EXPECTED: dict[str, Any] = json.loads((OLD / "expected" / "expected.json").read_text())
 
 
@@ -483,4 +490,46 @@ def test_an_upgrade_from_0006_adds_tables_for_jobs_and_changes_nothing(url_of_00
     assert [one for one in audit(store) if one.failed] == []
     failed = [one.check for one in vitals(url_of_0005, artefacts=artefacts_of(url_of_0005)) if one.failed]
     assert failed == (["durability"] if url_of_0005.startswith("postgresql") else []), "trial servers do not sync"
+    store.close()
+
+
+# ---- from revision 0007
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url_of_0007(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    url = _as_it_was(WITHOUT_ARRIVALS, request, tmp_path)
+    shutil.copytree(WITHOUT_ARRIVALS / "artefacts", artefacts_of(url))
+    return url
+
+
+def test_an_upgrade_from_0007_keeps_people_keys_schedules_webhooks_drafts_and_the_journal(url_of_0007: str) -> None:
+    kept: dict[str, Any] = json.loads((WITHOUT_ARRIVALS / "expected.json").read_text())
+    with pytest.raises(UpgradeError, match=r"revision 0007.*disco db upgrade"):
+        CampaignStore(url_of_0007, artefacts_of(url_of_0007))
+    before = _rows(url_of_0007)
+    assert all(before[name] for name in ("people", "api_keys", "invitations", "approvals", "webhooks", "schedules"))
+    assert all(before[name] for name in ("drafts", "jobs", "plans", "campaigns", "outcomes"))
+    artefacts = FolderArtefacts(artefacts_of(url_of_0007))
+    assert upgrade(open_database(url_of_0007), artefacts=artefacts) == ("0007", schema.REVISION)
+    after = _rows(url_of_0007)
+    assert {name: after[name] for name in before} == before
+    assert all(after[name] == [] for name in set(after) - set(before))
+    store = CampaignStore(url_of_0007, artefacts_of(url_of_0007))
+    assert _broken(store) == []
+    assert [one for one in audit(store) if one.failed] == []
+    failed = [one.check for one in vitals(url_of_0007, artefacts=artefacts_of(url_of_0007)) if one.failed]
+    assert failed == (["durability"] if url_of_0007.startswith("postgresql") else []), "trial servers do not sync"
+    assert verify_journal(store, contains=kept["journal"]).ok
+    clock = Clock(datetime(2025, 9, 21, 9, tzinfo=UTC))
+    assert caller_of_key(store, kept["key"], clock).actor.name == "crm"
+    with pytest.raises(AuthenticationError):
+        caller_of_key(store, kept["revoked_key"], clock)
+    assert str(sign_in(store, name="Grace", password=kept["password"], clock=clock).role) == "approver"
+    with store.reading() as transaction:
+        assert transaction.webhooks.secret(kept["webhook"]["id"]) == kept["webhook"]["secret"]
+        assert transaction.schedules.get(kept["schedule"]).rule == "every monday at 06:00"
+        assert transaction.approvals.of(kept["plan_id"])[0].by.name == "Grace"
+    assert jobs.get_job(store, kept["job"]).kind == "validate"
+    assert (get_draft(store, "spring").revision, get_draft(store, "spring").plan["note"]) == (2, "für später")
     store.close()
