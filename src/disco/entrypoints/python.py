@@ -421,20 +421,31 @@ class Shop:
                 dry_run=dry_run,
             )
 
-    def late_at_desk(
+    def late_look_up(
         self, campaign: str, customers: Sequence[str], *, desk: "LateDesk | None" = None
-    ) -> "tuple[dict[str, LateDecision | DiscoError], LateDesk | None]":
-        """By customer: the decision, or why there is none, from the contexts that were prepared; for servers.
+    ) -> "tuple[dict[str, LateDecision | DiscoError], LateDesk]":
+        """By customer: the decision that was made before, where there is one; for servers.
 
-        desk: what the last call returned; None at first.
+        desk: what the last call about this campaign returned; None at first.
         """
-        from disco.operations.late_desk import decide_at_desk
+        from disco.operations.late_desk import look_up
 
         with self.store() as store:
-            return decide_at_desk(
+            return look_up(store, campaign, customers, desk=desk, clock=self.clock)
+
+    def late_decide(
+        self, customers: Sequence[str], *, desk: "LateDesk"
+    ) -> "tuple[dict[str, LateDecision | DiscoError], LateDesk]":
+        """By customer: the decision, or why there is none, from the contexts that were prepared; for servers.
+
+        desk: what `late_look_up`, or the last call, returned.
+        """
+        from disco.operations.late_desk import decide_new
+
+        with self.store() as store:
+            return decide_new(
                 store,
                 self.data,
-                campaign,
                 customers,
                 desk=desk,
                 prior=self.prior(),

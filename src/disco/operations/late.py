@@ -184,15 +184,17 @@ def keep_decisions(
     features: pa.Table | None,
     pool: "Sequence[str] | CodePool | None",
     secret: bytes | None,
-) -> None:
-    """Decide about customers who have no decision and may get a code, and write everything that is kept of it."""
+) -> pa.Table:
+    """Decide about customers who have no decision and may get a code, and write everything that is kept of it: their
+    decisions, with their own codes."""
     table = _decisions(transaction, record, audience, belief, tally)
     coded = table.take(pa.array(coded_rows(table)))
     given, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
     codes = codes_for(transaction.decisions, record.plan, given, depths, pool=pool, secret=secret, late=True)
+    decided = with_codes(table, codes)
     transaction.decisions.add_late(
         record.campaign,
-        with_codes(table, codes),
+        decided,
         contexts=audience.context,
         features=features,
         pooled=pool is not None,
@@ -201,6 +203,7 @@ def keep_decisions(
     some = table["customer_id"].slice(0, _MOST_NOTED).cast(pa.string()).to_pylist()
     known = transaction.journal.pseudonyms(some)
     transaction.journal.note(customers=table.num_rows, codes=len(codes), pseudonyms=known)
+    return decided
 
 
 def is_over(record: CampaignRecord, clock: Clock, locale: Locale) -> bool:
@@ -268,7 +271,11 @@ def _decisions(
 ) -> pa.Table:
     """One after the other, each from what those before left; the codes are taken from the reserve."""
     plan, solution = record.plan, record.solution
+    depths = np.asarray(solution.depths)
     worth = _Worth.of(record, solution, audience, belief)
+    # what is kept of a code given: a row's and a depth's figures depend on no other (but `monotone`, in both alike)
+    full_prices = belief.basket.expected_full_price(audience.context, depths)
+    rates = np.broadcast_to(belief.rates(audience, depths), full_prices.shape)
     arms = split(audience.ids, control=0.0, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign)
     budget, by_segment = tally.budget_left(solution), tally.segments_left(solution)
     left = transaction.decisions.reserve(plan.campaign)
@@ -296,7 +303,10 @@ def _decisions(
             if label in by_segment:
                 by_segment[label][column] -= 1
             if budget is not None:
-                budget -= _cost(solution, audience, belief, row=row, column=column, expected=worth.costs[row, column])
+                # the figure that a tally of the kept decision gives, to the last bit, so that it makes no difference
+                # how many customers are decided in one transaction; before any purchase nothing is kept
+                kept = _kept_cost(full_prices[row, column], rates[row, column], solution, column)
+                budget -= kept if belief.basket.campaigns else worth.costs[row, column]
     for column in np.unique(choice[choice >= 0]).tolist():
         count = int((choice == column).sum())
         if not transaction.decisions.take_code(plan.campaign, solution.depths[column], count=count):
@@ -307,20 +317,10 @@ def _decisions(
         depths=solution.depths,
         choice=choice,
         value=worth.at(choice),
-        expected_full_price=belief.basket.expected_at_choice(audience.context, np.asarray(solution.depths), choice),
-        engagement=belief.rates_at_choice(audience, np.asarray(solution.depths), choice),
+        expected_full_price=np.asarray(full_prices[np.arange(choice.size), choice], np.float64),
+        engagement=np.asarray(rates[np.arange(choice.size), choice], np.float64),
         belief=belief,
     )
-
-
-def _cost(solution: Solution, audience: Audience, belief: Belief, *, row: int, column: int, expected: float) -> float:
-    """What a code takes of the budget: the figure that a tally of the kept decision gives, to the last bit, so that it
-    makes no difference how many customers are decided in one transaction. Before any purchase nothing is kept."""
-    if not belief.basket.campaigns:
-        return expected
-    one, depths, choice = audience.take(np.array([row])), np.asarray(solution.depths), np.array([column])
-    price = belief.basket.expected_at_choice(one.context, depths, choice)
-    return _kept_cost(price[0], belief.rates_at_choice(one, depths, choice)[0], solution, column)
 
 
 def _kept_cost(full_price: float | None, rate: float | None, solution: Solution, column: int) -> float:
@@ -389,14 +389,27 @@ class LateTally:
         if seal == self.seal:
             return self
         late = transaction.decisions.of(record.campaign, only_late=True, from_row=self.next_row)
-        rows, given, spent = late["row"].to_pylist(), Counter(self.given), self.spent
+        rows = late["row"].to_pylist()
+        return self._with(late, solution, seal=seal, next_row=rows[-1] + 1 if rows else self.next_row)
+
+    def with_kept(self, transaction: Transaction, record: CampaignRecord, decided: pa.Table) -> "LateTally":
+        """After these customers, and nobody else, were decided about in the transaction."""
+        solution = record.solution
+        if solution.reserve_budget is None and solution.segments is None:
+            return self
+        seal, next_row = transaction.decisions.late_seal(record.campaign), self.next_row + decided.num_rows
+        # only the rows of the database tell the number of the first one
+        return self._with(decided, solution, seal=seal, next_row=next_row) if self.next_row else self
+
+    def _with(self, late: pa.Table, solution: Solution, *, seal: str | None, next_row: int) -> "LateTally":
+        given, spent = Counter(self.given), self.spent
         late = late.filter(late["code"].is_valid())
         labels = late["segment"].to_pylist() if "segment" in late.column_names else [None] * late.num_rows
         names = ("depth", "expected_full_price", "expected_engagement")
         for label, depth, price, rate in zip(labels, *(late[name].to_pylist() for name in names), strict=True):
             given[label, depth] += 1
             spent += _kept_cost(price, rate, solution, solution.depths.index(depth))
-        return LateTally(seal=seal, next_row=rows[-1] + 1 if rows else self.next_row, given=given, spent=spent)
+        return LateTally(seal=seal, next_row=next_row, given=given, spent=spent)
 
     def segments_left(self, solution: Solution) -> dict[str, list[int]]:
         """By label: codes per depth that late arrivals of the segment may still get."""

@@ -43,29 +43,36 @@ class NotPreparedError(StateError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LateDesk:
-    """What is kept of one campaign between transactions."""
+class _Means:
+    """What decides, and never changes."""
 
-    plan_id: str
-    """Of the campaign: another one has another desk."""
     belief: Belief
     """The belief that decided the launch."""
     pool: CodePool | None
     """The codes bought elsewhere; None: codes are made."""
+
+    @classmethod
+    def of(cls, transaction: Transaction, data: ShopData, record: CampaignRecord, *, prior: Belief) -> "_Means":
+        pool = read_pool(data, record.plan)
+        shared = record.plan.shared_codes.values()
+        return cls(
+            belief=deciding_belief(transaction, record, prior=prior),
+            pool=None if pool is None else CodePool(pool, shared=shared),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LateDesk:
+    """What is kept of one campaign between transactions."""
+
+    record: CampaignRecord
+    """The campaign as it was read first. Its plan never changes; its state is read in every transaction."""
+    means: _Means | None = None
+    """Read when somebody is decided about for the first time."""
     tally: LateTally = field(default_factory=LateTally)
     """What late arrivals got, as far as it was read."""
     plans: dict[str, Plan] = field(default_factory=dict)
     """By campaign: the plans that the contact rule looks at; they never change, and new ones are added."""
-
-    @classmethod
-    def of(cls, transaction: Transaction, data: ShopData, record: CampaignRecord, *, prior: Belief) -> "LateDesk":
-        pool = read_pool(data, record.plan)
-        shared = record.plan.shared_codes.values()
-        return cls(
-            plan_id=record.plan_id,
-            belief=deciding_belief(transaction, record, prior=prior),
-            pool=None if pool is None else CodePool(pool, shared=shared),
-        )
 
 
 def decide_at_desk(
@@ -79,31 +86,64 @@ def decide_at_desk(
     clock: Clock,
     secret: bytes | None = None,
     dry_run: bool = False,
-) -> tuple[dict[str, LateDecision | DiscoError], LateDesk | None]:
+) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
     """By customer: the decision, the one that was made before where there is one, or why there is none.
 
     A customer whom the shop does not know has the population's context. desk: what the last call returned; None at
     first. DiscoError where nobody can be decided about: the campaign is over, or not prepared.
     """
-    ids = list(dict.fromkeys(customers))
+    answers, desk = look_up(store, campaign, customers, desk=desk, clock=clock)
+    fresh = [name for name in dict.fromkeys(customers) if name not in answers]
+    if fresh:
+        decided, desk = decide_new(
+            store, data, fresh, desk=desk, prior=prior, clock=clock, secret=secret, dry_run=dry_run
+        )
+        answers |= decided
+    return answers, desk
+
+
+def look_up(
+    store: Store, campaign: str, customers: Sequence[str], *, desk: LateDesk | None, clock: Clock
+) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
+    """By customer: what was decided before, where it was; nothing is written. The rest: as `decide_at_desk`."""
     with store.reading() as transaction:
-        record = transaction.plans.campaign(campaign)
+        plans = transaction.plans
+        record = plans.campaign(campaign) if desk is None else plans.standing(desk.record)
         refuse_when_over(record, clock, store.locale)
-        answers: dict[str, LateDecision | DiscoError] = dict(_decided(transaction, record, ids))
-        fresh = [name for name in ids if name not in answers]
-        if fresh and (desk is None or desk.plan_id != record.plan_id):
-            desk = LateDesk.of(transaction, data, record, prior=prior)
-    if not fresh or desk is None:
-        return answers, desk
-    with store.writing(campaign, action="late", dry_run=dry_run) as transaction:
-        record = transaction.plans.campaign(campaign)
+        answers: dict[str, LateDecision | DiscoError] = dict(_decided(transaction, record, customers))
+    if desk is None or desk.record.plan_id != record.plan_id:
+        desk = LateDesk(record=record)
+    return answers, desk
+
+
+def decide_new(
+    store: Store,
+    data: ShopData,
+    customers: Sequence[str],
+    *,
+    desk: LateDesk,
+    prior: Belief,
+    clock: Clock,
+    secret: bytes | None = None,
+    dry_run: bool = False,
+) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
+    """By customer: the decision, or why there is none, for those whom `look_up` did not find; in one transaction."""
+    with store.writing(desk.record.campaign, action="late", dry_run=dry_run) as transaction:
+        record = transaction.plans.standing(desk.record)
+        if record.plan_id != desk.record.plan_id:
+            desk = LateDesk(record=record)
         refuse_when_over(record, clock, store.locale)
-        answers |= _decided(transaction, record, fresh)  # by another process meanwhile
-        answers |= _unusable(record, fresh)
+        answers: dict[str, LateDecision | DiscoError] = dict(_decided(transaction, record, customers))  # meanwhile
+        answers |= _unusable(record, customers)
+        means = desk.means or _Means.of(transaction, data, record, prior=prior)
         tally = desk.tally.up_to_date(transaction, record)
-        _decide(transaction, record, answers, fresh, desk=replace(desk, tally=tally), clock=clock, secret=secret)
-        answers |= _decided(transaction, record, [name for name in fresh if name not in answers])
-    return answers, replace(desk, tally=tally)
+        desk = replace(desk, means=means, tally=tally)
+        decided = _decide(transaction, record, answers, customers, desk=desk, means=means, clock=clock, secret=secret)
+        if decided is not None:
+            answers |= {str(one.customer_id): one for one in late_decisions(as_sent(record.plan, decided))}
+            tally = tally.with_kept(transaction, record, decided)
+    # what a rehearsal gave is not given
+    return answers, desk if dry_run else replace(desk, tally=tally)
 
 
 def _decide(
@@ -113,16 +153,17 @@ def _decide(
     customers: Sequence[str],
     *,
     desk: LateDesk,
+    means: _Means,
     clock: Clock,
     secret: bytes | None,
-) -> None:
-    """Write the decisions of those who may get one; the others get their reason as an answer."""
+) -> pa.Table | None:
+    """Write the decisions of those who may get one, with their codes; the others get their reason as an answer."""
     ids = [name for name in customers if name not in answers]
     forgotten = transaction.forgotten.among(ids, since=record.launched_at) if ids else frozenset()
     answers |= {name: refusal_of_forgotten(record, [name]) for name in forgotten}
     ids = [name for name in ids if name not in forgotten]
     if not ids:
-        return
+        return None
     prepared = transaction.arrivals.of(record.campaign, pa.array(ids, pa.string()))
     if prepared is None:
         raise NotPreparedError(
@@ -145,16 +186,16 @@ def _decide(
             answers[name] = refusal(record.plan, key, [name])
     ids = [name for name in ids if name not in answers]
     if not ids:
-        return
+        return None
     audience, features = _audience(record, prepared, ids, places)
-    keep_decisions(
+    return keep_decisions(
         transaction,
         record,
         audience,
-        belief=desk.belief,
+        belief=means.belief,
         tally=desk.tally,
         features=features,
-        pool=desk.pool,
+        pool=means.pool,
         secret=secret,
     )
 
@@ -190,8 +231,16 @@ def _decided(transaction: Transaction, record: CampaignRecord, customers: Sequen
     if not customers:
         return {}
     usable = [name for name in customers if "\0" not in name]
-    found = transaction.decisions.of(record.campaign, customers=pa.array(usable, pa.string()))
-    return {str(one.customer_id): one for one in late_decisions(as_sent(record.plan, found))}
+    shared = record.plan.shared_codes
+    return {
+        name: LateDecision(
+            customer_id=int(name) if record.integer_ids else name,
+            depth=told.depth,
+            code=told.code if told.code is None or told.depth is None else shared.get(told.depth, told.code),
+            known=told.known,
+        )
+        for name, told in transaction.decisions.told(record.campaign, usable).items()
+    }
 
 
 def _unusable(record: CampaignRecord, customers: Sequence[str]) -> dict[str, DiscoError]:

@@ -1,5 +1,7 @@
 """The large tables of a store, as Arrow schemas: decisions as planned, decisions with codes, received outcomes."""
 
+from typing import NamedTuple
+
 import pyarrow as pa
 
 # What a plan decides about each customer. `depth` is null where there is no code.
@@ -59,3 +61,14 @@ OUTCOMES = pa.schema(
 )
 
 COUNTS = pa.schema([("batch_id", pa.string()), ("disposition", pa.string()), ("rows", pa.int64())])
+
+
+class Told(NamedTuple):
+    """What one customer of a campaign was told: the part of a decision that a checkout asks for."""
+
+    depth: float | None
+    """None: no code."""
+    code: str | None
+    """Their own, as it is kept."""
+    known: bool
+    """Whether the context was the customer's own."""

@@ -1,6 +1,6 @@
 """The few things the rooms ask of the outside world. Shells (adapters) implement them; tests use real ones."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from disco.records.arrivals import Arrivals
     from disco.records.jobs import Draft, Job, JobKind, JobProblem, JobProgress, JobSchedule, JobState, Reply, Webhook
     from disco.records.journal import JournalBreak, JournalEntry
+    from disco.records.kept import Told
     from disco.records.life import (
         BatchRecord,
         BrokenSeal,
@@ -264,6 +265,10 @@ class PlanRepository(Protocol):
 
     def find_campaign(self, campaign: str) -> "CampaignRecord | None": ...
 
+    def standing(self, record: "CampaignRecord") -> "CampaignRecord":
+        """A campaign that was read before as it stands now: its state and recall are read and compared with their seal
+        again, its plan, which never changes, is not."""
+
     def campaigns(self) -> "tuple[CampaignRecord, ...]":
         """All, by the first day of validity, then by name."""
 
@@ -313,6 +318,9 @@ class DecisionRepository(Protocol):
         from_row: with `only_late`, those from this row on.
         customer_id has the type it was launched with.
         """
+
+    def told(self, campaign: str, customers: Sequence[str]) -> "dict[str, Told]":
+        """What these customers (ids as text, a few) were told, at the launch or later, where they have a decision."""
 
     def late_seal(self, campaign: str) -> str | None:
         """Names all late arrivals of a campaign: while it is the same, they are. None: there are none."""

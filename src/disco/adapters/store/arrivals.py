@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.artefacts import index_of, rows_of
@@ -49,14 +48,14 @@ class SqlArrivals:
 
     def day(self, campaign: str) -> date | None:
         row = self._row(campaign)
-        return None if row is None else date.fromisoformat(row.day)
+        return None if row is None else date.fromisoformat(row["day"])
 
     def of(self, campaign: str, customers: pa.Array) -> Arrivals | None:
         row = self._row(campaign)
         found = None if row is None else self._tables(row)
         if row is None or found is None:
             return None
-        index = self._session.artefacts.get(row.customer_index)
+        index = self._session.artefacts.get(row["customer_index"])
         return found.take(rows_of(index, found.customers["customer_id"], asked("customer_id", customers)))
 
     def remove(self, campaign: str) -> None:
@@ -88,27 +87,26 @@ class SqlArrivals:
             ),
         )
 
-    def _row(self, campaign: str) -> "sa.Row[Any] | None":
-        of_campaign = _TABLE.c.campaign_number == self._session.number(campaign)
-        row = self._connection.execute(sa.select(_TABLE).where(of_campaign)).one_or_none()
-        return None if row is None or row.seal != row_seal("arrivals", row._mapping) else row
+    def _row(self, campaign: str) -> dict[str, Any] | None:
+        rows = self._session.raw(_TABLE, "campaign_number", self._session.number(campaign))
+        return None if not rows or rows[0]["seal"] != row_seal("arrivals", rows[0]) else rows[0]
 
-    def _tables(self, row: "sa.Row[Any]") -> Arrivals | None:
+    def _tables(self, row: dict[str, Any]) -> Arrivals | None:
         """None where an artefact is gone or damaged."""
         try:
             customers, contexts, features = (
-                self._session.artefacts.get(name) for name in (row.customers, row.contexts, row.features)
+                self._session.artefacts.get(name) for name in (row["customers"], row["contexts"], row["features"])
             )
-            self._session.artefacts.get(row.customer_index)
+            self._session.artefacts.get(row["customer_index"])
         except (StateError, FileFormatError):
             return None
         return Arrivals(
-            day=date.fromisoformat(row.day),
-            network=row.network,
+            day=date.fromisoformat(row["day"]),
+            network=row["network"],
             customers=customers,
             contexts=matrix_of(contexts),
             features=features,
-            only_listed=row.only_listed,
+            only_listed=bool(row["only_listed"]),
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
+from disco.adapters.store.database import add_rows, change
 from disco.adapters.store.seals import changed, row_seal, seal_active, sealed
 from disco.adapters.store.session import Session
 from disco.records.errors import NotFoundError, StateError
@@ -13,6 +14,7 @@ from disco.records.life import VersionRecord
 from disco.records.ports import BELIEF
 
 _EVIDENCE, _VERSIONS, _ACTIVE = schema.evidence, schema.versions, schema.active_versions
+_SET_EVIDENCE = "UPDATE evidence SET evidence = ?, seal = ? WHERE campaign_number = ? AND network = ?"
 _OURS = _VERSIONS.c.model == BELIEF
 
 
@@ -24,14 +26,13 @@ class SqlBeliefs:
         self._connection = session.connection
 
     def put_evidence(self, campaign: str, network: str, evidence: bytes) -> None:
-        place = {"campaign_number": self._session.number(campaign), "network": network}
-        self._connection.execute(_EVIDENCE.delete().where(*(_EVIDENCE.c[name] == key for name, key in place.items())))
-        self._connection.execute(_EVIDENCE.insert(), sealed("evidence", {**place, "evidence": evidence}))
+        number = self._session.number(campaign)
+        row = sealed("evidence", {"campaign_number": number, "network": network, "evidence": evidence})
+        if not change(self._connection, _SET_EVIDENCE, (evidence, row["seal"], number, network)):
+            add_rows(self._connection, _EVIDENCE, [row])
 
     def evidence(self, campaign: str, network: str) -> bytes | None:
-        number = self._session.number(campaign)
-        place = sa.and_(_EVIDENCE.c.campaign_number == number, _EVIDENCE.c.network == network)
-        found = self._connection.execute(sa.select(_EVIDENCE).where(place)).mappings().one_or_none()
+        found = next((row for row in self._evidence(campaign) if row["network"] == network), None)
         if found is None:
             return None
         if found["seal"] != row_seal("evidence", found):
@@ -39,8 +40,11 @@ class SqlBeliefs:
         return bytes(found["evidence"])
 
     def networks(self, campaign: str) -> tuple[str, ...]:
-        names = sa.select(_EVIDENCE.c.network).where(_EVIDENCE.c.campaign_number == self._session.number(campaign))
-        return tuple(sorted(self._connection.execute(names).scalars()))
+        return tuple(sorted(row["network"] for row in self._evidence(campaign)))
+
+    def _evidence(self, campaign: str) -> list[dict[str, Any]]:
+        """Of all networks; mostly there is one."""
+        return self._session.raw(_EVIDENCE, "campaign_number", self._session.number(campaign))
 
     def add_version(self, record: VersionRecord, *, activate: bool) -> None:
         last = sa.select(sa.func.max(_VERSIONS.c.number)).where(_OURS)

@@ -9,7 +9,7 @@ Stored forms, which change only with a migration:
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,24 +18,31 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import index_of, rows_of
-from disco.adapters.store.database import FEW, asked, in_order, select_few, storable
+from disco.adapters.store.database import FEW, add_rows, ask, asked, change, in_order, select_few, storable
 from disco.adapters.store.schema import campaigns, late_decisions, pool_codes, reserves, secrets
 from disco.adapters.store.seals import extended, row_seal, state_seal, touch
-from disco.adapters.store.session import Session
+from disco.adapters.store.session import CampaignRow, Session
 from disco.records.arrays import Integers, Matrix
 from disco.records.diagnosis import RESTORE
 from disco.records.errors import InputError, StateError
-from disco.records.kept import DECISIONS, LABELS
+from disco.records.kept import DECISIONS, LABELS, Told
 
 CODE_SECRET_NAME = "codes"  # nosec B105
 _LATE = pa.schema([field for field in (*DECISIONS, *LABELS) if field.name in late_decisions.c])
+_TOLD = "SELECT customer_id, depth, code, known FROM late_decisions WHERE campaign_number = ?"
+_LAST_ROW = "SELECT max(row) FROM late_decisions WHERE campaign_number = ?"
+_SET_LATE_SEAL = "UPDATE campaigns SET late_seal = ? WHERE number = ?"
+# codes − 1 of "no limit" is still null: no limit
+_TAKE_CODES = (
+    "UPDATE reserves SET codes = codes - ? WHERE campaign_number = ? AND depth = ? AND (codes IS NULL OR codes >= ?)"
+)
 _NO_ROWS = np.zeros(0, np.int64)
 _INDEXES = {"customer_index": "index of customers", "code_index": "index of codes"}
 
 
-def secret_of(connection: sa.Connection, name: str) -> bytes:
+def secret_of(session: Session, name: str) -> bytes:
     """A secret of the database; StateError where it is gone or another one."""
-    row = connection.execute(sa.select(secrets).where(secrets.c.name == name)).mappings().one_or_none()
+    row = next(iter(session.raw(secrets, "name", name)), None)
     if row is None or row["seal"] != row_seal("secret", row):
         found = "is gone" if row is None else "was changed by something other than disco"
         raise StateError(f"The secret `{name}` of the database {found}", fix=RESTORE)
@@ -62,7 +69,7 @@ class SqlDecisions:
             "customer_index": artefacts.put(index_of(decisions["customer_id"])),
             "code_index": artefacts.put(index_of(kept["code"])),
         }
-        seal = row_seal("campaign", {**row._mapping, **names})
+        seal = row_seal("campaign", {**row.cells, **names})
         self._connection.execute(
             campaigns.update().where(campaigns.c.number == row.number).values({**names, "seal": seal})
         )
@@ -74,9 +81,9 @@ class SqlDecisions:
         self, campaign: str, decisions: pa.Table, *, contexts: Matrix, features: pa.Table | None, pooled: bool
     ) -> None:
         row = self._session.campaign_row(campaign)
-        known = self._of(row, customers=decisions["customer_id"].cast(pa.string()).combine_chunks())
-        if known.num_rows:
-            raise StateError(f"Customer {known['customer_id'][0]} already has a decision in campaign {campaign}")
+        known = self.told(campaign, decisions["customer_id"].cast(pa.string()).to_pylist())
+        if known:
+            raise StateError(f"Customer {next(iter(known))} already has a decision in campaign {campaign}")
         codes = pc.drop_null(decisions["code"]).combine_chunks()
         if used := self.codes_in_use(codes, campaign=None if pooled else campaign).to_pylist():
             raise StateError(f"The code {used[0]} is already in use")
@@ -85,8 +92,7 @@ class SqlDecisions:
             expected = f"{row.context_size} finite columns"
             raise InputError("contexts", found=f"shape {context_rows.shape}", expected=expected)
         # rows are numbered without gaps, so the last one is found by the key and nothing is counted
-        last = sa.select(sa.func.max(late_decisions.c.row)).where(late_decisions.c.campaign_number == row.number)
-        before: int | None = self._connection.execute(last).scalar_one()
+        before: int | None = ask(self._connection, _LAST_ROW, (row.number,))[0][0]
         first = self._launched_rows(row) if before is None else before + 1
         given = [field for field in _LATE if field.name in decisions.column_names]
         table = storable(pa.table({field.name: decisions[field.name].cast(field.type) for field in given}))
@@ -105,9 +111,8 @@ class SqlDecisions:
         ]
         if rows:
             touch(self._session, row.number)
-            self._connection.execute(late_decisions.insert(), rows)
-            seal = extended(row.late_seal, rows)
-            self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(late_seal=seal))
+            add_rows(self._connection, late_decisions, rows)
+            change(self._connection, _SET_LATE_SEAL, (extended(row.late_seal, rows), row.number))
         if pooled:
             self._add_pooled(row.number, codes)
 
@@ -123,14 +128,43 @@ class SqlDecisions:
         row = self._session.campaign_row(campaign)
         return self._of(row, codes=codes, customers=customers, only_late=only_late, from_row=from_row)
 
+    def told(self, campaign: str, customers: Sequence[str]) -> dict[str, Told]:
+        row = self._session.campaign_row(campaign)
+        found = self._told_late(row, customers)
+        others = [name for name in customers if name not in found]
+        if not others or row.codes is None:
+            return found
+        artefacts, asked_for = self._session.artefacts, pa.array(others, pa.string())
+        decisions = artefacts.get(row.decisions)
+        rows = rows_of(artefacts.get(row.customer_index), decisions["customer_id"], asked_for)
+        if rows.size:
+            there = pa.array(rows)
+            columns = (decisions["depth"], artefacts.get(row.codes)["code"], decisions["known"])
+            cells = zip(*(column.take(there).to_pylist() for column in columns), strict=True)
+            names = decisions["customer_id"].take(there).cast(pa.string()).to_pylist()
+            found |= {name: Told(*told) for name, told in zip(names, cells, strict=True)}
+        return found
+
+    def _told_late(self, row: CampaignRow, customers: Iterable[str]) -> dict[str, Told]:
+        """Of these customers those who arrived late. Nobody is asked about twice."""
+        read = self._session.read_before(late_decisions)
+        asked_for = [name for name in customers if (row.number, name) not in read]
+        if asked_for:
+            read.update({(row.number, name): None for name in asked_for})
+            rows = self._session.database.ask_among(
+                self._connection, _TOLD, (row.number,), "customer_id", list(dict.fromkeys(asked_for))
+            )
+            for name, depth, code, known in rows:
+                read[row.number, name] = Told(depth, code, bool(known))
+        return {name: told for name in customers if (told := read[row.number, name]) is not None}
+
     def late_seal(self, campaign: str) -> str | None:
-        of_campaign = campaigns.c.number == self._session.number(campaign)
-        found: str | None = self._connection.execute(sa.select(campaigns.c.late_seal).where(of_campaign)).scalar_one()
+        found: str | None = self._session.campaign_row(campaign).late_seal
         return found
 
     def _of(
         self,
-        row: sa.Row[Any],
+        row: CampaignRow,
         *,
         codes: pa.Array | None = None,
         customers: pa.Array | None = None,
@@ -172,7 +206,7 @@ class SqlDecisions:
                 names[name] = artefacts.put(index)
                 restored.append(_INDEXES[name])
         if any(getattr(row, name) != artefact for name, artefact in names.items()):
-            if row.seal != row_seal("campaign", {**row._mapping, **names}):
+            if row.seal != row_seal("campaign", {**row.cells, **names}):
                 raise StateError(
                     f"The launch of campaign {campaign} was changed by something other than disco",
                     fix=RESTORE,
@@ -180,7 +214,7 @@ class SqlDecisions:
             self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(names))
         return tuple(restored)
 
-    def _indexes(self, row: sa.Row[Any]) -> dict[str, pa.Table]:
+    def _indexes(self, row: CampaignRow) -> dict[str, pa.Table]:
         """The indexes of a launch as they must be, by their columns in `campaigns`."""
         get = self._session.artefacts.get
         return {
@@ -207,6 +241,9 @@ class SqlDecisions:
         self._connection.execute(campaigns.update().where(campaigns.c.number == row.number).values(propensities=name))
 
     def codes_in_use(self, codes: pa.Array, *, campaign: str | None = None) -> pa.Array:
+        if campaign is not None and len(codes) <= FEW:
+            used = self._used(self._session.campaign_row(campaign), asked("code", codes).to_pylist())
+            return pa.array(sorted(used), pa.string())
         texts, found = asked("code", codes), []
         schema = pa.schema([DECISIONS.field("code")])
         for table in (late_decisions, pool_codes):
@@ -223,6 +260,29 @@ class SqlDecisions:
         # sorted here: databases sort text by their own collations
         return distinct.take(pc.sort_indices(distinct))
 
+    def _used(self, row: CampaignRow, codes: list[str]) -> set[str]:
+        """Which of these few a campaign uses. No code is asked about twice."""
+        read = self._session.read_before(late_decisions)
+        asked_for = [code for code in codes if ("code", row.number, code) not in read]
+        if asked_for:
+            used = {
+                code
+                for table in (late_decisions, pool_codes)
+                for (code,) in self._session.database.ask_among(
+                    self._connection,
+                    f"SELECT code FROM {table.name} WHERE campaign_number = ?",
+                    (row.number,),
+                    "code",
+                    asked_for,
+                )
+            }
+            if row.codes is not None:
+                given, artefacts = self._session.artefacts.get(row.codes)["code"], self._session.artefacts
+                rows = rows_of(artefacts.get(row.code_index), given, pa.array(asked_for, pa.string()))
+                used.update(given.take(pa.array(rows)).to_pylist())
+            read.update({("code", row.number, code): code in used for code in asked_for})
+        return {code for code in codes if read["code", row.number, code]}
+
     def set_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
         self._session.touched.add(self._session.number(campaign))  # without a comparison: a launch has no seal yet
         self._replace_reserve(campaign, codes)
@@ -230,7 +290,7 @@ class SqlDecisions:
     def restore_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> bool:
         self._replace_reserve(campaign, codes)
         row = self._session.campaign_row(campaign)
-        return bool(row.state_seal == state_seal(self._connection, {**row._mapping}))
+        return bool(row.state_seal == state_seal(self._connection, {**row.cells}))
 
     def _replace_reserve(self, campaign: str, codes: Mapping[float, int | None]) -> None:
         number = self._session.number(campaign)
@@ -240,35 +300,28 @@ class SqlDecisions:
             self._connection.execute(reserves.insert(), rows)
 
     def reserve(self, campaign: str) -> dict[float, int | None]:
-        of_campaign = reserves.c.campaign_number == self._session.number(campaign)
-        rows = sa.select(reserves.c.depth, reserves.c.codes).where(of_campaign).order_by(reserves.c.depth)
-        return {row.depth: row.codes for row in self._connection.execute(rows)}
+        rows = self._session.raw(reserves, "campaign_number", self._session.number(campaign), order="depth")
+        return {row["depth"]: row["codes"] for row in rows}
 
     def take_code(self, campaign: str, depth: float, *, count: int = 1) -> bool:
-        # codes − 1 of "no limit" is still null: no limit
-        left = sa.or_(reserves.c.codes.is_(None), reserves.c.codes >= count)
         number = self._session.number(campaign)
         touch(self._session, number)
-        taken = self._connection.execute(
-            reserves.update()
-            .where(reserves.c.campaign_number == number, reserves.c.depth == depth, left)
-            .values(codes=reserves.c.codes - count)
-        )
-        return taken.rowcount == 1
+        return change(self._connection, _TAKE_CODES, (count, number, depth, count)) == 1
 
     def secret(self) -> bytes:
-        return secret_of(self._connection, CODE_SECRET_NAME)
+        return secret_of(self._session, CODE_SECRET_NAME)
 
     def _add_pooled(self, number: int, codes: "pa.Array | pa.ChunkedArray") -> None:
         """Record codes of a pool as taken; the unique index refuses a code that another campaign has taken."""
         numbers = pa.array(np.full(len(codes), number))
         table = pa.table({"code": codes, "campaign_number": numbers})
+        self._session.read_before(late_decisions).clear()  # where the codes in use are remembered
         self._session.database.insert(self._connection, pool_codes, table)
 
-    def _launched_rows(self, row: sa.Row[Any]) -> int:
+    def _launched_rows(self, row: CampaignRow) -> int:
         return 0 if row.codes is None else int(self._session.artefacts.get(row.codes).num_rows)
 
-    def _rows(self, row: sa.Row[Any], wanted: Mapping[str, pa.Array]) -> Integers | None:
+    def _rows(self, row: CampaignRow, wanted: Mapping[str, pa.Array]) -> Integers | None:
         """The rows of the launch that these questions name; None: all of them."""
         if not wanted or row.codes is None:
             return None if row.codes is not None else _NO_ROWS
@@ -278,7 +331,7 @@ class SqlDecisions:
             found.append(rows_of(artefacts.get(index), artefacts.get(table)[name], texts))
         return found[0] if len(found) == 1 else np.intersect1d(found[0], found[1])
 
-    def _launched(self, row: sa.Row[Any], rows: Integers | None) -> pa.Table:
+    def _launched(self, row: CampaignRow, rows: Integers | None) -> pa.Table:
         """Decisions of the launch, as kept.DECISIONS: these rows, ascending, or all."""
         artefacts = self._session.artefacts
         parts = [artefacts.get(row.decisions)]
@@ -309,7 +362,7 @@ class SqlDecisions:
         )
 
     def _late(
-        self, row: sa.Row[Any], wanted: Mapping[str, pa.Array], labels: list[pa.Field], *, from_row: int
+        self, row: CampaignRow, wanted: Mapping[str, pa.Array], labels: list[pa.Field], *, from_row: int
     ) -> pa.Table:
         """Late arrivals, as kept.DECISIONS and these labels."""
         schema = pa.schema([*DECISIONS, *labels])

@@ -8,14 +8,16 @@ from collections.abc import Iterable
 from datetime import datetime
 
 import pyarrow as pa
-import sqlalchemy as sa
 
+from disco.adapters.store.database import ask
 from disco.adapters.store.decisions import secret_of
-from disco.adapters.store.schema import forgotten
+from disco.adapters.store.schema import forgotten, microseconds
 from disco.adapters.store.seals import check_forgotten, seal_forgotten
 from disco.adapters.store.session import Session
 
 SALT_NAME = "forgotten"
+_HASHES = "SELECT hash FROM forgotten"
+_HASHES_SINCE = f"{_HASHES} WHERE forgotten_at >= ?"
 
 
 class SqlForgotten:
@@ -36,15 +38,14 @@ class SqlForgotten:
 
     def among(self, customers: Iterable[str], *, since: datetime | None = None) -> frozenset[str]:
         check_forgotten(self._connection)
-        known = sa.select(forgotten.c.hash)
-        if since is not None:
-            known = known.where(forgotten.c.forgotten_at >= since)
-        found = set(self._connection.execute(known).scalars())
+        first = None if since is None else microseconds(since)
+        rows = ask(self._connection, _HASHES) if first is None else ask(self._connection, _HASHES_SINCE, (first,))
+        found = {hashed for (hashed,) in rows}
         if not found:  # few were ever forgotten, and millions may be asked about
             return frozenset()
         wanted = list(dict.fromkeys(customers))
         return frozenset(customer for customer, text in zip(wanted, self._hashes(wanted), strict=True) if text in found)
 
     def _hashes(self, customers: Iterable[str]) -> list[str]:
-        salt = secret_of(self._connection, SALT_NAME)
+        salt = secret_of(self._session, SALT_NAME)
         return [hmac.digest(salt, customer.encode(), "sha256").hex() for customer in customers]

@@ -55,7 +55,7 @@ class SqlJournal:
         self._session.detail.update(detail)
 
     def pseudonyms(self, customers: Iterable[str]) -> list[str]:
-        secret = secret_of(self._connection, PSEUDONYM_NAME)
+        secret = secret_of(self._session, PSEUDONYM_NAME)
         return [hmac.digest(secret, one.encode(), "sha256").hex()[:_PSEUDONYM_DIGITS] for one in customers]
 
     def entries(self, *, after: int = 0, limit: int) -> tuple[JournalEntry, ...]:

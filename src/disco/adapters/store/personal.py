@@ -29,7 +29,7 @@ from disco.adapters.store.schema import (
     plans,
 )
 from disco.adapters.store.seals import touch
-from disco.adapters.store.session import Session
+from disco.adapters.store.session import CampaignRow, Session
 from disco.records.arrays import Integers
 from disco.records.forgotten import mentions, names_in_condition
 from disco.records.life import Traces
@@ -122,14 +122,14 @@ class SqlPersonal:
             found.update(self._connection.execute(sa.select(column).where(column.is_not(None))).scalars())
         return frozenset(found)
 
-    def _launched_rows(self, row: sa.Row[Any], customers: pa.Array) -> Integers:
+    def _launched_rows(self, row: CampaignRow, customers: pa.Array) -> Integers:
         artefacts = self._session.artefacts
         if row.customer_index is None:
             return np.zeros(0, np.int64)
         ids = artefacts.get(row.decisions)["customer_id"]
         return rows_of(artefacts.get(row.customer_index), ids, customers)
 
-    def _replace_launched(self, row: sa.Row[Any], names: Mapping[str, str]) -> list[str]:
+    def _replace_launched(self, row: CampaignRow, names: Mapping[str, str]) -> list[str]:
         """Customers of the launch among these; their rows of every artefact are replaced."""
         artefacts = self._session.artefacts
         rows = self._launched_rows(row, pa.array(sorted(names), pa.string()))
@@ -165,7 +165,7 @@ class SqlPersonal:
         self._connection.execute(campaigns.update().where(of_number).values(customer_index=index))
         return found
 
-    def _zero_contexts(self, row: sa.Row[Any], rows: Integers) -> dict[str, str]:
+    def _zero_contexts(self, row: CampaignRow, rows: Integers) -> dict[str, str]:
         """In the contexts of every network, network → artefact; under that of the launch, late arrivals have their own
         in their rows."""
         if not rows.size:
@@ -180,7 +180,7 @@ class SqlPersonal:
             made[one.network] = name
         return made
 
-    def _replace_late(self, row: sa.Row[Any], names: Mapping[str, str]) -> list[str]:
+    def _replace_late(self, row: CampaignRow, names: Mapping[str, str]) -> list[str]:
         asked = self._session.database.among(late_decisions.c.customer_id, pa.array(sorted(names), pa.string()))
         of_campaign = late_decisions.c.campaign_number == row.number
         rows = self._connection.execute(sa.select(late_decisions).where(of_campaign, asked)).all()

@@ -12,19 +12,18 @@ import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import in_one_piece
 from disco.adapters.store.database import storable
-from disco.adapters.store.schema import campaigns, contexts, plans
-from disco.adapters.store.seals import check_campaign, check_plan, is_plan_sealed, sealed, touch
-from disco.adapters.store.session import Session, beginning_with, no_such_campaign
+from disco.adapters.store.schema import campaigns, contexts, moment_of, plans
+from disco.adapters.store.seals import check_campaign, check_plan, check_state, is_plan_sealed, sealed, touch
+from disco.adapters.store.session import CampaignRow, Session, beginning_with, no_such_campaign
 from disco.records.arrays import Matrix
 from disco.records.errors import FileFormatError, InputError, NotFoundError, StateError
 from disco.records.kept import LABELS, PLANNED
 from disco.records.life import CampaignRecord, PlanRecord, PlanTables, State
 from disco.records.locale import Locale
 from disco.records.plan import Plan
-from disco.records.plan_summary import PlanSummary
+from disco.records.plan_summary import PlanSummary, Solution
 from disco.records.ports import Artefacts
 
-_ROWS = sa.select(campaigns, plans.c.plan, plans.c.summary).join(plans, plans.c.plan_id == campaigns.c.plan_id)
 _KEPT = sa.select(*(column for column in plans.c if column.name not in ("planned_at", "seal")))
 _ARMS = pa.dictionary(pa.int8(), pa.string())
 _MOST_READ = 64  # plans whose text is not read again: it never changes, and a late arrival is decided in less time
@@ -147,8 +146,18 @@ class SqlPlans:
 
     def find_campaign(self, campaign: str) -> CampaignRecord | None:
         check_campaign(self._session, campaign)
-        row = self._connection.execute(_ROWS.where(campaigns.c.campaign == campaign)).one_or_none()
-        return None if row is None else _campaign_record(row, self._locale)
+        row = self._session.find_campaign(campaign)
+        if row is None:
+            return None
+        plan = self._session.raw(plans, "plan_id", row.plan_id)[0]
+        return _campaign_record(row, self._locale, _plan(plan["plan"]), _summary(plan["summary"]).solution)
+
+    def standing(self, record: CampaignRecord) -> CampaignRecord:
+        row = self._session.campaign_row(record.campaign)
+        if row.plan_id != record.plan_id:
+            return self.campaign(record.campaign)
+        check_state(self._session, row)
+        return _campaign_record(row, self._locale, record.plan, record.solution)
 
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         records = [self.campaign(name) for name in self.names()]
@@ -247,7 +256,7 @@ def matrix_of(table: pa.Table) -> Matrix:
     return np.asarray(lists.flatten().to_numpy().reshape(table.num_rows, lists.type.list_size))
 
 
-def _artefacts(row: sa.Row[Any], columns: Iterable[str]) -> list[str]:
+def _artefacts(row: CampaignRow, columns: Iterable[str]) -> list[str]:
     return [name for column in columns if (name := getattr(row, column)) is not None]
 
 
@@ -271,17 +280,17 @@ def _plan_record(row: sa.Row[Any]) -> PlanRecord:
     )
 
 
-def _campaign_record(row: sa.Row[Any], locale: Locale) -> CampaignRecord:
+def _campaign_record(row: CampaignRow, locale: Locale, plan: Plan, solution: Solution) -> CampaignRecord:
     return CampaignRecord(
         campaign=row.campaign,
         plan_id=row.plan_id,
-        plan=_plan(row.plan),
+        plan=plan,
         state=State(row.state),
-        integer_ids=row.integer_ids,
+        integer_ids=bool(row.integer_ids),
         context_size=row.context_size,
         network=row.network,
         version=row.version,
-        solution=_summary(row.summary).solution,
-        launched_at=row.launched_at,
-        recalled_at=None if row.recalled_at is None else locale.local(row.recalled_at),
+        solution=solution,
+        launched_at=moment_of(row.launched_at),
+        recalled_at=None if row.recalled_at is None else locale.local(moment_of(row.recalled_at)),
     )

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import sqlalchemy as sa
 
-from disco.adapters.store.database import LAST_ENTRY, compiled, python_values
+from disco.adapters.store.database import LAST_ENTRY, ask, compiled, python_values, watch_writes
 from disco.adapters.store.schema import PARTIAL_INDEXES, metadata
 
 _ROWS_PER_WRITE = 65_536
@@ -38,6 +38,7 @@ class PostgresDatabase:
             connect_args={"application_name": "disco", "connect_timeout": _CONNECT_S, **url.query},
         )
         sa.event.listen(self.engine, "connect", _prepare)
+        watch_writes(self.engine)
         # a connection of its own: whoever waits for one of the others may wait for the one who reads here
         self._journal = sa.create_engine(
             self.engine.url,
@@ -159,6 +160,11 @@ class PostgresDatabase:
         where = " AND ".join(f'{table.name}."{name}" = changes."{name}"' for name in key)
         connection.exec_driver_sql(f"UPDATE {table.name} SET {assigned} FROM changes WHERE {where}")
         connection.exec_driver_sql("DROP TABLE changes")
+
+    def ask_among(
+        self, connection: sa.Connection, statement: str, parameters: tuple[object, ...], column: str, texts: list[str]
+    ) -> list[Any]:
+        return ask(connection, f"{statement} AND {column} = ANY(?)", (*parameters, texts))
 
     def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
         quoted = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')

@@ -34,8 +34,8 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import UNREADABLE, Database, in_order
-from disco.adapters.store.session import Session, no_such_campaign
+from disco.adapters.store.database import UNREADABLE, Database, ask, change, in_order
+from disco.adapters.store.session import CampaignRow, Session, no_such_campaign
 from disco.records.content import content_hash
 from disco.records.errors import DiscoError, SealError, StateError
 from disco.records.kept import OUTCOMES
@@ -79,6 +79,7 @@ _COLUMNS = {
     ),
 }
 _FORGOTTEN_NAME = "forgotten customers"
+_FORGOTTEN_SEALED = "SELECT value FROM secrets WHERE name = ?"
 _TRUTHS = ("integer_ids", "known", "disabled", "only_listed", "paused", "active")  # SQLite's truths are integers
 _UNCHANGING = pa.schema(
     [
@@ -92,6 +93,7 @@ _UNCHANGING = pa.schema(
 # of rows set aside alone, for good: those of all other rows follow from the rules and may change
 _WHERE_SET_ASIDE = pa.schema([OUTCOMES.field(name).with_nullable(True) for name in ("disposition", "reason")])
 _ROWS_SEALED = pa.schema([*_UNCHANGING, *_WHERE_SET_ASIDE])
+_SET_STATE_SEAL = "UPDATE campaigns SET state_seal = ? WHERE number = ?"
 _CHANGED = "changed by something other than disco"
 
 
@@ -148,7 +150,18 @@ def rows_seal(outcomes: pa.Table) -> str:
 def state_seal(connection: sa.Connection, row: Mapping[str, Any]) -> str:
     """Of everything about a campaign that changes; `row` is that of `campaigns`."""
     reserve = _raw(connection, schema.reserves, "campaign_number", row["number"], order="depth")
-    contexts = _raw(connection, schema.contexts, "campaign_number", row["number"])
+    return _state_seal(row, reserve, _raw(connection, schema.contexts, "campaign_number", row["number"]))
+
+
+def _state_now(session: Session, row: Mapping[str, Any]) -> str:
+    """`state_seal`, of rows that the transaction reads once."""
+    reserve = session.raw(schema.reserves, "campaign_number", row["number"], order="depth")
+    return _state_seal(row, reserve, session.raw(schema.contexts, "campaign_number", row["number"]))
+
+
+def _state_seal(
+    row: Mapping[str, Any], reserve: Iterable[Mapping[str, Any]], contexts: Iterable[Mapping[str, Any]]
+) -> str:
     return row_seal(
         "state",
         row,
@@ -176,8 +189,8 @@ def seal_forgotten(connection: sa.Connection) -> None:
 
 
 def _is_forgotten_sealed(connection: sa.Connection) -> bool:
-    kept = next(iter(_raw(connection, schema.secrets, "name", _FORGOTTEN_NAME)), None)
-    return kept is None or _part(kept["value"]) == (b"x", bytes.fromhex(_forgotten_seal(connection)))
+    kept = ask(connection, _FORGOTTEN_SEALED, (_FORGOTTEN_NAME,))
+    return not kept or _part(kept[0][0]) == (b"x", bytes.fromhex(_forgotten_seal(connection)))
 
 
 def _forgotten_seal(connection: sa.Connection) -> str:
@@ -198,19 +211,27 @@ def is_plan_sealed(connection: sa.Connection, plan_id: str) -> bool:
 
 def check_campaign(session: Session, campaign: str) -> None:
     """Refuse a campaign whose plan, launch or state is not what was kept; late arrivals are not read."""
-    for row in _raw(session.connection, schema.campaigns, "campaign", campaign):
-        check_plan(session.connection, row["plan_id"])
-        if row["seal"] != row_seal("campaign", row):
-            raise changed(f"The launch of campaign {campaign}")
-        if row["number"] not in session.touched and row["state_seal"] != state_seal(session.connection, row):
-            raise _changed_state(campaign)
+    found = session.find_campaign(campaign)
+    if found is not None:
+        if any(row["seal"] != row_seal("plan", row) for row in session.raw(schema.plans, "plan_id", found.plan_id)):
+            raise changed(f"Plan {found.plan_id}")
+        check_state(session, found)
+
+
+def check_state(session: Session, campaign: CampaignRow) -> None:
+    """Refuse a campaign whose launch or state is not what was kept; its plan is not read."""
+    row = campaign.cells
+    if row["seal"] != row_seal("campaign", row):
+        raise changed(f"The launch of campaign {row['campaign']}")
+    if row["number"] not in session.touched and row["state_seal"] != _state_now(session, row):
+        raise _changed_state(row["campaign"])
 
 
 def touch(session: Session, number: int) -> None:
     """Before something about a campaign changes: its state is sealed again at the end, unless it does not fit now."""
     if number not in session.touched:
-        for row in _raw(session.connection, schema.campaigns, "number", number):
-            if row["state_seal"] != state_seal(session.connection, row):
+        for row in session.raw(schema.campaigns, "number", number):
+            if row["state_seal"] != _state_now(session, row):
                 raise _changed_state(row["campaign"])
         session.touched.add(number)
 
@@ -228,8 +249,8 @@ def changed(what: str) -> SealError:
 def seal_states(session: Session) -> None:
     """Seal what this transaction has changed about campaigns; the last thing it does."""
     for number in sorted(session.touched):
-        for row in _raw(session.connection, schema.campaigns, "number", number):
-            _set(session.connection, schema.campaigns, "number", number, state_seal=state_seal(session.connection, row))
+        for row in session.raw(schema.campaigns, "number", number):
+            change(session.connection, _SET_STATE_SEAL, (_state_now(session, row), number))
 
 
 def seal_all(connection: sa.Connection, database: Database) -> None:

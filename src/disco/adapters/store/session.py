@@ -1,10 +1,11 @@
 """What the repositories of a transaction share: its connection, the place of artefacts, campaign numbers."""
 
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from disco.adapters.store.database import Database
+from disco.adapters.store.database import READ_BEFORE, Database, ask
 from disco.adapters.store.schema import campaigns, plans
 from disco.records.errors import NotFoundError, StateError
 from disco.records.ports import Artefacts
@@ -23,6 +24,23 @@ class Session:
         self.touched: set[int] = set()  # campaigns whose state seal has to be made anew before the commit
         self.detail: dict[str, Any] = {}  # of the journal's entry about this transaction
         self._numbers: dict[str, int] = {}
+        self._read: dict[str, dict[object, Any]] = {}  # by table
+        connection.info[READ_BEFORE] = self._read
+
+    def read_before(self, table: sa.Table) -> dict[object, Any]:
+        """What this transaction has read of a table. A transaction sees one state of everything, so that nothing has to
+        be read twice; what it writes itself is taken out here (`database.watch_writes`)."""
+        return self._read.setdefault(table.name, {})
+
+    def raw(self, table: sa.Table, key: str, value: object, *, order: str | None = None) -> list[dict[str, Any]]:
+        """Rows with their cells as the database holds them, whatever a cell's type became; nobody changes them."""
+        read = self.read_before(table)
+        found: list[dict[str, Any]] | None = read.get((key, value))
+        if found is None:
+            names, statement = _cells_of(table, key, order)
+            found = [dict(zip(names, row, strict=True)) for row in ask(self.connection, statement, (value,))]
+            read[key, value] = found
+        return found
 
     def number(self, campaign: str) -> int:
         """The short name of a campaign within the database; it never changes."""
@@ -30,13 +48,56 @@ class Session:
             self._numbers[campaign] = self.campaign_row(campaign).number
         return self._numbers[campaign]
 
-    def campaign_row(self, campaign: str) -> sa.Row[Any]:
+    def campaign_row(self, campaign: str) -> "CampaignRow":
         """The campaign's own columns, and the artefacts of its plan: decisions and features."""
-        columns = sa.select(campaigns, plans.c.decisions, plans.c.features).join(plans)
-        row = self.connection.execute(columns.where(campaigns.c.campaign == campaign)).one_or_none()
-        if row is None:
+        found = self.find_campaign(campaign)
+        if found is None:
             raise no_such_campaign(campaign, self.connection)
-        return row
+        return found
+
+    def find_campaign(self, campaign: str) -> "CampaignRow | None":
+        """The same; None where there is none."""
+        of_campaigns, of_plans = self.read_before(campaigns), self.read_before(plans)
+        found: CampaignRow | None = of_campaigns.get(campaign)
+        if found is None or campaign not in of_plans:
+            rows = ask(self.connection, _CAMPAIGN, (campaign,))
+            if not rows:
+                return None
+            found = CampaignRow(dict(zip(_CAMPAIGN_CELLS, rows[0], strict=True)))
+            of_campaigns[campaign] = of_plans[campaign] = found
+            of_campaigns["number", found.number] = [found.cells]
+        return found
+
+
+class CampaignRow:
+    """A row of `campaigns` with the artefacts of its plan: each cell by its name, as the database holds it."""
+
+    __slots__ = ("cells",)
+
+    def __init__(self, cells: dict[str, Any]) -> None:
+        self.cells = cells
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.cells[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+_CAMPAIGN_CELLS = (*(column.name for column in campaigns.c), "decisions", "features")
+_CAMPAIGN = (
+    f"SELECT {', '.join(f'campaigns.{column.name}' for column in campaigns.c)}, plans.decisions, plans.features "
+    "FROM campaigns JOIN plans ON plans.plan_id = campaigns.plan_id WHERE campaigns.campaign = ?"
+)
+
+
+@cache
+def _cells_of(table: sa.Table, key: str, order: str | None) -> tuple[tuple[str, ...], str]:
+    """The columns of a table, and the question for those of one key."""
+    names = tuple(column.name for column in table.c)
+    quoted = ", ".join(f'"{name}"' for name in names)
+    text = f'SELECT {quoted} FROM {table.name} WHERE "{key}" = ?'
+    return names, text if order is None else f'{text} ORDER BY "{order}"'
 
 
 def beginning_with(

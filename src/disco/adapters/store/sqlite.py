@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from disco.adapters.store.database import LAST_ENTRY, arrow_column, compiled, python_values
+from disco.adapters.store.database import LAST_ENTRY, arrow_column, ask, compiled, python_values, watch_writes
 from disco.records.private import new_file_mode
 
 _ROWS_PER_FETCH = 65_536
@@ -38,6 +38,7 @@ class SqliteDatabase:
         sa.event.listen(self.engine, "do_connect", _make_private)
         sa.event.listen(self.engine, "connect", _prepare)
         sa.event.listen(self.engine, "begin", _begin)
+        watch_writes(self.engine)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
@@ -107,6 +108,12 @@ class SqliteDatabase:
         assigned = ", ".join(f'"{name}" = ?' for name in values)
         where = " AND ".join(f'"{name}" = ?' for name in key)
         self._many(connection, f"UPDATE {table.name} SET {assigned} WHERE {where}", rows.select([*values, *key]))
+
+    def ask_among(
+        self, connection: sa.Connection, statement: str, parameters: tuple[object, ...], column: str, texts: list[str]
+    ) -> list[Any]:
+        listed = json.dumps(texts, ensure_ascii=False)
+        return ask(connection, f"{statement} AND {column} IN (SELECT value FROM json_each(?))", (*parameters, listed))
 
     def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
         listed = sa.func.json_each(json.dumps(python_values(texts), ensure_ascii=False)).table_valued("value")

@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
+from disco.adapters.store.database import ask
 from disco.adapters.store.seals import any_text
 from disco.records.ports import BELIEF, DRAFTS, EVERYTHING, JOBS, PEOPLE
 
@@ -27,15 +28,15 @@ def state_hash(connection: sa.Connection, subject: str) -> str | None:
     if subject in (JOBS, DRAFTS):  # a query would begin the snapshot, with which heartbeats collide, earlier
         return None
     own = subject if subject in (BELIEF, EVERYTHING, PEOPLE) else None
-    statement, parameters = _compiled(own, connection.dialect.name)
+    statement, parameters = _compiled(own)
     given = tuple(subject for _ in range(parameters))
     with any_text(connection):
-        rows = sorted([str(cell) for cell in row] for row in connection.exec_driver_sql(statement, given))
+        rows = sorted([str(cell) for cell in row] for row in ask(connection, statement, given))
     return sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest() if rows else None
 
 
 @cache
-def _compiled(subject: str | None, dialect: str) -> tuple[str, int]:
+def _compiled(subject: str | None) -> tuple[str, int]:
     """The statement in the database's own words, and how often it has the subject: every write asks twice.
 
     subject: one of those that are no campaign; None: a campaign, by its name.
@@ -50,7 +51,7 @@ def _compiled(subject: str | None, dialect: str) -> tuple[str, int]:
         parts = [*_of_campaigns(one=False), *_of_belief(), *_of_people(), *_of_secrets()]
     # no value but the subject is a parameter, and both drivers take them by position
     text = str(sa.union_all(*parts).compile(compile_kwargs={"literal_binds": True}))
-    return text.replace(_HERE, "?" if dialect == "sqlite" else "%s"), text.count(_HERE)
+    return text.replace(_HERE, "?"), text.count(_HERE)
 
 
 def _of_campaigns(*, one: bool) -> list["sa.Select[Any]"]:
