@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import disco
 from disco.entrypoints.config import FILE, ShopSettings
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service import checkout
 from disco.entrypoints.service.late_queue import LateQueue
 from disco.entrypoints.service.limits import BoundedBody, TokenBuckets, busy
 from disco.entrypoints.service.logs import log
@@ -31,6 +32,7 @@ from disco.records.errors import PlanError
 _MOST_JSON_BYTES = 1_000_000
 _FAILURES_PER_SECOND, _FAILURES_AT_ONCE = 1.0, 30.0  # wrong keys from one address
 _UNKNOWN = "(unknown)"
+_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 class Service:
@@ -184,29 +186,35 @@ class _Surroundings:
 
         service.in_progress += 1
         service.metrics.in_progress.inc()
-        request = Request(scope, body)
+        received: Receive | None = body
         try:
-            refuse_host(request.headers.get("host", ""), known=service.hosts())
+            host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+            refuse_host(host, known=service.hosts())
             if service.in_progress > service.settings.service.most_in_progress and scope["path"].startswith("/api/"):
                 raise busy()
-            await self._app(scope, body, sending)
+            campaign = checkout.campaign_of(scope)
+            if campaign is not None:
+                scope["disco.route"] = checkout.TEMPLATE
+                received = await checkout.answer(scope, body, sending, campaign=campaign, service=service)
+            if received is not None:
+                await self._app(scope, received, sending)
         except Exception as error:
-            refused = problem_reply(request, error)
+            refused = problem_reply(Request(scope, body), error)
             if not status:
                 await refused(scope, receive, sending)
         finally:
             service.in_progress -= 1
             service.metrics.in_progress.dec()
             seconds = time.perf_counter() - began
-            route = getattr(scope.get("route"), "path_format", _UNKNOWN)
+            route = str(scope.get("disco.route") or getattr(scope.get("route"), "path_format", _UNKNOWN))
             service.metrics.answered(method=scope["method"], route=route, status=status, seconds=seconds)
             _log(scope, route=route, status=status, seconds=seconds, instance=instance)
 
 
 def _with_headers(given: list[tuple[bytes, bytes]], instance: str) -> list[tuple[bytes, bytes]]:
     there = {name for name, _ in given}
-    ours = {**HEADERS, "x-request-id": instance}
-    return [*given, *((name.encode(), value.encode()) for name, value in ours.items() if name.encode() not in there)]
+    ours = [pair for pair in _HEADERS if pair[0] not in there]
+    return [*given, *ours, (b"x-request-id", instance.encode())]
 
 
 def _log(scope: Scope, *, route: str, status: int, seconds: float, instance: str) -> None:

@@ -33,6 +33,8 @@ class TokenBuckets:
 
     def wait(self, caller: str) -> float:
         """The seconds until there is a token, which is not taken; 0: there is one."""
+        if caller not in self._buckets:
+            return 0.0
         with self._lock:
             return max(0.0, 1 - self._tokens(caller, time.monotonic())) / self._rate
 

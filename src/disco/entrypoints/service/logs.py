@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import traceback
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -45,7 +46,12 @@ class _Forwarded(logging.Handler):
 
 def log() -> Any:
     """The logger of the service."""
-    return structlog.wrap_logger(structlog.WriteLogger(stream or sys.stderr), processors=_PROCESSORS)
+    return _logger(stream or sys.stderr)
+
+
+@lru_cache(maxsize=1)
+def _logger(place: Any) -> Any:
+    return structlog.wrap_logger(structlog.WriteLogger(place), processors=_PROCESSORS).bind()
 
 
 def places_of(error: BaseException) -> dict[str, Any]:

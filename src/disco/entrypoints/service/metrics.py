@@ -12,6 +12,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
+        self._found: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         labels = ("method", "route", "status")
         self._requests = Counter(
             "disco_requests_total", "Requests that were answered.", labels, registry=self._registry
@@ -30,8 +31,17 @@ class Metrics:
     def answered(self, *, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request. route: the template, or a word for what has none."""
         method = method if method in _METHODS else "OTHER"  # a caller may send any word
-        self._requests.labels(method, route, str(status)).inc()
-        self._seconds.labels(method, route).observe(seconds)
+        counted, timed = self._of(method, route, status)
+        counted.inc()
+        timed.observe(seconds)
+
+    def _of(self, method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+        """The figures of one kind of request, found once: looking them up takes longer than counting."""
+        found = self._found.get((method, route, status))
+        if found is None:
+            found = self._requests.labels(method, route, str(status)), self._seconds.labels(method, route)
+            self._found[method, route, status] = found
+        return found
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""

@@ -148,8 +148,7 @@ async def admitted(request: Request, service: "Service", *, needed: Needed) -> C
     if needed == PUBLIC:
         return None
     address = "" if request.client is None else request.client.host
-    if wait := service.failures.wait(address):
-        raise too_many(wait)
+    refuse_who_guesses(address, service)
     given = request.headers.get("authorization", "")
     try:
         caller = service.callers.get(given)
@@ -159,10 +158,21 @@ async def admitted(request: Request, service: "Service", *, needed: Needed) -> C
     except AuthenticationError:
         service.failures.take(address)
         raise
+    admit(caller, service, needed=needed)
+    return caller
+
+
+def refuse_who_guesses(address: str, service: "Service") -> None:
+    """429 for an address from which wrong keys came lately, too many of them."""
+    if wait := service.failures.wait(address):
+        raise too_many(wait)
+
+
+def admit(caller: Caller, service: "Service", *, needed: Needed) -> None:
+    """429 for a caller who asks too often, 403 for one whose role does not allow it."""
     if wait := service.buckets.take(f"{caller.actor.kind}:{caller.actor.name}"):
         raise too_many(wait)
     _refuse_below(caller, Role(needed))
-    return caller
 
 
 def refuse_below(request: Request, needed: Role) -> None:
