@@ -192,7 +192,7 @@ def set_approval(store: Store, approval: ApprovalRule | str, *, rule: ApprovalRu
 def read_approval(approval: object) -> ApprovalRule:
     """A rule by its name."""
     try:
-        return ApprovalRule(approval)
+        return ApprovalRule(str(approval))
     except ValueError:
         raise InputError("approval", found=repr(approval), expected=" or ".join(ApprovalRule)) from None
 
