@@ -2,8 +2,10 @@
 
 import io
 import json
+import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,30 @@ def test_the_same_key_and_body_get_the_same_reply_and_another_body_is_refused(cl
     for wrong in ("", "ä".encode("latin-1"), "x" * 300):
         answer = client.post(f"{API}/keys", json=body, headers={"idempotency-key": wrong})
         assert answer.status_code == 422, answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "secret"),
+    [
+        ("keys", {"name": "crm", "role": "viewer"}, "key"),
+        ("people", {"name": "Ben", "role": "viewer"}, "token"),
+        ("webhooks", {"url": "https://example.com/", "events": ["plan.ready"]}, "secret"),
+    ],
+)
+def test_a_secret_in_a_kept_reply_is_read_by_its_caller_alone(
+    client: TestClient, shop: Path, path: str, body: dict[str, Any], secret: str
+) -> None:
+    key = {"idempotency-key": "k-3"}
+    first = client.post(f"{API}/{path}", json=body, headers=key)
+    assert first.status_code == 201, first.text
+    again = client.post(f"{API}/{path}", json=body, headers=key)
+    assert (again.content, again.headers["idempotency-replayed"]) == (first.content, "true")
+    with closing(sqlite3.connect(shop / "disco.db")) as connection:
+        ((kept,),) = connection.execute("SELECT body FROM replies").fetchall()
+    assert first.json()[secret].split("_")[-1].encode() not in kept
+    namesake = client.post(f"{API}/keys", json={"name": "of a admin", "role": "admin"}).json()["key"]
+    other = client.post(f"{API}/{path}", json=body, headers=key | {"authorization": f"Bearer {namesake}"})
+    assert (other.status_code, other.json()["type"]) == (409, "urn:disco:problem:reply-conflict")
 
 
 def test_a_refusal_is_not_kept_for_its_key(client: TestClient) -> None:

@@ -106,6 +106,7 @@ def document() -> dict[str, Any]:
                 if method != "get":
                     operation.setdefault("parameters", []).append(_IDEMPOTENCY)
             operation.pop("x-disco-upload", None)
+            operation.pop("x-disco-secret", None)
     return made
 
 

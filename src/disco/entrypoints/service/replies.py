@@ -2,20 +2,25 @@
 
 The key belongs to its caller. A success is kept for 24 hours; a refusal is not, so that the request can be sent again
 once what was wrong is corrected. Where the database is away when a request has been done, its reply is sent, and what
-is kept about it is written as soon as the database is back.
+is kept about it is written as soon as the database is back. A reply that shows a secret is kept under lock: it can be
+read only with the caller's own key or session, of which the database has nothing but a hash.
 """
 
 import asyncio
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
+from cryptography.fernet import Fernet, InvalidToken
 from fastapi import Request, Response
 
 from disco.entrypoints.service.limits import busy
+from disco.entrypoints.service.security import session_cookie
 from disco.operations.drafts import ANSWERED_WITHIN, begin_reply, drop_reply, finish_reply, request_hash
-from disco.records.errors import ConflictError, UnavailableError
+from disco.records.errors import ConflictError, ReplyConflictError, UnavailableError
 
 if TYPE_CHECKING:
     from disco.entrypoints.service.app import Service
@@ -28,8 +33,10 @@ _AGAIN_S = 0.5  # between two tries to write what is kept, while the database is
 _later: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
 
 
-async def answered_once(request: Request, body: bytes | str, answer: Callable[[], Awaitable[Response]]) -> Response:
-    """The kept reply to this request, or a new one. body: its bytes, or a hash of them."""
+async def answered_once(
+    request: Request, body: bytes | str, answer: Callable[[], Awaitable[Response]], *, secret: bool = False
+) -> Response:
+    """The kept reply to this request, or a new one. body: its bytes, or a hash of them. secret: the reply shows one."""
     key = request.headers.get(HEADER)
     if key is None:
         return await answer()
@@ -43,7 +50,8 @@ async def answered_once(request: Request, body: bytes | str, answer: Callable[[]
     except ConflictError:
         raise busy() from None
     if reserved.status is not None:
-        return Response(reserved.body, reserved.status, {**(reserved.headers or {}), "idempotency-replayed": "true"})
+        again = {**(reserved.headers or {}), "idempotency-replayed": "true"}
+        return Response(_unlocked(reserved.body or b"", request) if secret else reserved.body, reserved.status, again)
     kept = False
     try:
         response = await answer()
@@ -52,6 +60,7 @@ async def answered_once(request: Request, body: bytes | str, answer: Callable[[]
         kept = body_of_reply is not None and 200 <= response.status_code < 300 and len(content) <= _MOST_KEPT_BYTES
         if kept:
             headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
+            content = _lock(request).encrypt(content) if secret else content
 
             def keep() -> None:
                 finish_reply(store, key, reserved, status=response.status_code, headers=headers, body=content)
@@ -83,3 +92,19 @@ async def _written_later(write: Callable[[], None], service: "Service") -> None:
         except _PASSING:
             continue
         return
+
+
+def _lock(request: Request) -> Fernet:
+    """Opens only for whoever has the key or the session of this request."""
+    given = request.headers.get("authorization", "").partition(" ")[2].strip()
+    known_by = given or request.cookies.get(session_cookie(request, request.app.state.service), "")
+    return Fernet(urlsafe_b64encode(sha256(f"disco reply {known_by}".encode("utf-8", "surrogateescape")).digest()))
+
+
+def _unlocked(content: bytes, request: Request) -> bytes:
+    try:
+        return _lock(request).decrypt(content)
+    except InvalidToken:
+        raise ReplyConflictError(
+            "This Idempotency-Key was used with another key or session", fix="Use a new key for a new request."
+        ) from None

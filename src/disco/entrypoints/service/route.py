@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 JSON_TYPES = ("application/json",)
 UPLOAD = "x-disco-upload"
 """In `openapi_extra` of a route that reads files: the media types of its body."""
+SECRET = "x-disco-secret"
+"""In `openapi_extra` of a route whose reply shows a secret, once."""
 _MOST_LINES = 100
 _RETRY_S = "1"
 
@@ -51,6 +53,7 @@ class DiscoRoute(APIRoute):
         method = next(iter(self.methods or ()))
         needed = ROUTES[method, self.path_format]
         uploads = tuple((self.openapi_extra or {}).get(UPLOAD, ()))
+        secret = SECRET in (self.openapi_extra or {})
 
         async def handle(request: Request) -> Response:
             service: Service = request.app.state.service
@@ -63,7 +66,7 @@ class DiscoRoute(APIRoute):
                 _refuse_content_type(strict, self, uploads)
                 if method == "GET" or needed == PUBLIC or uploads:
                     return await answer(strict)
-                return await answered_once(strict, await strict.body(), lambda: answer(strict))
+                return await answered_once(strict, await strict.body(), lambda: answer(strict), secret=secret)
             except Exception as error:
                 return problem_reply(request, error)
 

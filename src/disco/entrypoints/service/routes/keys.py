@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.route import SECRET, DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.people import ApiKey, NewKey, RevokedKey, create_key, list_keys, revoke_key
 from disco.records.people import Role
 
@@ -30,7 +30,13 @@ def keys(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     return json_reply(page_form(found, after))
 
 
-@router.post("/keys", summary="Make a key; it is shown once", status_code=201, response_model=NewKey)
+@router.post(
+    "/keys",
+    summary="Make a key; it is shown once",
+    status_code=201,
+    response_model=NewKey,
+    openapi_extra={SECRET: True},
+)
 def make(shop: ShopOf, body: KeyRequest) -> Response:
     expires = None if body.expires_days is None else timedelta(days=body.expires_days)
     with shop.store() as store:

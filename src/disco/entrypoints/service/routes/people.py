@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.service.paging import Page, page_form
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.route import SECRET, DiscoRoute, ShopOf, json_reply, reply
 from disco.entrypoints.service.security import (
     CSRF_COOKIE,
     csrf_token,
@@ -207,7 +207,13 @@ class InvitationLink(BaseModel):
     expires_at: datetime
 
 
-@router.post(f"{_API}/people", summary="Invite somebody", status_code=201, response_model=InvitationLink)
+@router.post(
+    f"{_API}/people",
+    summary="Invite somebody",
+    status_code=201,
+    response_model=InvitationLink,
+    openapi_extra={SECRET: True},
+)
 def invited(shop: ShopOf, request: Request, body: InviteRequest) -> Response:
     with shop.store() as store:
         made = invite(store, name=body.name, role=body.role, email=body.email, clock=shop.clock)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
-from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.service.route import SECRET, DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.webhooks import NewWebhook, RemovedWebhook, add_webhook, list_webhooks, remove_webhook
 from disco.records.jobs import Event, Webhook
 
@@ -28,7 +28,13 @@ def webhooks(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Respons
     return json_reply(page_form(found, after))
 
 
-@router.post("/webhooks", summary="Add a webhook; its secret is shown once", status_code=201, response_model=NewWebhook)
+@router.post(
+    "/webhooks",
+    summary="Add a webhook; its secret is shown once",
+    status_code=201,
+    response_model=NewWebhook,
+    openapi_extra={SECRET: True},
+)
 def add(shop: ShopOf, body: WebhookRequest) -> Response:
     """Each delivery is a job and is signed with the secret (docs/jobs.md)."""
     with shop.store() as store:
