@@ -74,6 +74,8 @@ def test_a_refusal_is_not_kept_for_its_key(client: TestClient) -> None:
     assert client.put(path, json={"seed": 0}).status_code == 200
     assert client.put(path, json={"seed": 1}, headers=headers).status_code == 200
     assert client.get(path).json()["plan"] == {"seed": 1}
+    other = client.put(path, json={"seed": 1}, headers=headers | {"if-match": '"2"'})
+    assert other.json()["type"] == "urn:disco:problem:reply-conflict", "another revision is another request"
 
 
 class Away:

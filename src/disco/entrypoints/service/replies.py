@@ -44,7 +44,9 @@ async def answered_once(
     shop = service.shop().by(request.state.caller.actor)
     store, clock = shop.held_store, shop.clock
     assert store is not None  # the service's shop is held open
-    named = request_hash(request.method, request.url.path, request.url.query, body)
+    # the revision that is changed is part of what is asked for
+    revision = (request.headers["if-match"],) if "if-match" in request.headers else ()
+    named = request_hash(request.method, request.url.path, request.url.query, body, *revision)
     try:
         reserved = await to_thread.run_sync(lambda: begin_reply(store, key, named, clock=clock), limiter=service.quick)
     except ConflictError:
