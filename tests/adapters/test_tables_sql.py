@@ -6,6 +6,7 @@ from datetime import date, datetime
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from disco.adapters.tables import SqlTables, open_tables, validate_tables
 from disco.records.errors import InputError, MissingPartError
@@ -118,3 +119,23 @@ def test_a_password_is_never_shown() -> None:
 def test_a_driver_that_is_not_installed_is_named() -> None:
     with pytest.raises(MissingPartError, match="oracledb"):
         SqlTables("oracle+oracledb://user@host/shop")
+
+
+def test_a_query_changes_nothing(database_url: str) -> None:
+    url = database_url.replace("postgresql://", "postgresql+psycopg://")
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE customers (customer_id TEXT, joined_on TEXT)")
+        connection.exec_driver_sql("INSERT INTO customers VALUES ('1', '2025-01-31')")
+    for query in (
+        "WITH one AS (SELECT 1) DELETE FROM customers",
+        "WITH one AS (SELECT 1) UPDATE customers SET joined_on = '2025-02-01' RETURNING customer_id, joined_on",
+    ):
+        with (
+            SqlTables(url, queries={"customers": query}) as tables,
+            pytest.raises(InputError, match="query of customers"),
+        ):
+            tables.source("customers")
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT * FROM customers").all() == [("1", "2025-01-31")]
+    engine.dispose()

@@ -20,6 +20,8 @@ from disco.records.validation import typed_table
 from disco.records.validation.checker import named_in_file
 
 _ROWS_PER_FETCH = 50_000
+# of a transaction that reads; SQLite's driver would commit `WITH … DELETE` by itself
+_READ_ONLY = {"sqlite": "PRAGMA query_only = ON", "postgresql": "SET TRANSACTION READ ONLY"}
 
 
 class SqlSource:
@@ -137,6 +139,8 @@ class SqlTables:
 
     def _fetch(self, query: str, spool: Path) -> None:
         with self._engine.connect() as connection:
+            if (read_only := _READ_ONLY.get(connection.dialect.name)) is not None:
+                connection.exec_driver_sql(read_only)
             result = connection.execution_options(stream_results=True).execute(sa.text(query))
             schema = pa.schema([(name, pa.string()) for name in list(result.keys())])
             with pa.ipc.new_stream(str(spool), schema) as writer:
