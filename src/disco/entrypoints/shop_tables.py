@@ -126,7 +126,8 @@ def point_to(shop: "Shop", name: str, *, file: str | None, query: str | None) ->
             fix="Send a file, or let `data` in disco.yaml name a database.",
         )
     assert query is not None
-    if ";" in query or query.split()[0].upper() not in ("SELECT", "WITH"):
+    first = query.split(maxsplit=1)[:1]
+    if ";" in query or not first or first[0].upper() not in ("SELECT", "WITH"):
         raise InputError("query", found=repr(query[:80]), expected="one SELECT, without a semicolon")
     queries = {**(shop.settings.queries or {}), name: query}
     _refuse_problems(shop, name, {"queries": queries})

@@ -1,6 +1,8 @@
 """Tables by the service: checked as `disco validate` does before they replace the old ones; columns and settings."""
 
 import io
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -163,3 +165,35 @@ def test_a_name_of_a_column_is_nothing_but_a_name(tmp_path: Path, name: str) -> 
     assert change_settings(tmp_path, {"columns": wanted}).columns == wanted
     assert load_settings(tmp_path).columns == wanted
     assert load_settings(tmp_path).currency == "EUR"
+
+
+def test_a_table_of_a_database_is_a_query_that_only_reads(client: TestClient, shop: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "warehouse.db")) as warehouse, warehouse:
+        warehouse.execute("CREATE TABLE people (id TEXT, since TEXT)")
+        warehouse.executemany("INSERT INTO people VALUES (?, '2025-01-01')", [("c1",), ("c2",)])
+    (shop / "disco.yaml").write_text(f"data: sqlite:///{tmp_path / 'warehouse.db'}\n")
+    for wrong in (
+        *(
+            "   ",
+            "\n\t",
+            "DELETE FROM people",
+            "SELECT id FROM people; DROP TABLE people",
+            "SELECT nothing FROM nowhere",
+        ),
+        *(
+            "SELECT id AS customer_id FROM people",
+            "WITH p AS (SELECT 1) DELETE FROM people",
+            "SELECT :x AS customer_id",
+        ),
+    ):
+        answer = client.put(f"{API}/tables/customers", json={"query": wrong})
+        assert answer.status_code == 422, (wrong, answer.text)
+    assert load_settings(shop).queries is None
+    query = "SELECT id AS customer_id, since AS joined_on FROM people"
+    answer = client.put(f"{API}/tables/customers", json={"query": query})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["present"]
+    assert load_settings(shop).queries == {"customers": query}
+    assert client.put(f"{API}/tables/customers", content=b"customer_id\n", headers=CSV).status_code == 409
+    with closing(sqlite3.connect(tmp_path / "warehouse.db")) as warehouse:
+        assert warehouse.execute("SELECT count(*) FROM people").fetchone() == (2,)
