@@ -14,9 +14,9 @@ class Role(StrEnum):
     """What somebody may do at the service. Each role may do what those before it may."""
 
     VIEWER = "viewer"  # look at campaigns, plans and results
-    PLANNER = "planner"  # plan, send outcomes, learn, pause
-    APPROVER = "approver"  # approve and launch
-    ADMIN = "admin"  # people, keys, settings
+    PLANNER = "planner"  # see customers and codes; plan, launch, send outcomes, learn, pause, close and recall
+    APPROVER = "approver"  # approve plans, read the audit journal
+    ADMIN = "admin"  # people, keys, settings, schedules, webhooks
 
     def allows(self, needed: "Role") -> bool:
         """Whether this role may do what needs that one.
