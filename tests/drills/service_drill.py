@@ -251,6 +251,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="./run drill service", description=__doc__)
     parser.add_argument("parts", nargs="*", default=["worker"], help=f"of {', '.join(PARTS)}")
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--examples", type=int, default=100, help="generated requests per route")
     parser.add_argument("--stops", type=int, default=10, help="of PostgreSQL")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
@@ -259,8 +260,8 @@ def main() -> None:
     if "api" in asked.parts:
         import service_api_drill
 
-        sys.argv = sys.argv[:1]
-        service_api_drill.main()
+        if service_api_drill.main(asked.examples):
+            sys.exit(1)
     started = time.monotonic()
     if "postgres" in asked.parts:
         from service_postgres import postgres_drill

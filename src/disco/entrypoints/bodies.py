@@ -26,6 +26,7 @@ from pydantic import (
 
 from disco.records.errors import PlanError, Problem, UsageError
 from disco.records.jobs import JobKind
+from disco.records.locale import FIRST_YEAR, LAST_YEAR
 from disco.records.refusals import expected_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,13 @@ def _read_day(value: object) -> object:
     raise ValueError("a day such as 2027-03-01")
 
 
+def _refuse_far(day: date) -> date:
+    """Days at the ends of the calendar cannot be counted from."""
+    if not FIRST_YEAR <= day.year <= LAST_YEAR:
+        raise ValueError(f"a day from {FIRST_YEAR} to {LAST_YEAR}")
+    return day
+
+
 def _read_place(value: str) -> str:
     """A file within the shop's folder: a request must not reach others."""
     path = PurePosixPath(value)
@@ -49,7 +57,7 @@ def _read_place(value: str) -> str:
     return value
 
 
-Day = Annotated[date, BeforeValidator(_read_day)]
+Day = Annotated[date, BeforeValidator(_read_day), AfterValidator(_refuse_far)]
 Name = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 Number = Annotated[StrictFloat, Field(gt=0, lt=1e15)]
 FileInShop = Annotated[StrictStr, AfterValidator(_read_place)]

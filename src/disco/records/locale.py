@@ -27,6 +27,8 @@ _NOT_ZONES = ("localtime", "posixrules", "Factory")
 _SAME_AS_UTC = ("Etc/UTC", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu")
 _EARLIEST, _LATEST = _EPOCH, datetime(2100, 1, 1, tzinfo=UTC)  # outside, the nearest offset holds
 _STEP = timedelta(days=7)  # no zone changes its clocks twice within a week
+FIRST_YEAR, LAST_YEAR = 1900, 8999
+"""Days that a question may name, as in the tables: from those at the ends of the calendar nothing can be counted."""
 LOCALE_INPUT = "locale"
 """What a plan calls it among its inputs; absent in pounds and UTC, so that such plans keep their ids."""
 REPEATED_US = 3_600_000_000

@@ -41,6 +41,16 @@ def test_the_json_of_a_use_case_is_that_of_the_command_line(reader: TestClient, 
     assert reader.get(f"{API}/campaigns/first").json() == listed["campaigns"][0]
 
 
+@pytest.mark.parametrize("day", ["0001-01-01", "1899-12-31", "9000-01-01", "9999-12-31"])
+def test_a_day_at_the_end_of_the_calendar_is_refused(reader: TestClient, day: str) -> None:
+    for path in ("campaigns/first/results", "campaigns/first/report", "results", "report"):
+        answer = reader.get(f"{API}/{path}", params={"as_of": day})
+        assert answer.status_code == 422, answer.text[:300]
+        assert "a day from 1900 to 8999" in answer.json()["detail"]
+    assert reader.post(f"{API}/features", json={"as_of": day}).status_code == 422
+    assert reader.post(f"{API}/check", json={"as_of": day}).status_code == 422
+
+
 def test_the_sentence_of_an_error_is_that_of_the_command_line(
     reader: TestClient, served_shop: Path, disco: Run
 ) -> None:

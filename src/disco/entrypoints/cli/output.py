@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, overload
 import typer
 
 from disco.records.errors import DiscoError, InputError, PlanError, ReportError, TableError, UsageError
+from disco.records.locale import FIRST_YEAR, LAST_YEAR
 from disco.records.quoting import escaped, one_line
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask before it is do
 INTERRUPTED = 128 + signal.SIGINT  # the exit code after Ctrl-C, as shells count
 _PLAIN = "disco-plain"
 _PLAIN_LETTERS = {"–": "-", "—": "-", "−": "-", "…": "...", "×": "x", "·": "-", "→": "->", "≤": "<=", "≥": ">="}
-_FIRST_YEAR, _LAST_YEAR = 1900, 8999  # as in the tables
 
 
 @overload
@@ -53,8 +53,8 @@ def day_of(moment: datetime | None, *, option: str = "--as-of") -> date | None: 
 
 def day_of(moment: datetime | None, *, option: str = "--as-of") -> date | None:
     """The day that an option names; None: it was not given. Days at the ends of the calendar cannot be counted from."""
-    if moment is not None and not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
-        expected = f"a day from {_FIRST_YEAR} to {_LAST_YEAR}"
+    if moment is not None and not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        expected = f"a day from {FIRST_YEAR} to {LAST_YEAR}"
         raise UsageError(option, found=moment.date(), expected=expected)
     return None if moment is None else moment.date()
 

@@ -1,7 +1,6 @@
 """A campaign's life: list, results, reasons, codes, late arrivals, outcomes, and its states from launch to recall."""
 
 from dataclasses import asdict
-from datetime import date
 from functools import partial
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,6 +9,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.downloads import CSV, ENDINGS, HTML, JSON, PARQUET, accepted, described, file_reply
 from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
@@ -37,7 +37,7 @@ FILE_TYPES = (PARQUET, CSV)
 _MOST_JSON_ROWS = 100_000
 CampaignName = Annotated[str, Path(max_length=200, description="A launched campaign.")]
 DryRun = Annotated[bool, Query(description="Show what would happen; write nothing.")]
-AsOf = Annotated[date | None, Query(description="The day of the read-out; default: today.")]
+AsOf = Annotated[Day | None, Query(description="The day of the read-out; default: today.")]
 
 
 class _Body(BaseModel):
