@@ -1,16 +1,19 @@
 """`disco schedule`: what can never run is refused when it is added, and workers do what is due."""
 
 import json
+import shlex
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 
 from disco.entrypoints.python import Shop
-from disco.operations.jobs import list_jobs
-from disco.operations.schedules import submit_due
-from disco.records.jobs import JobKind
+from disco.entrypoints.worker import run_worker
+from disco.operations.jobs import get_job, list_jobs
+from disco.operations.schedules import add_schedule, submit_due
+from disco.records.jobs import JobKind, JobState
 
 Disco = Callable[..., tuple[int, str, str]]
 WEEKLY = """
@@ -92,3 +95,27 @@ def test_more_options_come_from_a_file(disco: Disco, new_shop: Path) -> None:
     )
     assert code == 0, err
     assert json.loads(out)["body"] == {"window_start": "2026-06-01", "max_epochs": 3}
+
+
+def test_the_daily_schedule_of_the_documentation_prepares_late_arrivals_anew(disco: Disco, shop: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text(encoding="utf-8")
+    [printed] = [shlex.split(line) for line in page.splitlines() if line.endswith(" contexts") and "schedule" in line]
+    assert printed[:3] == ["disco", "schedule", "add"]
+    during = [datetime(2025, 10, day, 12, tzinfo=UTC) for day in (5, 6, 7)]
+    plan = yaml.safe_load((shop / "second.yaml").read_text()) | {"reserve": {"share": "10%"}}
+    planned = Shop.open(shop, now=datetime(2025, 10, 1, tzinfo=UTC)).plan(plan)
+    Shop.open(shop, now=during[0]).launch(planned.plan_id)
+    with Shop.open(shop, now=during[0]).store() as store:
+        add_schedule(
+            store, rule=printed[3], kind=JobKind(printed[4]), body={}, clock=Shop.open(shop, now=during[0]).clock
+        )
+    days = []
+    for moment in during[1:]:
+        run_worker(Shop.open(shop, now=moment), until_idle=True)
+        with Shop.open(shop, now=moment).store() as store:
+            done = [one for one in list_jobs(store, kind=JobKind.CONTEXTS).items if one.schedule_id is not None]
+            assert [one.state for one in done] == [JobState.DONE] * len(done), done
+            [prepared] = get_job(store, done[0].id).result["campaigns"]
+        days.append((len(done), prepared["campaign"], prepared["as_of"]))
+    assert days == [(1, "second", "2025-10-06"), (2, "second", "2025-10-07")]
+    assert disco(*printed[1:], "--shop", shop)[0] == 0

@@ -186,7 +186,7 @@ def contexts(
     """Prepare customers who may arrive after a launch, so that the service decides about them within milliseconds.
 
     Without a campaign, all that run and hold codes in reserve are prepared. The service prepares a campaign by itself
-    when it is first asked; `disco schedule add contexts "daily at 05:00"` keeps features and lists up to date.
+    when it is first asked; `disco schedule add "daily at 05:00" contexts` keeps features and lists up to date.
     """
     from disco.entrypoints.python import Shop
 
