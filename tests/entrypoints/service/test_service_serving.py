@@ -70,6 +70,18 @@ def test_loopback_is_the_quiet_default_and_other_machines_are_warned_of(
     assert settings.app.state.service.hosts() is None  # type: ignore[union-attr]
 
 
+def test_a_missing_secret_of_the_identity_provider_is_said_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    oidc = {"issuer": "https://id.example.com", "client_id": "disco", "default_role": "viewer"}
+    said, _ = served(monkeypatch, Shop.open(tmp_path, oidc=oidc), "127.0.0.1")
+    assert len(said.warnings) == 1
+    assert "DISCO_OIDC_CLIENT_SECRET" in said.warnings[0]
+    monkeypatch.setenv("DISCO_OIDC_CLIENT_SECRET", "a secret")
+    said, _ = served(monkeypatch, Shop.open(tmp_path, oidc=oidc), "127.0.0.1")
+    assert said.warnings == ()
+
+
 def test_without_names_of_its_own_a_server_answers_under_addresses_and_the_machines_name() -> None:
     """A page of another site can give our address a name of its own (DNS rebinding), but no address."""
     for host in ("10.1.2.3:8080", "[2001:db8::1]:8080", "[2001:db8::1]", "localhost", *own_names()):

@@ -18,7 +18,7 @@ from disco.entrypoints.python import Shop
 from disco.entrypoints.service import logs
 from disco.entrypoints.service.app import Service, create_app
 from disco.entrypoints.service.security import is_loopback, own_names
-from disco.records.errors import InputError, StateError
+from disco.records.errors import InputError, MissingPartError, StateError
 from disco.records.result import Result
 
 _GRACE_S = 30  # for requests in progress, and for the worker's job, when the server is asked to end
@@ -85,7 +85,7 @@ def serve(shop: Shop, *, host: str, port: int, worker: bool, started: Callable[[
                 shop=str(shop.folder),
                 worker=worker,
                 invitation=_invitation(service, url),
-                warnings=_warnings(host, url, named=service.hosts() is not None),
+                warnings=(*_warnings(host, url, named=service.hosts() is not None), *_missing_secret(shop)),
             )
         )
         # uvicorn hands the signal on when it is done: the end was asked for, so it is no failure
@@ -129,6 +129,16 @@ def _warnings(host: str, url: str, *, named: bool) -> tuple[str, ...]:
             "service.public_url (docs/deploy.md)"
         )
     return tuple(found)
+
+
+def _missing_secret(shop: Shop) -> tuple[str, ...]:
+    """What keeps people from signing in through their provider; passwords and keys work all the same."""
+    if shop.settings.oidc is not None:
+        try:
+            shop.settings.oidc.client_secret(shop.folder)
+        except MissingPartError as error:
+            return (str(error),)
+    return ()
 
 
 @contextmanager
