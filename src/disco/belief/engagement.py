@@ -34,6 +34,7 @@ from disco.records.ports import Engine
 from disco.records.score import ScoreBins, score_places
 
 BLOCK = 128
+_MOST_KEPT = 16  # sets of depths whose rates are remembered
 _SURE = 0.99  # probability of a fall from which on data contradict a rise
 
 
@@ -121,6 +122,7 @@ class Engagement:
     override: Mapping[float, float] = field(default_factory=dict)
     _fitted: EngagementPosterior | None = field(default=None, init=False, repr=False, compare=False)
     _laws: dict[bytes, EngagementLaw] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _rates: dict[bytes, Vector] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -147,9 +149,15 @@ class Engagement:
     def rates(self, depths: ArrayLike) -> Vector:
         """The population's mean rate at each depth, shape (depths,): bins are weighted by the codes they were sent."""
         asked = read_depth_column(depths)
-        if not self.posterior.played.size:
-            return self._overridden(asked, np.full(asked.size, float(self.prior_rate)))
-        return self._overridden(asked, self._curve(asked).rates)
+        key = asked.tobytes()
+        known = self._rates.get(key)  # a service asks about the same few depths for every customer
+        if known is None:
+            fresh = np.full(asked.size, float(self.prior_rate)) if not self.posterior.played.size else None
+            known = self._overridden(asked, self._curve(asked).rates if fresh is None else fresh)
+            if len(self._rates) >= _MOST_KEPT:
+                self._rates.clear()
+            self._rates[key] = known
+        return known.copy()
 
     def interval(self, depths: ArrayLike, level: float = 0.9) -> tuple[Vector, Vector]:
         """A central interval of the population's rate at each depth; an operator's rate has no width.

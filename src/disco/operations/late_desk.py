@@ -129,6 +129,8 @@ def decide_new(
 ) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
     """By customer: the decision, or why there is none, for those whom `look_up` did not find; in one transaction."""
     with store.writing(desk.record.campaign, action="late", dry_run=dry_run) as transaction:
+        usable = [name for name in customers if "\0" not in name]
+        transaction.decisions.read_ahead(desk.record.campaign, usable)
         record = transaction.plans.standing(desk.record)
         if record.plan_id != desk.record.plan_id:
             desk = LateDesk(record=record)

@@ -64,10 +64,8 @@ class Database(Protocol):
     def update(self, connection: sa.Connection, table: sa.Table, rows: pa.Table, *, key: tuple[str, ...]) -> None:
         """Set the other columns of `rows` where the `key` columns agree."""
 
-    def ask_among(
-        self, connection: sa.Connection, statement: str, parameters: tuple[object, ...], column: str, texts: list[str]
-    ) -> list[Any]:
-        """As `ask`, for the rows of a statement with a condition whose column has one of these few texts."""
+    def one_of(self, column: str, texts: list[str]) -> tuple[str, object]:
+        """The condition that a column has one of these few texts, in words for `ask`, and the value of its `?`."""
 
     def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
         """The condition that a text column has one of these values, be they millions."""
@@ -99,6 +97,16 @@ def ask(connection: sa.Connection, statement: str, parameters: Sequence[object] 
     driver: Any = connection.connection.driver_connection
     rows: list[Any] = driver.execute(statement, parameters).fetchall()
     return rows
+
+
+def ask_all(connection: sa.Connection, questions: Sequence[tuple[str, Sequence[object]]]) -> list[list[Any]]:
+    """As `ask`, several questions at once: PostgreSQL is waited for once, and not for each of them."""
+    if connection.dialect.name == "sqlite":
+        return [ask(connection, statement, parameters) for statement, parameters in questions]
+    driver: Any = connection.connection.driver_connection
+    with driver.pipeline():
+        asked_for = [driver.execute(statement.replace("?", "%s"), given) for statement, given in questions]
+    return [cursor.fetchall() for cursor in asked_for]
 
 
 def change(connection: sa.Connection, statement: str, parameters: Sequence[object]) -> int:

@@ -9,7 +9,7 @@ Stored forms, which change only with a migration:
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,19 @@ import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import index_of, rows_of
 from disco.adapters.store.database import FEW, add_rows, ask, asked, change, in_order, select_few, storable
-from disco.adapters.store.schema import campaigns, late_decisions, pool_codes, reserves, secrets
+from disco.adapters.store.schema import (
+    arrivals,
+    campaigns,
+    contexts,
+    evidence,
+    forgotten,
+    late_decisions,
+    pool_codes,
+    reserves,
+    secrets,
+)
 from disco.adapters.store.seals import extended, row_seal, state_seal, touch
-from disco.adapters.store.session import CampaignRow, Session
+from disco.adapters.store.session import CampaignRow, Session, cells_of
 from disco.records.arrays import Integers, Matrix
 from disco.records.diagnosis import RESTORE
 from disco.records.errors import InputError, StateError
@@ -29,9 +39,13 @@ from disco.records.kept import DECISIONS, LABELS, Told
 
 CODE_SECRET_NAME = "codes"  # nosec B105
 _LATE = pa.schema([field for field in (*DECISIONS, *LABELS) if field.name in late_decisions.c])
-_TOLD = "SELECT customer_id, depth, code, known FROM late_decisions WHERE campaign_number = ?"
+_TOLD_CELLS = ("customer_id", "depth", "code", "known")
+_TOLD = f"SELECT {', '.join(_TOLD_CELLS)} FROM late_decisions WHERE campaign_number = ?"
+FORGOTTEN = (forgotten, "all", "SELECT hash, forgotten_at FROM forgotten", (), ("hash", "forgotten_at"))
+"""The question for everybody who was forgotten (`Session.read_ahead`)."""
+_SECRETS = "SELECT name, value, seal FROM secrets"
+_OTHER_SECRETS = ("forgotten", "pseudonyms", "forgotten customers")
 _LAST_ROW = "SELECT max(row) FROM late_decisions WHERE campaign_number = ?"
-_SET_LATE_SEAL = "UPDATE campaigns SET late_seal = ? WHERE number = ?"
 # codes − 1 of "no limit" is still null: no limit
 _TAKE_CODES = (
     "UPDATE reserves SET codes = codes - ? WHERE campaign_number = ? AND depth = ? AND (codes IS NULL OR codes >= ?)"
@@ -47,6 +61,12 @@ def secret_of(session: Session, name: str) -> bytes:
         found = "is gone" if row is None else "was changed by something other than disco"
         raise StateError(f"The secret `{name}` of the database {found}", fix=RESTORE)
     return bytes(row["value"])
+
+
+def _keyed(table: sa.Table, key: str, value: object, order: str | None) -> Any:
+    """What `Session.raw` asks, for `Session.read_ahead`."""
+    names, statement = cells_of(table, key, order)
+    return table, (key, value), statement, (value,), names
 
 
 class SqlDecisions:
@@ -92,7 +112,8 @@ class SqlDecisions:
             expected = f"{row.context_size} finite columns"
             raise InputError("contexts", found=f"shape {context_rows.shape}", expected=expected)
         # rows are numbered without gaps, so the last one is found by the key and nothing is counted
-        before: int | None = ask(self._connection, _LAST_ROW, (row.number,))[0][0]
+        self._session.read_ahead((late_decisions, ("last", row.number), _LAST_ROW, (row.number,), ("row",)))
+        before: int | None = self._session.read_before(late_decisions)["last", row.number][0]["row"]
         first = self._launched_rows(row) if before is None else before + 1
         given = [field for field in _LATE if field.name in decisions.column_names]
         table = storable(pa.table({field.name: decisions[field.name].cast(field.type) for field in given}))
@@ -111,8 +132,8 @@ class SqlDecisions:
         ]
         if rows:
             touch(self._session, row.number)
+            self._session.late_seals[row.number] = extended(self.late_seal(campaign), rows)
             add_rows(self._connection, late_decisions, rows)
-            change(self._connection, _SET_LATE_SEAL, (extended(row.late_seal, rows), row.number))
         if pooled:
             self._add_pooled(row.number, codes)
 
@@ -130,36 +151,53 @@ class SqlDecisions:
 
     def told(self, campaign: str, customers: Sequence[str]) -> dict[str, Told]:
         row = self._session.campaign_row(campaign)
-        found = self._told_late(row, customers)
-        others = [name for name in customers if name not in found]
-        if not others or row.codes is None:
-            return found
-        artefacts, asked_for = self._session.artefacts, pa.array(others, pa.string())
-        decisions = artefacts.get(row.decisions)
-        rows = rows_of(artefacts.get(row.customer_index), decisions["customer_id"], asked_for)
-        if rows.size:
-            there = pa.array(rows)
-            columns = (decisions["depth"], artefacts.get(row.codes)["code"], decisions["known"])
-            cells = zip(*(column.take(there).to_pylist() for column in columns), strict=True)
-            names = decisions["customer_id"].take(there).cast(pa.string()).to_pylist()
-            found |= {name: Told(*told) for name, told in zip(names, cells, strict=True)}
-        return found
-
-    def _told_late(self, row: CampaignRow, customers: Iterable[str]) -> dict[str, Told]:
-        """Of these customers those who arrived late. Nobody is asked about twice."""
-        read = self._session.read_before(late_decisions)
-        asked_for = [name for name in customers if (row.number, name) not in read]
+        read = self._session.read_before(late_decisions)  # nobody is asked about twice
+        asked_for = [name for name in dict.fromkeys(customers) if (row.number, name) not in read]
         if asked_for:
-            read.update({(row.number, name): None for name in asked_for})
-            rows = self._session.database.ask_among(
-                self._connection, _TOLD, (row.number,), "customer_id", list(dict.fromkeys(asked_for))
-            )
-            for name, depth, code, known in rows:
-                read[row.number, name] = Told(depth, code, bool(known))
+            self._session.read_ahead(self._question(row.number, asked_for))
+            late = read.pop(tuple(asked_for))
+            found = {one["customer_id"]: Told(one["depth"], one["code"], bool(one["known"])) for one in late}
+            others = [name for name in asked_for if name not in found]
+            if others and row.codes is not None:
+                found |= self._told_at_launch(row, others)
+            read.update({(row.number, name): found.get(name) for name in asked_for})
         return {name: told for name in customers if (told := read[row.number, name]) is not None}
 
+    def _question(self, number: int, customers: list[str]) -> Any:
+        """What late arrivals were told, for `Session.read_ahead`."""
+        condition, value = self._session.database.one_of("customer_id", customers)
+        return late_decisions, tuple(customers), f"{_TOLD} AND {condition}", (number, value), _TOLD_CELLS
+
+    def _told_at_launch(self, row: CampaignRow, customers: list[str]) -> dict[str, Told]:
+        artefacts = self._session.artefacts
+        decisions = artefacts.get(row.decisions)
+        asked_for = pa.array(customers, pa.string())
+        rows = rows_of(artefacts.get(row.customer_index), decisions["customer_id"], asked_for)
+        if not rows.size:
+            return {}
+        there = pa.array(rows)
+        columns = (decisions["depth"], artefacts.get(row.codes)["code"], decisions["known"])
+        cells = zip(*(column.take(there).to_pylist() for column in columns), strict=True)
+        names = decisions["customer_id"].take(there).cast(pa.string()).to_pylist()
+        return {name: Told(*told) for name, told in zip(names, cells, strict=True)}
+
+    def read_ahead(self, campaign: str, customers: Sequence[str]) -> None:
+        session, number = self._session, self._session.number(campaign)
+        keyed = ((reserves, "depth"), (contexts, None), (arrivals, None), (evidence, None))
+        session.read_ahead(
+            self._question(number, list(dict.fromkeys(customers))),
+            (late_decisions, ("last", number), _LAST_ROW, (number,), ("row",)),
+            *(_keyed(table, "campaign_number", number, order) for table, order in keyed),
+            (secrets, "all", _SECRETS, (), ("name", "value", "seal")),
+            FORGOTTEN,
+        )
+        named = session.read_before(secrets)
+        for name in (CODE_SECRET_NAME, *_OTHER_SECRETS):
+            named["name", name] = [row for row in named["all"] if row["name"] == name]
+
     def late_seal(self, campaign: str) -> str | None:
-        found: str | None = self._session.campaign_row(campaign).late_seal
+        row = self._session.campaign_row(campaign)
+        found: str | None = self._session.late_seals.get(row.number, row.late_seal)
         return found
 
     def _of(
@@ -265,17 +303,10 @@ class SqlDecisions:
         read = self._session.read_before(late_decisions)
         asked_for = [code for code in codes if ("code", row.number, code) not in read]
         if asked_for:
-            used = {
-                code
-                for table in (late_decisions, pool_codes)
-                for (code,) in self._session.database.ask_among(
-                    self._connection,
-                    f"SELECT code FROM {table.name} WHERE campaign_number = ?",
-                    (row.number,),
-                    "code",
-                    asked_for,
-                )
-            }
+            condition, value = self._session.database.one_of("code", asked_for)
+            tables = (late_decisions, pool_codes)
+            parts = [f"SELECT code FROM {one.name} WHERE campaign_number = ? AND {condition}" for one in tables]
+            used = {code for (code,) in ask(self._connection, " UNION ALL ".join(parts), (row.number, value) * 2)}
             if row.codes is not None:
                 given, artefacts = self._session.artefacts.get(row.codes)["code"], self._session.artefacts
                 rows = rows_of(artefacts.get(row.code_index), given, pa.array(asked_for, pa.string()))

@@ -6,18 +6,16 @@ Stored form: the HMAC-SHA256 of the id as UTF-8 text, under the secret of the na
 import hmac
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 import pyarrow as pa
 
-from disco.adapters.store.database import ask
-from disco.adapters.store.decisions import secret_of
+from disco.adapters.store.decisions import FORGOTTEN, secret_of
 from disco.adapters.store.schema import forgotten, microseconds
 from disco.adapters.store.seals import check_forgotten, seal_forgotten
 from disco.adapters.store.session import Session
 
 SALT_NAME = "forgotten"
-_HASHES = "SELECT hash FROM forgotten"
-_HASHES_SINCE = f"{_HASHES} WHERE forgotten_at >= ?"
 
 
 class SqlForgotten:
@@ -30,21 +28,26 @@ class SqlForgotten:
     def add(self, customers: Iterable[str], *, at: datetime) -> None:
         hashes = self._hashes(dict.fromkeys(customers))
         if hashes:
-            check_forgotten(self._connection)
+            check_forgotten(self._session, self._rows())
             again = self._session.database.among(forgotten.c.hash, pa.array(hashes, pa.string()))
             self._connection.execute(forgotten.delete().where(again))
             self._connection.execute(forgotten.insert(), [{"hash": text, "forgotten_at": at} for text in hashes])
             seal_forgotten(self._connection)
 
     def among(self, customers: Iterable[str], *, since: datetime | None = None) -> frozenset[str]:
-        check_forgotten(self._connection)
+        rows = self._rows()
+        check_forgotten(self._session, rows)
         first = None if since is None else microseconds(since)
-        rows = ask(self._connection, _HASHES) if first is None else ask(self._connection, _HASHES_SINCE, (first,))
-        found = {hashed for (hashed,) in rows}
+        found = {row["hash"] for row in rows if first is None or row["forgotten_at"] >= first}
         if not found:  # few were ever forgotten, and millions may be asked about
             return frozenset()
         wanted = list(dict.fromkeys(customers))
         return frozenset(customer for customer, text in zip(wanted, self._hashes(wanted), strict=True) if text in found)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """Everybody who was forgotten."""
+        self._session.read_ahead(FORGOTTEN)
+        return self._session.read_before(forgotten)["all"]  # type: ignore[no-any-return]
 
     def _hashes(self, customers: Iterable[str]) -> list[str]:
         salt = secret_of(self._session, SALT_NAME)

@@ -15,9 +15,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from disco.adapters.store.database import LAST_ENTRY
+from disco.adapters.store.database import LAST_ENTRY, add_rows, ask, change
 from disco.adapters.store.decisions import secret_of
-from disco.adapters.store.schema import journal, journal_heads, moment_of
+from disco.adapters.store.schema import journal, journal_heads, microseconds, moment_of
 from disco.adapters.store.seals import any_text, row_seal, sealed
 from disco.adapters.store.session import Session
 from disco.adapters.store.system_user import system_user
@@ -33,12 +33,12 @@ _ENTRIES_PER_FETCH = 1_000
 # as text, without the types of the columns: these refuse a changed cell, and a whole page with it
 _COLUMNS = ", ".join(f'"{column.name}"' for column in journal.c)
 _AFTER = sa.text(f"SELECT {_COLUMNS} FROM journal WHERE number > :after ORDER BY number LIMIT :most")
-_HEAD = sa.text(
+_HEAD = (
     "SELECT heads.number, heads.hash, journal.hash AS there FROM journal_heads AS heads "
-    "LEFT JOIN journal ON journal.number = heads.number WHERE heads.subject = :subject"
+    "LEFT JOIN journal ON journal.number = heads.number WHERE heads.subject = ?"
 )
-_SET_HEAD = sa.text(
-    "INSERT INTO journal_heads (subject, number, hash, seal) VALUES (:subject, :number, :hash, :seal) "
+_SET_HEAD = (
+    "INSERT INTO journal_heads (subject, number, hash, seal) VALUES (?, ?, ?, ?) "
     "ON CONFLICT (subject) DO UPDATE SET number = excluded.number, hash = excluded.hash, seal = excluded.seal"
 )
 _LAST = sa.text(f"SELECT {_COLUMNS} FROM journal ORDER BY number DESC LIMIT 1")
@@ -152,23 +152,27 @@ def append(
         detail=text,
         previous=previous,
     )
-    connection.execute(
-        journal.insert(),
-        {
-            "number": number,
-            "at": at,
-            "actor": actor.name,
-            "kind": str(actor.kind),
-            "action": action,
-            "subject": subject,
-            "before": before,
-            "after": after,
-            "detail": text,
-            "previous": previous,
-            "hash": own,
-        },
+    add_rows(
+        connection,
+        journal,
+        [
+            {
+                "number": number,
+                "at": microseconds(at),
+                "actor": actor.name,
+                "kind": str(actor.kind),
+                "action": action,
+                "subject": subject,
+                "before": before,
+                "after": after,
+                "detail": text,
+                "previous": previous,
+                "hash": own,
+            }
+        ],
     )
-    connection.execute(_SET_HEAD, sealed("head", {"subject": subject, "number": number, "hash": own}))
+    head = sealed("head", {"subject": subject, "number": number, "hash": own})
+    change(connection, _SET_HEAD, (subject, number, own, head["seal"]))
 
 
 def append_own(
@@ -196,8 +200,11 @@ def last_within(connection: sa.Connection) -> tuple[int, str] | None:
 
 def _lost_head(connection: sa.Connection, subject: str) -> int | None:
     """The number of the subject's last entry, where it is gone or another one: a new head would hide that."""
-    head = connection.execute(_HEAD, {"subject": subject}).first()
-    return None if head is None or head.hash == head.there else int(head.number)
+    heads = ask(connection, _HEAD, (subject,))
+    if not heads:
+        return None
+    number, named, there = heads[0]
+    return None if named == there else int(number)
 
 
 def _entry(row: Any) -> JournalEntry:

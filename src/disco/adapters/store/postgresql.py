@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -80,15 +81,15 @@ class PostgresDatabase:
 
     def has_written(self, connection: sa.Connection, *, since: int) -> bool:
         """A transaction gets its number when it first writes."""
-        return connection.exec_driver_sql("SELECT pg_current_xact_id_if_assigned()").scalar_one() is not None
+        return ask(connection, "SELECT pg_current_xact_id_if_assigned()")[0][0] is not None
 
     def last_entry(self, connection: sa.Connection) -> tuple[int, str] | None:
         """The lock is held until the transaction has ended and its entry can be seen. The last entry is read by another
         connection, because this one's snapshot may be older."""
-        connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_key(_JOURNAL),))
+        ask(connection, "SELECT pg_advisory_xact_lock(?)", (_key(_JOURNAL),))
         with self._journal.connect() as other:
-            row = other.exec_driver_sql(LAST_ENTRY).first()
-        return None if row is None else (row[0], row[1])
+            rows = ask(other, LAST_ENTRY)
+        return (rows[0][0], rows[0][1]) if rows else None
 
     def compact(self) -> None:
         """VACUUM FULL writes a new file per table and index; it cannot be part of a transaction."""
@@ -161,10 +162,8 @@ class PostgresDatabase:
         connection.exec_driver_sql(f"UPDATE {table.name} SET {assigned} FROM changes WHERE {where}")
         connection.exec_driver_sql("DROP TABLE changes")
 
-    def ask_among(
-        self, connection: sa.Connection, statement: str, parameters: tuple[object, ...], column: str, texts: list[str]
-    ) -> list[Any]:
-        return ask(connection, f"{statement} AND {column} = ANY(?)", (*parameters, texts))
+    def one_of(self, column: str, texts: list[str]) -> tuple[str, object]:
+        return f"{column} = ANY(?)", texts
 
     def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
         quoted = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
@@ -185,6 +184,7 @@ class PostgresDatabase:
                 copy.write(sink.getbuffer())
 
 
+@lru_cache(maxsize=256)
 def _key(subject: str) -> int:
     """The number of a lock."""
     return int.from_bytes(blake2b(subject.encode(), digest_size=8).digest(), "little", signed=True)

@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import UNREADABLE, Database, ask, change, in_order
+from disco.adapters.store.database import UNREADABLE, Database, change, in_order
 from disco.adapters.store.session import CampaignRow, Session, no_such_campaign
 from disco.records.content import content_hash
 from disco.records.errors import DiscoError, SealError, StateError
@@ -79,7 +79,6 @@ _COLUMNS = {
     ),
 }
 _FORGOTTEN_NAME = "forgotten customers"
-_FORGOTTEN_SEALED = "SELECT value FROM secrets WHERE name = ?"
 _TRUTHS = ("integer_ids", "known", "disabled", "only_listed", "paused", "active")  # SQLite's truths are integers
 _UNCHANGING = pa.schema(
     [
@@ -93,7 +92,7 @@ _UNCHANGING = pa.schema(
 # of rows set aside alone, for good: those of all other rows follow from the rules and may change
 _WHERE_SET_ASIDE = pa.schema([OUTCOMES.field(name).with_nullable(True) for name in ("disposition", "reason")])
 _ROWS_SEALED = pa.schema([*_UNCHANGING, *_WHERE_SET_ASIDE])
-_SET_STATE_SEAL = "UPDATE campaigns SET state_seal = ? WHERE number = ?"
+_SET_SEALS = "UPDATE campaigns SET late_seal = ?, state_seal = ? WHERE number = ?"
 _CHANGED = "changed by something other than disco"
 
 
@@ -175,26 +174,26 @@ def _state_seal(
     )
 
 
-def check_forgotten(connection: sa.Connection) -> None:
+def check_forgotten(session: Session, rows: Iterable[Mapping[str, Any]]) -> None:
     """Refuse a list of forgotten customers that is not what was kept: one who is missing would get a second code."""
-    if not _is_forgotten_sealed(connection):
+    if not _is_forgotten_sealed(session.raw(schema.secrets, "name", _FORGOTTEN_NAME), rows):
         raise changed("The list of forgotten customers")
 
 
 def seal_forgotten(connection: sa.Connection) -> None:
     """Seal the list of forgotten customers as it is."""
     connection.execute(schema.secrets.delete().where(schema.secrets.c.name == _FORGOTTEN_NAME))
-    row = {"name": _FORGOTTEN_NAME, "value": bytes.fromhex(_forgotten_seal(connection))}
+    row = {"name": _FORGOTTEN_NAME, "value": bytes.fromhex(_forgotten_seal(_raw(connection, schema.forgotten)))}
     connection.execute(schema.secrets.insert(), sealed("secret", row))
 
 
-def _is_forgotten_sealed(connection: sa.Connection) -> bool:
-    kept = ask(connection, _FORGOTTEN_SEALED, (_FORGOTTEN_NAME,))
-    return not kept or _part(kept[0][0]) == (b"x", bytes.fromhex(_forgotten_seal(connection)))
+def _is_forgotten_sealed(sealed_as: Iterable[Mapping[str, Any]], rows: Iterable[Mapping[str, Any]]) -> bool:
+    kept = next(iter(sealed_as), None)
+    return kept is None or _part(kept["value"]) == (b"x", bytes.fromhex(_forgotten_seal(rows)))
 
 
-def _forgotten_seal(connection: sa.Connection) -> str:
-    rows = sorted(_raw(connection, schema.forgotten), key=lambda row: str(row["hash"]))
+def _forgotten_seal(forgotten: Iterable[Mapping[str, Any]]) -> str:
+    rows = sorted(forgotten, key=lambda row: str(row["hash"]))
     return row_seal("forgotten", {}, *(cell for row in rows for cell in (row["hash"], row["forgotten_at"])))
 
 
@@ -246,11 +245,15 @@ def changed(what: str) -> SealError:
     return SealError(f"{what} was changed by something other than disco", fix=fix)
 
 
-def seal_states(session: Session) -> None:
-    """Seal what this transaction has changed about campaigns; the last thing it does."""
+def seal_states(session: Session) -> bool:
+    """Seal what this transaction has changed about campaigns; the last thing it does. Whether it has changed any."""
+    written = 0
     for number in sorted(session.touched):
         for row in session.raw(schema.campaigns, "number", number):
-            change(session.connection, _SET_STATE_SEAL, (_state_now(session, row), number))
+            late = session.late_seals.get(number, row["late_seal"])
+            state = _state_now(session, {**row, "late_seal": late})
+            written += change(session.connection, _SET_SEALS, (late, state, number))
+    return written > 0
 
 
 def seal_all(connection: sa.Connection, database: Database) -> None:
@@ -332,7 +335,8 @@ class SqlSeals:
                 for row in _raw(self._connection, table):
                     if row["seal"] != row_seal(kind, row):
                         yield _broken_seal(Sealed(kind), row[keys[-1]], _CHANGED)
-        if not _is_forgotten_sealed(self._connection):
+        forgotten = _raw(self._connection, schema.forgotten)
+        if not _is_forgotten_sealed(_raw(self._connection, schema.secrets, "name", _FORGOTTEN_NAME), forgotten):
             yield _broken_seal(Sealed.FORGOTTEN, "", _CHANGED)
         numbers = [row["number"] for row in _raw(self._connection, schema.versions)]
         last = max((number for number in numbers if isinstance(number, int)), default=0)

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from disco.adapters.store.database import READ_BEFORE, Database, ask
+from disco.adapters.store.database import READ_BEFORE, Database, ask, ask_all
 from disco.adapters.store.schema import campaigns, plans
 from disco.records.errors import NotFoundError, StateError
 from disco.records.ports import Artefacts
@@ -22,6 +22,7 @@ class Session:
         self.database = database
         self.artefacts = artefacts
         self.touched: set[int] = set()  # campaigns whose state seal has to be made anew before the commit
+        self.late_seals: dict[int, str | None] = {}  # of campaigns that got late arrivals, written with the state seal
         self.detail: dict[str, Any] = {}  # of the journal's entry about this transaction
         self._numbers: dict[str, int] = {}
         self._read: dict[str, dict[object, Any]] = {}  # by table
@@ -37,10 +38,20 @@ class Session:
         read = self.read_before(table)
         found: list[dict[str, Any]] | None = read.get((key, value))
         if found is None:
-            names, statement = _cells_of(table, key, order)
+            names, statement = cells_of(table, key, order)
             found = [dict(zip(names, row, strict=True)) for row in ask(self.connection, statement, (value,))]
             read[key, value] = found
         return found
+
+    def read_ahead(self, *questions: "tuple[sa.Table, object, str, tuple[object, ...], tuple[str, ...]]") -> None:
+        """Read at once what will be asked for one by one.
+
+        questions: table, what its rows are remembered as, statement and values, names of the cells.
+        """
+        wanted = [one for one in questions if one[1] not in self.read_before(one[0])]
+        answers = ask_all(self.connection, [(statement, values) for _, _, statement, values, _ in wanted])
+        for (table, place, _, _, names), rows in zip(wanted, answers, strict=True):
+            self.read_before(table)[place] = [dict(zip(names, row, strict=True)) for row in rows]
 
     def number(self, campaign: str) -> int:
         """The short name of a campaign within the database; it never changes."""
@@ -92,7 +103,7 @@ _CAMPAIGN = (
 
 
 @cache
-def _cells_of(table: sa.Table, key: str, order: str | None) -> tuple[tuple[str, ...], str]:
+def cells_of(table: sa.Table, key: str, order: str | None) -> tuple[tuple[str, ...], str]:
     """The columns of a table, and the question for those of one key."""
     names = tuple(column.name for column in table.c)
     quoted = ", ".join(f'"{name}"' for name in names)

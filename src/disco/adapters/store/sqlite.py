@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from disco.adapters.store.database import LAST_ENTRY, arrow_column, ask, compiled, python_values, watch_writes
+from disco.adapters.store.database import LAST_ENTRY, arrow_column, compiled, python_values, watch_writes
 from disco.records.private import new_file_mode
 
 _ROWS_PER_FETCH = 65_536
@@ -109,11 +109,8 @@ class SqliteDatabase:
         where = " AND ".join(f'"{name}" = ?' for name in key)
         self._many(connection, f"UPDATE {table.name} SET {assigned} WHERE {where}", rows.select([*values, *key]))
 
-    def ask_among(
-        self, connection: sa.Connection, statement: str, parameters: tuple[object, ...], column: str, texts: list[str]
-    ) -> list[Any]:
-        listed = json.dumps(texts, ensure_ascii=False)
-        return ask(connection, f"{statement} AND {column} IN (SELECT value FROM json_each(?))", (*parameters, listed))
+    def one_of(self, column: str, texts: list[str]) -> tuple[str, object]:
+        return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(texts, ensure_ascii=False)
 
     def among(self, column: sa.ColumnElement[Any], texts: pa.Array) -> sa.ColumnElement[bool]:
         listed = sa.func.json_each(json.dumps(python_values(texts), ensure_ascii=False)).table_valued("value")

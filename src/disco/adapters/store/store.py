@@ -163,10 +163,10 @@ class CampaignStore:
                 session = Session(connection, self._database, artefacts)
                 mark, before = self._database.mark(connection), state_hash(connection, subject)
                 yield SqlTransaction(session, self.locale)
-                seal_states(session)
+                sealed = seal_states(session)
                 if dry_run:
                     raise _Undone
-                if self._database.has_written(connection, since=mark):
+                if sealed or self._database.has_written(connection, since=mark):
                     append(
                         connection,
                         self._database.last_entry(connection),
