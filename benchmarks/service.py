@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,8 @@ class Load:
     worst_ms: float = math.nan
     first_p99_ms: float = math.nan  # of first-time decisions
     answered_per_s: float = 0.0
+    failures: list[str] = field(default_factory=list)  # the first bodies of server errors, but of those that say busy
+    cpu_ms: float = math.nan  # of the service per request
 
     @property
     def errors(self) -> int:
@@ -160,8 +163,8 @@ def server(folder: Path) -> Iterator[tuple[int, int]]:
             if process.poll() is not None:
                 raise SystemExit("The service ended before it answered.")
             try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
+                with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):  # nosec B310
+                    break
             except OSError:
                 time.sleep(0.1)
         yield port, process.pid
@@ -188,6 +191,12 @@ def resident_mb(process: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError("no VmRSS")
+
+
+def cpu_seconds(process: int) -> float:
+    """What the process has used so far, its own and the system's."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # ---- the load, in a process of its own: nothing of the service slows it down, and nothing of it the service
@@ -256,6 +265,7 @@ async def _load(
     took = np.full(count, np.nan)
     statuses: Counter[str] = Counter()
     wrong, who = 0, list(decided)
+    failures: list[str] = []
     began = time.perf_counter() + 0.05
 
     async def work(line: Connection) -> None:
@@ -269,6 +279,8 @@ async def _load(
             status, body = await line.late(customer)
             took[number] = time.perf_counter() - began - due[number]
             statuses[status] += 1
+            if status.startswith("5") and status != "503" and len(failures) < 5:
+                failures.append(f"{status} {body.decode(errors='replace')}")
             if status == "200":
                 if decided.setdefault(customer, body) != body:
                     wrong += 1
@@ -298,6 +310,7 @@ async def _load(
         worst_ms=float(ms.max()),
         first_p99_ms=float(np.percentile(ms[first_time], 99)) if first_time.any() else math.nan,
         answered_per_s=statuses["200"] / ended,
+        failures=failures,
     )
 
 
@@ -334,6 +347,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             share = min(len(everybody) - used, int(rate * seconds * FIRST_TIME / 2) + 80)
             known = everybody[used : used + share] if share > 40 else everybody[:40]
             used += max(share, 0)
+            before = cpu_seconds(process)
             found = load(
                 port=port,
                 key=key,
@@ -345,13 +359,19 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 seed=used,
             )
             strangers += int(rate * seconds) + 1
+            found.cpu_ms = 1e3 * (cpu_seconds(process) - before) / max(1, found.sent)
             print(row(found), flush=True)
-            if found.errors and "500" in found.statuses:
+            if found.failures:
                 lines = (place / "service.log").read_text().splitlines()
-                print("\n".join([line for line in lines if '"status": 200' not in line][-20:]), flush=True)
+                unexpected = [line for line in lines if '"level": "error"' in line]
+                print("\n".join([*found.failures, *unexpected[-20:]]), flush=True)
             return found
 
-        print(f"{arguments.database}, {os.cpu_count()} processors, {arguments.connections} connections")
+        load_before = os.getloadavg()[0]
+        print(
+            f"{arguments.database}, {os.cpu_count()} processors, {arguments.connections} connections; "
+            f"load of the machine before: {load_before:.1f}"
+        )
         print(HEADER, flush=True)
         at(min(arguments.rate, 50.0), min(arguments.seconds, 3.0))  # what is compiled and read once
         before = resident_mb(process)
@@ -369,6 +389,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             "ladder": [asdict(one) for one in ladder],
             "highest_rate_held": held,
             "resident_mb": [before, after],
+            "load_before": load_before,
         }
         if arguments.overload:
             flood = at(3 * (held or arguments.rate), arguments.step_seconds)
@@ -379,14 +400,14 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         return result
 
 
-HEADER = "  rate/s  seconds     sent  answered/s    p50 ms    p99 ms  first p99   worst ms  wrong  statuses"
+HEADER = "  rate/s  seconds     sent  answered/s    p50 ms    p99 ms  first p99   worst ms   cpu ms  wrong  statuses"
 
 
 def row(one: Load) -> str:
     return (
         f"{one.rate:8,.0f} {one.seconds:8.0f} {one.sent:8,} {one.answered_per_s:11,.0f} {one.p50_ms:9,.1f} "
-        f"{one.p99_ms:9,.1f} {one.first_p99_ms:10,.1f} {one.worst_ms:10,.1f} {one.wrong:6} "
-        + ", ".join(f"{status}: {count:,}" for status, count in sorted(one.statuses.items()))
+        f"{one.p99_ms:9,.1f} {one.first_p99_ms:10,.1f} {one.worst_ms:10,.1f} {one.cpu_ms:8.2f} "
+        f"{one.wrong:6} " + ", ".join(f"{status}: {count:,}" for status, count in sorted(one.statuses.items()))
     )
 
 

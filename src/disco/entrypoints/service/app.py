@@ -19,7 +19,7 @@ import disco
 from disco.entrypoints.config import FILE, ShopSettings
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import checkout
-from disco.entrypoints.service.late_queue import LateQueue
+from disco.entrypoints.service.late_queue import LateQueue, warm
 from disco.entrypoints.service.limits import BoundedBody, TokenBuckets, busy
 from disco.entrypoints.service.logs import log
 from disco.entrypoints.service.metrics import Metrics
@@ -128,6 +128,7 @@ def create_app(shop: Shop, *, hosts: Collection[str] | None = ()) -> FastAPI:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         to_thread.current_default_thread_limiter().total_tokens = service.settings.service.threads
+        await to_thread.run_sync(warm)
         try:
             yield
         finally:

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from disco.entrypoints.service.limits import busy
@@ -30,6 +31,13 @@ _GATHER_LOOK_S, _GATHER_DECIDE_S = 0.003, 0.006
 
 _Answer: TypeAlias = "LateDecision | Exception | None"  # None: there is no decision yet
 _Work: TypeAlias = "Callable[[list[str]], dict[str, _Answer]]"
+
+
+def warm() -> None:
+    """Import what the first decision needs and others do not. An import while requests are answered would keep all of
+    them waiting for seconds, and two threads that import at once may meet a module that is half made."""
+    for name in ("numba", "disco.adapters.shop_data", "disco.features"):
+        import_module(name)
 
 
 @dataclass(eq=False, slots=True)
