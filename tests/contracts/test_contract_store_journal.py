@@ -12,6 +12,7 @@ from stores import open_store
 
 from disco.adapters.store import CampaignStore
 from disco.adapters.store.health import restore_schema, vitals
+from disco.operations.journal import list_journal, verify_journal
 from disco.records.errors import SealError, StateError
 from disco.records.journal import JournalEntry
 from disco.records.life import State
@@ -62,8 +63,7 @@ def test_a_write_has_one_entry_with_actor_action_subject_and_states(store: Campa
     assert store.actor.kind is ActorKind.COMMAND_LINE
     with store.reading() as transaction:
         assert [entry.number for entry in transaction.journal.entries(after=2, limit=2)] == [3, 4]
-        last = transaction.journal.last()
-        assert last == closed
+        assert transaction.journal.last() == (closed.number, closed.hash)
         assert transaction.journal.contains(closed.hash)
         assert not transaction.journal.contains("ff" * 32)
 
@@ -167,6 +167,16 @@ def test_every_attack_is_found_at_its_first_entry(
     assert found is not None
     assert found[0] == number
     assert words in found[1]
+
+
+@pytest.mark.parametrize("change", ["kind = 'nobody'", "detail = 'no JSON'"])
+def test_an_entry_that_cannot_be_read_is_named(store: CampaignStore, change: str) -> None:
+    some_life(store)
+    without_triggers(store, f"UPDATE journal SET {change} WHERE number = 5")
+    assert verify_journal(store).first_bad == 5
+    with pytest.raises(SealError, match=r"Entry 5 of the journal was changed .*disco audit verify"):
+        list_journal(store)
+    assert len(list_journal(store, after=0, limit=4).entries) == 4
 
 
 def test_an_entry_cut_off_at_the_end_is_still_missed_after_the_next_write(store: CampaignStore) -> None:

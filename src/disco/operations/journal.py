@@ -105,7 +105,7 @@ def list_journal(store: Store, *, after: int | None = None, limit: int = 50) -> 
         raise InputError("limit", found=limit, expected=f"at most {MOST_ENTRIES:,}")
     with store.reading() as transaction:
         last = transaction.journal.last()
-        newest = 0 if last is None else last.number
+        newest = 0 if last is None else last[0]
         start = max(newest - limit, 0) if after is None else read_count(after, where="after", least=0)
         found = transaction.journal.entries(after=start, limit=limit)
     more = bool(found) and found[-1].number < newest
@@ -120,14 +120,14 @@ def verify_journal(store: Store, *, contains: str | None = None) -> AuditVerdict
     with store.reading() as transaction:
         wrong, last = transaction.journal.first_break(), transaction.journal.last()
         lost = contains is not None and not transaction.journal.contains(contains.strip().lower())
-    entries = 0 if last is None else last.number
+    entries, last_hash = (0, None) if last is None else last
     number, found = (None, None) if wrong is None else (wrong.number, wrong.found)
     if wrong is None and lost:
         number, found = entries + 1, f"no entry has the hash {str(contains)[:64]}"
     return AuditVerdict(
         ok=number is None,
         entries=entries,
-        last=None if last is None else last.hash,
+        last=last_hash,
         first_bad=number,
         found=found,
     )

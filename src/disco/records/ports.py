@@ -770,7 +770,8 @@ class JournalRepository(Protocol):
     def entries(self, *, after: int = 0, limit: int) -> "tuple[JournalEntry, ...]":
         """The first entries whose numbers are larger, the newest last."""
 
-    def last(self) -> "JournalEntry | None": ...
+    def last(self) -> "tuple[int, str] | None":
+        """The number and the hash of the last entry."""
 
     def contains(self, entry_hash: str) -> bool:
         """Whether there is an entry of this hash."""

@@ -21,7 +21,7 @@ from disco.adapters.store.schema import journal, journal_heads, microseconds, mo
 from disco.adapters.store.seals import any_text, row_seal, sealed
 from disco.adapters.store.session import Session
 from disco.adapters.store.system_user import system_user
-from disco.records.errors import StateError
+from disco.records.errors import SealError, StateError
 from disco.records.journal import JournalBreak, JournalEntry, detail_text, entry_hash
 from disco.records.people import Actor, ActorKind
 
@@ -30,6 +30,7 @@ SCHEMA_SUBJECT = "disco: schema"  # the subject of those who make or change tabl
 CUT = "cut"  # in the detail of an entry: the entry that its subject's head named was gone when it was written
 _PSEUDONYM_DIGITS = 32
 _ENTRIES_PER_FETCH = 1_000
+_UNREADABLE = (ValueError, TypeError, AttributeError, StateError)  # of an entry that was changed
 # as text, without the types of the columns: these refuse a changed cell, and a whole page with it
 _COLUMNS = ", ".join(f'"{column.name}"' for column in journal.c)
 _AFTER = sa.text(f"SELECT {_COLUMNS} FROM journal WHERE number > :after ORDER BY number LIMIT :most")
@@ -41,7 +42,6 @@ _SET_HEAD = (
     "INSERT INTO journal_heads (subject, number, hash, seal) VALUES (?, ?, ?, ?) "
     "ON CONFLICT (subject) DO UPDATE SET number = excluded.number, hash = excluded.hash, seal = excluded.seal"
 )
-_LAST = sa.text(f"SELECT {_COLUMNS} FROM journal ORDER BY number DESC LIMIT 1")
 
 
 class SqlJournal:
@@ -59,11 +59,10 @@ class SqlJournal:
         return [hmac.digest(secret, one.encode(), "sha256").hex()[:_PSEUDONYM_DIGITS] for one in customers]
 
     def entries(self, *, after: int = 0, limit: int) -> tuple[JournalEntry, ...]:
-        return tuple(map(_entry, self._connection.execute(_AFTER, {"after": after, "most": limit})))
+        return tuple(map(_readable, self._connection.execute(_AFTER, {"after": after, "most": limit})))
 
-    def last(self) -> JournalEntry | None:
-        row = self._connection.execute(_LAST).first()
-        return None if row is None else _entry(row)
+    def last(self) -> tuple[int, str] | None:
+        return last_within(self._connection)
 
     def contains(self, entry_hash: str) -> bool:
         there = sa.select(journal.c.number).where(journal.c.hash == entry_hash)
@@ -83,7 +82,7 @@ class SqlJournal:
             try:
                 entry = _entry(row)
                 whole, details = entry.is_whole, entry.details
-            except (ValueError, TypeError, AttributeError, StateError):
+            except _UNREADABLE:
                 yield JournalBreak(number=number, found="it cannot be read")
                 return
             if not whole:
@@ -205,6 +204,18 @@ def _lost_head(connection: sa.Connection, subject: str) -> int | None:
         return None
     number, named, there = heads[0]
     return None if named == there else int(number)
+
+
+def _readable(row: Any) -> JournalEntry:
+    try:
+        entry = _entry(row)
+        dict(entry.details)
+    except _UNREADABLE:
+        fix = "Run `disco audit verify`, which says what to do."
+        raise SealError(
+            f"Entry {row.number} of the journal was changed by something other than disco", fix=fix
+        ) from None
+    return entry
 
 
 def _entry(row: Any) -> JournalEntry:
