@@ -32,6 +32,7 @@ from disco.records.result import Result
 if TYPE_CHECKING:
     from disco.adapters.store import CampaignStore
     from disco.entrypoints.python import Shop
+    from disco.operations.launching import Launched
 
 POLL_S = 1.0
 GRACE_S = 20.0
@@ -177,7 +178,17 @@ def _validate(shop: "Shop", body: bodies.ValidateBody, report: Report) -> Result
 
 
 def _launch(shop: "Shop", body: bodies.LaunchBody, report: Report) -> Result:
-    return shop.launch(body.plan_id, dry_run=body.dry_run)
+    launched = shop.launch(body.plan_id, dry_run=body.dry_run)
+    if not launched.dry_run:
+        prepare_later(shop, launched)
+    return launched
+
+
+def prepare_later(shop: "Shop", launched: "Launched") -> None:
+    """Leave the contexts of customers who may arrive after a launch to a job of their own: one, however often asked."""
+    with shop.store() as store:
+        once = f"contexts of {launched.plan_id}"  # also where a server was lost between launch and job
+        jobs.submit(store, JobKind.CONTEXTS, {"campaign": launched.campaign}, clock=shop.clock, once=once)
 
 
 RUNS: Mapping[JobKind, Callable[["Shop", Any, Report], Result]] = {

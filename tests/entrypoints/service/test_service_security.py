@@ -149,7 +149,7 @@ def test_a_caller_who_asks_too_often_waits(served_shop: Path, keys: dict[Role, s
         assert client.get(f"{API}/keys", headers=planner).status_code == 403
 
 
-def test_wrong_keys_from_one_address_are_slowed(served_shop: Path) -> None:
+def test_wrong_keys_from_one_address_are_slowed(served_shop: Path, keys: dict[Role, str]) -> None:
     app = create_app(Shop.open(served_shop))
     app.state.service.failures = TokenBuckets(rate=0.001, burst=3)
     with TestClient(app, base_url="http://localhost") as client:
@@ -157,7 +157,11 @@ def test_wrong_keys_from_one_address_are_slowed(served_shop: Path) -> None:
             client.get(f"{API}/campaigns", headers={"authorization": f"Bearer disco_{number}_x"}).status_code
             for number in range(5)
         ]
-    assert statuses == [401, 401, 401, 429, 429]
+        assert statuses == [401, 401, 401, 429, 429]
+        right = {"authorization": f"Bearer {keys[Role.VIEWER]}"}
+        assert client.get(f"{API}/campaigns", headers=right).status_code == 200, "others share the address"
+        wrong = {"name": "nobody", "password": "wrong password"}
+        assert client.post("/sign-in", json=wrong).status_code == 429
 
 
 def test_requests_beyond_the_limit_are_told_to_come_again(reader: TestClient) -> None:

@@ -197,3 +197,21 @@ def test_a_table_of_a_database_is_a_query_that_only_reads(client: TestClient, sh
     assert client.put(f"{API}/tables/customers", content=b"customer_id\n", headers=CSV).status_code == 409
     with closing(sqlite3.connect(tmp_path / "warehouse.db")) as warehouse:
         assert warehouse.execute("SELECT count(*) FROM people").fetchone() == (2,)
+
+
+def test_only_an_administrator_sets_a_query(client: TestClient) -> None:
+    key = client.post(f"{API}/keys", json={"name": "crm", "role": "planner"}).json()["key"]
+    planner = {"authorization": f"Bearer {key}"}
+    refused = client.put(f"{API}/tables/customers", json={"query": "SELECT 1"}, headers=planner)
+    assert (refused.status_code, refused.json()["type"]) == (403, "urn:disco:problem:role")
+    large = client.put(f"{API}/tables/customers", json={"file": "x" * 1_100_000}, headers=planner)
+    assert large.status_code == 413, "JSON is read into memory"
+
+
+def test_settings_that_cannot_be_used_leave_the_ones_before(client: TestClient, shop: Path) -> None:
+    before = client.get(f"{API}/campaigns")
+    assert before.status_code == 200
+    for wrong in ("database_url: nonsense://x\n", "currency: [EUR\n", "currency: XYZW\n"):
+        (shop / "disco.yaml").write_text(wrong)
+        answer = client.get(f"{API}/campaigns")
+        assert (answer.status_code, answer.json()) == (200, before.json()), wrong

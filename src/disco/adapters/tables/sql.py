@@ -84,6 +84,8 @@ class SqlTables:
                 raise InputError("queries", found=name, expected=f"one of {', '.join(SCHEMAS)}", fix=fix)
         try:
             parsed = sa.make_url(url)
+            if parsed.drivername in ("postgresql", "postgres"):
+                parsed = parsed.set(drivername="postgresql+psycopg")  # the driver that the store uses, too
             self._shown = parsed.render_as_string(hide_password=True)
             if parsed.get_backend_name() == "sqlite" and parsed.database and not Path(parsed.database).is_file():
                 # SQLite would make an empty database and say that it has no tables

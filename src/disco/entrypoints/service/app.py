@@ -27,7 +27,7 @@ from disco.entrypoints.service.openid import OpenIdDoor
 from disco.entrypoints.service.route import problem_reply
 from disco.entrypoints.service.routes import ROUTERS
 from disco.entrypoints.service.security import HEADERS, KnownCallers, refuse_host
-from disco.records.errors import PlanError
+from disco.records.errors import DiscoError, UnavailableError
 
 _MOST_JSON_BYTES = 1_000_000
 _FAILURES_PER_SECOND, _FAILURES_AT_ONCE = 1.0, 30.0  # wrong keys from one address
@@ -76,18 +76,18 @@ class Service:
 
     def _open(self, stamp: object) -> tuple[object, Shop, ExitStack]:
         before, shop = self._opened, self._given
-        if before is not None or stamp != self._stamp:
-            try:
+        try:
+            if before is not None or stamp != self._stamp:
                 shop = Shop.open(shop.folder, now=shop.clock.fixed)
-            except PlanError:
-                if before is None:
-                    raise
-                log().error("disco.yaml cannot be used; the settings before stay in use")
-                self._opened = (stamp, *before[1:])
-                return self._opened
-        with ExitStack() as stack:
-            held = stack.enter_context(shop.held())
-            opened = self._opened = (stamp, held, stack.pop_all())
+            with ExitStack() as stack:
+                held = stack.enter_context(shop.held())
+                opened = self._opened = (stamp, held, stack.pop_all())
+        except DiscoError as error:
+            if before is None or isinstance(error, UnavailableError):
+                raise
+            log().error("disco.yaml cannot be used; the settings before stay in use", reason=type(error).__name__)
+            self._opened = (stamp, *before[1:])
+            return self._opened
         self.settings = shop.settings
         if before is not None:
             before[2].close()

@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from disco.entrypoints.service.limits import BoundedBody
 from disco.entrypoints.service.reading import read_json
-from disco.entrypoints.service.security import ROUTES, admit, refuse_who_guesses
+from disco.entrypoints.service.security import ROUTES, admit
 from disco.records.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ async def answer(
     customer = None if message.get("more_body") else _customer(message.get("body", b""))
     if customer is None:
         return _again(message, receive)
-    refuse_who_guesses(scope["client"][0] if scope.get("client") else "", service)
     scope.setdefault("state", {})["caller"] = caller
     admit(caller, service, needed=_NEEDED)
     decided = await service.late.ask(campaign, customer, caller.actor)

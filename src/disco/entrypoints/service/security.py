@@ -148,22 +148,22 @@ async def admitted(request: Request, service: "Service", *, needed: Needed) -> C
     if needed == PUBLIC:
         return None
     address = "" if request.client is None else request.client.host
-    refuse_who_guesses(address, service)
     given = request.headers.get("authorization", "")
     try:
         caller = service.callers.get(given)
         if caller is None:
             caller = await to_thread.run_sync(_caller, request, service, limiter=service.quick)
             service.callers.put(given, caller)
-    except AuthenticationError:
-        service.failures.take(address)
+    except AuthenticationError:  # a right key is admitted, whoever else guesses from the same address
+        if wait := service.failures.take(address):
+            raise too_many(wait) from None
         raise
     admit(caller, service, needed=needed)
     return caller
 
 
 def refuse_who_guesses(address: str, service: "Service") -> None:
-    """429 for an address from which wrong keys came lately, too many of them."""
+    """429 for an address from which too many wrong passwords or keys came lately; before work that costs much."""
     if wait := service.failures.wait(address):
         raise too_many(wait)
 

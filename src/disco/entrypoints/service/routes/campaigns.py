@@ -16,16 +16,15 @@ from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, pag
 from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.replies import answered_once
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, json_reply, reply
+from disco.entrypoints.worker import prepare_later
 from disco.operations.campaign_list import CampaignEntry
 from disco.operations.explaining import Explanation
-from disco.operations.jobs import submit
 from disco.operations.late import LateDecision
 from disco.operations.launching import CampaignState, Launched
 from disco.operations.ledger import Ingested, Reverted
 from disco.operations.recalling import Recalled
 from disco.operations.results import AllResults, CampaignResults
 from disco.records.errors import InputError, NotFoundError
-from disco.records.jobs import JobKind
 from disco.records.tables import SCHEMAS
 
 if TYPE_CHECKING:
@@ -281,10 +280,8 @@ def launch(shop: ShopOf, name: CampaignName, body: LaunchRequest, dry_run: DryRu
     """The plan must be one of this campaign."""
     _refuse_another_campaign(shop, name, body.plan_id)
     launched = shop.launch(body.plan_id, dry_run=dry_run)
-    if not launched.dry_run:  # the contexts of customers who may arrive later are prepared aside, by one job
-        with shop.store() as store:
-            once = f"contexts of {launched.plan_id}"  # also where a server was lost between launch and job
-            submit(store, JobKind.CONTEXTS, {"campaign": name}, clock=shop.clock, once=once)
+    if not launched.dry_run:
+        prepare_later(shop, launched)
     return reply(launched)
 
 

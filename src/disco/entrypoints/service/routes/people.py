@@ -15,6 +15,7 @@ from disco.entrypoints.service.security import (
     is_secure,
     own_origin,
     refuse_cross_site,
+    refuse_who_guesses,
     session_cookie,
 )
 from disco.operations.sign_in import (
@@ -29,6 +30,7 @@ from disco.operations.sign_in import (
     sign_in,
     sign_out,
 )
+from disco.records.errors import AuthenticationError
 from disco.records.people import ActorKind, Role
 
 router = APIRouter(route_class=DiscoRoute, tags=["people"])
@@ -92,18 +94,23 @@ async def begin(request: Request, body: SignInRequest) -> Response:
     """The session is kept in a cookie that no script can read."""
     service = request.app.state.service
     refuse_cross_site(request, service)
+    address = "" if request.client is None else request.client.host
+    refuse_who_guesses(address, service)
 
     def signed_in() -> NewSession:
         shop = service.shop()
         return sign_in(shop.held_store, name=body.name, password=body.password, clock=shop.clock)
 
-    session = await to_thread.run_sync(signed_in, limiter=service.hashing)
+    try:
+        session = await to_thread.run_sync(signed_in, limiter=service.hashing)
+    except AuthenticationError:
+        service.failures.take(address)
+        raise
     return with_session(request, session)
 
 
 def with_session(request: Request, session: NewSession) -> Response:
     """The reply that begins a session in the browser."""
-    service = request.app.state.service
     response = json_reply(
         {
             "name": session.name,
@@ -114,7 +121,6 @@ def with_session(request: Request, session: NewSession) -> Response:
         }
     )
     set_cookies(response, request, session)
-    request.state.session_began = service is not None
     return response
 
 

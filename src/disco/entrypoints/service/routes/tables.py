@@ -14,7 +14,9 @@ from disco.entrypoints.service.paging import Page
 from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.replies import answered_once
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
+from disco.entrypoints.service.security import refuse_below
 from disco.entrypoints.shop_tables import TableState, map_columns, point_to, replace_by, table_state
+from disco.records.people import Role
 from disco.records.tables import SCHEMAS
 
 router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["tables"])
@@ -59,25 +61,32 @@ async def put_table(shop: ShopOf, request: Request, name: TableName) -> Response
     """The body is a Parquet or CSV file, or JSON that names a file in the shop's folder or a query. It is checked as
     `disco validate` checks tables; only a table without problems replaces the old one, whole."""
     kind = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    service = request.app.state.service
+    if kind == JSON:  # is read into memory
+        request.scope["disco.body"].allow(service.largest_body(upload=False))
     async with uploaded(request, name=f"{name if name in SCHEMAS else 'table'}{ENDINGS.get(kind, '.json')}") as (
         file,
         digest,
     ):
-        replaced = (lambda: _pointed(shop, name, file)) if kind == JSON else (lambda: replace_by(shop, name, file))
+
+        def replaced() -> TableState:
+            return _pointed(shop, request, name, file) if kind == JSON else replace_by(shop, name, file)
 
         async def answer() -> Response:
-            return reply(await to_thread.run_sync(replaced, limiter=request.app.state.service.uploads))
+            return reply(await to_thread.run_sync(replaced, limiter=service.uploads))
 
         return await answered_once(request, digest, answer)
 
 
-def _pointed(shop: Shop, name: str, body: File) -> TableState:
+def _pointed(shop: Shop, request: Request, name: str, body: File) -> TableState:
     from pydantic import ValidationError
 
     try:
         source = TablePlace.model_validate(read_json(body.read_bytes()))
     except ValidationError as error:
         raise invalid(error.errors(include_url=False), place="body") from None
+    if source.query is not None:  # reads whatever the retailer's database shows this program
+        refuse_below(request, Role.ADMIN)
     return point_to(shop, name, file=source.file, query=source.query)
 
 
