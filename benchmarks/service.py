@@ -6,8 +6,9 @@ Requests are sent at times that were fixed before, whether or not the service ke
 then: a service that stalls cannot hide it. 20% are first-time late arrivals, half of them customers with features of
 their own and half unknown to the shop; 80% ask again for somebody who has a decision, and must get the same one.
 After the run at `--rate` the rate is raised step by step until it is not held (p99 above 250 ms or errors), and the
-service is then sent three times the highest rate that was held: it must answer what it can, refuse the rest
-(429 or 503), and be as fast as before afterwards.
+service is then sent three times the highest rate that was held, over so many connections that it cannot keep the
+requests waiting in the network: it must answer what it can, refuse the rest (429 or 503), and be as fast as before
+afterwards.
 """
 
 import argparse
@@ -342,7 +343,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         everybody = [str(arguments.customers + 1 + row) for row in range(newcomers)]
         used, strangers = 0, 10_000_000
 
-        def at(rate: float, seconds: float) -> Load:
+        def at(rate: float, seconds: float, connections: int = arguments.connections) -> Load:
             nonlocal used, strangers
             share = min(len(everybody) - used, int(rate * seconds * FIRST_TIME / 2) + 80)
             known = everybody[used : used + share] if share > 40 else everybody[:40]
@@ -353,7 +354,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 key=key,
                 rate=rate,
                 seconds=seconds,
-                connections=arguments.connections,
+                connections=connections,
                 known=known,
                 stranger=strangers,
                 seed=used,
@@ -392,7 +393,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             "load_before": load_before,
         }
         if arguments.overload:
-            flood = at(3 * (held or arguments.rate), arguments.step_seconds)
+            flood = at(3 * (held or arguments.rate), arguments.step_seconds, arguments.flood_connections)
             recovered = at(arguments.rate / 2, arguments.step_seconds)
             result |= {"three_times": asdict(flood), "afterwards": asdict(recovered)}
         result["resident_mb"].append(resident_mb(process))
@@ -418,6 +419,7 @@ def parsed(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--step-seconds", type=float, default=15.0)
     parser.add_argument("--steps", type=float, nargs="*", default=[1.5, 2.0, 2.5, 3.0, 4.0])
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--flood-connections", type=int, default=1_500)
     parser.add_argument("--customers", type=int, default=20_000)
     parser.add_argument("--newcomers", type=int, default=10_000)
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")

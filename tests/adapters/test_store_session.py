@@ -11,7 +11,7 @@ from stores import open_store
 
 from disco.adapters.store import CampaignStore, schema
 from disco.adapters.store.database import change
-from disco.records.errors import SealError, StateError
+from disco.records.errors import NotFoundError, SealError, StateError
 from disco.records.life import State
 
 
@@ -98,10 +98,10 @@ def test_what_was_told_is_known_of_the_launch_and_of_late_arrivals(store: Campai
 
 def test_reading_ahead_changes_no_answer(store: CampaignStore):
     answers = []
-    for ahead in (False, True):
+    for ahead in (None, False, True):
         with store.writing("spring", action="test") as transaction:
-            if ahead:
-                transaction.decisions.read_ahead("spring", ["a", "c"])
+            if ahead is not None:
+                transaction.decisions.read_ahead("spring", ["a", "c"], deciding=ahead)
             answers.append(
                 (
                     transaction.decisions.told("spring", ["a", "c"]),
@@ -115,12 +115,19 @@ def test_reading_ahead_changes_no_answer(store: CampaignStore):
                     transaction.plans.campaign("spring"),
                 )
             )
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_reading_ahead_of_a_campaign_that_does_not_exist_leaves_the_error_to_who_asks(store: CampaignStore):
+    with store.reading() as transaction:
+        transaction.decisions.read_ahead("sprung", ["a"], deciding=True)
+        with pytest.raises(NotFoundError, match="No campaign sprung"):
+            transaction.plans.campaign("sprung")
 
 
 def test_late_arrivals_of_one_transaction_are_sealed_in_their_order(store: CampaignStore):
     with store.writing("spring", action="test") as transaction:
-        transaction.decisions.read_ahead("spring", ["c", "d"])
+        transaction.decisions.read_ahead("spring", ["c", "d"], deciding=True)
         add_late(transaction, "c")
         first = transaction.decisions.late_seal("spring")
         add_late(transaction, "d")

@@ -108,6 +108,7 @@ def look_up(
     """By customer: what was decided before, where it was; nothing is written. The rest: as `decide_at_desk`."""
     with store.reading() as transaction:
         plans = transaction.plans
+        transaction.decisions.read_ahead(campaign, _usable(customers), deciding=False)
         record = plans.campaign(campaign) if desk is None else plans.standing(desk.record)
         refuse_when_over(record, clock, store.locale)
         answers: dict[str, LateDecision | DiscoError] = dict(_decided(transaction, record, customers))
@@ -129,8 +130,7 @@ def decide_new(
 ) -> tuple[dict[str, LateDecision | DiscoError], LateDesk]:
     """By customer: the decision, or why there is none, for those whom `look_up` did not find; in one transaction."""
     with store.writing(desk.record.campaign, action="late", dry_run=dry_run) as transaction:
-        usable = [name for name in customers if "\0" not in name]
-        transaction.decisions.read_ahead(desk.record.campaign, usable)
+        transaction.decisions.read_ahead(desk.record.campaign, _usable(customers), deciding=True)
         record = transaction.plans.standing(desk.record)
         if record.plan_id != desk.record.plan_id:
             desk = LateDesk(record=record)
@@ -232,7 +232,6 @@ def _audience(
 def _decided(transaction: Transaction, record: CampaignRecord, customers: Sequence[str]) -> dict[str, LateDecision]:
     if not customers:
         return {}
-    usable = [name for name in customers if "\0" not in name]
     shared = record.plan.shared_codes
     return {
         name: LateDecision(
@@ -241,8 +240,13 @@ def _decided(transaction: Transaction, record: CampaignRecord, customers: Sequen
             code=told.code if told.code is None or told.depth is None else shared.get(told.depth, told.code),
             known=told.known,
         )
-        for name, told in transaction.decisions.told(record.campaign, usable).items()
+        for name, told in transaction.decisions.told(record.campaign, _usable(customers)).items()
     }
+
+
+def _usable(customers: Sequence[str]) -> list[str]:
+    """Those whom a database can be asked about."""
+    return [name for name in customers if "\0" not in name]
 
 
 def _unusable(record: CampaignRecord, customers: Sequence[str]) -> dict[str, DiscoError]:

@@ -322,9 +322,9 @@ class DecisionRepository(Protocol):
     def told(self, campaign: str, customers: Sequence[str]) -> "dict[str, Told]":
         """What these customers (ids as text, a few) were told, at the launch or later, where they have a decision."""
 
-    def read_ahead(self, campaign: str, customers: Sequence[str]) -> None:
-        """Read at once what a decision about these late arrivals (ids as text, a few) asks for one by one: it saves the
-        waits in between, and changes no answer."""
+    def read_ahead(self, campaign: str, customers: Sequence[str], *, deciding: bool) -> None:
+        """Read at once what a look-up of these customers (ids as text, a few), or a decision about them, asks for one
+        by one: it saves the waits in between, and changes no answer."""
 
     def late_seal(self, campaign: str) -> str | None:
         """Names all late arrivals of a campaign: while it is the same, they are. None: there are none."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import index_of, rows_of
-from disco.adapters.store.database import FEW, add_rows, ask, asked, change, in_order, select_few, storable
+from disco.adapters.store.database import FEW, add_rows, ask, ask_all, asked, change, in_order, select_few, storable
 from disco.adapters.store.schema import (
     arrivals,
     campaigns,
@@ -31,7 +31,7 @@ from disco.adapters.store.schema import (
     secrets,
 )
 from disco.adapters.store.seals import extended, row_seal, state_seal, touch
-from disco.adapters.store.session import CampaignRow, Session, cells_of
+from disco.adapters.store.session import CAMPAIGN, CampaignRow, Session, cells_of
 from disco.records.arrays import Integers, Matrix
 from disco.records.diagnosis import RESTORE
 from disco.records.errors import InputError, StateError
@@ -43,7 +43,10 @@ _TOLD_CELLS = ("customer_id", "depth", "code", "known")
 _TOLD = f"SELECT {', '.join(_TOLD_CELLS)} FROM late_decisions WHERE campaign_number = ?"
 FORGOTTEN = (forgotten, "all", "SELECT hash, forgotten_at FROM forgotten", (), ("hash", "forgotten_at"))
 """The question for everybody who was forgotten (`Session.read_ahead`)."""
-_SECRETS = "SELECT name, value, seal FROM secrets"
+_NUMBER = "campaign_number"
+_OF_CAMPAIGN = "(SELECT number FROM campaigns WHERE campaign = ?)"
+_SECRET_CELLS = ("name", "value", "seal")
+_SECRETS = f"SELECT {', '.join(_SECRET_CELLS)} FROM secrets"
 _OTHER_SECRETS = ("forgotten", "pseudonyms", "forgotten customers")
 _LAST_ROW = "SELECT max(row) FROM late_decisions WHERE campaign_number = ?"
 # codes − 1 of "no limit" is still null: no limit
@@ -61,12 +64,6 @@ def secret_of(session: Session, name: str) -> bytes:
         found = "is gone" if row is None else "was changed by something other than disco"
         raise StateError(f"The secret `{name}` of the database {found}", fix=RESTORE)
     return bytes(row["value"])
-
-
-def _keyed(table: sa.Table, key: str, value: object, order: str | None) -> Any:
-    """What `Session.raw` asks, for `Session.read_ahead`."""
-    names, statement = cells_of(table, key, order)
-    return table, (key, value), statement, (value,), names
 
 
 class SqlDecisions:
@@ -181,19 +178,33 @@ class SqlDecisions:
         names = decisions["customer_id"].take(there).cast(pa.string()).to_pylist()
         return {name: Told(*told) for name, told in zip(names, cells, strict=True)}
 
-    def read_ahead(self, campaign: str, customers: Sequence[str]) -> None:
-        session, number = self._session, self._session.number(campaign)
-        keyed = ((reserves, "depth"), (contexts, None), (arrivals, None), (evidence, None))
-        session.read_ahead(
-            self._question(number, list(dict.fromkeys(customers))),
-            (late_decisions, ("last", number), _LAST_ROW, (number,), ("row",)),
-            *(_keyed(table, "campaign_number", number, order) for table, order in keyed),
-            (secrets, "all", _SECRETS, (), ("name", "value", "seal")),
-            FORGOTTEN,
+    def read_ahead(self, campaign: str, customers: Sequence[str], *, deciding: bool) -> None:
+        session, names = self._session, list(dict.fromkeys(customers))
+        condition, value = session.database.one_of("customer_id", names)
+        keyed = ((reserves, "depth"), (contexts, None), *(((arrivals, None), (evidence, None)) if deciding else ()))
+        cells = [cells_of(table, _NUMBER, order) for table, order in keyed]
+        row, told, *answers = ask_all(
+            self._connection,
+            [
+                (CAMPAIGN, (campaign,)),
+                (f"{_TOLD.replace('= ?', f'= {_OF_CAMPAIGN}')} AND {condition}", (campaign, value)),
+                *((statement.replace("= ?", f"= {_OF_CAMPAIGN}"), (campaign,)) for _, statement in cells),
+                *(((_LAST_ROW.replace("= ?", f"= {_OF_CAMPAIGN}"), (campaign,)), (_SECRETS, ())) if deciding else ()),
+                *(((FORGOTTEN[2], ()),) if deciding else ()),
+            ],
         )
-        named = session.read_before(secrets)
-        for name in (CODE_SECRET_NAME, *_OTHER_SECRETS):
-            named["name", name] = [row for row in named["all"] if row["name"] == name]
+        if not row:
+            return  # whoever asks next says so
+        number = session.keep_campaign(row[0]).number
+        session.keep(late_decisions, tuple(names), _TOLD_CELLS, told)
+        for (table, _), (columns, _) in zip(keyed, cells, strict=True):
+            session.keep(table, (_NUMBER, number), columns, answers.pop(0))
+        if deciding:
+            session.keep(late_decisions, ("last", number), ("row",), answers.pop(0))
+            secrets_of = [dict(zip(_SECRET_CELLS, one, strict=True)) for one in answers.pop(0)]
+            for name in (CODE_SECRET_NAME, *_OTHER_SECRETS):
+                session.read_before(secrets)["name", name] = [one for one in secrets_of if one["name"] == name]
+            session.keep(forgotten, "all", FORGOTTEN[4], answers.pop(0))
 
     def late_seal(self, campaign: str) -> str | None:
         row = self._session.campaign_row(campaign)

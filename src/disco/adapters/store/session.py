@@ -51,7 +51,18 @@ class Session:
         wanted = [one for one in questions if one[1] not in self.read_before(one[0])]
         answers = ask_all(self.connection, [(statement, values) for _, _, statement, values, _ in wanted])
         for (table, place, _, _, names), rows in zip(wanted, answers, strict=True):
-            self.read_before(table)[place] = [dict(zip(names, row, strict=True)) for row in rows]
+            self.keep(table, place, names, rows)
+
+    def keep(self, table: sa.Table, place: object, names: tuple[str, ...], rows: "list[Any]") -> None:
+        """Remember rows that were read; a place is what `raw` or another reader looks for."""
+        self.read_before(table)[place] = [dict(zip(names, row, strict=True)) for row in rows]
+
+    def keep_campaign(self, row: Any) -> "CampaignRow":
+        """The same of a campaign's own."""
+        found = CampaignRow(dict(zip(_CAMPAIGN_CELLS, row, strict=True)))
+        self.read_before(campaigns)[found.campaign] = self.read_before(plans)[found.campaign] = found
+        self.read_before(campaigns)["number", found.number] = [found.cells]
+        return found
 
     def number(self, campaign: str) -> int:
         """The short name of a campaign within the database; it never changes."""
@@ -71,12 +82,8 @@ class Session:
         of_campaigns, of_plans = self.read_before(campaigns), self.read_before(plans)
         found: CampaignRow | None = of_campaigns.get(campaign)
         if found is None or campaign not in of_plans:
-            rows = ask(self.connection, _CAMPAIGN, (campaign,))
-            if not rows:
-                return None
-            found = CampaignRow(dict(zip(_CAMPAIGN_CELLS, rows[0], strict=True)))
-            of_campaigns[campaign] = of_plans[campaign] = found
-            of_campaigns["number", found.number] = [found.cells]
+            rows = ask(self.connection, CAMPAIGN, (campaign,))
+            found = self.keep_campaign(rows[0]) if rows else None
         return found
 
 
@@ -96,7 +103,7 @@ class CampaignRow:
 
 
 _CAMPAIGN_CELLS = (*(column.name for column in campaigns.c), "decisions", "features")
-_CAMPAIGN = (
+CAMPAIGN = (
     f"SELECT {', '.join(f'campaigns.{column.name}' for column in campaigns.c)}, plans.decisions, plans.features "
     "FROM campaigns JOIN plans ON plans.plan_id = campaigns.plan_id WHERE campaigns.campaign = ?"
 )
