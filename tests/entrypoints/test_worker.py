@@ -24,7 +24,8 @@ from disco.entrypoints.bodies import BODIES, read_body
 from disco.entrypoints.python import Shop
 from disco.entrypoints.worker import RUNS, run_worker
 from disco.operations import jobs
-from disco.records.errors import PlanError, UnavailableError
+from disco.operations.webhooks import add_webhook
+from disco.records.errors import PlanError, StateError, UnavailableError
 from disco.records.jobs import Job, JobKind, JobState
 from disco.records.people import Actor, ActorKind
 
@@ -295,3 +296,31 @@ def test_the_command_runs_what_is_due_and_ends(disco: Disco, shop: Path) -> None
     assert (code, json.loads(out)) == (0, {"jobs": 1})
     assert f"job {job_id} (validate, attempt 1): done" in err
     assert disco("worker", "--until-idle", "--shop", shop, "--quiet") == (0, "", "")
+
+
+def test_a_delivery_that_fails_in_an_unexpected_way_ends_alone(shop: Path) -> None:
+    opened, told = Shop.open(shop), []
+    with opened.store() as store:
+        for name in ("one", "two"):
+            add_webhook(store, url=f"https://{name}.example/hook", events=["campaign.paused"], clock=opened.clock)
+
+    def send(url: str, headers: object, body: bytes) -> int:
+        told.append(url)
+        if len(told) == 1:
+            raise ValueError("nobody expected this")
+        return 200
+
+    opened.pause("first")
+    run_worker(opened, until_idle=True, send=send)
+    assert len(told) == 2
+    with opened.store() as store:
+        states = sorted(str(one.state) for one in jobs.list_jobs(store, kind="webhook").items)
+    assert states == ["done", "failed"]
+
+
+def test_schedules_that_cannot_be_read_do_not_end_a_worker(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_: object, **__: object) -> None:
+        raise StateError("a schedule is not what was kept")
+
+    monkeypatch.setattr(worker, "submit_due", damaged)
+    assert worked(shop, "validate", {"plan": PLAN})

@@ -283,7 +283,14 @@ class _Worker:
     def _look_at_schedules(self) -> None:
         if time.monotonic() >= self.next_look:
             self.next_look = time.monotonic() + SCHEDULES_S
-            for job in submit_due(self.store, clock=self.shop.clock):
+            try:
+                due = submit_due(self.store, clock=self.shop.clock)
+            except (*_PASSING, UpgradeError):
+                raise
+            except DiscoError as error:  # jobs that people asked for are done all the same
+                self.say(f"the schedules cannot be followed ({type(error).__name__}); `disco doctor` may say why")
+                return
+            for job in due:
                 self.say(f"job {job.id} ({job.kind}): asked for by schedule {job.schedule_id}")
 
     def _is_ending(self) -> bool:
@@ -469,8 +476,10 @@ class _Deliveries:
                 again = pause_before(job.attempts, job.id)
                 jobs.fail(store, job, error, clock=clock, retry_in=again)
                 worker.say(f"job {job.id} (webhook, attempt {job.attempts}): not delivered")
-            except DiscoError as error:
-                jobs.fail(store, job, error, clock=clock)
+            except (*_PASSING, UpgradeError):
+                raise
+            except Exception as error:  # one that nobody expected must not end the deliveries of all others
+                jobs.fail(store, job, in_words(error), clock=clock)
                 worker.say(f"job {job.id} (webhook, attempt {job.attempts}): failed ({type(error).__name__})")
             else:
                 jobs.finish(store, job, told.to_json(), clock=clock)
