@@ -33,6 +33,7 @@ from disco.records.errors import DiscoError, UnavailableError
 _MOST_JSON_BYTES = 1_000_000
 _FAILURES_PER_SECOND, _FAILURES_AT_ONCE = 1.0, 30.0  # wrong keys from one address
 _UNKNOWN = "(unknown)"
+_LATE_THREADS = 4  # transactions about late arrivals at once
 _SWITCH_S = 0.001  # how long a thread that decides may keep the one that answers waiting; Python's own is 5 ms
 _HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
@@ -58,7 +59,9 @@ class Service:
         self.hashing = CapacityLimiter(2)  # passwords that are hashed at once: each needs 64 MB
         self.streams = CapacityLimiter(64)  # replies that stay open
         self.openid = OpenIdDoor()
-        self.late = LateQueue(self.shop)
+        # SQLite has one writer, whom readers keep from committing: they would sleep in front of each other's locks
+        in_a_file = not shop.settings.database_url.startswith("postgresql")
+        self.late = LateQueue(self.shop, threads=1 if in_a_file else _LATE_THREADS)
         self.callers = KnownCallers()
         self.in_progress = 0
         self.stopping = threading.Event()
