@@ -1,6 +1,7 @@
 """The service under an open load: look-ups and late arrivals over kept-open connections, on PostgreSQL or SQLite.
 
-    ./run bench service [--rate 500] [--seconds 60] [--connections 64] [--database postgresql|sqlite] [--json FILE]
+    ./run bench service [--rate 500] [--seconds 60] [--connections 64] [--servers 1] [--database postgresql|sqlite]
+                        [--json FILE]
 
 Requests are sent at times that were fixed before, whether or not the service keeps up, and a request's time counts from
 then: a service that stalls cannot hide it. 20% are first-time late arrivals, half of them customers with features of
@@ -156,7 +157,7 @@ def server(folder: Path) -> Iterator[tuple[int, int]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    log = (folder.parent / "service.log").open("wb")
+    log = (folder.parent / "service.log").open("ab")
     process = subprocess.Popen([sys.executable, __file__, "--serve", str(folder), "--port", str(port)], stderr=log)
     try:
         deadline = time.monotonic() + 120
@@ -247,13 +248,21 @@ async def _reply(reader: asyncio.StreamReader) -> tuple[str, bytes]:
 
 
 async def _load(
-    port: int, key: str, *, rate: float, seconds: float, connections: int, known: list[str], stranger: int, seed: int
+    ports: list[int],
+    key: str,
+    *,
+    rate: float,
+    seconds: float,
+    connections: int,
+    known: list[str],
+    stranger: int,
+    seed: int,
 ) -> Load:
     rng = np.random.default_rng(seed)
     count = int(rate * seconds)
     due = np.cumsum(rng.exponential(1 / rate, count))  # as independent customers arrive
     first_time = rng.random(count) < FIRST_TIME
-    lines = [Connection(port, key) for _ in range(connections)]
+    lines = [Connection(ports[number % len(ports)], key) for number in range(connections)]
     await asyncio.gather(*(line.late(known[0]) for line in lines))  # opened, and the service is warm
     decided: dict[str, bytes] = {}
     some = known[1:33]
@@ -339,7 +348,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         shop = make_shop(place / "shop", url, customers=arguments.customers, newcomers=newcomers)
         with shop.store() as store:
             key = create_key(store, name="bench", role=Role.PLANNER, expires=None, clock=shop.clock).key
-        port, process = stack.enter_context(server(place / "shop"))
+        servers = [stack.enter_context(server(place / "shop")) for _ in range(arguments.servers)]
+        ports, processes = [port for port, _ in servers], [process for _, process in servers]
         everybody = [str(arguments.customers + 1 + row) for row in range(newcomers)]
         used, strangers = 0, 10_000_000
 
@@ -348,9 +358,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             share = min(len(everybody) - used, int(rate * seconds * FIRST_TIME / 2) + 80)
             known = everybody[used : used + share] if share > 40 else everybody[:40]
             used += max(share, 0)
-            before = cpu_seconds(process)
+            before = sum(map(cpu_seconds, processes))
             found = load(
-                port=port,
+                ports=ports,
                 key=key,
                 rate=rate,
                 seconds=seconds,
@@ -360,7 +370,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
                 seed=used,
             )
             strangers += int(rate * seconds) + 1
-            found.cpu_ms = 1e3 * (cpu_seconds(process) - before) / max(1, found.sent)
+            found.cpu_ms = 1e3 * (sum(map(cpu_seconds, processes)) - before) / max(1, found.sent)
             print(row(found), flush=True)
             if found.failures:
                 lines = (place / "service.log").read_text().splitlines()
@@ -370,14 +380,15 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
         load_before = os.getloadavg()[0]
         print(
-            f"{arguments.database}, {os.cpu_count()} processors, {arguments.connections} connections; "
+            f"{arguments.database}, {os.cpu_count()} processors, {arguments.servers} servers, "
+            f"{arguments.connections} connections; "
             f"load of the machine before: {load_before:.1f}"
         )
         print(HEADER, flush=True)
         at(min(arguments.rate, 50.0), min(arguments.seconds, 3.0))  # what is compiled and read once
-        before = resident_mb(process)
+        before = sum(map(resident_mb, processes))
         main = at(arguments.rate, arguments.seconds)
-        after = resident_mb(process)
+        after = sum(map(resident_mb, processes))
         ladder, held = [], arguments.rate if main.held else 0.0
         for step in arguments.steps if main.held else ():
             ladder.append(at(arguments.rate * step, arguments.step_seconds))
@@ -386,6 +397,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             held = ladder[-1].rate
         result = {
             "database": arguments.database,
+            "servers": arguments.servers,
             "main": asdict(main),
             "ladder": [asdict(one) for one in ladder],
             "highest_rate_held": held,
@@ -396,7 +408,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             flood = at(3 * (held or arguments.rate), arguments.step_seconds, arguments.flood_connections)
             recovered = at(arguments.rate / 2, arguments.step_seconds)
             result |= {"three_times": asdict(flood), "afterwards": asdict(recovered)}
-        result["resident_mb"].append(resident_mb(process))
+        result["resident_mb"].append(sum(map(resident_mb, processes)))
         print(f"highest rate held: {held:,.0f}/s; memory of the service: {result['resident_mb']} MB")
         return result
 
@@ -418,6 +430,7 @@ def parsed(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--step-seconds", type=float, default=15.0)
     parser.add_argument("--steps", type=float, nargs="*", default=[1.5, 2.0, 2.5, 3.0, 4.0])
+    parser.add_argument("--servers", type=int, default=1, help="Processes that serve the shop, as behind a proxy.")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--flood-connections", type=int, default=1_500)
     parser.add_argument("--customers", type=int, default=20_000)
