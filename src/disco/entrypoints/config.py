@@ -34,7 +34,7 @@ from disco.records.table_format import (
 
 FILE = "disco.yaml"
 _PREFIX = "DISCO_"
-OIDC_SECRET = "DISCO_OIDC_CLIENT_SECRET"  # nosec B105: the name of a variable
+OIDC_SECRET = "DISCO_OIDC_CLIENT_SECRET"  # nosec B105 - a name
 _SQLITE = "sqlite:///"
 _LEAST_SECRET_BYTES = 32
 _LEAST_SECRET_BITS = 64  # by `_entropy_bits`; 32 random digits have at least 75

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 JSON_TYPES = ("application/json",)
 UPLOAD = "x-disco-upload"
 """In `openapi_extra` of a route that reads files: the media types of its body."""
-SECRET = "x-disco-secret"  # nosec B105: the name of a mark
+SECRET = "x-disco-secret"  # nosec B105 - a name
 """In `openapi_extra` of a route whose reply shows a secret, once."""
 _MOST_LINES = 100
 _RETRY_S = "1"
