@@ -137,6 +137,42 @@ class Lesson:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Figures:
+    """What `decide` computes before it looks at limits. Whoever decides the same customers again may keep it."""
+
+    values: Floats  # (n, K) of `values_of`
+    costs: Floats | None  # (n, K) of `expected_costs`; None: the offer has no budget
+
+    @classmethod
+    def of(
+        cls,
+        audience: Audience,
+        *,
+        belief: Belief,
+        offer: Offer,
+        policy: Policy,
+        campaign: str,
+        seed: int,
+        engine: Engine | None = None,
+    ) -> "Figures":
+        """The figures of an offer: of its limits, only whether it has a budget matters."""
+        depths, weight = np.asarray(offer.depths, np.float64), offer.revenue_weight
+        values = values_of(
+            audience,
+            belief=belief,
+            depths=depths,
+            revenue_weight=weight,
+            policy=policy,
+            seed=seed,
+            campaign=campaign,
+            engine=engine,
+        )
+        has_budget = offer.budget is not None
+        costs = expected_costs(audience, belief=belief, offer=offer, engine=engine) if has_budget else None
+        return cls(values=values, costs=costs)
+
+
 def decide(
     audience: Audience,
     *,
@@ -146,11 +182,16 @@ def decide(
     campaign: str,
     seed: int,
     engine: Engine | None = None,
+    figures: Figures | None = None,
+    warm_prices: Vector | None = None,
 ) -> Decisions:
     """Choose one depth or none for every customer: sample full prices, value them, allocate exactly under the limits.
 
     A pure function of its arguments. A customer's figures depend on (seed, campaign, id) and their context alone, so
     neither row order nor chunking nor the engine changes a decision.
+
+    figures: those of these very arguments, where they are known already.
+    warm_prices: (K,) `Decisions.prices` of similar limits. They save time, and change no decision.
     """
     from disco.allocation import allocate_offer  # not needed by those who learn, or who show what was learned
 
@@ -165,21 +206,22 @@ def decide(
     if offer.segments is not None and audience.segment is None:
         raise InputError("audience, segment", found="no labels", expected="one per customer: the offer has segments")
     depths = np.asarray(offer.depths, np.float64)
-    values = values_of(
+    if figures is None:
+        figures = Figures.of(
+            audience, belief=belief, offer=offer, policy=policy, campaign=campaign, seed=seed, engine=engine
+        )
+    allocation = allocate_offer(
+        figures.values,
         audience,
-        belief=belief,
-        depths=depths,
-        revenue_weight=offer.revenue_weight,
-        policy=policy,
-        seed=seed,
-        campaign=campaign,
+        offer,
+        costs=figures.costs if offer.budget is not None else None,
+        where=f"campaign {campaign}",
+        warm_prices=warm_prices,
         engine=engine,
     )
-    costs = expected_costs(audience, belief=belief, offer=offer, engine=engine) if offer.budget is not None else None
-    allocation = allocate_offer(values, audience, offer, costs=costs, where=f"campaign {campaign}", engine=engine)
     chosen = allocation.choice >= 0
     value = np.zeros(len(audience))
-    value[chosen] = values[chosen, allocation.choice[chosen]]
+    value[chosen] = figures.values[chosen, allocation.choice[chosen]]
     return Decisions(
         campaign=campaign,
         ids=audience.ids,

@@ -372,7 +372,7 @@ def test_a_plan_of_the_prior_is_launched_and_another_head_is_refused(scored_shop
 
 
 def test_the_budget_counts_each_customers_own_chance_times_the_factor_of_the_depth(scored_shop, monkeypatch, head):
-    from disco.operations import planning
+    from disco.operations.backtests import PastForecasts
     from disco.records.plan_summary import Calibration
 
     learned = Calibration(
@@ -382,7 +382,7 @@ def test_the_budget_counts_each_customers_own_chance_times_the_factor_of_the_dep
         log_factors={0.1: float(np.log(0.8)), 0.3: float(np.log(1.5))},
         log_covariance=((0.01, 0.0), (0.0, 0.01)),
     )
-    monkeypatch.setattr(planning, "calibrations", lambda *_, **__: {True: learned, False: learned})
+    monkeypatch.setattr(PastForecasts, "calibrations", lambda *_: {True: learned, False: learned})
     planned = scored_shop.planned(scored_shop.plan(budget=40.0))
     factors = dict(zip((0.1, 0.3), planned.solution.cost_factors, strict=True))
     assert factors == pytest.approx({0.1: 0.8, 0.3: 1.5})

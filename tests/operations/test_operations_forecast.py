@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from disco.belief import Engagement
-from disco.operations import forecast, planning
+from disco.operations import forecast
+from disco.operations.backtests import PastForecasts
 from disco.operations.forecast import draw_totals
 from disco.operations.launching import launch
 from disco.operations.planning import PlanResult
@@ -49,7 +50,7 @@ def hindsight(monkeypatch):
             True: calibration({0.1: decided, 0.3: 1.1 * decided}, sd=0.2),
             False: calibration({0.1: random, 0.3: random / 1.1}, sd=0.1),
         }
-        monkeypatch.setattr(planning, "calibrations", lambda *_, **__: found)
+        monkeypatch.setattr(PastForecasts, "calibrations", lambda *_: found)
         return found
 
     return set_to

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disco.belief import draw_full_price_totals
-from disco.operations import planning
+from disco.operations.backtests import PastForecasts
 from disco.operations.launching import launch
 from disco.operations.overspending import TOLERANCE, first_share, largest_share
 from disco.operations.propensities import add_propensities
@@ -68,7 +68,7 @@ def past(monkeypatch):
         True: calibration({0.1: 1.2, 0.3: 1.4}, sd=0.1),
         False: calibration({0.1: 0.9, 0.3: 0.8}, sd=0.05),
     }
-    monkeypatch.setattr(planning, "calibrations", lambda *_, **__: found)
+    monkeypatch.setattr(PastForecasts, "calibrations", lambda *_: found)
     return found
 
 

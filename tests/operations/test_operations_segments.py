@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations import planning
 from disco.operations.arms import assign_at_random
+from disco.operations.backtests import PastForecasts
 from disco.operations.explaining import explain
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch
@@ -221,7 +221,7 @@ def test_the_expected_markdown_after_correction_keeps_the_budget(shop, monkeypat
     """Earlier campaigns cost 25% more than the model expects, so the model may expect four fifths of the budget."""
     learned = Calibration(log_factor=float(np.log(1.25)), log_sd=0.05, campaigns=4)
     free = shop.planned(shop.plan(budget=60), shop.people(400))
-    monkeypatch.setattr(planning, "calibrations", lambda *_, **__: {True: learned, False: learned})
+    monkeypatch.setattr(PastForecasts, "calibrations", lambda *_: {True: learned, False: learned})
     planned = shop.planned(shop.plan(budget=60), shop.people(400))
     spent, freely = (
         sum(

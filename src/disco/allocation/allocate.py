@@ -134,11 +134,13 @@ def allocate_offer(
     *,
     costs: Floats | None,
     where: str,
+    warm_prices: Vector | None = None,
     engine: Engine | None = None,
 ) -> Allocation:
     """`allocate` within the limits of an offer; an InfeasibleError about `where`, if they contradict each other.
 
     values, costs: (customers, depths of the offer); costs only where it has a budget.
+    warm_prices: (depths,) prices of an earlier, similar solve.
     """
     allocation = allocate(
         values,
@@ -149,6 +151,7 @@ def allocate_offer(
         budget=offer.budget,
         segments=Segments.of(audience, offer),
         ids=audience.ids,
+        warm_prices=warm_prices,
         engine=engine,
     )
     allocation.require_feasible(where=where)

@@ -19,12 +19,14 @@ from disco.belief.rate_draws import shared_rates
 from disco.belief.serving import FullPrices
 from disco.records.arguments import column_names, read_array, read_column, read_count, read_level
 from disco.records.arrays import Flags, Integers, Matrix, Vector
+from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.frames import data_frame
 from disco.records.grid import GRID, LOG_PRICE_LIMIT
 from disco.records.identity import name_key
+from disco.records.ports import Engine
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 #: A depth is extrapolated where it has less than this share of the effective plays of the best-known depth.
 KNOWN_SHARE = 0.1
+_DRAWS_AT_ONCE = 25  # of a campaign's totals, in one chunk
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -304,6 +307,7 @@ def draw_full_price_totals(
     draws: int = 500,
     seed: int = 0,
     group: str | None = None,
+    engine: Engine | None = None,
 ) -> Matrix:
     """Draws of T_a = Σ F over the purchasers among those who get depth a, shape (draws, depths).
 
@@ -320,6 +324,8 @@ def draw_full_price_totals(
 
     group: a name for these customers. Totals of other groups, or of none, under the same seed rest on the same θ, σ_a
     and engagement, draw by draw, but who buys in them is independent: so they add up to draws of the total of all.
+
+    engine: what the draws are spread over; None is this thread.
     """
     contexts = model.read_context(context)
     count = read_count(draws, where="draws")
@@ -349,14 +355,19 @@ def draw_full_price_totals(
         answers = _Answers(
             scores, bins.places(scores), *map(np.ascontiguousarray, (shared.level, shared.tilt, shared.bump))
         )
-    first, square, both = _sums(
-        contexts, columns, model.encoded(offered), theta.reshape(count, *law.mean.shape), answers
-    )
+    encoded, thetas = model.encoded(offered), theta.reshape(count, *law.mean.shape)
+
+    def chunk(part: slice) -> tuple[Matrix, Matrix, Matrix]:
+        drawn = answers if not answers.score.size else answers.of_draws(part)
+        return _sums(contexts, columns, encoded, thetas[part], drawn)
+
+    parts = list(spread(chunk, row_chunks(count, size=_DRAWS_AT_ONCE), engine=engine))
+    first, square, both = (np.concatenate(sums) for sums in zip(*parts, strict=True))
     mean = rates * first * np.exp(variance / 2)
-    spread = rates * square * np.exp(2 * variance) - rates**2 * both * np.exp(variance)
+    own = rates * square * np.exp(2 * variance) - rates**2 * both * np.exp(variance)
     if group is not None:
         generator = np.random.Generator(np.random.Philox(key=name_key(seed, group, "purchases")))
-    totals = mean + np.sqrt(np.maximum(spread, 0.0)) * generator.standard_normal(mean.shape)
+    totals = mean + np.sqrt(np.maximum(own, 0.0)) * generator.standard_normal(mean.shape)
     if expected is not None:
         centre = mean.mean(axis=0)
         totals *= np.asarray(expected, np.float64) / np.where(centre > 0, centre, 1.0)
@@ -371,6 +382,9 @@ class _Answers(NamedTuple):
     level: Matrix  # (draws, depths)
     tilt: Vector  # (draws,)
     bump: Matrix  # (draws, columns)
+
+    def of_draws(self, part: slice) -> _Answers:
+        return self._replace(level=self.level[part], tilt=self.tilt[part], bump=self.bump[part])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

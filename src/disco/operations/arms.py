@@ -5,7 +5,7 @@ Arms own their parts of the limits, so that one arm never takes another's codes.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -85,26 +85,59 @@ def segment_reserve(
     }
 
 
-def offer_and_arms(plan: Plan, ids: Ids | pa.Array, *, segment: Labels | None) -> tuple[Offer, dict[Arm, Flags]]:
-    """The plan's limits for these customers, and who of them is in which arm.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Groups:
+    """Who of some customers is in which arm, and what limits need to know about them."""
 
-    InfeasibleError where floors contradict caps or the number of customers: no solve is needed to see it.
+    arms: dict[Arm, Flags]  # (n,) each
+    sizes: dict[Arm, int]  # customers
+    segment_sizes: Mapping[str, int]  # customers by label; empty without segments
+    arm_segments: dict[Arm, Mapping[str, int]]  # the same of each arm
 
-    segment (n,): labels, where the plan has segments.
-    """
-    sizes = {} if segment is None else dict(Counter(segment.tolist()))
-    offer = offer_of(plan, eligible=len(ids), segment_sizes=sizes)
-    arms = split(ids, control=plan.control.share, holdout=plan.holdout.share, seed=plan.seed, campaign=plan.campaign)
-    reached = ~arms[Arm.HOLDOUT]
-    _refuse_contradictions(
-        plan,
-        offer,
-        eligible=len(ids),
-        customers=int(reached.sum()),
-        segment_sizes=sizes,
-        reachable={} if segment is None else Counter(segment[reached].tolist()),
-    )
-    return offer, arms
+    @classmethod
+    def of(cls, plan: Plan, ids: Ids | pa.Array, *, segment: Labels | None) -> "Groups":
+        """Of the limits of a plan none matters: control, holdout, seed and name decide.
+
+        segment (n,): labels, where the plan has segments.
+        """
+        control, holdout = plan.control.share, plan.holdout.share
+        arms = split(ids, control=control, holdout=holdout, seed=plan.seed, campaign=plan.campaign)
+        return cls(
+            arms=arms,
+            sizes={arm: int(rows.sum()) for arm, rows in arms.items()},
+            segment_sizes={} if segment is None else dict(Counter(segment.tolist())),
+            arm_segments={
+                arm: {} if segment is None else dict(Counter(segment[rows].tolist())) for arm, rows in arms.items()
+            },
+        )
+
+    @property
+    def eligible(self) -> int:
+        """All customers."""
+        return sum(self.sizes.values())
+
+    @property
+    def reached(self) -> int:
+        """Customers outside the holdout."""
+        return self.eligible - self.sizes[Arm.HOLDOUT]
+
+    def offer(self, plan: Plan) -> Offer:
+        """The plan's limits for these customers.
+
+        InfeasibleError where floors contradict caps or the number of customers: no solve is needed to see it.
+        """
+        offer = offer_of(plan, eligible=self.eligible, segment_sizes=self.segment_sizes)
+        _refuse_contradictions(
+            plan,
+            offer,
+            eligible=self.eligible,
+            customers=self.reached,
+            segment_sizes=self.segment_sizes,
+            reachable={
+                label: size - self.arm_segments[Arm.HOLDOUT].get(label, 0) for label, size in self.segment_sizes.items()
+            },
+        )
+        return offer
 
 
 def refuse_floors_above_caps(plan: Plan) -> None:

@@ -1,7 +1,7 @@
 """Who a plan is about: the eligible customers of its table, their features as of its date, their contexts."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -214,7 +214,7 @@ def load_audience(
         )
     segment, channel = labels_of(plan, rows, features)
     if only is None:
-        _refuse_unknown_segments(plan, segment)
+        refuse_unknown_segments(plan, _labels_there(segment))
     if channel is not None:
         _refuse_unknown_channels(data, plan, features["customer_id"], channel)
     audience = Audience(
@@ -287,9 +287,16 @@ def _labels(rows: pa.Table, features: pa.Table, setting: str) -> Labels:
     return np.asarray(values.to_pylist(), object)
 
 
-def _refuse_unknown_segments(plan: Plan, segment: Labels | None) -> None:
-    """Limits of a value that no eligible customer has are a typing error more often than an empty segment."""
-    there = set() if segment is None else set(segment.tolist()) - {""}
+def _labels_there(segment: Labels | None) -> set[str]:
+    return set() if segment is None else set(segment.tolist())
+
+
+def refuse_unknown_segments(plan: Plan, labels: Collection[str]) -> None:
+    """Limits of a value that no eligible customer has are a typing error more often than an empty segment.
+
+    labels: of the eligible customers.
+    """
+    there = set(labels) - {""}
     for label in () if plan.segments is None else plan.segments.limits:
         if label not in there:
             assert plan.segments is not None
@@ -387,7 +394,7 @@ def check_audience(data: ShopData, plan: Plan) -> CheckedCustomers:
         raise _nobody(plan, left_out)
     listed = pa.table({"customer_id": ids})
     segment, channel = labels_of(plan, rows, listed)
-    _refuse_unknown_segments(plan, segment)
+    refuse_unknown_segments(plan, _labels_there(segment))
     if channel is not None:
         _refuse_unknown_channels(data, plan, listed["customer_id"], channel)
     with data.tables() as tables:

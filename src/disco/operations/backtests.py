@@ -107,14 +107,30 @@ def _rows(matrix: Matrix) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(row) for row in ((matrix + matrix.T) / 2).tolist())
 
 
-def calibrations(
-    store: Store, depths: Sequence[float], *, learned: Collection[str], as_of: date, personal: bool
-) -> Mapping[bool, Calibration]:
-    """For codes that a policy decided (True) and for codes assigned at random (False), at these depths.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PastForecasts:
+    """What earlier campaigns say about the next forecast, at any depths."""
 
-    From campaigns that had ended by that day and have been learned, since their outcomes are taken to be complete. A
-    recalled one was cut short, so its forecast cannot be compared. Forecasts with engagement per customer (`personal`)
-    and with one rate per depth are wrong in other ways, so neither says anything about the other.
+    decided: tuple[Backtest, ...]
+    """Of codes that a policy decided."""
+    at_random: tuple[Backtest, ...]
+    """Of codes assigned at random."""
+    personal: bool
+    """Whether these forecasts have engagement per customer."""
+
+    def calibrations(self, depths: Sequence[float]) -> Mapping[bool, Calibration]:
+        """For codes that a policy decided (True) and for codes assigned at random (False), at these depths."""
+        return {
+            decided: calibrate(past, depths, decided=decided, personal=self.personal)
+            for decided, past in ((True, self.decided), (False, self.at_random))
+        }
+
+
+def past_forecasts(store: Store, *, learned: Collection[str], as_of: date, personal: bool) -> PastForecasts:
+    """From campaigns that had ended by that day and have been learned, since their outcomes are taken to be complete.
+
+    A recalled one was cut short, so its forecast cannot be compared. Forecasts with engagement per customer
+    (`personal`) and with one rate per depth are wrong in other ways, so neither says anything about the other.
     """
     past: dict[bool, list[Backtest]] = {True: [], False: []}
     with store.reading() as transaction:
@@ -127,7 +143,14 @@ def calibrations(
         for campaign in over[-_MOST_CAMPAIGNS:]:
             for decided, seen in _backtest(transaction, campaign).items():
                 past[decided].append(seen)
-    return {decided: calibrate(seen, depths, decided=decided, personal=personal) for decided, seen in past.items()}
+    return PastForecasts(decided=tuple(past[True]), at_random=tuple(past[False]), personal=personal)
+
+
+def calibrations(
+    store: Store, depths: Sequence[float], *, learned: Collection[str], as_of: date, personal: bool
+) -> Mapping[bool, Calibration]:
+    """`past_forecasts` at these depths."""
+    return past_forecasts(store, learned=learned, as_of=as_of, personal=personal).calibrations(depths)
 
 
 def _backtest(transaction: Transaction, campaign: str) -> dict[bool, Backtest]:

@@ -16,6 +16,7 @@ from disco.records.decisions import Arm, Audience
 from disco.records.estimate import LEVEL, Estimate
 from disco.records.identity import customer_keys, uniforms
 from disco.records.plan_summary import Calibration, MoneyForecast
+from disco.records.ports import Engine
 
 _DRAWS = 200
 _MOST_CUSTOMERS = 50_000  # a sample of this size adds 0.3% to intervals of several per cent
@@ -37,19 +38,33 @@ class Totals:
     """Full price bought per depth with some codes, corrected by earlier campaigns. Totals of one campaign add up."""
 
     expected: Vector  # (depths,)
-    drawn: Matrix  # (draws, depths), around it; equal rows have equal θ
+    drawn: Matrix | None = None  # (draws, depths), around it; equal rows have equal θ; None: nothing was drawn
 
     def __add__(self, other: "Totals") -> "Totals":
-        return Totals(expected=self.expected + other.expected, drawn=self.drawn + other.drawn)
+        drawn = None if self.drawn is None or other.drawn is None else self.drawn + other.drawn
+        return Totals(expected=self.expected + other.expected, drawn=drawn)
 
     def money(self, depths: Vector) -> MoneyForecast:
-        """Money is linear in full price, so revenue, markdown and any w·revenue − markdown agree with each other."""
+        """Money is linear in full price, so revenue, markdown and any w·revenue − markdown agree with each other.
+
+        Without draws, the same figures without intervals.
+        """
         return MoneyForecast(
             revenue=self._estimate(1 - depths), markdown=self._estimate(depths), reward=self._estimate(1 - 2 * depths)
         )
 
+    def objective(self, depths: Vector, *, revenue_weight: float) -> Estimate:
+        """w·revenue − markdown."""
+        return self._estimate(revenue_weight * (1 - depths) - depths)
+
+    def drawn_markdown(self, depths: Vector) -> Vector:
+        """(draws,)."""
+        assert self.drawn is not None  # for the type checker: chances are asked of what was drawn
+        return np.asarray(self.drawn @ depths)
+
     def _estimate(self, weights: Vector) -> Estimate:
-        return Estimate.around(float(self.expected @ weights), self.drawn @ weights, level=LEVEL)
+        value = float(self.expected @ weights)
+        return Estimate(value) if self.drawn is None else Estimate.around(value, self.drawn @ weights, level=LEVEL)
 
 
 def draw_totals(
@@ -64,6 +79,7 @@ def draw_totals(
     arm: Arm,
     seed: int,
     campaign: str,
+    engine: Engine | None = None,
 ) -> Totals:
     """What the codes of one arm are expected to bring, with draws around it.
 
@@ -101,6 +117,7 @@ def draw_totals(
         draws=_DRAWS,
         seed=seed,
         group=None if arm is Arm.DECIDED else arm.salt,  # none: forecasts of decided codes keep their bytes
+        engine=engine,
     )
     factors = correction.factors(depths.tolist())
     error = correction.draws(_DRAWS, depths.tolist(), seed, campaign, arm.salt)

@@ -6,12 +6,12 @@ from datetime import date
 
 import numpy as np
 
-from disco.operations.arms import offer_and_arms, refuse_floors_above_caps
+from disco.operations.arms import Groups, refuse_floors_above_caps
 from disco.operations.audience import ShopData, check_audience
 from disco.operations.codes import read_pool, refuse_too_few, usable_codes
 from disco.operations.exporting import refuse_export
 from disco.operations.plan_warnings import hour_warnings, key_warnings
-from disco.records.decisions import Arm, Offer
+from disco.records.decisions import Offer
 from disco.records.errors import Problem
 from disco.records.plan import Plan
 from disco.records.result import Result
@@ -98,12 +98,13 @@ def validate_plan(data: ShopData, plan: Plan) -> PlanVerdict:
     """
     refuse_export(data, plan)
     customers = check_audience(data, plan)
-    offer, arms = offer_and_arms(plan, customers.ids, segment=customers.segment)
+    groups = Groups.of(plan, customers.ids, segment=customers.segment)
+    offer = groups.offer(plan)
     warnings = (*customers.notes, *key_warnings(plan), *hour_warnings(plan, data.locale))
     pool = read_pool(data, plan)
     if pool is not None:
         codes = usable_codes(pool, shared=plan.shared_codes.values())
-        least, most = _codes_at_launch(plan, offer, reached=int((~arms[Arm.HOLDOUT]).sum()))
+        least, most = _codes_at_launch(plan, offer, reached=groups.reached)
         refuse_too_few(len(codes), needed=least)
         if len(codes) < most:
             warnings += (f"The pool has {counted(len(codes), 'code')}; up to {most:,} may be needed at the launch.",)

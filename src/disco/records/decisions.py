@@ -101,6 +101,12 @@ class Audience:
             score=None if self.score is None else self.score[rows],
         )
 
+    @property
+    def nbytes(self) -> int:
+        """Of the arrays; texts are counted as one word each, since arrays share them."""
+        arrays = (self.ids, self.context, self.known, self.segment, self.channel, self.score)
+        return sum(array.nbytes for array in arrays if array is not None)
+
     def segment_sizes(self) -> dict[str, int]:
         """Customers by label."""
         return {} if self.segment is None else dict(Counter(self.segment.tolist()))

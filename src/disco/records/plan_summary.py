@@ -117,6 +117,31 @@ class Solution:
         free = (None,) * len(self.depths)
         return Offer(depths=self.depths, caps=free, revenue_weight=revenue_weight, cost_factors=self.cost_factors)
 
+    def revenue_prices(self, revenue_weight: float) -> dict[float, float] | None:
+        """What one more code of a depth is worth in revenue, so divided by its weight; None: assigned at random."""
+        return None if self.prices is None else self._in_revenue(self.prices, revenue_weight)
+
+    def segment_revenue_prices(self, revenue_weight: float) -> dict[str, dict[float, float]] | None:
+        """By segment, on top of `revenue_prices`; None: no segments, or assigned at random."""
+        if self.segments is None or self.prices is None:
+            return None
+        return {
+            label: self._in_revenue(part.prices, revenue_weight)
+            for label, part in self.segments.items()
+            if part.prices is not None
+        }
+
+    def _in_revenue(self, prices: tuple[float, ...], revenue_weight: float) -> dict[float, float]:
+        return {depth: price / revenue_weight for depth, price in zip(self.depths, prices, strict=True)}
+
+    def revenue_budget_price(self, revenue_weight: float) -> float:
+        """What one more unit of the plan's budget is worth in revenue."""
+        return self.budget_price / self.budget_factor / revenue_weight
+
+    def ceiling(self, budget: float | None) -> float | None:
+        """The expected markdown that all codes may reach under a plan's budget; None without one."""
+        return None if budget is None else budget * self.budget_share
+
     @property
     def engagement_head(self) -> EngagementHead | None:
         return None if self.head is None else EngagementHead.from_json(self.head)
