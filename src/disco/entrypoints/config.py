@@ -109,6 +109,9 @@ class ServiceSettings(_Section):
         default=(), description="addresses of proxies whose X-Forwarded headers are believed, such as 10.0.0.7"
     )
     upload_megabytes: int = Field(default=64, ge=1, le=100_000, description="the largest table or file of outcomes")
+    planner_megabytes: int = Field(
+        default=1024, ge=16, le=1_000_000, description="memory of the customers whom planners have open"
+    )
     requests_per_second: float = Field(default=1000.0, gt=0, le=1e6, description="of one caller, in the long run")
     most_in_progress: int = Field(default=256, ge=1, le=100_000, description="requests answered at once; then 503")
     threads: int = Field(default=12, ge=1, le=200, description="use cases that run at once")

@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import ExitStack, asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from anyio import CapacityLimiter, to_thread
@@ -29,6 +30,9 @@ from disco.entrypoints.service.route import problem_reply
 from disco.entrypoints.service.routes import ROUTERS
 from disco.entrypoints.service.security import HEADERS, KnownCallers, refuse_host
 from disco.records.errors import DiscoError, UnavailableError
+
+if TYPE_CHECKING:
+    from disco.operations.planner import OpenAudiences
 
 _MOST_JSON_BYTES = 1_000_000
 _FAILURES_PER_SECOND, _FAILURES_AT_ONCE = 1.0, 30.0  # wrong keys from one address
@@ -103,6 +107,13 @@ class Service:
         if self._opened is not None:
             self._opened[2].close()
             self._opened = None
+
+    @cached_property
+    def audiences(self) -> "OpenAudiences":
+        """The customers whom planners have open."""
+        from disco.operations.planner import OpenAudiences
+
+        return OpenAudiences(self.settings.service.planner_megabytes)
 
     def hosts(self) -> Collection[str] | None:
         """Names under which it answers."""

@@ -1,0 +1,418 @@
+"""The planner: customers loaded once, limits solved as often as an operator likes, with the figures of `disco plan`.
+
+An opened audience is a value: what a plan's limits rest on, as it was when it was opened. What follows from it and from
+no limit (arms, drawn values, costs) is kept with it, so that new limits need a solve alone. Its memory is bounded by
+`OpenAudiences`; a plan itself is always made by `disco plan`, which reads everything again.
+"""
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from threading import Lock
+
+import numpy as np
+
+from disco.campaign import Belief
+from disco.operations.audience import FeatureCache, ShopData, load_audience, refuse_unknown_segments, sources_of
+from disco.operations.backtests import past_forecasts
+from disco.operations.contacts import contacted
+from disco.operations.deciding import (
+    Basis,
+    Decided,
+    Memo,
+    binding_limits,
+    decide_groups,
+    expected,
+    forecast,
+    overspend_chance,
+    solution_of,
+)
+from disco.operations.versions import belief_for, belief_hash
+from disco.records.arrays import Vector
+from disco.records.currency import GBP
+from disco.records.decisions import Arm
+from disco.records.errors import InfeasibleError, InputError, StateError
+from disco.records.estimate import Estimate
+from disco.records.life import CampaignRecord
+from disco.records.plan import Plan
+from disco.records.plan_summary import ArmForecast, MoneyForecast
+from disco.records.ports import Clock, Engine, Store, Transaction
+from disco.records.result import DepthKey, NotInJson, Result
+
+Report = Callable[[int, int | None, str], None]
+"""Takes how many steps are done, of how many, and what is being done."""
+
+_STEPS = ("reading customers and their features", "reading what was learned", "valuing the customers")
+_MEGABYTE = 1_000_000
+
+
+# ---- an audience, opened ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OpenAudience:
+    """The customers of a plan with everything that its limits are solved on."""
+
+    key: str
+    """Names what it depends on; see `audience_key`."""
+    about: str
+    """What a plan says about its customers; a plan that says something else needs another audience."""
+    basis: Basis
+    network: str
+    """The name of the context network."""
+    version: int | None
+    """Of the belief; None: nothing was learned."""
+    notes: tuple[str, ...]
+    """What the operator should know about who was left out."""
+    left_out: Mapping[str, int]
+    """By key of the plan (include, exclude, contact): eligible customers who are left out for it."""
+    opened_at: datetime
+
+    def __len__(self) -> int:
+        return len(self.basis.audience)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the customers' arrays, and of what was made from them."""
+        return self.basis.audience.nbytes + self.basis.memo.nbytes
+
+    def serves(self, plan: Plan) -> bool:
+        """Whether this is the audience of a plan."""
+        return self.about == _about(plan)
+
+
+def _about(plan: Plan) -> str:
+    """What a plan says about its customers, as text: all that `load_audience` reads of it."""
+    said = {
+        "customers": json.loads(plan.customers.model_dump_json(by_alias=True)),
+        "lists": plan.lists,
+        "segments": None if plan.segments is None else plan.segments.column,
+        "channel": plan.channel_column,
+    }
+    if plan.contact is not None:  # codes of the campaign itself are not counted, and the days end with its first
+        rule = (plan.contact.at_most, plan.contact.days)
+        said["contact"] = [*rule, plan.campaign, str(plan.valid.start)]
+    return json.dumps(said, sort_keys=True)
+
+
+def audience_key(store: Store, data: ShopData, plan: Plan, *, prior: Belief) -> str:
+    """Names what an opened audience depends on: equal keys have equal figures.
+
+    It reads files to hash them, so it is asked when an audience is opened and not for every limit. Tables in a database
+    have no hash before they are read; there the key says nothing about them, and an operator opens the audience again.
+    """
+    with store.reading() as transaction:
+        version = transaction.beliefs.version()
+        campaigns = [
+            [record.campaign, record.plan_id, str(record.recalled_at), _batches(transaction, record, plan)]
+            for record in transaction.plans.campaigns()
+        ]
+    depends_on = {
+        "about": _about(plan),
+        "sources": sources_of(data, plan),
+        "network": data.network_hash(),
+        "belief": [belief_hash(prior), None if version is None else version.number],
+        "campaigns": campaigns,
+        "locale": store.locale.fingerprint(),
+    }
+    return sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _batches(transaction: Transaction, record: CampaignRecord, plan: Plan) -> list[tuple[str, str]] | None:
+    """The outcomes of a campaign that was over by the plan's day: forecasts are compared with them."""
+    if record.matures_on > plan.customers.as_of:
+        return None
+    return [(batch.batch_id, str(batch.reverted_at)) for batch in transaction.ledger.batches(record.campaign)]
+
+
+def open_audience(
+    store: Store,
+    data: ShopData,
+    plan: Plan,
+    *,
+    prior: Belief,
+    clock: Clock,
+    cache: FeatureCache,
+    engine: Engine | None = None,
+    report: Report | None = None,
+    key: str | None = None,
+) -> OpenAudience:
+    """Load a plan's customers and value them with the active model, so that its limits can be solved at once.
+
+    key: their `audience_key`, where it is known already.
+    """
+    tell = report or (lambda done, total, stage: None)
+    tell(0, len(_STEPS), _STEPS[0])
+    key = key or audience_key(store, data, plan, prior=prior)
+    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
+    tell(1, len(_STEPS), _STEPS[1])
+    belief, version = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
+    past = past_forecasts(
+        store, learned=belief.basket.campaigns, as_of=plan.customers.as_of, personal=belief.head is not None
+    )
+    opened = OpenAudience(
+        key=key,
+        about=_about(plan),
+        basis=Basis(
+            audience=loaded.audience,
+            belief=belief,
+            past=past,
+            currency=store.locale.currency,
+            engine=engine,
+            memo=Memo(tables=True),
+        ),
+        network=loaded.network,
+        version=version,
+        notes=loaded.notes,
+        left_out=loaded.left_out,
+        opened_at=clock.now(),
+    )
+    tell(2, len(_STEPS), _STEPS[2])
+    with suppress(InfeasibleError):  # the operator sees it when they ask for it
+        solve(opened, plan)
+    tell(len(_STEPS), len(_STEPS), _STEPS[2])
+    return opened
+
+
+class OpenAudiences:
+    """Opened audiences, those used last, within so many megabytes. Threads may share it.
+
+    An audience is counted with what was made from it, which grows while limits are tried; so the bound is restored
+    after every use (`settle`). One audience is loaded once, even where two operators ask for it at the same time.
+    """
+
+    def __init__(self, most_megabytes: int) -> None:
+        self._most_bytes, self._lock = most_megabytes * _MEGABYTE, Lock()
+        self._opened: OrderedDict[str, OpenAudience] = OrderedDict()
+        self._loading: dict[str, Lock] = {}
+
+    def find(self, key: str) -> OpenAudience | None:
+        """An audience that is open."""
+        with self._lock:
+            if key in self._opened:
+                self._opened.move_to_end(key)
+            return self._opened.get(key)
+
+    def of(
+        self,
+        store: Store,
+        data: ShopData,
+        plan: Plan,
+        *,
+        prior: Belief,
+        clock: Clock,
+        cache: FeatureCache,
+        engine: Engine | None = None,
+        report: Report | None = None,
+    ) -> OpenAudience:
+        """The audience of a plan as the shop is now, loaded where it is not open."""
+        key = audience_key(store, data, plan, prior=prior)
+
+        def load() -> OpenAudience:
+            return open_audience(
+                store, data, plan, prior=prior, clock=clock, cache=cache, engine=engine, report=report, key=key
+            )
+
+        return self.open(key, load)
+
+    def open(self, key: str, load: Callable[[], OpenAudience]) -> OpenAudience:
+        """The audience of a key, loaded where it is not open.
+
+        StateError where it does not fit into the megabytes even alone.
+        """
+        with self._lock:
+            loading = self._loading.setdefault(key, Lock())
+        with loading:
+            try:
+                there = self.find(key)
+                return self._add(key, load()) if there is None else there
+            finally:
+                with self._lock:
+                    self._loading.pop(key, None)
+
+    def _add(self, key: str, opened: OpenAudience) -> OpenAudience:
+        needed = opened.basis.audience.nbytes
+        if needed > self._most_bytes:
+            raise StateError(
+                f"The {len(opened):,} customers need {_megabytes(needed)} MB, and the planner may keep "
+                f"{_megabytes(self._most_bytes)} MB",
+                fix="Raise service.planner_megabytes in disco.yaml, or plan fewer customers.",
+            )
+        with self._lock:
+            self._opened[key] = opened
+        self.settle()
+        return opened
+
+    def settle(self) -> None:
+        """Close the audiences that were not used for longest, until the others are within the bound.
+
+        The last one stays open. Where it is beyond the bound by itself, what was made from it is dropped, and made
+        again when it is needed.
+        """
+        with self._lock:
+            while len(self._opened) > 1 and self._total() > self._most_bytes:
+                self._opened.popitem(last=False)
+            if self._total() > self._most_bytes:
+                next(iter(self._opened.values())).basis.memo.clear()
+
+    def close(self, key: str) -> None:
+        """Forget an audience; nothing where it is not open."""
+        with self._lock:
+            self._opened.pop(key, None)
+
+    @property
+    def megabytes(self) -> float:
+        """What the opened audiences take."""
+        with self._lock:
+            return self._total() / _MEGABYTE
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def _total(self) -> int:
+        return sum(one.nbytes for one in self._opened.values())
+
+
+def _megabytes(count: int) -> str:
+    return f"{-(-count // _MEGABYTE):,}"
+
+
+# ---- limits, solved ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SolvedLimits(Result):
+    """What limits lead to: the figures that `disco plan` would state for them. Nothing is kept."""
+
+    campaign: str
+    """The name of the campaign."""
+    customers: int
+    """Customers who were decided about."""
+    currency: str = GBP.code
+    """The currency of all money here, by its code of ISO 4217."""
+    version: int | None
+    """The version of the model that decided; null where nothing was learned yet."""
+    arms: Mapping[Arm, ArmForecast]
+    """By group: decided, control, holdout. Money is without intervals."""
+    total: MoneyForecast | None
+    """What all codes together are expected to bring, without intervals; null before any purchase was learned."""
+    objective: Estimate | None
+    """w·revenue − markdown of all codes, without an interval."""
+    ceiling: float | None
+    """The expected markdown that all codes may reach, the reserve included; below the budget where `overspend_risk`
+    asks for it; null without a budget."""
+    prices: Mapping[DepthKey, float] | None
+    """What one more code of a depth is worth, in revenue; null where depths were assigned at random."""
+    segment_prices: Mapping[str, Mapping[DepthKey, float]] | None
+    """By segment, on top of `prices`: what one more code of a depth in it is worth; null without segments."""
+    budget_price: float
+    """What one more unit of budget is worth, in revenue; 0 without a budget or where it does not bind."""
+    status: str
+    """How the solve ended."""
+    value: float
+    """The objective w·revenue − markdown of the decided group, at the policy's figures."""
+    bound: float
+    """No allocation under these limits is worth more."""
+    gap: float
+    """(bound − value) relative to the bound; 0 is proved optimal."""
+    reserve: Mapping[DepthKey, int | None]
+    """Codes per depth kept back for late arrivals; null: no limit."""
+    binding: tuple[str, ...]
+    """The limits that cost something, in words."""
+    seconds: float
+    """How long the solve took."""
+    decided: NotInJson[Decided]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SolvedMoney(Result):
+    """The money of solved limits with its intervals."""
+
+    arms: Mapping[Arm, ArmForecast]
+    """By group: decided, control, holdout."""
+    total: MoneyForecast | None
+    """What all codes together are expected to bring; null before any purchase was learned."""
+    objective: Estimate | None
+    """w·revenue − markdown of all codes."""
+    overspend_chance: float | None
+    """The chance that the codes cost more than the budget (without the reserve); null without a budget or forecast."""
+    seconds: float
+    """How long it took."""
+
+
+def solve(opened: OpenAudience, plan: Plan) -> SolvedLimits:
+    """What `disco plan` would decide under the limits of this plan. Prices of the limits solved before speed it up.
+
+    InfeasibleError where the limits contradict each other, with the sentences of `disco plan`.
+    """
+    start = time.perf_counter()
+    basis = _basis(opened, plan)
+    prices_of = basis.memo.get("prices", (plan.offered, plan.objective.revenue_weight), _Prices)
+    decided = decide_groups(basis, plan, warm_prices=prices_of.last)
+    if decided.decisions is not None:
+        # with a budget the solve begins at prices without one, so these would mislead it
+        prices_of.last = decided.decisions.prices if decided.decisions.budget_price == 0.0 else None
+    found, solution = expected(basis, plan, decided), solution_of(basis, plan, decided)
+    weight, depths = plan.objective.revenue_weight, np.asarray(plan.offered)
+    return SolvedLimits(
+        campaign=plan.campaign,
+        customers=len(opened),
+        currency=basis.currency.code,
+        version=opened.version,
+        arms=found.arms,
+        total=None if found.total is None else found.total.money(depths),
+        objective=None if found.total is None else found.total.objective(depths, revenue_weight=weight),
+        ceiling=solution.ceiling(plan.budget_amount),
+        prices=solution.revenue_prices(weight),
+        segment_prices=solution.segment_revenue_prices(weight),
+        budget_price=solution.revenue_budget_price(weight),
+        status=solution.status,
+        value=solution.value,
+        bound=solution.bound,
+        gap=solution.gap,
+        reserve=dict(zip(solution.depths, solution.reserve, strict=True)),
+        binding=binding_limits(basis, decided),
+        seconds=time.perf_counter() - start,
+        decided=decided,
+    )
+
+
+class _Prices:
+    """Prices of the limits solved last, under one weight; they change the time of the next solve and nothing else."""
+
+    last: Vector | None = None
+
+
+def intervals(opened: OpenAudience, plan: Plan, solved: SolvedLimits) -> SolvedMoney:
+    """The money of solved limits with the intervals that `disco plan` states.
+
+    plan: the one that was solved.
+    """
+    start = time.perf_counter()
+    basis, weight, depths = _basis(opened, plan), plan.objective.revenue_weight, np.asarray(plan.offered)
+    found = forecast(basis, plan, solved.decided)
+    return SolvedMoney(
+        arms=found.arms,
+        total=None if found.total is None else found.total.money(depths),
+        objective=None if found.total is None else found.total.objective(depths, revenue_weight=weight),
+        overspend_chance=overspend_chance(plan, solved.decided, found.total),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _basis(opened: OpenAudience, plan: Plan) -> Basis:
+    """What the plan is solved on, unless it is about other customers."""
+    if not opened.serves(plan):
+        raise InputError(
+            "plan",
+            found="another table, condition, day, list, segment or channel of customers than was opened",
+            expected="a plan about the customers who were opened",
+            fix="Open the customers again.",
+        )
+    refuse_unknown_segments(plan, opened.basis.groups(plan).segment_sizes)
+    return opened.basis

@@ -1,0 +1,271 @@
+"""The planner: an audience opened once gives, for any limits, the figures that a plan made anew would state."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from disco.adapters.engines import LocalEngine
+from disco.allocation import allocate
+from disco.operations.backtests import past_forecasts
+from disco.operations.deciding import Basis, Memo
+from disco.operations.planner import OpenAudience, OpenAudiences, intervals, solve
+from disco.operations.planner import _about as about
+from disco.operations.planning import PlanResult
+from disco.records.decisions import Arm
+from disco.records.errors import InfeasibleError, InputError, StateError
+
+REGIONS = ("North", "South", "West", "")
+POINT = ("prices", "budget_price", "ceiling", "status", "value", "bound", "gap", "reserve", "binding", "customers")
+MONEY = ("arms", "total", "overspend_chance")
+
+
+def people(shop, rows=400):
+    return replace(shop.people(rows), segment=np.array([REGIONS[row % 7 % 4] for row in range(rows)], object))
+
+
+def belief_of(shop):
+    belief = shop.knowledge(spread=0.3)
+    return belief if shop.head is None else replace(belief, head=shop.head)
+
+
+def opened(shop, plan, audience, *, key="k", engine=None):
+    """The audience as `open_audience` opens it, without files."""
+    belief = belief_of(shop)
+    learned, personal = belief.basket.campaigns, belief.head is not None
+    return OpenAudience(
+        key=key,
+        about=about(plan),
+        basis=Basis(
+            audience=audience,
+            belief=belief,
+            past=past_forecasts(shop.store, learned=learned, as_of=plan.customers.as_of, personal=personal),
+            currency=shop.store.locale.currency,
+            engine=engine,
+            memo=Memo(tables=True),
+        ),
+        network=shop.network,
+        version=None,
+        notes=(),
+        left_out={},
+        opened_at=shop.clock.now(),
+    )
+
+
+def planned(shop, plan, audience):
+    """What `disco plan --json` states."""
+    return PlanResult.of(shop.planned(plan, audience, belief=shop.knowledge(spread=0.3)), dry_run=True).as_dict()
+
+
+def random_limits(rng, *, rows=400):
+    """Limits of every kind, some of which contradict each other."""
+
+    def limit():
+        form = {}
+        if rng.random() < 0.8:
+            form["at_most"] = int(rng.integers(0, rows // 3))
+        if rng.random() < 0.3:
+            form["at_least"] = int(rng.integers(0, rows // 20))
+        return form
+
+    more = {"depths": {depth: limit() for depth in (0.1, 0.2, 0.3)}}
+    more["objective"] = {"revenue_weight": float(rng.choice([1.5, 3.0]))}
+    more["control"] = {"share": float(rng.choice([0.0, 0.2]))}
+    more["holdout"] = {"share": float(rng.choice([0.0, 0.1]))}
+    more["reserve"] = {"share": float(rng.choice([0.0, 0.1]))}
+    kind = rng.random()
+    if kind < 0.3:
+        more["budget"] = float(rng.integers(20, 200))
+    elif kind < 0.5:
+        more["budget"] = {"amount": float(rng.integers(20, 200)), "overspend_risk": 0.2}
+    labels = [label for label in ("North", "South") if rng.random() < 0.5]
+    more["segments"] = {"column": "region", "limits": {label: {0.1: limit()} for label in labels or ["West"]}}
+    more["policy"] = {"name": str(rng.choice(["thompson", "greedy", "random"], p=[0.6, 0.2, 0.2]))}
+    return more
+
+
+def conflict_of(attempt):
+    """What is said about limits that contradict each other; None where they do not."""
+    try:
+        attempt()
+    except InfeasibleError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("with_head", [False, True])
+def test_any_limits_have_the_figures_of_a_plan(shop, scored_shop, with_head):
+    """One audience is opened, and limits of every kind follow each other on it."""
+    shop = scored_shop if with_head else shop
+    rng, audience = np.random.default_rng(11), people(shop)
+    plans = [shop.plan(**random_limits(rng)) for _ in range(24)]
+    open_one = opened(shop, plans[0], audience)
+    feasible = 0
+    for plan in plans:
+        conflict = conflict_of(lambda plan=plan: planned(shop, plan, audience))
+        if conflict is not None:
+            assert conflict_of(lambda plan=plan: solve(open_one, plan)) == conflict
+            continue
+        feasible += 1
+        expected, solved = planned(shop, plan, audience), solve(open_one, plan)
+        found = {**solved.as_dict(), **intervals(open_one, plan, solved).as_dict()}
+        for key in (*POINT, *MONEY):
+            assert found[key] == expected[key], key
+        if solved.total is not None:
+            assert solved.total.revenue.value == expected["total"]["revenue"]["value"]
+            assert solved.total.markdown.value == expected["total"]["markdown"]["value"]
+            assert solved.total.revenue.ends is None
+    assert 8 <= feasible < len(plans), "limits of both kinds"
+
+
+def test_many_customers_have_the_figures_of_a_plan_from_warm_prices(shop):
+    """Above 12,000 customers the solver begins at the prices of the limits before, and two threads share the work."""
+    audience, base = people(shop, 16_000), {"control": {"share": "10%"}}
+    first = shop.plan(depths={0.1: {"at_most": 4000}, 0.3: {"at_most": 2000}}, **base)
+    open_one = opened(shop, first, audience, engine=LocalEngine(threads=2))
+    solve(open_one, first)
+    tried = (
+        {"depths": {0.1: {"at_most": 4100}, 0.3: {"at_most": 1900}}},
+        {"depths": {0.1: {"at_most": 4100}, 0.3: {"at_most": 1900, "at_least": 1800}}},
+        {"depths": {0.1: {"at_most": 4100}, 0.3: {"at_most": 1900}}, "budget": 9000.0},
+        {"depths": {0.1: {"at_most": 900}, 0.3: {"at_most": 3000}}},
+    )
+    for more in tried:
+        plan = shop.plan(**{**base, **more})
+        expected, solved = planned(shop, plan, audience), solve(open_one, plan)
+        found = {**solved.as_dict(), **intervals(open_one, plan, solved).as_dict()}
+        assert {key: found[key] for key in (*POINT, *MONEY)} == {key: expected[key] for key in (*POINT, *MONEY)}
+
+
+def test_a_price_lies_between_one_code_more_and_one_code_fewer(shop):
+    plan = shop.plan(depths={0.1: {"at_most": 60}, 0.2: {"at_most": 40}, 0.3: {"at_most": 20}})
+    open_one = opened(shop, plan, shop.people(600))
+    solved = solve(open_one, plan)
+    part, weight = solved.decided.parts[0], plan.objective.revenue_weight
+    values, ids = open_one.basis.figures(plan, part).values, open_one.basis.members(plan, Arm.DECIDED).ids
+
+    def value(caps):
+        return allocate(values, caps, depths=part.depths, ids=ids).value
+
+    now = value(part.caps)
+    assert now == pytest.approx(solved.value)
+    assert any(price > 0 for price in solved.prices.values())
+    for column, depth in enumerate(part.depths):
+        more, fewer = list(part.caps), list(part.caps)
+        more[column] += 1
+        fewer[column] -= 1
+        gained, lost = value(more) - now, now - value(fewer)
+        assert gained - 1e-9 <= solved.prices[depth] * weight <= lost + 1e-9
+
+
+def test_new_limits_draw_no_values_again(shop, monkeypatch):
+    plan = shop.plan(budget=100.0)
+    open_one = opened(shop, plan, shop.people(400))
+    solve(open_one, plan)
+
+    def again(*_, **__):
+        raise AssertionError("values and costs depend on no limit")
+
+    for name in ("values_of", "expected_costs"):
+        monkeypatch.setattr(f"disco.operations.deciding.{name}", again)
+    other = shop.plan(budget=80.0, depths={0.1: {"at_most": 30}, 0.3: {"at_most": 25}}, reserve={"share": "10%"})
+    assert solve(open_one, other).value < solve(open_one, plan).value
+
+
+def test_the_objective_is_weighed_revenue_less_markdown(shop):
+    plan = shop.plan()
+    open_one = opened(shop, plan, shop.people(400))
+    solved = solve(open_one, plan)
+    money = intervals(open_one, plan, solved)
+    assert solved.objective.value == pytest.approx(3 * solved.total.revenue.value - solved.total.markdown.value)
+    assert money.objective.value == solved.objective.value
+    assert money.objective.lower < money.objective.value < money.objective.upper
+    assert solved.seconds > 0
+    assert money.seconds > 0
+
+
+def test_a_plan_about_other_customers_is_refused(shop):
+    plan = shop.plan()
+    open_one = opened(shop, plan, shop.people(50))
+    other = shop.plan(customers={"as_of": plan.customers.as_of, "eligible": "country = 'GB'"})
+    with pytest.raises(InputError, match="Open the customers again"):
+        solve(open_one, other)
+    labelled = shop.plan(segments={"column": "region", "limits": {"Nroth": {0.1: {"at_most": 5}}}})
+    with pytest.raises(InputError, match="Did you mean North"):
+        solve(opened(shop, labelled, people(shop)), labelled)
+
+
+def test_audiences_that_were_not_used_for_longest_are_closed_first(shop):
+    plan, audience = shop.plan(), shop.people(2000)
+    first = opened(shop, plan, audience, key="a")
+    solve(first, plan)
+    size = first.nbytes
+    assert size > audience.nbytes, "what was made from it counts"
+    most = -(-5 * size // 2 // 10**6) or 1
+    audience = shop.people(int(2000 * most * 10**6 / (2.5 * size)))  # two and a half of them fill the megabytes
+    kept = OpenAudiences(most)
+
+    def load(key):
+        one = opened(shop, plan, audience, key=key)
+        solve(one, plan)
+        return one
+
+    for key in ("a", "b"):
+        kept.open(key, lambda key=key: load(key))
+    assert kept.find("a") is not None
+    kept.open("c", lambda: load("c"))
+    assert [key for key in "abc" if kept.find(key) is not None] == ["a", "c"]
+    assert kept.megabytes <= most
+    kept.close("a")
+    assert kept.find("a") is None
+
+
+def test_one_audience_beyond_the_bound_loses_what_was_made_from_it_and_then_is_refused(shop):
+    plan = shop.plan()
+    kept = OpenAudiences(1)
+    one = opened(shop, plan, shop.people(20_000))
+    kept.open("k", lambda: one)
+    before = solve(one, plan)
+    assert one.nbytes > 10**6
+    kept.settle()
+    assert kept.find("k") is one
+    assert one.nbytes == one.basis.audience.nbytes
+    assert solve(one, plan).value == before.value
+    large = opened(shop, plan, shop.people(50_000))
+    with pytest.raises(StateError, match=r"50,000 customers need 2 MB.*planner_megabytes"):
+        OpenAudiences(1).open("large", lambda: large)
+
+
+def test_two_who_ask_at_once_load_an_audience_once(shop):
+    plan, loads, together = shop.plan(), [], threading.Barrier(2)
+    kept, found = OpenAudiences(100), []
+
+    def load():
+        loads.append(1)
+        return opened(shop, plan, shop.people(50))
+
+    def ask():
+        together.wait()
+        found.append(kept.open("k", load))
+
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(loads) == 1
+    assert found[0] is found[1]
+
+
+def test_a_load_that_fails_can_be_tried_again(shop):
+    kept = OpenAudiences(100)
+
+    def fails():
+        raise InputError("customers", found="nobody", expected="somebody")
+
+    with pytest.raises(InputError):
+        kept.open("k", fails)
+    assert kept.find("k") is None
+    one = opened(shop, shop.plan(), shop.people(50))
+    assert kept.open("k", lambda: one) is one
