@@ -102,6 +102,13 @@ def test_a_part_of_the_customers_is_drawn_and_all_are_expected(shop, monkeypatch
     assert part.total.markdown.covers(whole.total.markdown.value)
 
 
+def test_a_depth_without_codes_does_not_spoil_the_forecast_of_many_customers(shop, monkeypatch):
+    monkeypatch.setattr(forecast, "_MOST_CUSTOMERS", 30)
+    planned = shop.planned(shop.plan(depths={0.1: {"at_most": 60}, 0.3: {"at_most": 0}}), shop.people(400))
+    assert planned.arms[Arm.DECIDED].codes[0.3] == 0
+    assert planned.total.markdown.covers(planned.total.markdown.value)
+
+
 def test_what_customers_of_two_arms_buy_is_independent_given_the_belief(shop, monkeypatch):
     """By moments: 320 decided and 80 control customers together vary as 400 of one arm do."""
     monkeypatch.setattr(forecast, "_DRAWS", 20_000)

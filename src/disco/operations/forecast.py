@@ -103,9 +103,11 @@ def draw_totals(
         kept = coded & (u < _MOST_CUSTOMERS / coded.sum())
         for column in range(depths.size):
             here = choice == column
+            if not here.any():
+                continue
             if not (kept & here).any():
                 kept = kept | here
-            scale[column] = here.sum() / max((kept & here).sum(), 1)
+            scale[column] = here.sum() / (kept & here).sum()
     drawn = draw_full_price_totals(
         belief.basket,
         audience.context[kept],
