@@ -10,8 +10,7 @@ from disco.adapters.engines import LocalEngine
 from disco.allocation import allocate
 from disco.operations.backtests import past_forecasts
 from disco.operations.deciding import Basis, Memo
-from disco.operations.planner import OpenAudience, OpenAudiences, intervals, solve
-from disco.operations.planner import _about as about
+from disco.operations.planner import OpenAudience, OpenAudiences, about, intervals, solve
 from disco.operations.planning import PlanResult
 from disco.records.decisions import Arm
 from disco.records.errors import InfeasibleError, InputError, StateError

@@ -83,10 +83,10 @@ class OpenAudience:
 
     def serves(self, plan: Plan) -> bool:
         """Whether this is the audience of a plan."""
-        return self.about == _about(plan)
+        return self.about == about(plan)
 
 
-def _about(plan: Plan) -> str:
+def about(plan: Plan) -> str:
     """What a plan says about its customers, as text: all that `load_audience` reads of it."""
     said = {
         "customers": json.loads(plan.customers.model_dump_json(by_alias=True)),
@@ -113,7 +113,7 @@ def audience_key(store: Store, data: ShopData, plan: Plan, *, prior: Belief) -> 
             for record in transaction.plans.campaigns()
         ]
     depends_on = {
-        "about": _about(plan),
+        "about": about(plan),
         "sources": sources_of(data, plan),
         "network": data.network_hash(),
         "belief": [belief_hash(prior), None if version is None else version.number],
@@ -157,7 +157,7 @@ def open_audience(
     )
     opened = OpenAudience(
         key=key,
-        about=_about(plan),
+        about=about(plan),
         basis=Basis(
             audience=loaded.audience,
             belief=belief,
