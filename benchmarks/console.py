@@ -131,10 +131,10 @@ def measure(customers: int, count: int) -> dict[str, Any]:
     kept = f"valued in {opening:.2f} s, kept in {one.nbytes / 1e6:,.0f} MB"
     print(f"{customers:,} customers × {len(DEPTHS)} depths ({kept})")
     found = {}
-    for name, took in sorted(seconds.items()):
-        p50, p95 = (float(np.quantile(took, share)) for share in (0.5, 0.95))
-        found[name] = {"moves": len(took), "p50_ms": 1000 * p50, "p95_ms": 1000 * p95}
-        print(f"  {name:<26}{len(took):4d} moves   p50 {1000 * p50:7.0f} ms   p95 {1000 * p95:7.0f} ms")
+    for name, each in sorted(seconds.items()):
+        p50, p95 = (float(np.quantile(each, share)) for share in (0.5, 0.95))
+        found[name] = {"moves": len(each), "p50_ms": 1000 * p50, "p95_ms": 1000 * p95}
+        print(f"  {name:<26}{len(each):4d} moves   p50 {1000 * p50:7.0f} ms   p95 {1000 * p95:7.0f} ms")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
     return {"customers": customers, "megabytes": one.nbytes / 1e6, "peak_gb": peak, "seconds": found}
 
