@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disco.adapters.engines import LocalEngine
-from disco.allocation import Status, allocate
+from disco.allocation import Status, allocate, budget
 from disco.allocation.allocate import solve_problem
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import read_problem
@@ -154,3 +154,26 @@ def test_budget_edges_with_equal_values(share):
     assert result.counts.sum() == affordable
     assert result.cost <= budget
     assert result.bound >= result.value
+
+
+@pytest.mark.parametrize("start", [[0.0, 0.0, 0.0], [50.0, 0.0, 3.0]])
+def test_the_prices_at_which_the_search_for_a_budget_begins_change_nothing(monkeypatch, start):
+    """One of the depths is worth too little for anybody."""
+    rng = np.random.default_rng(5)
+    values, costs = rng.gamma(2.0, 5.0, (24_000, 3)), rng.gamma(2.0, 2.0, (24_000, 3))
+    values[:, 2] *= 0.01
+    arguments = {"costs": costs, "budget": 9_000.0, "ids": np.arange(24_000)}
+    found = allocate(values, [5_000, 7_000, 9_000], **arguments)
+    sampled = budget._sampled_rate
+
+    def elsewhere(lagrangian):
+        rate = sampled(lagrangian)
+        lagrangian.warm = np.array(start)
+        return rate
+
+    monkeypatch.setattr(budget, "_sampled_rate", elsewhere)
+    other = allocate(values, [5_000, 7_000, 9_000], **arguments)
+    assert found.budget_price > 0
+    assert (other.choice == found.choice).all()
+    assert (other.prices == found.prices).all()
+    assert other.budget_price == found.budget_price

@@ -174,7 +174,10 @@ def _approach(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Price
 
 
 def _sampled_rate(lagrangian: Lagrangian) -> float:
-    """The budget price of a sample, chosen by key so that the order of rows does not matter."""
+    """The budget price of a sample, chosen by key so that the order of rows does not matter.
+
+    The search among all customers then begins at the sample's prices.
+    """
     problem = lagrangian.problem
     keys = problem.keys_of(np.arange(problem.customers))
     sample = problem.part(np.argpartition(keys, _SAMPLED)[:_SAMPLED])
@@ -183,4 +186,9 @@ def _sampled_rate(lagrangian: Lagrangian) -> float:
     if rich.fits or not rich.solution.feasible:
         return 0.0
     poor = _cheapest(small, rich)
-    return _bracket(small, rich, poor, enough=5e-3)[0].rate if poor.fits else 0.0
+    if not poor.fits:
+        return 0.0
+    best = _bracket(small, rich, poor, enough=5e-3)[0]
+    if not problem.limits.has_floors:  # where floors bind, which prices are shown depends on where they began
+        lagrangian.warm = best.solution.potentials[1 : problem.columns + 1]
+    return best.rate

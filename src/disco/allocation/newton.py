@@ -80,11 +80,12 @@ def _pairs_within(
 
 @njit(nogil=True, cache=True)
 def tie_density(
-    sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, density: Array
+    sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, free: Array, density: Array
 ) -> None:
     """density[k, l] = -customers indifferent between k and l per unit of price; the diagonal includes "no code".
 
     A depth that few customers want is looked at through a window four times wider, and again, until enough are seen.
+    free: (depths,) Booleans; the others are looked at once.
     """
     columns, rows = sample.shape
     enough = min(24.0, rows / 32.0)
@@ -99,7 +100,8 @@ def tie_density(
             wanted[0] = False
             thin = False
             for k in range(1, columns + 1):
-                wanted[k] = wanted[k] and seen[level - 1, k].sum() + seen[level - 1, :, k].sum() < enough
+                few = seen[level - 1, k].sum() + seen[level - 1, :, k].sum() < enough
+                wanted[k] = wanted[k] and free[k - 1] and few
                 if wanted[k]:
                     level_of[k] = level
                     thin = True
@@ -207,19 +209,24 @@ def descend(
     trial = np.empty(columns)
     step = np.empty((columns, 1))
     best_counts = np.empty(columns)
+    every = np.ones(columns, np.bool_)
+    # a step moves free prices only; where floors bind, which prices are shown depends on the way, so it stays as it was
+    moving = free if low.max() <= 0.0 else every
     value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
     worst = _gradient(prices, counts, low, high, slope, free)
     used = 1
     while True:
         window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
-        tie_density(sample, prices, first, second, winner, window, density)
         if worst <= tolerance or used >= passes:
+            tie_density(sample, prices, first, second, winner, window, every, density)
             return worst
+        tie_density(sample, prices, first, second, winner, window, moving, density)
         for k in range(columns):
             step[k, 0] = -slope[k]
             best_counts[k] = counts[k]
         solve_symmetric(density, free, step)
         if not (np.isfinite(step).all() and np.isfinite(window)):  # nobody is near a second choice: no way to go
+            tie_density(sample, prices, first, second, winner, window, every, density)
             return worst
         longest = np.abs(step).max()
         scale = min(1.0, 4.0 * window / longest) if longest > 0.0 else 0.0
@@ -241,7 +248,7 @@ def descend(
         if not improved:
             demand(sample, prices, first, second, winner, counts)
             _gradient(prices, counts, low, high, slope, free)
-            tie_density(sample, prices, first, second, winner, window, density)
+            tie_density(sample, prices, first, second, winner, window, every, density)
             return worst
         value = new_value
         worst = new_worst
@@ -261,7 +268,7 @@ def _anchor(sample: Array, prices: Array, high: Array, counts: Array, density: A
     prices -= least
     demand(sample, prices, first, second, winner, counts)
     window = window_of(first, second, min(max(4.0 * np.sqrt(rows), 40.0 * columns), 0.5 * rows))
-    tie_density(sample, prices, first, second, winner, window, density)
+    tie_density(sample, prices, first, second, winner, window, np.ones(columns, np.bool_), density)
 
 
 @njit(nogil=True, cache=True)
