@@ -203,7 +203,10 @@ def _read_segments(
     if not isinstance(given, Mapping):
         raise LimitError("segments", found=type(given).__name__, expected='{label: {"caps": …, "floors": …}}')
     present = of_customer.tolist()
-    names = {str(label) for label in present}
+    if of_customer.dtype.kind == "O" and set(map(type, present)) != {str}:  # 1 and True are equal, "1" and "True" not
+        present = [str(label) for label in present]
+    there = set(present)
+    names = {str(label) for label in there}
     unknown = sorted(str(label) for label in given if str(label) not in names)
     if unknown and customers:
         raise LimitError("segments", found=f"limits for {unknown[0]!r}", expected="labels that some customer has")
@@ -211,7 +214,8 @@ def _read_segments(
     row_of = {str(label): row for row, label in enumerate(order)}
     rows = len(order)
     rest = rows  # customers of segments without limits share one unlimited row
-    segment = np.fromiter((row_of.get(str(label), rest) for label in present), np.int64, customers)
+    rows_there = {label: row_of.get(str(label), rest) for label in there}
+    segment = np.fromiter(map(rows_there.__getitem__, present), np.int64, customers)
     segment_caps = np.full((rows + 1, columns), UNLIMITED, np.int64)
     segment_floors = np.zeros((rows + 1, columns), np.int64)
     for row, label in enumerate(order):

@@ -371,7 +371,9 @@ def _by_segment(order: Integers, segment: Labels, offer: Offer) -> list[tuple[In
     """By segment: its members in their random order, its codes per depth, and how many of them keep a floor."""
     labels = sorted(offer.segments or {})
     place = {label: row for row, label in enumerate(labels)}
-    row_of = np.fromiter((place.get(label, len(labels)) for label in segment), np.int64, len(segment))
+    of_customer = segment.tolist()
+    rows_there = {label: place.get(label, len(labels)) for label in set(of_customer)}
+    row_of = np.fromiter(map(rows_there.__getitem__, of_customer), np.int64, len(segment))
     sizes = np.bincount(row_of, minlength=len(labels) + 1)
     limits = [(offer.segments or {})[label] for label in labels]
     columns, unlimited = len(offer.depths), int(sizes.sum())
