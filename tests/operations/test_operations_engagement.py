@@ -12,7 +12,7 @@ from disco.belief import EngagementCounts
 from disco.operations import campaign_evidence
 from disco.operations.audience import FeatureCache
 from disco.operations.audit import audit
-from disco.operations.backtests import calibrations
+from disco.operations.backtests import past_forecasts
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.explaining import explain
 from disco.operations.forgetting import forget
@@ -401,9 +401,9 @@ def test_forecasts_are_backtested_against_forecasts_of_the_same_kind(scored_shop
     launched = launch(shop.store, planned, clock=shop.clock, secret=shop.secret)
     receive(shop, shop.sent(launched)[:40])
     kinds = {
-        personal: calibrations(
-            shop.store, [0.1, 0.3], learned=["winter", "spring"], as_of=shop.after, personal=personal
-        )[True].campaigns
+        personal: past_forecasts(shop.store, learned=["winter", "spring"], as_of=shop.after, personal=personal)
+        .calibrations([0.1, 0.3])[True]
+        .campaigns
         for personal in (True, False)
     }
     assert kinds == {True: 1, False: 0}

@@ -146,13 +146,6 @@ def past_forecasts(store: Store, *, learned: Collection[str], as_of: date, perso
     return PastForecasts(decided=tuple(past[True]), at_random=tuple(past[False]), personal=personal)
 
 
-def calibrations(
-    store: Store, depths: Sequence[float], *, learned: Collection[str], as_of: date, personal: bool
-) -> Mapping[bool, Calibration]:
-    """`past_forecasts` at these depths."""
-    return past_forecasts(store, learned=learned, as_of=as_of, personal=personal).calibrations(depths)
-
-
 def _backtest(transaction: Transaction, campaign: str) -> dict[bool, Backtest]:
     """What one campaign says; nothing where no revenue was expected, or there was none."""
     record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)

@@ -12,8 +12,9 @@ from disco.allocation import Status
 from disco.campaign import Belief
 from disco.operations.arms import offer_of
 from disco.operations.audience import FeatureCache, ShopData, load_audience
-from disco.operations.backtests import calibrations
+from disco.operations.backtests import past_forecasts
 from disco.operations.contacts import contacted
+from disco.operations.deciding import Basis
 from disco.operations.versions import belief_for
 from disco.records.arrays import Floats, Vector
 from disco.records.currency import GBP
@@ -94,33 +95,51 @@ def plan_frontier(
 
     cap: a depth of the plan, whose cap is varied as well.
     """
-    if cap is not None and cap not in plan.offered:
-        offered = ", ".join(map(depth_label, plan.offered))
-        raise InputError("--cap", found=f"the depth {depth_label(cap)}", expected=f"a depth of the plan: {offered}")
+    _refuse_other_depth(plan, cap)
     loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
     belief, _ = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
-    offer = offer_of(plan, eligible=len(loaded.audience), segment_sizes=loaded.audience.segment_sizes())
-    past = calibrations(
-        store,
-        plan.offered,
-        learned=belief.basket.campaigns,
-        as_of=plan.customers.as_of,
-        personal=belief.head is not None,
+    past = past_forecasts(
+        store, learned=belief.basket.campaigns, as_of=plan.customers.as_of, personal=belief.head is not None
     )
+    basis = Basis(audience=loaded.audience, belief=belief, past=past, currency=store.locale.currency, engine=engine)
+    return frontier_of(basis, plan, notes=loaded.notes, revenue_weights=revenue_weights, budgets=budgets, cap=cap)
+
+
+def frontier_of(
+    basis: Basis,
+    plan: Plan,
+    *,
+    notes: tuple[str, ...] = (),
+    revenue_weights: Sequence[float] | None = None,
+    budgets: Sequence[float] | None = None,
+    cap: float | None = None,
+) -> Frontier:
+    """The frontier of a plan on customers who are loaded, such as those of an opened audience.
+
+    notes: shown among the warnings. The others: as in `plan_frontier`.
+    """
+    _refuse_other_depth(plan, cap)
+    groups = basis.groups(plan)
     return frontier(
-        loaded.audience,
+        basis.audience,
         campaign=plan.campaign,
-        currency=store.locale.currency.code,
-        belief=belief,
-        offer=offer,
+        currency=basis.currency.code,
+        belief=basis.belief,
+        offer=offer_of(plan, eligible=groups.eligible, segment_sizes=groups.segment_sizes),
         revenue_weights=revenue_weights,
         budgets=budgets,
         cap_depth=cap,
-        caps=None if cap is None else _caps(plan, cap, eligible=len(loaded.audience)),
-        factors=past[True].factors(plan.offered),
-        warnings=(*loaded.notes, *_risk_warning(plan)),
-        engine=engine,
+        caps=None if cap is None else _caps(plan, cap, eligible=groups.eligible),
+        factors=basis.past.calibrations(plan.offered)[True].factors(plan.offered),
+        warnings=(*notes, *_risk_warning(plan)),
+        engine=basis.engine,
     )
+
+
+def _refuse_other_depth(plan: Plan, cap: float | None) -> None:
+    if cap is not None and cap not in plan.offered:
+        offered = ", ".join(map(depth_label, plan.offered))
+        raise InputError("--cap", found=f"the depth {depth_label(cap)}", expected=f"a depth of the plan: {offered}")
 
 
 def frontier(
