@@ -28,6 +28,7 @@ from disco.records.private import new_file_mode, private_folder, temporary_folde
 _ROWS_PER_BATCH = 2**24  # few batches open fast; a batch of text stays below two gigabytes
 _ROWS_PER_COMPRESSED_BATCH = 2**17
 _MOST_MAPPED = 64
+_FEW = 128  # texts that are asked for
 _ENDING = ".arrow"
 _NAME = re.compile("[0-9a-f]{64}")
 _FIX = (
@@ -219,6 +220,14 @@ def rows_of(index: pa.Table, texts: "pa.ChunkedArray", asked: pa.Array) -> Integ
     first = np.searchsorted(keys, wanted[order], side="left")
     after = np.searchsorted(keys, wanted[order], side="right")
     counts = after - first
+    if len(asked) <= _FEW:  # one by one: Arrow's functions cost more than a few comparisons
+        hits = [
+            int(row)
+            for place in np.flatnonzero(counts).tolist()
+            for row in rows[first[place] : after[place]]
+            if str(texts[int(row)].as_py()) == asked[int(order[place])].as_py()
+        ]
+        return np.unique(np.array(hits, np.int64))
     places = np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
     found = rows[places]
     same = pc.equal(_texts(texts, found), asked.take(pa.array(np.repeat(order, counts))))
