@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import add_rows, change
+from disco.adapters.store.database import add_rows, change_later
 from disco.adapters.store.seals import changed, row_seal, seal_active, sealed
 from disco.adapters.store.session import Session
 from disco.records.errors import NotFoundError, StateError
@@ -28,7 +28,9 @@ class SqlBeliefs:
     def put_evidence(self, campaign: str, network: str, evidence: bytes) -> None:
         number = self._session.number(campaign)
         row = sealed("evidence", {"campaign_number": number, "network": network, "evidence": evidence})
-        if not change(self._connection, _SET_EVIDENCE, (evidence, row["seal"], number, network)):
+        if any(one["network"] == network for one in self._evidence(campaign)):
+            change_later(self._connection, _SET_EVIDENCE, (evidence, row["seal"], number, network))
+        else:
             add_rows(self._connection, _EVIDENCE, [row])
 
     def evidence(self, campaign: str, network: str) -> bytes | None:

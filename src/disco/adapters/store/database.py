@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,11 @@ UNREADABLE = (pa.ArrowException, ValueError, TypeError, OverflowError)
 READ_BEFORE = "disco rows"
 """In `connection.info`: the rows that a transaction has read, by table (`session.Session.raw`)."""
 _WRITES = re.compile(r'\s*(?:INSERT INTO|UPDATE|DELETE FROM) "?(\w+)')
+
+EXCHANGE = "disco exchange"
+"""In `connection.info`, of PostgreSQL alone: what sends statements together (`exchange.Exchange`)."""
+Statement: TypeAlias = tuple[str, Sequence[object]]
+"""In the driver's own words, and its values: each is a `?` in the text."""
 
 LAST_ENTRY = "SELECT number, hash FROM journal ORDER BY number DESC LIMIT 1"
 
@@ -49,8 +54,11 @@ class Database(Protocol):
     def has_written(self, connection: sa.Connection, *, since: int) -> bool:
         """Whether the transaction has written something since that mark."""
 
-    def last_entry(self, connection: sa.Connection) -> "tuple[int, str] | None":
-        """Number and hash of the journal's last entry; nobody adds another one before this transaction ends."""
+    def last_entry(
+        self, connection: sa.Connection, questions: "Sequence[Statement]" = ()
+    ) -> "tuple[tuple[int, str] | None, list[list[Any]]]":
+        """Number and hash of the journal's last entry: nobody adds another one before this transaction ends. And the
+        answers to these questions, which are asked at once with it."""
 
     def compact(self) -> None:
         """Write our tables anew, without what was deleted or replaced."""
@@ -92,44 +100,60 @@ def ask(connection: sa.Connection, statement: str, parameters: Sequence[object] 
 
     Each value is a `?` in the statement.
     """
-    if connection.dialect.name != "sqlite":
-        statement = statement.replace("?", "%s")
-    driver: Any = connection.connection.driver_connection
-    rows: list[Any] = driver.execute(statement, parameters).fetchall()
-    return rows
+    return ask_all(connection, [(statement, parameters)])[0]
 
 
-def ask_all(connection: sa.Connection, questions: Sequence[tuple[str, Sequence[object]]]) -> list[list[Any]]:
+def ask_all(connection: sa.Connection, questions: Sequence[Statement]) -> list[list[Any]]:
     """As `ask`, several questions at once: PostgreSQL is waited for once, and not for each of them."""
-    if connection.dialect.name == "sqlite":
-        return [ask(connection, statement, parameters) for statement, parameters in questions]
+    exchange = connection.info.get(EXCHANGE)
+    if exchange is not None:
+        return exchange.ask(questions)  # type: ignore[no-any-return]
     driver: Any = connection.connection.driver_connection
-    with driver.pipeline():
-        asked_for = [driver.execute(statement.replace("?", "%s"), given) for statement, given in questions]
-    return [cursor.fetchall() for cursor in asked_for]
+    return [driver.execute(statement, parameters).fetchall() for statement, parameters in questions]
 
 
 def change(connection: sa.Connection, statement: str, parameters: Sequence[object]) -> int:
     """Write in the driver's own words: how many rows have changed. Each value is a `?` in the statement."""
     _forget_rows(connection, None, statement)
-    if connection.dialect.name != "sqlite":
-        statement = statement.replace("?", "%s")
+    exchange = connection.info.get(EXCHANGE)
+    if exchange is not None:
+        return exchange.change(statement, parameters)  # type: ignore[no-any-return]
     driver: Any = connection.connection.driver_connection
     return int(driver.execute(statement, parameters).rowcount)
 
 
-def add_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> None:
-    """Append some rows, all with the same columns, in the driver's own words."""
-    statement = _insert(table, tuple(rows[0]), connection.dialect.name)
+def change_later(connection: sa.Connection, statement: str, parameters: Sequence[object]) -> None:
+    """Write where nobody asks how many rows have changed: before the next question, or with the commit."""
     _forget_rows(connection, None, statement)
-    driver: Any = connection.connection.driver_connection
-    driver.cursor().executemany(statement, [tuple(row.values()) for row in rows])
+    exchange = connection.info.get(EXCHANGE)
+    if exchange is not None:
+        exchange.later(statement, parameters)
+    else:
+        connection.connection.driver_connection.execute(statement, parameters)  # type: ignore[union-attr]
+
+
+def send_changes(connection: sa.Connection) -> None:
+    """What was to be written later, now."""
+    if (exchange := connection.info.get(EXCHANGE)) is not None:
+        exchange.send()
+
+
+def add_rows(connection: sa.Connection, table: sa.Table, rows: Sequence[Mapping[str, object]]) -> None:
+    """Append some rows, all with the same columns, in the driver's own words: as `change_later`."""
+    statement = _insert(table, tuple(rows[0]))
+    _forget_rows(connection, None, statement)
+    values, exchange = [tuple(row.values()) for row in rows], connection.info.get(EXCHANGE)
+    if exchange is not None:
+        for row in values:
+            exchange.later(statement, row)
+    else:
+        connection.connection.driver_connection.executemany(statement, values)  # type: ignore[union-attr]
 
 
 @cache
-def _insert(table: sa.Table, names: tuple[str, ...], dialect: str) -> str:
+def _insert(table: sa.Table, names: tuple[str, ...]) -> str:
     columns = ", ".join(f'"{name}"' for name in names)
-    places = ", ".join(["?" if dialect == "sqlite" else "%s"] * len(names))
+    places = ", ".join("?" * len(names))
     return f"INSERT INTO {table.name} ({columns}) VALUES ({places})"
 
 

@@ -18,7 +18,17 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import index_of, rows_of
-from disco.adapters.store.database import FEW, add_rows, ask, ask_all, asked, change, in_order, select_few, storable
+from disco.adapters.store.database import (
+    FEW,
+    add_rows,
+    ask,
+    ask_all,
+    asked,
+    change_later,
+    in_order,
+    select_few,
+    storable,
+)
 from disco.adapters.store.schema import (
     arrivals,
     campaigns,
@@ -348,7 +358,16 @@ class SqlDecisions:
     def take_code(self, campaign: str, depth: float, *, count: int = 1) -> bool:
         number = self._session.number(campaign)
         touch(self._session, number)
-        return change(self._connection, _TAKE_CODES, (count, number, depth, count)) == 1
+        place = ("campaign_number", number)
+        rows = self._session.raw(reserves, *place, order="depth")
+        row = next((one for one in rows if one["depth"] == depth), None)
+        if row is None or (row["codes"] is not None and row["codes"] < count):
+            return False
+        # nobody else writes it: the campaign is ours, and a row that another program changed since ends the transaction
+        change_later(self._connection, _TAKE_CODES, (count, number, depth, count))
+        left = {**row, "codes": None if row["codes"] is None else row["codes"] - count}
+        self._session.read_before(reserves)[place] = [left if one is row else one for one in rows]
+        return True
 
     def secret(self) -> bytes:
         return secret_of(self._session, CODE_SECRET_NAME)

@@ -83,7 +83,7 @@ def restore_schema(url: str) -> tuple[Repair, ...]:
                 return ()  # an emptied database, or one of another program or revision: the checks say so
             has_journal = {schema.journal.name, schema.journal_heads.name} <= there
             # before its table is locked by making triggers: the last entry is read by another connection
-            last = database.last_entry(connection) if has_journal else None
+            last = database.last_entry(connection)[0] if has_journal else None
             for table in schema.metadata.sorted_tables:
                 where = f"table {table.name}"
                 if table.name not in there:

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from disco.adapters.store.database import LAST_ENTRY, add_rows, ask, change
+from disco.adapters.store.database import LAST_ENTRY, Statement, add_rows, ask, change_later
 from disco.adapters.store.decisions import secret_of
 from disco.adapters.store.schema import journal, journal_heads, microseconds, moment_of
 from disco.adapters.store.seals import any_text, row_seal, sealed
@@ -134,10 +134,12 @@ def append(
     before: str | None,
     after: str | None,
     detail: Mapping[str, Any],
+    heads: "list[Any] | None" = None,
 ) -> None:
     """Add the entry of this transaction after the last one, of this number and hash: the last thing it does, because
-    nobody else can add one until it ends (`Database.last_entry`)."""
-    cut = _lost_head(connection, subject)
+    nobody else can add one until it ends (`Database.last_entry`). heads: the answer to `question_of_head`, where it was
+    asked before."""
+    cut = _lost_head(ask(connection, *question_of_head(subject)) if heads is None else heads)
     number, previous = (1, None) if last is None else (last[0] + 1, last[1])
     text = detail_text(detail if cut is None else {**detail, CUT: cut})
     own = entry_hash(
@@ -171,7 +173,7 @@ def append(
         ],
     )
     head = sealed("head", {"subject": subject, "number": number, "hash": own})
-    change(connection, _SET_HEAD, (subject, number, own, head["seal"]))
+    change_later(connection, _SET_HEAD, (subject, number, own, head["seal"]))
 
 
 def append_own(
@@ -197,9 +199,13 @@ def last_within(connection: sa.Connection) -> tuple[int, str] | None:
     return None if row is None else (row[0], row[1])
 
 
-def _lost_head(connection: sa.Connection, subject: str) -> int | None:
+def question_of_head(subject: str) -> Statement:
+    """The question for a subject's last entry, as its head names it and as it is there."""
+    return _HEAD, (subject,)
+
+
+def _lost_head(heads: list[Any]) -> int | None:
     """The number of the subject's last entry, where it is gone or another one: a new head would hide that."""
-    heads = ask(connection, _HEAD, (subject,))
     if not heads:
         return None
     number, named, there = heads[0]

@@ -1,7 +1,7 @@
 """From a URL to a database at this program's revision; errors of the database in plain words."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_bytes
@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import Database
+from disco.adapters.store.database import Database, Statement, ask_all
 from disco.adapters.store.decisions import CODE_SECRET_NAME
 from disco.adapters.store.forgotten import SALT_NAME
 from disco.adapters.store.journal import PSEUDONYM_NAME, append_own, last_within
@@ -30,6 +30,7 @@ from disco.records.locale import LOCALE_INPUT, Locale
 from disco.records.ports import Artefacts
 
 _SECRET_BYTES = 32
+_REVISION_IN = f"SELECT version_num FROM {schema.REVISIONS}"
 KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 _CONFLICTS = ("40001", "40P01")  # PostgreSQL's codes of a serialization failure and of a deadlock
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
@@ -106,13 +107,22 @@ def refuse_another_revision(database: Database) -> None:
     _refuse_revision(database, found)
 
 
-def refuse_upgraded(connection: sa.Connection, database: Database) -> None:
+def refuse_upgraded(
+    connection: sa.Connection, database: Database, questions: Sequence[Statement] = ()
+) -> list[list[Any]]:
     """Refuse to write where the database was upgraded since this program opened it: a server may run for months.
 
-    An upgrade is alone with the database, so what is found here holds until the transaction ends.
+    An upgrade is alone with the database, so what is found here holds until the transaction ends. The answers to these
+    questions are returned; they are asked at once with the one for the revision.
     """
-    if revisions_in(connection) != [schema.REVISION]:
+    try:
+        said, *answers = ask_all(connection, [(_REVISION_IN, ()), *questions])
+    except database.engine.dialect.loaded_dbapi.Error:
+        refuse_another_revision(database)  # what the other questions ask for may have gone with an upgrade
+        raise
+    if [str(row[0]) for row in said] != [schema.REVISION]:
         _refuse_revision(database, revision_of(connection))
+    return answers
 
 
 def _refuse_revision(database: Database, found: str | None) -> None:
@@ -213,7 +223,7 @@ def revision_of(connection: sa.Connection) -> str | None:
 
 def revisions_in(connection: sa.Connection) -> list[str]:
     """What the table of revisions says: one row, unless it was damaged."""
-    return [str(row) for row in connection.exec_driver_sql(f"SELECT version_num FROM {schema.REVISIONS}").scalars()]
+    return [str(row) for row in connection.exec_driver_sql(_REVISION_IN).scalars()]
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """PostgreSQL: one writer per subject by an advisory lock, one snapshot per block, rows by COPY."""
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
+from math import inf
+from select import select
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -13,7 +16,17 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import sqlalchemy as sa
 
-from disco.adapters.store.database import LAST_ENTRY, ask, compiled, python_values, watch_writes
+from disco.adapters.store.database import (
+    EXCHANGE,
+    LAST_ENTRY,
+    Statement,
+    ask,
+    ask_all,
+    compiled,
+    python_values,
+    watch_writes,
+)
+from disco.adapters.store.exchange import Exchange
 from disco.adapters.store.schema import PARTIAL_INDEXES, metadata
 
 _ROWS_PER_WRITE = 65_536
@@ -21,6 +34,8 @@ _CONNECT_S = 10  # for a server that does not answer; `?connect_timeout=` in the
 _PATIENCE_S = 600  # for a connection of our own that others use
 _EVERYTHING = "disco: everything"  # every writer shares this lock; who writes alone has it alone
 _JOURNAL = "disco: journal"  # whoever adds an entry has this lock until their transaction has ended
+_USED = "disco used"  # in a connection's `info`: when it was last used
+_RESTED_S = 30  # after so long without use, a network may have dropped a connection without a word
 _READ_BLOCK_BYTES = 16 * 2**20
 
 
@@ -34,11 +49,13 @@ class PostgresDatabase:
         self.engine = sa.create_engine(
             url.set(drivername="postgresql+psycopg"),
             isolation_level="REPEATABLE READ",
-            pool_pre_ping=True,
             pool_timeout=_PATIENCE_S,
             connect_args={"application_name": "disco", "connect_timeout": _CONNECT_S, **url.query},
         )
         sa.event.listen(self.engine, "connect", _prepare)
+        sa.event.listen(self.engine, "before_cursor_execute", lambda connection, *_: connection.info[EXCHANGE].send())
+        sa.event.listen(self.engine, "commit", lambda connection: connection.info[EXCHANGE].commit())
+        sa.event.listen(self.engine, "rollback", lambda connection: connection.info[EXCHANGE].undo())
         watch_writes(self.engine)
         # a connection of its own: whoever waits for one of the others may wait for the one who reads here
         self._journal = sa.create_engine(
@@ -46,10 +63,13 @@ class PostgresDatabase:
             pool_size=1,
             max_overflow=0,
             isolation_level="AUTOCOMMIT",
-            pool_pre_ping=True,
             connect_args={"application_name": "disco journal", "connect_timeout": _CONNECT_S, **url.query},
         )
         sa.event.listen(self.engine, "engine_disposed", lambda _: self._journal.dispose())
+        sa.event.listen(self._journal, "connect", _add_exchange)
+        for engine in (self.engine, self._journal):
+            sa.event.listen(engine, "checkout", _refuse_lost)
+            sa.event.listen(engine, "checkin", _note_use)
         for index in PARTIAL_INDEXES:
             index.dialect_options["postgresql"]["where"] = index.dialect_options["sqlite"]["where"]
 
@@ -62,12 +82,12 @@ class PostgresDatabase:
     def writing(self, subject: str) -> Iterator[sa.Connection]:
         """The lock comes before the transaction: its snapshot must show what the one before us wrote."""
         keys = (_key(_EVERYTHING), _key(subject))
-        with self._locked("pg_advisory_lock_shared(%s), pg_advisory_lock(%s)", keys) as connection:
+        with self._locked("pg_advisory_lock_shared(?), pg_advisory_lock(?)", keys) as connection:
             yield connection
 
     @contextmanager
     def alone(self) -> Iterator[sa.Connection]:
-        with self._locked("pg_advisory_lock(%s)", (_key(_EVERYTHING),)) as connection:
+        with self._locked("pg_advisory_lock(?)", (_key(_EVERYTHING),)) as connection:
             yield connection
 
     @contextmanager
@@ -83,13 +103,16 @@ class PostgresDatabase:
         """A transaction gets its number when it first writes."""
         return ask(connection, "SELECT pg_current_xact_id_if_assigned()")[0][0] is not None
 
-    def last_entry(self, connection: sa.Connection) -> tuple[int, str] | None:
+    def last_entry(
+        self, connection: sa.Connection, questions: Sequence[Statement] = ()
+    ) -> tuple[tuple[int, str] | None, list[list[Any]]]:
         """The lock is held until the transaction has ended and its entry can be seen. The last entry is read by another
         connection, because this one's snapshot may be older."""
-        ask(connection, "SELECT pg_advisory_xact_lock(?)", (_key(_JOURNAL),))
+        lock = ("SELECT pg_advisory_xact_lock(?)", (_key(_JOURNAL),))
+        *answers, _ = ask_all(connection, [*questions, lock])
         with self._journal.connect() as other:
             rows = ask(other, LAST_ENTRY)
-        return (rows[0][0], rows[0][1]) if rows else None
+        return (rows[0][0], rows[0][1]) if rows else None, answers
 
     def compact(self) -> None:
         """VACUUM FULL writes a new file per table and index; it cannot be part of a transaction."""
@@ -99,16 +122,19 @@ class PostgresDatabase:
 
     @contextmanager
     def _locked(self, locks: str, keys: tuple[int, ...]) -> Iterator[sa.Connection]:
+        """The locks are taken with the first question, and given back with the commit."""
         with self._connected() as connection:
-            session = _driver(connection)
-            _alone(session, f"SELECT {locks}", keys)
+            exchange = connection.info[EXCHANGE]
+            exchange.lock_first((f"SELECT {locks}", keys), (f"SELECT {locks.replace('_lock', '_unlock')}", keys))
             try:
-                with connection.begin():
+                with connection.begin() as transaction:
                     yield connection
+                    exchange.commit()
+                    if _driver(connection).closed:  # committed; who is lost has lost the lock, too
+                        connection.invalidate()
+                        transaction.rollback()
             finally:
-                # a session that is lost has lost its lock too, and what was committed stays committed
-                with suppress(psycopg.OperationalError):
-                    _alone(session, f"SELECT {locks.replace('_lock', '_unlock')}", keys)
+                exchange.give_back()
 
     @contextmanager
     def _connected(self, **options: Any) -> Iterator[sa.Connection]:
@@ -125,6 +151,7 @@ class PostgresDatabase:
 
     def select(self, connection: sa.Connection, statement: "sa.Select[Any]", schema: pa.Schema) -> pa.Table:
         text = compiled(connection, statement)
+        connection.info[EXCHANGE].send()
         with (
             _driver(connection).cursor() as cursor,
             cursor.copy(f"COPY ({text}) TO STDOUT (FORMAT csv)", text.params) as copy,
@@ -174,6 +201,7 @@ class PostgresDatabase:
     @staticmethod
     def _copy_in(connection: sa.Connection, name: str, rows: pa.Table) -> None:
         columns = ", ".join(f'"{column}"' for column in rows.column_names)
+        connection.info[EXCHANGE].send()
         with (
             _driver(connection).cursor() as cursor,
             cursor.copy(f"COPY {name} ({columns}) FROM STDIN (FORMAT csv)") as copy,
@@ -195,17 +223,38 @@ def _driver(connection: sa.Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def _prepare(session: Any, _: object) -> None:
+def _add_exchange(session: Any, record: Any) -> None:
+    record.info[EXCHANGE] = Exchange(session)
+    _note_use(session, record)
+
+
+def _note_use(_: object, record: Any) -> None:
+    record.info[_USED] = monotonic()
+
+
+def _refuse_lost(session: Any, record: Any, _: object) -> None:
+    """A connection that the server has ended while nobody used it is made anew. Where the server has said something
+    meanwhile, or a connection has rested for long, it is asked; else the first statement says it at no cost."""
+    if record.info.get(_USED, -inf) > monotonic() - _RESTED_S and not select([session.fileno()], [], [], 0)[0]:
+        return
+    try:
+        _alone(session, "SELECT 1")
+    except psycopg.Error as error:
+        raise sa.exc.DisconnectionError(str(error)) from error
+
+
+def _prepare(session: Any, record: Any) -> None:
     """A commit is acknowledged when it is on disk, also where the server's default says otherwise."""
     durable = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
     _alone(session, durable)
+    _add_exchange(session, record)
 
 
 def _alone(session: Any, statement: str, parameters: tuple[int, ...] = ()) -> None:
     """A statement outside any transaction."""
-    session.autocommit = True
+    before, session.autocommit = session.autocommit, True
     try:
         session.execute(statement, parameters)
     finally:
         if not session.closed:
-            session.autocommit = False
+            session.autocommit = before

@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import UNREADABLE, Database, change, in_order
+from disco.adapters.store.database import UNREADABLE, Database, change_later, in_order
 from disco.adapters.store.session import CampaignRow, Session, no_such_campaign
 from disco.records.content import content_hash
 from disco.records.errors import DiscoError, SealError, StateError
@@ -247,13 +247,14 @@ def changed(what: str) -> SealError:
 
 def seal_states(session: Session) -> bool:
     """Seal what this transaction has changed about campaigns; the last thing it does. Whether it has changed any."""
-    written = 0
+    written = False
     for number in sorted(session.touched):
         for row in session.raw(schema.campaigns, "number", number):
             late = session.late_seals.get(number, row["late_seal"])
             state = _state_now(session, {**row, "late_seal": late})
-            written += change(session.connection, _SET_SEALS, (late, state, number))
-    return written > 0
+            change_later(session.connection, _SET_SEALS, (late, state, number))
+            written = True
+    return written
 
 
 def seal_all(connection: sa.Connection, database: Database) -> None:

@@ -49,6 +49,8 @@ class Session:
         questions: table, what its rows are remembered as, statement and values, names of the cells.
         """
         wanted = [one for one in questions if one[1] not in self.read_before(one[0])]
+        if not wanted:
+            return
         answers = ask_all(self.connection, [(statement, values) for _, _, statement, values, _ in wanted])
         for (table, place, _, _, names), rows in zip(wanted, answers, strict=True):
             self.keep(table, place, names, rows)

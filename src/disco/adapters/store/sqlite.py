@@ -4,7 +4,7 @@ A rollback journal and not WAL: WAL has a corruption bug in the SQLite versions 
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,16 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from disco.adapters.store.database import LAST_ENTRY, arrow_column, compiled, python_values, watch_writes
+from disco.adapters.store.database import (
+    LAST_ENTRY,
+    Statement,
+    arrow_column,
+    ask,
+    ask_all,
+    compiled,
+    python_values,
+    watch_writes,
+)
 from disco.records.private import new_file_mode
 
 _ROWS_PER_FETCH = 65_536
@@ -79,10 +88,13 @@ class SqliteDatabase:
     def has_written(self, connection: sa.Connection, *, since: int) -> bool:
         return self.mark(connection) != since
 
-    def last_entry(self, connection: sa.Connection) -> tuple[int, str] | None:
+    def last_entry(
+        self, connection: sa.Connection, questions: Sequence[Statement] = ()
+    ) -> tuple[tuple[int, str] | None, list[list[Any]]]:
         """The whole file has one writer."""
-        row = connection.exec_driver_sql(LAST_ENTRY).first()
-        return None if row is None else (row[0], row[1])
+        answers = ask_all(connection, questions)
+        rows = ask(connection, LAST_ENTRY)
+        return (rows[0][0], rows[0][1]) if rows else None, answers
 
     def compact(self) -> None:
         with self.engine.connect() as connection:

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import ask
+from disco.adapters.store.database import Statement, ask
 from disco.adapters.store.seals import any_text
 from disco.records.ports import BELIEF, DRAFTS, EVERYTHING, JOBS, PEOPLE
 
@@ -21,17 +21,22 @@ _SUBJECT: "sa.ColumnElement[str]" = sa.literal_column(_HERE, sa.Text)
 
 
 def state_hash(connection: sa.Connection, subject: str) -> str | None:
-    """The state of a campaign, of the belief, of people and settings, or of everything; None: nothing is kept of it.
-
-    Jobs and drafts have no seals, and so no states.
-    """
-    if subject in (JOBS, DRAFTS):  # a query would begin the snapshot, with which heartbeats collide, earlier
-        return None
-    own = subject if subject in (BELIEF, EVERYTHING, PEOPLE) else None
-    statement, parameters = _compiled(own)
-    given = tuple(subject for _ in range(parameters))
+    """The state of a campaign, of the belief, of people and settings, or of everything; None: nothing is kept of it."""
+    questions = question_of_state(subject)
     with any_text(connection):
-        rows = sorted([str(cell) for cell in row] for row in ask(connection, statement, given))
+        return hash_of_state([ask(connection, *one) for one in questions])
+
+
+def question_of_state(subject: str) -> list[Statement]:
+    """The question whose answer `hash_of_state` takes. Jobs and drafts have no seals, and so no states: no question."""
+    if subject in (JOBS, DRAFTS):  # a query would begin the snapshot, with which heartbeats collide, earlier
+        return []
+    statement, parameters = _compiled(subject if subject in (BELIEF, EVERYTHING, PEOPLE) else None)
+    return [(statement, tuple(subject for _ in range(parameters)))]
+
+
+def hash_of_state(answers: list[list[Any]]) -> str | None:
+    rows = sorted([str(cell) for cell in row] for answer in answers for row in answer)
     return sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest() if rows else None
 
 

@@ -13,12 +13,12 @@ from disco.adapters.store.arrivals import SqlArrivals
 from disco.adapters.store.artefacts import FolderArtefacts, rehearsal
 from disco.adapters.store.beliefs import SqlBeliefs
 from disco.adapters.store.contexts import SqlContexts
-from disco.adapters.store.database import Database
+from disco.adapters.store.database import Database, send_changes
 from disco.adapters.store.decisions import SqlDecisions
 from disco.adapters.store.drafts import SqlDrafts, SqlReplies
 from disco.adapters.store.forgotten import SqlForgotten
 from disco.adapters.store.jobs import SqlJobs
-from disco.adapters.store.journal import SqlJournal, append
+from disco.adapters.store.journal import SqlJournal, append, question_of_head
 from disco.adapters.store.ledger import SqlLedger
 from disco.adapters.store.opening import (
     is_empty,
@@ -33,9 +33,9 @@ from disco.adapters.store.people import SqlPeople, SqlSessions
 from disco.adapters.store.personal import SqlPersonal
 from disco.adapters.store.plans import SqlPlans
 from disco.adapters.store.schedules import SqlSchedules, SqlWebhooks
-from disco.adapters.store.seals import SqlSeals, seal_states
+from disco.adapters.store.seals import SqlSeals, any_text, seal_states
 from disco.adapters.store.session import Session
-from disco.adapters.store.states import state_hash
+from disco.adapters.store.states import hash_of_state, question_of_state
 from disco.adapters.store.system_user import system_user
 from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.people import Actor
@@ -159,24 +159,31 @@ class CampaignStore:
                 plain_errors(self._database, doing),
                 begun as connection,
             ):
-                refuse_upgraded(connection, self._database)
+                state = question_of_state(subject)
+                with any_text(connection):
+                    before = hash_of_state(refuse_upgraded(connection, self._database, state))
                 session = Session(connection, self._database, artefacts)
-                mark, before = self._database.mark(connection), state_hash(connection, subject)
+                mark = self._database.mark(connection)
                 yield SqlTransaction(session, self.locale)
                 sealed = seal_states(session)
                 if dry_run:
+                    send_changes(connection)  # a rehearsal is refused where the real one would be
                     raise _Undone
                 if sealed or self._database.has_written(connection, since=mark):
+                    with any_text(connection):
+                        questions = [*state, question_of_head(subject)]
+                        last, (*after, heads) = self._database.last_entry(connection, questions)
                     append(
                         connection,
-                        self._database.last_entry(connection),
+                        last,
                         actor=self.actor,
                         at=datetime.now(UTC) if self._clock is None else self._clock.now(),
                         action=action,
                         subject=subject,
                         before=before,
-                        after=state_hash(connection, subject),
+                        after=hash_of_state(after),
                         detail=session.detail,
+                        heads=heads,
                     )
         except _Undone:
             pass
