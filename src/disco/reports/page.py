@@ -166,14 +166,19 @@ def _part(folder: str, name: str) -> str:
 
 @cache
 def _environment() -> "jinja2.Environment":
+    return environment("disco.reports")
+
+
+def environment(package: str) -> "jinja2.Environment":
+    """Templates of the folder `templates` of a package, with the items and filters of reports."""
     import jinja2  # only a page needs it; the same tables are shown on a terminal
 
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: _part("templates", name)),
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in dict.fromkeys((package, "disco.reports"))]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(_FILTERS)
-    return environment
+    made.filters.update(_FILTERS)
+    return made

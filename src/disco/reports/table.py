@@ -2,13 +2,17 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from itertools import chain, count
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.reports.formats import MISSING, Unit, estimate_text, finite
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +82,49 @@ class Table:
 
     def csv(self) -> str:
         """Every cell in full; a column with intervals takes three: value, lower, upper."""
-        columns = self.typed_columns()
-        rows = [[cell.value if isinstance(cell, FigureCell) else cell for cell in row] for row in self.rows]
-        cells_by_column = tuple(zip(*rows, strict=True)) or ((),) * len(columns)
-        split = tuple(
-            any(isinstance(cell, Estimate) and cell.ends is not None for cell in cells) for cells in cells_by_column
-        )
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        header: list[str] = []
-        for column, wide in zip(columns, split, strict=True):
-            header += [column.heading] + ([f"{column.heading}, lower", f"{column.heading}, upper"] if wide else [])
-        writer.writerow(header)
-        for row in rows:
-            cells: list[object] = []
-            for cell, wide in zip(row, split, strict=True):
-                values = (cell.value, cell.lower, cell.upper) if isinstance(cell, Estimate) else (cell, None, None)
-                cells += values if wide else values[:1]
-            writer.writerow(["" if cell is None else cell for cell in cells])
+        columns = self.full_columns()
+        writer.writerow(columns)
+        writer.writerows(
+            [["" if cell is None else cell for cell in row] for row in zip(*columns.values(), strict=True)]
+        )
         return out.getvalue()
+
+    def to_arrow(self) -> "pa.Table":
+        """Every cell in full, in the columns of `csv`; a column that mixes text and figures is text."""
+        import pyarrow as pa  # only a file needs it
+
+        return pa.table({name: _array(cells) for name, cells in self.full_columns().items()})
+
+    def full_columns(self) -> dict[str, list[str | float | None]]:
+        """Every cell in full, by heading; a column with intervals becomes three: value, lower, upper."""
+        found: dict[str, list[str | float | None]] = {}
+        for place, column in enumerate(self.typed_columns()):
+            given = [row[place] for row in self.rows]
+            cells = [cell.value if isinstance(cell, FigureCell) else cell for cell in given]
+            name = _unused(column.heading, found)
+            found[name] = [cell.value if isinstance(cell, Estimate) else cell for cell in cells]
+            if any(isinstance(cell, Estimate) and cell.ends is not None for cell in cells):
+                found[f"{name}, lower"] = [cell.lower if isinstance(cell, Estimate) else None for cell in cells]
+                found[f"{name}, upper"] = [cell.upper if isinstance(cell, Estimate) else None for cell in cells]
+        return found
+
+
+def _unused(name: str, names: Collection[str]) -> str:
+    """The name, with a number where it is taken."""
+    numbered = (f"{name} {number}" for number in count(2))
+    return next(one for one in chain([name], numbered) if one not in names)
+
+
+def _array(cells: Sequence[str | float | None]) -> "pa.Array":
+    import pyarrow as pa
+
+    if all(cell is None or isinstance(cell, str) for cell in cells):
+        return pa.array(cells, pa.string())
+    if any(isinstance(cell, str) for cell in cells):
+        return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
+    return pa.array([None if cell is None else float(cell) for cell in cells], pa.float64())
 
 
 def _check(cell: Cell, column: Column, *, where: str) -> None:

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.app import Service, create_app
 from disco.entrypoints.service.limits import TokenBuckets
+from disco.entrypoints.service.pages.shell import PageRoute
 from disco.entrypoints.service.routes import ROUTERS
 from disco.entrypoints.service.security import PUBLIC, ROUTES
 from disco.records.people import Role
@@ -25,6 +26,13 @@ EVERY_ROUTE = sorted(
     if isinstance(route, APIRoute)
     for method in route.methods or ()
 )
+PAGES = {
+    (method, route.path_format)
+    for router in ROUTERS
+    for route in router.routes
+    if isinstance(route, PageRoute)
+    for method in route.methods or ()
+}
 
 
 def test_every_route_stands_in_the_table_and_nothing_else_does() -> None:
@@ -37,7 +45,7 @@ def called(client: TestClient, method: str, path: str, key: str | None) -> Any:
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     body = None if method in ("GET", "DELETE") else b"{"
     kind = {} if body is None else {"content-type": "application/json"}
-    return client.request(method, filled, headers=headers | kind, content=body)
+    return client.request(method, filled, headers=headers | kind, content=body, follow_redirects=False)
 
 
 @pytest.mark.parametrize(("method", "path"), EVERY_ROUTE)
@@ -48,7 +56,11 @@ def test_each_role_may_call_what_the_table_says(
     reader.app.state.service.failures = TokenBuckets(rate=1.0, burst=30.0)  # type: ignore[attr-defined]
     stranger = TestClient(reader.app, base_url="http://localhost", raise_server_exceptions=False)
     nobody = called(stranger, method, path, None)
-    assert (nobody.status_code == 401) is (needed != PUBLIC)
+    is_page = (method, path) in PAGES
+    if is_page and method == "GET":
+        assert (nobody.status_code, nobody.headers["location"].split("?")[0]) == (303, "/sign-in")
+    else:
+        assert (nobody.status_code == 401) is (needed != PUBLIC)
     assert nobody.status_code < 500 or path == "/readyz"
     for role, key in keys.items():
         if path.endswith("/events") or needed == PUBLIC:
@@ -57,7 +69,9 @@ def test_each_role_may_call_what_the_table_says(
         allowed = role.allows(Role(needed))
         assert (answer.status_code != 403) is allowed, (role, answer.text)
         assert answer.status_code < 500, answer.text
-        if not allowed:
+        if not allowed and is_page:
+            assert f"The role {role} may not do this" in answer.text
+        elif not allowed:
             assert answer.json()["type"] == "urn:disco:problem:role"
 
 

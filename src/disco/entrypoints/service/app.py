@@ -26,6 +26,7 @@ from disco.entrypoints.service.limits import BoundedBody, TokenBuckets, busy
 from disco.entrypoints.service.logs import log
 from disco.entrypoints.service.metrics import Metrics
 from disco.entrypoints.service.openid import OpenIdDoor
+from disco.entrypoints.service.pages.shell import refusal
 from disco.entrypoints.service.route import problem_reply
 from disco.entrypoints.service.routes import ROUTERS
 from disco.entrypoints.service.security import HEADERS, KnownCallers, refuse_host
@@ -174,7 +175,8 @@ def routed(**options: Any) -> FastAPI:
         app.include_router(router)
 
     async def refused(request: Request, error: Exception) -> Response:
-        return problem_reply(request, error)
+        is_for_people = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+        return refusal(request, error) if is_for_people else problem_reply(request, error)
 
     app.add_exception_handler(HTTPException, refused)
     return app

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HEADER = "idempotency-key"
 _MOST_KEPT_BYTES = 4_000_000  # of a reply; what is larger is made again
-_KEPT_HEADERS = ("content-type", "location", "etag")
+_KEPT_HEADERS = ("content-type", "location", "etag", "hx-redirect", "hx-trigger", "content-security-policy")
 _PASSING = (UnavailableError, ConflictError)
 _AGAIN_S = 0.5  # between two tries to write what is kept, while the database is away
 _later: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly

@@ -68,9 +68,13 @@ class DiscoRoute(APIRoute):
                     return await answer(strict)
                 return await answered_once(strict, await strict.body(), lambda: answer(strict), secret=secret)
             except Exception as error:
-                return problem_reply(request, error)
+                return self.refuse(request, error)
 
         return handle
+
+    def refuse(self, request: Request, error: Exception) -> Response:
+        """The reply to a request that was refused or that failed."""
+        return problem_reply(request, error)
 
 
 def _refuse_unreadable(request: Request) -> None:
@@ -95,7 +99,15 @@ def _refuse_content_type(request: Request, route: APIRoute, uploads: tuple[str, 
 
 
 def problem_reply(request: Request, error: Exception) -> Response:
-    """The reply to a request that was refused or that failed."""
+    """A request that was refused or that failed, as a problem."""
+    said, headers = said_of(request, error)
+    instance: str = request.scope.get("disco.request_id", "")
+    content = json.dumps(problem_of(said, instance=instance), ensure_ascii=False)
+    return Response(content.encode("utf-8", "backslashreplace"), status_of(said), headers, media_type=MEDIA_TYPE)
+
+
+def said_of(request: Request, error: Exception) -> tuple[DiscoError, dict[str, str]]:
+    """An error as its caller may read it, with the headers of the reply. A defect is logged."""
     instance: str = request.scope.get("disco.request_id", "")
     headers: dict[str, str] = {}
     said = _said(error, headers)
@@ -108,8 +120,7 @@ def problem_reply(request: Request, error: Exception) -> Response:
         headers.setdefault("retry-after", _RETRY_S)
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    content = json.dumps(problem_of(said, instance=instance), ensure_ascii=False)
-    return Response(content.encode("utf-8", "backslashreplace"), status, headers, media_type=MEDIA_TYPE)
+    return said, headers
 
 
 def _said(error: Exception, headers: dict[str, str]) -> DiscoError:

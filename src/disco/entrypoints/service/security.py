@@ -121,6 +121,12 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("PATCH", f"{_API}/people/{{name}}"): _ADMIN,
     ("GET", f"{_API}/settings"): _P,
     ("PATCH", f"{_API}/settings"): _ADMIN,
+    # the console
+    ("GET", "/static/{file}"): PUBLIC,
+    ("GET", "/"): _V,
+    ("GET", "/campaigns"): _V,
+    # the console: planning
+    # the console: what happened and what was learned
 }
 """The least role for every route, by method and template. A route that is not here cannot be served."""
 

@@ -1,5 +1,6 @@
 """The routes, one file per topic: parse, call one use case, reply."""
 
+from disco.entrypoints.service import pages
 from disco.entrypoints.service.routes import (
     audit,
     campaigns,
@@ -20,4 +21,4 @@ from disco.entrypoints.service.routes import (
 
 _PEOPLE = (keys, people, openid, audit)
 _TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, webhooks, settings, *_PEOPLE, upkeep)
-ROUTERS = tuple(topic.router for topic in _TOPICS)
+ROUTERS = (*(topic.router for topic in _TOPICS), *pages.ROUTERS)
