@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from quick_tables import quick_tables
 from trial_server import TrialServer, trial_server
 
 from disco.records.errors import MissingPartError
@@ -16,6 +17,13 @@ _LONG = ("drills", "e2e", "studies")  # rooms of few tests, each of which takes 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long files first, so that no process ends with one of them while the others have nothing left to do."""
     items.sort(key=lambda item: not set(_LONG) & set(item.path.parts))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables_without_alembic() -> Iterator[None]:
+    """Databases of tests get their tables quickly; the first of each kind by Alembic."""
+    with quick_tables():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -30,17 +38,22 @@ def postgres() -> Iterator[TrialServer]:
         pytest.skip(f"NOT TESTED: {missing}")
 
 
-@pytest.fixture(scope="session")
-def new_postgres_url(postgres: TrialServer) -> Callable[[], str]:
-    """Each call gives the URL of a database that is empty."""
-    numbers = count()
+_numbers = count()
+
+
+@pytest.fixture
+def new_postgres_url(postgres: TrialServer) -> Iterator[Callable[[], str]]:
+    """Each call gives the URL of a database that is empty; it is dropped after the test."""
+    names: list[str] = []
 
     def make() -> str:
-        name = f"trial_{next(numbers)}"
-        postgres.execute(f"CREATE DATABASE {name} TEMPLATE template0")
-        return postgres.url(name)
+        names.append(f"trial_{next(_numbers)}")
+        postgres.execute(f"CREATE DATABASE {names[-1]} TEMPLATE template0")
+        return postgres.url(names[-1])
 
-    return make
+    yield make
+    for name in names:  # hundreds of them would take half a minute to delete at the end
+        postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

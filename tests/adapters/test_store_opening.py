@@ -1,5 +1,6 @@
 """Opening a database: an empty one gets our tables, another revision or another program's tables are refused."""
 
+import inspect
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,34 @@ from disco.adapters.store.health import vitals
 from disco.adapters.store.opening import KNOWN_REVISIONS, open_database, prepare, upgrade
 from disco.records.errors import InputError, NotFoundError, StateError, UnavailableError
 
+# everything that tells one set of tables from another
+_MADE_OF = {
+    "sqlite": (
+        "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name",
+        "SELECT * FROM sqlite_stat1 ORDER BY tbl, idx",
+        "SELECT * FROM alembic_version",
+    ),
+    "postgresql": (
+        "SELECT attrelid::regclass::text, attname, attnum, atttypid, atttypmod, attnotnull, attstorage, attisdropped,"
+        " pg_get_expr(adbin, adrelid) FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum"
+        " WHERE attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace) ORDER BY 1, 3",
+        "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1, 2",
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = 'public'::regnamespace ORDER BY 1, 2",
+        "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1",
+        "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1",
+        "SELECT * FROM alembic_version",
+    ),
+}
 
+
+@pytest.fixture
+def by_alembic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are made as outside tests, where nothing that was sent before is sent again."""
+    monkeypatch.setattr(migrations, "migrate", inspect.unwrap(migrations.migrate))
+
+
+@pytest.mark.usefixtures("by_alembic")
 def test_the_migrations_make_exactly_the_tables_of_the_schema(database_url: str) -> None:
     open_store(database_url).close()
     with open_database(database_url).engine.connect() as connection:
@@ -30,6 +58,24 @@ def test_the_schema_names_the_last_migration() -> None:
     assert ScriptDirectory(str(folder)).get_current_head() == schema.REVISION
 
 
+def test_tests_get_the_tables_that_alembic_makes(
+    new_database_url: Callable[[], str], request: pytest.FixtureRequest
+) -> None:
+    def made_of(url: str) -> list[list[tuple[object, ...]]]:
+        database = open_database(url)
+        prepare(database)
+        with database.engine.connect() as connection:
+            asked = _MADE_OF[database.engine.dialect.name]
+            return [[tuple(row) for row in connection.exec_driver_sql(question)] for question in asked]
+
+    made_of(new_database_url())  # the first of a process may be Alembic's own
+    quick = made_of(new_database_url())
+    request.getfixturevalue("by_alembic")
+    assert made_of(new_database_url()) == quick
+    assert all(quick)
+
+
+@pytest.mark.usefixtures("by_alembic")
 def test_partial_indexes_of_the_migrations_are_those_of_the_schema(new_database_url: Callable[[], str]) -> None:
     # Alembic does not compare the conditions of indexes
     def conditions(engine: sa.Engine) -> dict[str, str]:
@@ -138,12 +184,14 @@ def test_looking_for_a_store_that_does_not_exist_creates_nothing(database_url: s
     found.close()
 
 
+@pytest.mark.usefixtures("by_alembic")
 def test_an_upgrade_says_where_it_came_from_and_is_done_once(database_url: str) -> None:
     assert upgrade(open_database(database_url)) == (None, schema.REVISION)
     assert upgrade(open_database(database_url)) == (schema.REVISION, schema.REVISION)
     open_store(database_url).close()
 
 
+@pytest.mark.usefixtures("by_alembic")
 def test_an_upgrade_that_fails_leaves_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(bytes_: int) -> bytes:
         raise InterruptedError
