@@ -1,30 +1,41 @@
-"""A small simulated shop after its first campaign, made by the commands themselves."""
+"""A small simulated shop after its first campaign, made by the commands themselves, in this process."""
 
-import subprocess
+import contextlib
+import io
 import sys
 from pathlib import Path
 
 from two_campaigns import FIRST, SECOND
 
-_ENTRY = "from disco.entrypoints.cli import command; command()"
+from disco.entrypoints import cli
 
 
 def learned(shop: Path) -> Path:
-    """A shop with one campaign: launched, answered, ingested and learned."""
+    """A shop with one campaign, which was random: launched, answered, ingested and learned."""
     shop.mkdir(parents=True)
     (shop / "first.yaml").write_text(FIRST)
     (shop / "second.yaml").write_text(SECOND)
     data, codes, outcomes = shop / "data", shop / "codes.parquet", shop / "outcomes.parquet"
     network = shop / "context.safetensors"
-    for words in (
-        ("simulate", "--customers", "900", "--seed", "7", "-o", data),
-        ("train", "context", "--tables", data, "--window-start", "2025-06-01", "--max-epochs", "2", "-o", network),
-        ("plan", shop / "first.yaml", "--shop", shop),
-        ("launch", "first", "--shop", shop),
-        ("export", "first", "-o", codes, "--shop", shop),
-        ("respond", data, codes, "-o", outcomes),
-        ("ingest", "first", outcomes, "--shop", shop),
-        ("learn", "first", "--as-of", "2025-10-03", "--shop", shop),
-    ):
-        subprocess.run([sys.executable, "-c", _ENTRY, *map(str, words)], check=True, capture_output=True)
+    _done("simulate", "--customers", 900, "--seed", 7, "-o", data)
+    _done("train", "context", "--tables", data, "--window-start", "2025-06-01", "--max-epochs", 2, "-o", network)
+    _done("plan", shop / "first.yaml", "--shop", shop)
+    _done("launch", "first", "--shop", shop)
+    _done("export", "first", "-o", codes, "--shop", shop)
+    _done("respond", data, codes, "-o", outcomes)
+    _done("ingest", "first", outcomes, "--shop", shop)
+    _done("learn", "first", "--as-of", "2025-10-03", "--shop", shop)
     return shop
+
+
+def _done(*arguments: object) -> None:
+    before, sys.argv = sys.argv, ["disco", *map(str, arguments)]
+    shown = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+            cli.main()
+    except SystemExit as ended:
+        if ended.code:
+            raise RuntimeError(shown.getvalue()) from None
+    finally:
+        sys.argv = before
