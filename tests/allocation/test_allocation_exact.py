@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cache
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -48,11 +49,37 @@ def instances(draw, *, customers=6, depths=3, budget=False):
 def brute_force(values, caps, *, eligible=None, floors=None, segments=None, costs=None, budget=None):
     """The best value over every allocation that meets the limits, -inf when there is none."""
     rows, columns = values.shape
-    best = -math.inf
-    for choice in itertools.product(range(-1, columns), repeat=rows):
-        if all(_allowed(choice, values, caps, eligible, floors, segments, costs, budget)):
-            best = max(best, math.fsum(values[i, k] for i, k in enumerate(choice) if k >= 0))
-    return best
+    taken = _every_allocation(rows, columns)
+    allowed = np.ones(len(taken), bool)
+    if eligible is not None:
+        allowed &= ~(taken & ~eligible).any((1, 2))
+    _keep_counts(allowed, taken.sum(1), caps, floors)
+    if segments is not None:
+        for label, limits in segments.limits.items():
+            inside = taken[:, segments.of_customer == label].sum(1)
+            _keep_counts(allowed, inside, limits["caps"], limits["floors"])
+    if budget is not None:
+        spent = (taken * costs).sum((1, 2))
+        for near in np.flatnonzero(abs(spent - budget) < 1e-9):  # it can be met to the last bit
+            spent[near] = math.fsum(costs[taken[near]])
+        allowed &= spent <= budget
+    if not allowed.any():
+        return -math.inf
+    worth = np.where(allowed, (taken * values).sum((1, 2)), -math.inf)
+    return max(math.fsum(values[taken[best]]) for best in np.flatnonzero(worth > worth.max() - 1e-9))
+
+
+def _keep_counts(allowed, counts, caps, floors):
+    for column, cap in enumerate(caps):
+        allowed &= counts[:, column] <= (math.inf if cap is None else cap)
+        allowed &= counts[:, column] >= (0 if floors is None else floors[column])
+
+
+@cache
+def _every_allocation(rows, columns):
+    """Shape (allocations, rows, columns): who takes what."""
+    choices = np.array(list(itertools.product(range(-1, columns), repeat=rows)))
+    return choices[:, :, None] == np.arange(columns)
 
 
 def _allowed(choice, values, caps, eligible, floors, segments, costs, budget):
@@ -70,6 +97,17 @@ def _allowed(choice, values, caps, eligible, floors, segments, costs, budget):
                 yield inside >= limits["floors"][column]
     if budget is not None:
         yield math.fsum(costs[i, k] for i, k in taken) <= budget
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.booleans().flatmap(lambda budget: instances(customers=4, budget=budget)))
+def test_brute_force_is_one_allocation_after_the_other(instance):
+    values, caps, arguments = instance
+    best = -math.inf
+    for choice in itertools.product(range(-1, values.shape[1]), repeat=len(values)):
+        if all(_allowed(choice, values, caps, **{**_NOTHING, **arguments})):
+            best = max(best, math.fsum(values[i, k] for i, k in enumerate(choice) if k >= 0))
+    assert brute_force(values, caps, **arguments) == best
 
 
 def assert_within_limits(result: Allocation, values, caps, arguments):
