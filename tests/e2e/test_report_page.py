@@ -3,8 +3,11 @@
 import json
 import os
 import re
+from collections.abc import Callable
+from functools import cache
 from html import escape, unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gallery import basket_curve, gallery
@@ -61,9 +64,48 @@ def _found_at(page: Path, width_px: int, expression: str) -> tuple[object, str]:
     return found["result"], seen.stderr
 
 
+# what tests look at in the page, all of it found by one opening of the browser per width
+_DRAWINGS = "[...page.querySelectorAll('.canvas')].map((box) => box.innerHTML)"
+_SPILL = "page.documentElement.scrollWidth - width"
+# words outside their chart, and words of a chart over each other
+_WORDS = """[...page.querySelectorAll(".canvas")].map((box) => {
+  const edge = box.getBoundingClientRect();
+  const words = [...box.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+  const sticksOut = (b) => b.left < edge.left - 1 || b.right > edge.right + 1 || b.bottom > edge.bottom + 1;
+  const beside = (a, b) => a.right <= b.left + 1 || b.right <= a.left + 1;
+  const above = (a, b) => a.bottom <= b.top + 3 || b.bottom <= a.top + 3;
+  const outside = words.filter(([, b]) => sticksOut(b)).map(([word]) => word);
+  const over = words.flatMap(([one, a], place) =>
+    words.slice(place + 1).filter(([, b]) => !beside(a, b) && !above(a, b)).map(([two]) => one + " / " + two));
+  return [outside, over];
+})"""
+_CELLS_OUTSIDE = """[...page.querySelectorAll(".table td, .table th[scope=row]")].map((cell) => {
+  const box = cell.getBoundingClientRect();
+  return [cell.textContent, box.left >= 0 && box.right <= width && box.width > 0];
+}).filter(([, fits]) => !fits)"""
+_NAME_OF_A_COLUMN = "getComputedStyle(page.querySelector('.wide td'), '::before').content"
+_ALL = (_DRAWINGS, _SPILL, _WORDS, _CELLS_OUTSIDE, _NAME_OF_A_COLUMN)
+
+Seen = Callable[[int], tuple[dict[str, Any], str]]
+
+
+@pytest.fixture(scope="module")
+def seen(page: Path) -> Seen:
+    """By width: what each expression finds, and what the browser said."""
+
+    @cache
+    def at(width_px: int) -> tuple[dict[str, Any], str]:
+        found, said = _found_at(page, width_px, f"[{', '.join(_ALL)}]")
+        assert isinstance(found, list)
+        return dict(zip(_ALL, found, strict=True)), said
+
+    return at
+
+
 @pytest.mark.parametrize("width_px", [390, 720, 1280])
-def test_every_chart_is_drawn_and_the_console_is_silent(page: Path, width_px: int) -> None:
-    drawings, said = _found_at(page, width_px, "[...page.querySelectorAll('.canvas')].map((box) => box.innerHTML)")
+def test_every_chart_is_drawn_and_the_console_is_silent(seen: Seen, width_px: int) -> None:
+    found, said = seen(width_px)
+    drawings = found[_DRAWINGS]
     charts = [item for section in gallery().sections for item in section.items if item.template == CHART]
     assert len(drawings) == len(charts)
     assert all("<svg" in drawing and drawing.count("<path") > 5 for drawing in drawings)
@@ -88,34 +130,17 @@ def test_a_complaint_would_be_heard(page: Path) -> None:
 
 
 @pytest.mark.parametrize("width_px", [390, 720, 1280])
-def test_nothing_spills_over(page: Path, width_px: int) -> None:
-    spill, _ = _found_at(page, width_px, "page.documentElement.scrollWidth - width")
-    assert spill <= 0
-    # every word inside its chart, and no two words of a chart over each other
-    expression = """[...page.querySelectorAll(".canvas")].map((box) => {
-      const edge = box.getBoundingClientRect();
-      const words = [...box.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
-      const sticksOut = (b) => b.left < edge.left - 1 || b.right > edge.right + 1 || b.bottom > edge.bottom + 1;
-      const beside = (a, b) => a.right <= b.left + 1 || b.right <= a.left + 1;
-      const above = (a, b) => a.bottom <= b.top + 3 || b.bottom <= a.top + 3;
-      const outside = words.filter(([, b]) => sticksOut(b)).map(([word]) => word);
-      const over = words.flatMap(([one, a], place) =>
-        words.slice(place + 1).filter(([, b]) => !beside(a, b) && !above(a, b)).map(([two]) => one + " / " + two));
-      return [outside, over];
-    })"""
-    findings, _ = _found_at(page, width_px, expression)
-    assert findings == [[[], []]] * len(findings)
+def test_nothing_spills_over(seen: Seen, width_px: int) -> None:
+    found, _ = seen(width_px)
+    assert found[_SPILL] <= 0
+    assert len(found[_WORDS]) == len(found[_DRAWINGS])
+    assert found[_WORDS] == [[[], []]] * len(found[_WORDS])
 
 
-def test_no_column_of_a_table_is_off_the_screen_of_a_phone(page: Path) -> None:
-    expression = """[...page.querySelectorAll(".table td, .table th[scope=row]")].map((cell) => {
-      const box = cell.getBoundingClientRect();
-      return [cell.textContent, box.left >= 0 && box.right <= width && box.width > 0];
-    }).filter(([, fits]) => !fits)"""
-    outside, _ = _found_at(page, 390, expression)
-    assert outside == []
-    said, _ = _found_at(page, 390, "getComputedStyle(page.querySelector('.wide td'), '::before').content")
-    assert said not in ("none", '""'), "each figure stands beside the name of its column"
+def test_no_column_of_a_table_is_off_the_screen_of_a_phone(seen: Seen) -> None:
+    found, _ = seen(390)
+    assert found[_CELLS_OUTSIDE] == []
+    assert found[_NAME_OF_A_COLUMN] not in ("none", '""'), "each figure stands beside the name of its column"
 
 
 def test_a_picture_is_a_png_of_the_asked_width(tmp_path: Path) -> None:
