@@ -5,15 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import strategies as st
 
 from disco.adapters.engines import LocalEngine
-from disco.allocation import allocate
+from disco.allocation import allocate_offer
 from disco.operations.backtests import past_forecasts
 from disco.operations.deciding import Basis, Memo
 from disco.operations.planner import OpenAudience, OpenAudiences, about, intervals, solve
 from disco.operations.planning import PlanResult
 from disco.records.decisions import Arm
-from disco.records.errors import InfeasibleError, InputError, StateError
+from disco.records.errors import InfeasibleError, InputError, LimitError, StateError
 
 REGIONS = ("North", "South", "West", "")
 POINT = ("prices", "budget_price", "ceiling", "status", "value", "bound", "gap", "reserve", "binding", "customers")
@@ -53,8 +55,10 @@ def opened(shop, plan, audience, *, key="k", engine=None):
 
 
 def planned(shop, plan, audience):
-    """What `disco plan --json` states."""
-    return PlanResult.of(shop.planned(plan, audience, belief=shop.knowledge(spread=0.3)), dry_run=True).as_dict()
+    """What `disco plan --json` states, and the prices of segments, which it keeps for late arrivals."""
+    made = shop.planned(plan, audience, belief=shop.knowledge(spread=0.3))
+    prices = made.solution.segment_revenue_prices(plan.objective.revenue_weight)
+    return {**PlanResult.of(made, dry_run=True).as_dict(), "segment_prices": prices}
 
 
 def random_limits(rng, *, rows=400):
@@ -84,6 +88,21 @@ def random_limits(rng, *, rows=400):
     return more
 
 
+def kinds_of(plan, solved):
+    """What a plan has of the things that its figures can depend on; of limits, those that cost something."""
+    shares = {"control": plan.control.share, "holdout": plan.holdout.share, "reserve": plan.reserve.share}
+    segments = [price for prices in (solved.segment_prices or {}).values() for price in prices.values()]
+    here = {
+        "budget": solved.budget_price > 0,
+        "risk": solved.decided.share < 1,
+        "floor": any(price < 0 for price in (*(solved.prices or {}).values(), *segments)),
+        "segment": any(price > 0 for price in segments),
+        "at random": plan.policy.assigns_at_random,
+        **{name: share > 0 for name, share in shares.items()},
+    }
+    return {name for name, there in here.items() if there}
+
+
 def conflict_of(attempt):
     """What is said about limits that contradict each other; None where they do not."""
     try:
@@ -100,7 +119,7 @@ def test_any_limits_have_the_figures_of_a_plan(shop, scored_shop, with_head):
     rng, audience = np.random.default_rng(11), people(shop)
     plans = [shop.plan(**random_limits(rng)) for _ in range(24)]
     open_one = opened(shop, plans[0], audience)
-    feasible = 0
+    feasible, kinds = 0, set()
     for plan in plans:
         conflict = conflict_of(lambda plan=plan: planned(shop, plan, audience))
         if conflict is not None:
@@ -111,11 +130,14 @@ def test_any_limits_have_the_figures_of_a_plan(shop, scored_shop, with_head):
         found = {**solved.as_dict(), **intervals(open_one, plan, solved).as_dict()}
         for key in (*POINT, *MONEY):
             assert found[key] == expected[key], key
+        assert solved.segment_prices == expected["segment_prices"]
+        kinds |= kinds_of(plan, solved)
         if solved.total is not None:
             assert solved.total.revenue.value == expected["total"]["revenue"]["value"]
             assert solved.total.markdown.value == expected["total"]["markdown"]["value"]
             assert solved.total.revenue.ends is None
-    assert 8 <= feasible < len(plans), "limits of both kinds"
+    assert 8 <= feasible < len(plans), "limits that can be met, and others"
+    assert kinds == {"budget", "risk", "floor", "segment", "control", "holdout", "reserve", "at random"}
 
 
 def test_many_customers_have_the_figures_of_a_plan_from_warm_prices(shop):
@@ -137,25 +159,135 @@ def test_many_customers_have_the_figures_of_a_plan_from_warm_prices(shop):
         assert {key: found[key] for key in (*POINT, *MONEY)} == {key: expected[key] for key in (*POINT, *MONEY)}
 
 
-def test_a_price_lies_between_one_code_more_and_one_code_fewer(shop):
-    plan = shop.plan(depths={0.1: {"at_most": 60}, 0.2: {"at_most": 40}, 0.3: {"at_most": 20}})
-    open_one = opened(shop, plan, shop.people(600))
-    solved = solve(open_one, plan)
-    part, weight = solved.decided.parts[0], plan.objective.revenue_weight
-    values, ids = open_one.basis.figures(plan, part).values, open_one.basis.members(plan, Arm.DECIDED).ids
+class Again:
+    """The decided group of solved limits, solved again under other ones."""
 
-    def value(caps):
-        return allocate(values, caps, depths=part.depths, ids=ids).value
+    def __init__(self, open_one, plan, solved):
+        self.part, self.solved, self.weight = solved.decided.parts[0], solved, plan.objective.revenue_weight
+        self.members = open_one.basis.members(plan, Arm.DECIDED)
+        self.figures = open_one.basis.figures(plan, self.part)
+        # a price is a slope of what bounds every allocation, so it may be off by what the solve leaves unproved: with a
+        # budget codes are not divisible, without one nothing
+        self.slack = solved.bound - solved.value + 1e-11 * max(1.0, abs(solved.value))
+        assert self.value(self.part) == pytest.approx(solved.value, rel=1e-12, abs=1e-9)
 
-    now = value(part.caps)
-    assert now == pytest.approx(solved.value)
-    assert any(price > 0 for price in solved.prices.values())
-    for column, depth in enumerate(part.depths):
-        more, fewer = list(part.caps), list(part.caps)
-        more[column] += 1
-        fewer[column] -= 1
-        gained, lost = value(more) - now, now - value(fewer)
-        assert gained - 1e-9 <= solved.prices[depth] * weight <= lost + 1e-9
+    def value(self, part, *, budget_price=None):
+        """What the best codes under other limits are worth; −∞ where nothing meets them.
+
+        budget_price: the money is paid for at this price instead of being bounded.
+        """
+        values, costs = self.figures.values, self.figures.costs
+        if budget_price is not None:
+            values, costs, part = values - budget_price * costs, None, replace(part, budget=None)
+        try:
+            return allocate_offer(values, self.members, part, costs=costs, where="again").value
+        except (InfeasibleError, LimitError):
+            return -np.inf
+
+    def refuse_unless_between(self, price, limit, changed, *, slack=None, step=1, **paid):
+        """One more of a limit brings at most its price, and one fewer costs at least its price."""
+        slack, now = self.slack if slack is None else slack, self.value(self.part, **paid)
+        gained = self.value(changed(limit + step), **paid) - now
+        lost = now - self.value(changed(limit - step), **paid) if limit >= step else np.inf
+        assert gained - slack <= price * self.weight * step <= lost + slack
+
+    def limits(self):
+        """Every price that is shown, the limit it is the price of, and the decided group's limits with another one.
+
+        A positive price is that of a cap, a negative one that of a floor.
+        """
+        for column, depth in enumerate(self.part.depths):
+            price = self.solved.prices[depth]
+            name = "floors" if price < 0 else "caps"
+            now = getattr(self.part, name)
+            if now is not None and now[column] is not None:
+                yield (
+                    price,
+                    now[column],
+                    lambda to, name=name, now=now, at=column: replace(self.part, **{name: changed(now, at, to)}),
+                )
+            else:
+                assert price == 0, "what is not limited costs nothing"
+        for label, prices in (self.solved.segment_prices or {}).items():
+            for column, depth in enumerate(self.part.depths):
+                name, own = "floors" if prices[depth] < 0 else "caps", self.part.segments[label]
+                now = getattr(own, name)
+                if now[column] is None:
+                    assert prices[depth] == 0
+                    continue
+                yield (
+                    prices[depth],
+                    now[column],
+                    lambda to, label=label, own=own, name=name, now=now, at=column: replace(
+                        self.part,
+                        segments={**self.part.segments, label: replace(own, **{name: changed(now, at, to)})},
+                    ),
+                )
+
+
+def changed(limits, column, to):
+    return (*limits[:column], to, *limits[column + 1 :])
+
+
+SEEDS = given(st.integers(0, 2**32 - 1))
+KEPT_SHOP = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@SEEDS
+@KEPT_SHOP
+def test_a_price_lies_between_one_code_more_and_one_code_fewer(scored_shop, seed):
+    """Of every limit per depth and per segment, by solving the decided group again."""
+    rng = np.random.default_rng(seed)
+    plan = scored_shop.plan(**random_limits(rng))
+    assume(not plan.policy.assigns_at_random)
+    open_one = opened(scored_shop, plan, people(scored_shop))
+    try:
+        solved = solve(open_one, plan)
+    except InfeasibleError:
+        reject()
+    again = Again(open_one, plan, solved)
+    assert plan.budget_amount is not None or again.slack <= 1e-9 * max(1.0, abs(solved.value))
+    for price, limit, to in again.limits():
+        again.refuse_unless_between(price, limit, to)
+    rate = solved.decided.decisions.budget_price
+    if rate == 0:
+        return
+    shown = solved.budget_price / solved.decided.share
+    again.refuse_unless_between(shown, again.part.budget, lambda to: replace(again.part, budget=to), step=0.5)
+    paid = again.value(again.part, budget_price=rate)
+    for price, limit, to in again.limits():
+        again.refuse_unless_between(price, limit, to, slack=1e-11 * max(1.0, abs(paid)), budget_price=rate)
+
+
+@SEEDS
+@KEPT_SHOP
+def test_a_price_is_that_of_the_code_that_a_plan_adds_to_the_decided_group(shop, seed):
+    """A plan's cap is shared between decided and control: one more in the plan is one more here, or there."""
+    rng = np.random.default_rng(seed)
+    caps = {depth: int(rng.integers(1, 120)) for depth in (0.1, 0.2, 0.3)}
+    base = {"control": {"share": float(rng.choice([0.0, 0.3]))}, "reserve": {"share": float(rng.choice([0.0, 0.1]))}}
+
+    def solved(caps):
+        plan = shop.plan(depths={depth: {"at_most": cap} for depth, cap in caps.items()}, **base)
+        found = solve(open_one, plan)
+        return found, found.decided.parts[0].caps
+
+    open_one = opened(shop, shop.plan(**base), shop.people(500))
+    now, codes = solved(caps)
+    for column, depth in enumerate(caps):
+        for step in (1, -1):
+            cap, other, here = caps[depth], now, codes[column]
+            while here == codes[column] and cap + step >= 0:
+                cap += step
+                other, there = solved({**caps, depth: cap})
+                here = there[column]
+            if here == codes[column]:
+                assert here == 0, "there is no code fewer"
+                continue
+            assert here == codes[column] + step
+            difference = (other.value - now.value) / 3.0 / step
+            slack = 1e-11 * max(1.0, abs(now.value))
+            assert step * (now.prices[depth] - difference) >= -slack
 
 
 def test_new_limits_draw_no_values_again(shop, monkeypatch):
