@@ -127,6 +127,8 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/campaigns"): _V,
     # the console: planning
     # the console: what happened and what was learned
+    ("POST", "/campaigns/{name}/pause"): _P,
+    ("POST", "/campaigns/{name}/resume"): _P,
 }
 """The least role for every route, by method and template. A route that is not here cannot be served."""
 

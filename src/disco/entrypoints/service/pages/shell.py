@@ -81,6 +81,8 @@ class Header:
     """The pages about it."""
     pause: str | None = None
     """The address that pauses it; None where there is nothing to pause."""
+    resume: str | None = None
+    """The address that ends its pause; None where it is not paused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
