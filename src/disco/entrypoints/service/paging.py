@@ -16,7 +16,7 @@ Cursor = Annotated[str | None, Query(max_length=500, description="`next` of the 
 Item = TypeVar("Item")
 
 
-class Page(BaseModel, Generic[Item]):
+class ItemPage(BaseModel, Generic[Item]):
     """Some items of a list."""
 
     items: list[Item]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from disco.entrypoints.service.paging import Page, page_form
+from disco.entrypoints.service.paging import ItemPage, page_form
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.journal import AuditEntry, AuditVerdict, list_journal
 
@@ -12,7 +12,7 @@ router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["people"])
 _LARGEST = 2**62
 
 
-@router.get("/audit", summary="Who wrote what, the newest last", response_model=Page[AuditEntry])
+@router.get("/audit", summary="Who wrote what, the newest last", response_model=ItemPage[AuditEntry])
 def audit(
     shop: ShopOf,
     limit: Annotated[int, Query(ge=1, le=1000, description="The most items of a page.")] = 100,

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.downloads import CSV, ENDINGS, HTML, JSON, PARQUET, accepted, described, file_reply
-from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
+from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
 from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.replies import answered_once
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, json_reply, reply
@@ -69,7 +69,7 @@ class OutcomeRow(_Body):
     refers_to: str | int | None = None
 
 
-class CampaignPage(Page[CampaignEntry]):
+class CampaignPage(ItemPage[CampaignEntry]):
     """Launched campaigns."""
 
     active_version: int | None = Field(description="The version of the model that decides the next plan.")
@@ -151,7 +151,7 @@ def export(shop: ShopOf, request: Request, name: CampaignName) -> Response:
 
 
 @router.get(
-    "/campaigns/{name}/late", summary="Customers who arrived after the launch", response_model=Page[LateDecision]
+    "/campaigns/{name}/late", summary="Customers who arrived after the launch", response_model=ItemPage[LateDecision]
 )
 def late_so_far(shop: ShopOf, name: CampaignName, limit: Limit = 100, cursor: Cursor = None) -> Response:
     from disco.operations.late import late_so_far

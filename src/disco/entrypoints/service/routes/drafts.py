@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Header, Path, Response
 
-from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
+from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.drafts import DeletedDraft, delete_draft, get_draft, list_drafts, put_draft
 from disco.records.errors import InputError
@@ -20,7 +20,7 @@ IfMatch = Annotated[
 _TAG = re.compile(r'(?:W/)?"?(\d{1,18})"?')
 
 
-@router.get("/drafts", summary="Plans that are being written", response_model=Page[Draft])
+@router.get("/drafts", summary="Plans that are being written", response_model=ItemPage[Draft])
 def drafts(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     with shop.store() as store:
         found, after = page_of(list_drafts(store).items, limit=limit, cursor=cursor)

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
+from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
 from disco.entrypoints.service.route import SECRET, DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.people import ApiKey, NewKey, RevokedKey, create_key, list_keys, revoke_key
 from disco.records.people import Role
@@ -23,7 +23,7 @@ class KeyRequest(BaseModel):
     expires_days: int | None = Field(None, ge=1, le=3660, description="After how many days it is refused; null: never.")
 
 
-@router.get("/keys", summary="All keys, without their secrets", response_model=Page[ApiKey])
+@router.get("/keys", summary="All keys, without their secrets", response_model=ItemPage[ApiKey])
 def keys(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     with shop.store() as store:
         found, after = page_of(list_keys(store, shop.clock).keys, limit=limit, cursor=cursor)

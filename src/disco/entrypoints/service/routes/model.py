@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from disco.entrypoints.service.downloads import BINARY, CSV, ENDINGS, JSON, PARQUET
-from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
+from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
 from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
 from disco.evaluation.ab_test import AbTest
@@ -71,7 +71,7 @@ class AbRequest(_Body):
     level: float = Field(0.95, description="Of all intervals.")
 
 
-@router.get("/beliefs", summary="The versions of the model, the newest first", response_model=Page[VersionEntry])
+@router.get("/beliefs", summary="The versions of the model, the newest first", response_model=ItemPage[VersionEntry])
 def beliefs(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     from disco.operations.demand import list_versions
 

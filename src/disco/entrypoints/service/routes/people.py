@@ -7,7 +7,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.service.paging import Page, page_form
+from disco.entrypoints.service.paging import ItemPage, page_form
 from disco.entrypoints.service.route import SECRET, DiscoRoute, ShopOf, json_reply, reply
 from disco.entrypoints.service.security import (
     CSRF_COOKIE,
@@ -195,7 +195,7 @@ async def accept(request: Request, body: AcceptRequest) -> Response:
     return reply(await to_thread.run_sync(accepted, limiter=service.hashing))
 
 
-@router.get(f"{_API}/people", summary="Everybody who can sign in", response_model=Page[Person])
+@router.get(f"{_API}/people", summary="Everybody who can sign in", response_model=ItemPage[Person])
 def people(shop: ShopOf) -> Response:
     with shop.store() as store:
         found = list_people(store, shop.clock)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from disco.entrypoints.service.paging import Cursor, Limit, Page, cursor_of, page_form, place_of
+from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, cursor_of, page_form, place_of
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.approvals import Approved, PlanApproval, approve_plan, plan_approval
 from disco.operations.plan_list import PlanEntry
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/v1", route_class=DiscoRoute, tags=["plans"])
 PlanId = Annotated[str, Path(max_length=200, description="The id of a plan, or its beginning.")]
 
 
-@router.get("/plans", summary="The plans that are kept, the newest first", response_model=Page[PlanEntry])
+@router.get("/plans", summary="The plans that are kept, the newest first", response_model=ItemPage[PlanEntry])
 def plans(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     from datetime import datetime
 

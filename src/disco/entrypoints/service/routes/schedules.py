@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from disco.entrypoints.bodies import BODIES, check_scheduled
-from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
+from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
 from disco.entrypoints.service.route import DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.schedules import RemovedSchedule, add_schedule, list_schedules, remove_schedule
 from disco.records.errors import InputError
@@ -26,7 +26,7 @@ class ScheduleRequest(BaseModel):
     )
 
 
-@router.get("/schedules", summary="The schedules", response_model=Page[JobSchedule])
+@router.get("/schedules", summary="The schedules", response_model=ItemPage[JobSchedule])
 def schedules(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     with shop.store() as store:
         found, after = page_of(list_schedules(store).items, limit=limit, cursor=cursor)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from disco.entrypoints.bodies import Day
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.downloads import CSV, ENDINGS, JSON, PARQUET, described, streamed_reply
-from disco.entrypoints.service.paging import Page
+from disco.entrypoints.service.paging import ItemPage
 from disco.entrypoints.service.reading import read_json, uploaded
 from disco.entrypoints.service.replies import answered_once
 from disco.entrypoints.service.route import UPLOAD, DiscoRoute, ShopOf, invalid, json_reply, reply
@@ -31,7 +31,7 @@ class TablePlace(BaseModel):
     query: str | None = Field(None, min_length=1, max_length=100_000, description="A SELECT that gives the columns.")
 
 
-@router.get("/tables", summary="The tables of the shop", response_model=Page[TableState])
+@router.get("/tables", summary="The tables of the shop", response_model=ItemPage[TableState])
 def tables(shop: ShopOf) -> Response:
     return json_reply({"items": [table_state(shop, name).as_dict() for name in SCHEMAS], "next": None})
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from disco.entrypoints.service.paging import Cursor, Limit, Page, page_form, page_of
+from disco.entrypoints.service.paging import Cursor, ItemPage, Limit, page_form, page_of
 from disco.entrypoints.service.route import SECRET, DiscoRoute, ShopOf, json_reply, reply
 from disco.operations.webhooks import NewWebhook, RemovedWebhook, add_webhook, list_webhooks, remove_webhook
 from disco.records.jobs import Event, Webhook
@@ -21,7 +21,7 @@ class WebhookRequest(BaseModel):
     events: list[Event] = Field(min_length=1, max_length=20, description="What it is told about.")
 
 
-@router.get("/webhooks", summary="The webhooks, without their secrets", response_model=Page[Webhook])
+@router.get("/webhooks", summary="The webhooks, without their secrets", response_model=ItemPage[Webhook])
 def webhooks(shop: ShopOf, limit: Limit = 100, cursor: Cursor = None) -> Response:
     with shop.store() as store:
         found, after = page_of(list_webhooks(store).items, limit=limit, cursor=cursor)
