@@ -102,12 +102,13 @@ def list_campaigns(store: Store, campaign: str | None = None, *, today: date) ->
         records = transaction.plans.campaigns() if campaign is None else (transaction.plans.campaign(campaign),)
         active = transaction.beliefs.version()
         return CampaignList(
-            campaigns=tuple(_entry(transaction, record, today=today) for record in records),
+            campaigns=tuple(entry_of(transaction, record, today=today) for record in records),
             active_version=None if active is None else active.number,
         )
 
 
-def _entry(transaction: Transaction, record: CampaignRecord, *, today: date) -> CampaignEntry:
+def entry_of(transaction: Transaction, record: CampaignRecord, *, today: date) -> CampaignEntry:
+    """A campaign that was read already, as it stands today."""
     summary = transaction.plans.get(record.plan_id).summary
     counted: dict[str, dict[str, int]] = {}
     for row in transaction.ledger.counts(record.campaign).to_pylist():

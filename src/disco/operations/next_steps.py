@@ -48,12 +48,13 @@ def campaign_progress(store: Store, campaign: str | None = None, *, today: date)
     with store.reading() as transaction:
         records = transaction.plans.campaigns() if campaign is None else (transaction.plans.campaign(campaign),)
         active = transaction.beliefs.version()
-        return tuple(_progress(transaction, record, active, today=today) for record in records)
+        return tuple(progress_of(transaction, record, active, today=today) for record in records)
 
 
-def _progress(
+def progress_of(
     transaction: Transaction, record: CampaignRecord, active: VersionRecord | None, *, today: date
 ) -> CampaignProgress:
+    """Where a campaign that was read already stands. active: the version of the model that decides the next plan."""
     phase, matures_on = record.phase(today), record.matures_on
     has_outcomes = any(batch.reverted_at is None for batch in transaction.ledger.batches(record.campaign))
     learned = active is not None and _is_learned(transaction, record.campaign, active)

@@ -33,6 +33,7 @@ from disco.entrypoints.service.security import HEADERS, KnownCallers, refuse_hos
 from disco.records.errors import DiscoError, UnavailableError
 
 if TYPE_CHECKING:
+    from disco.operations.kept_readings import KeptReadings
     from disco.operations.planner import OpenAudiences
 
 _MOST_JSON_BYTES = 1_000_000
@@ -115,6 +116,13 @@ class Service:
         from disco.operations.planner import OpenAudiences
 
         return OpenAudiences(self.settings.service.planner_megabytes)
+
+    @cached_property
+    def readings(self) -> "KeptReadings":
+        """Read-outs of campaigns that pages have shown."""
+        from disco.operations.kept_readings import KeptReadings
+
+        return KeptReadings()
 
     def hosts(self) -> Collection[str] | None:
         """Names under which it answers."""

@@ -127,6 +127,12 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/campaigns"): _V,
     # the console: planning
     # the console: what happened and what was learned
+    ("GET", "/campaigns/{name}"): _V,
+    ("GET", "/campaigns/{name}/codes"): _P,
+    ("GET", "/campaigns/{name}/recalled"): _P,
+    ("POST", "/campaigns/{name}/batches/{batch_id}/revert"): _P,
+    ("POST", "/campaigns/{name}/close"): _P,
+    ("POST", "/campaigns/{name}/recall"): _P,
     ("POST", "/campaigns/{name}/pause"): _P,
     ("POST", "/campaigns/{name}/resume"): _P,
 }

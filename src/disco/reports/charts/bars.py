@@ -165,7 +165,7 @@ class BarChart:
             ends = [
                 (round(group + centre, 6), y.plotted(estimate.ends[0]), y.plotted(estimate.ends[1]))
                 for group, estimate in enumerate(bars.estimates())
-                if estimate.ends is not None
+                if estimate.ends is not None and estimate.ends[0] < estimate.ends[1]  # what is known has no whisker
             ]
             if ends:
                 series += whiskers(ends, colour=INK, x_axis=1, cap_px=9 if many <= 12 else 5, halo=many <= 12)

@@ -1,16 +1,20 @@
 """A campaign's header and its overview: state in words, next step, pause and resume, outcomes, codes, close, recall."""
 
+import io
 from datetime import date, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.header import campaign_address, campaign_header, draft_header, header_of
+from disco.operations.campaign_overview import campaign_overview
 from disco.operations.next_steps import CampaignProgress, NextStep
 from disco.records.errors import NotFoundError
 from disco.records.life import Phase
+from disco.records.people import Role
 
 
 def at(phase: Phase, step: NextStep, closes: date = date(2027, 3, 9)) -> CampaignProgress:
@@ -94,3 +98,91 @@ def test_a_campaign_is_paused_and_resumed_from_its_header(client: TestClient, sh
     unknown = client.post("/campaigns/winter/pause", headers={"hx-request": "true"})
     assert unknown.status_code == 404
     assert unknown.headers["hx-retarget"] == "#note"
+
+
+def test_the_overview_answers_first(reader: TestClient) -> None:
+    page = reader.get("/campaigns/first")
+    assert page.status_code == 200
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    listed = reader.get("/api/v1/campaigns/first").json()
+    answer = page.text.split('id="answer">')[1].split("</p>")[0]
+    assert answer.startswith(
+        f"Ended 30\u00a0Sep 2025: {listed['codes']:,} codes, {listed['outcomes']['applied']:,} purchases"
+    )
+    assert "There is no group to compare with" in page.text
+    assert "style=" not in page.text
+    assert 'aria-current="page">Overview' in page.text
+
+
+def test_the_figures_of_the_overview_are_those_of_the_results(reader: TestClient) -> None:
+    results = reader.get("/api/v1/campaigns/first/results").json()
+    summary = results["arms"]["decided"]["summary"]
+    with Shop.open(reader.app.state.service.shop().folder).store() as store:  # type: ignore[attr-defined]
+        found = campaign_overview(store, "first", today=date(2026, 1, 1))
+    assert found.sales.purchases == summary["purchasers"]
+    assert found.sales.revenue == pytest.approx(summary["revenue"])
+    assert found.sales.markdown == pytest.approx(summary["markdown"])
+
+
+def test_tables_of_the_overview_are_saved_as_files(reader: TestClient) -> None:
+    rows = reader.get("/campaigns/first?table=batches&format=csv").text.splitlines()
+    assert rows[0] == "Received,Source,Count,Set aside,State"
+    assert len(rows) == 2
+    table = pq.read_table(io.BytesIO(reader.get("/campaigns/first?table=outcomes&format=parquet").content))
+    assert table["Disposition"].to_pylist() == ["Applied", "Duplicate", "Expired", "Unmatched", "Rejected"]
+    assert reader.get("/campaigns/first?table=nothing").status_code == 404
+
+
+def test_codes_are_saved_as_csv_or_parquet(reader: TestClient) -> None:
+    csv = reader.get("/campaigns/first/codes?format=csv")
+    assert csv.headers["content-disposition"] == 'attachment; filename="codes.csv"'
+    table = pq.read_table(io.BytesIO(reader.get("/campaigns/first/codes?format=parquet").content))
+    assert table.num_rows == reader.get("/api/v1/campaigns/first").json()["codes"]
+    assert len(csv.text.splitlines()) == table.num_rows + 1
+    assert reader.get("/campaigns/first/codes?format=xls").status_code == 422
+
+
+def test_a_campaign_is_closed_only_by_its_name(client: TestClient) -> None:
+    for typed, words in (("", "Type first first."), ("frist", "This is not the campaign&#39;s name.")):
+        refused = client.post("/campaigns/first/close", data={"close_name": typed})
+        assert refused.status_code == 422
+        assert words in refused.text
+        assert f'value="{typed}"' in refused.text
+        assert "<html" not in refused.text  # the forms alone, which htmx puts in their place
+    assert client.get("/api/v1/campaigns/first").json()["state"] == "ended"
+    done = client.post("/campaigns/first/close", data={"close_name": "first"}, headers={"hx-request": "true"})
+    assert (done.status_code, done.headers["hx-redirect"]) == (204, "/campaigns/first")
+    page = client.get("/campaigns/first").text
+    assert "Close the campaign" not in page
+    assert "data-upload" not in page
+
+
+def test_codes_are_recalled_only_by_the_campaigns_name(client: TestClient) -> None:
+    assert client.get("/campaigns/first/recalled").status_code == 404  # looking recalls nothing
+    assert client.post("/campaigns/first/recall", data={"recall_name": "First"}).status_code == 422
+    assert client.get("/api/v1/campaigns/first").json()["recalled_at"] is None
+    done = client.post("/campaigns/first/recall", data={"recall_name": " first "}, follow_redirects=False)
+    assert done.status_code == 303
+    page = client.get("/campaigns/first").text
+    assert "Recalled" in page.split('id="answer">')[1]
+    assert "/campaigns/first/recalled?format=csv" in page
+    assert client.get("/campaigns/first/recalled?format=csv").text.count("\n") > 1
+
+
+def test_a_batch_is_taken_out_from_the_page(client: TestClient) -> None:
+    batch = client.get("/api/v1/campaigns/first").json()["batches"][0]["batch_id"]
+    address = f"/campaigns/first/batches/{batch}/revert"
+    assert f'hx-post="{address}"' in client.get("/campaigns/first").text
+    done = client.post(address, headers={"hx-request": "true"})
+    assert done.headers["hx-redirect"] == "/campaigns/first#outcomes"
+    page = client.get("/campaigns/first").text
+    assert "no purchase was reported yet" in page
+    assert 'Next: <a href="/campaigns/first#outcomes">Send outcomes</a>' in page
+    again = client.post(address, headers={"hx-request": "true"})
+    assert (again.status_code, again.headers["hx-retarget"]) == (409, "#note")
+
+
+def test_viewers_see_figures_and_no_buttons(served_shop: Path, reader: TestClient, keys: dict[Role, str]) -> None:
+    page = reader.get("/campaigns/first", headers={"authorization": f"Bearer {keys[Role.VIEWER]}"}).text
+    assert "<button" not in page.split('<main id="content">')[1]
+    assert "Planners can save them" in page

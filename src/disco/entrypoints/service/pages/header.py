@@ -1,7 +1,7 @@
 """The header of every page about a campaign or a plan: its state in words, its pages, the next step, and the pause."""
 
 from datetime import date, datetime, timedelta
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Request, Response
@@ -12,6 +12,10 @@ from disco.entrypoints.service.route import ShopOf
 from disco.operations.next_steps import CampaignProgress, NextStep, campaign_progress
 from disco.records.life import Phase
 from disco.records.wording import date as day_text
+
+if TYPE_CHECKING:
+    from disco.entrypoints.service.app import Service
+    from disco.operations.kept_readings import KeptReadings
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -28,6 +32,12 @@ def campaign_address(name: str, page: str = "") -> str:
 def draft_address(name: str, page: str = "") -> str:
     """Where the pages of a draft are."""
     return f"/plan/{quote(name, safe='')}" + (f"/{page}" if page else "")
+
+
+def readings_of(request: Request) -> "KeptReadings":
+    """Read-outs that pages of this service have shown before."""
+    service: Service = request.app.state.service
+    return service.readings
 
 
 def campaign_header(shop: Shop, name: str, *, here: CampaignTab) -> Header:

@@ -1,0 +1,392 @@
+"""One campaign: what it has sold and cost so far, whether its figures can be trusted, its batches, codes and end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from disco.entrypoints.python import Shop
+from disco.entrypoints.service.downloads import CSV, PARQUET, file_reply
+from disco.entrypoints.service.pages.forms import FormOf
+from disco.entrypoints.service.pages.header import (
+    CampaignName,
+    campaign_address,
+    header_of,
+    next_link,
+    readings_of,
+    state_text,
+)
+from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, go_to, respond
+from disco.entrypoints.service.route import ShopOf
+from disco.operations.campaign_overview import CampaignOverview
+from disco.records.decisions import Arm
+from disco.records.errors import NotFoundError
+from disco.records.estimate import Estimate
+from disco.records.life import Disposition, Phase
+from disco.records.wording import count, counted, moment_text, money, percent
+from disco.records.wording import date as day_text
+from disco.reports.charts import Axis, BarChart, Bars
+from disco.reports.formats import Count, Money, estimate_text
+from disco.reports.page import Fact, Facts
+from disco.reports.table import Column, Table
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+FileFormat = Annotated[Literal["csv", "parquet"], Query(alias="format")]
+BatchId = Annotated[str, Path(max_length=100)]
+_OPEN = (Phase.SCHEDULED, Phase.RUNNING, Phase.PAUSED)
+_MOST_ASIDE = 0.01  # of the outcomes received, before it is worth a look
+_MEANING = {
+    Disposition.APPLIED: "count",
+    Disposition.DUPLICATE: "were received before, and count once",
+    Disposition.EXPIRED: "came after their code had expired, was recalled, or after the campaign was closed",
+    Disposition.UNMATCHED: "fit no code, customer or event of this campaign",
+    Disposition.REJECTED: "cannot be read, or contradict what counts",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthLine:
+    """Something that was checked, in words."""
+
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRow:
+    """A batch of outcomes, and what can be done about it."""
+
+    source: str
+    received: str
+    applied: int
+    aside: int
+    """Rows that do not count, other than duplicates."""
+    reverted: str
+    """When it was taken out; empty: it counts."""
+    revert: str
+    """The address that takes it out."""
+    quarantine: str
+    """The address of the rows that do not count, each with its reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndForm:
+    """A form that asks for the campaign's name before it ends something for good."""
+
+    action: Literal["close", "recall"]
+    address: str
+    title: str
+    meaning: str
+    """What it does, and what it does not undo."""
+    typed: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewPage(Page):
+    """The overview of a campaign."""
+
+    template = "campaign.html"
+    rail = "Campaigns"
+    name: str
+    facts: Facts
+    spending: BarChart | None
+    """Code cost so far, expected and allowed; None before anything was expected, spent or allowed."""
+    health: tuple[HealthLine, ...]
+    next_step: Link
+    outcomes: Table
+    has_outcomes: bool
+    batches: tuple[BatchRow, ...]
+    batch_table: Table
+    takes_outcomes: bool
+    upload: str
+    """Where a file of outcomes is sent."""
+    codes: str
+    """How many codes there are to send, in words."""
+    codes_address: str
+    report: str
+    recalled_codes: str | None
+    """Where the codes to make invalid are; None: the campaign was not recalled."""
+    ends: tuple[EndForm, ...]
+
+    def tables(self) -> Mapping[str, Table]:
+        spending = {} if self.spending is None else {"spending": self.spending.table()}
+        return {"outcomes": self.outcomes, "batches": self.batch_table, **spending}
+
+
+@router.get("/campaigns/{name}")
+def campaign(request: Request, shop: ShopOf, name: CampaignName) -> Response:
+    return respond(request, campaign_page(request, shop, name))
+
+
+@router.get("/campaigns/{name}/codes")
+def codes(shop: ShopOf, name: CampaignName, kind: FileFormat = "csv") -> Response:
+    """The codes to send."""
+    return file_reply(lambda file: shop.export(name, file), name="codes", kind=_KINDS[kind])
+
+
+@router.get("/campaigns/{name}/recalled")
+def recalled(shop: ShopOf, name: CampaignName, kind: FileFormat = "csv") -> Response:
+    """The codes to make invalid in the shop, of a campaign that was recalled."""
+    if shop.campaigns(name).campaigns[0].recalled_at is None:
+        raise NotFoundError(f"Campaign {name} was not recalled", fix="Its overview has a form that recalls it.")
+    return file_reply(lambda file: shop.recall(name, file), name="recalled", kind=_KINDS[kind])
+
+
+_KINDS = {"csv": CSV, "parquet": PARQUET}
+
+
+@router.post("/campaigns/{name}/batches/{batch_id}/revert")
+def revert(request: Request, shop: ShopOf, name: CampaignName, batch_id: BatchId) -> Response:
+    shop.revert(batch_id)
+    return go_to(request, campaign_address(name) + "#outcomes")
+
+
+@router.post("/campaigns/{name}/close")
+def close(request: Request, shop: ShopOf, name: CampaignName, form: FormOf) -> Response:
+    return _ended(request, shop, name, "close", typed=form.text("close_name"))
+
+
+@router.post("/campaigns/{name}/recall")
+def recall(request: Request, shop: ShopOf, name: CampaignName, form: FormOf) -> Response:
+    return _ended(request, shop, name, "recall", typed=form.text("recall_name"))
+
+
+def _ended(request: Request, shop: Shop, name: str, action: Literal["close", "recall"], *, typed: str) -> Response:
+    if typed != name:
+        error = f"This is not the campaign's name. Type {name} to {action} it." if typed else f"Type {name} first."
+        return respond(
+            request, campaign_page(request, shop, name, wrong=(action, typed, error)), status=422, part="ends"
+        )
+    if action == "close":
+        shop.close(name)
+    else:
+        shop.recall(name)
+    return go_to(request, campaign_address(name))
+
+
+def campaign_page(
+    request: Request, shop: Shop, name: str, *, wrong: tuple[str, str, str] | None = None
+) -> OverviewPage:
+    """wrong: a form that was refused, what was typed in it, and why."""
+    with shop.store() as store:
+        found = readings_of(request).overview(store, name, today=shop.clock.today())
+    batches = tuple(
+        BatchRow(
+            source=batch.source,
+            received=moment_text(batch.received_at, shop.settings.locale),
+            applied=batch.applied,
+            aside=batch.expired + batch.unmatched + batch.rejected,
+            reverted="" if batch.reverted_at is None else moment_text(batch.reverted_at, shop.settings.locale),
+            revert=campaign_address(name, f"batches/{batch.batch_id}/revert"),
+            quarantine=f"/api/v1/batches/{batch.batch_id}/quarantine",
+        )
+        for batch in found.entry.batches
+    )
+    phase = found.progress.phase
+    return OverviewPage(
+        title="Overview",
+        answer=_answer(found),
+        header=header_of(found.progress, here="overview"),
+        name=name,
+        facts=_facts(found),
+        spending=_spending(found),
+        health=_health(found),
+        next_step=next_link(found.progress),
+        outcomes=_outcomes(found),
+        has_outcomes=found.progress.has_outcomes,
+        batches=batches,
+        batch_table=_batch_table(batches),
+        takes_outcomes=phase is not Phase.CLOSED,
+        upload=f"/api/v1{campaign_address(name, 'outcomes')}",
+        codes=f"{counted(found.entry.codes, 'code')} of the launch",
+        codes_address=campaign_address(name, "codes"),
+        report=f"/api/v1{campaign_address(name, 'report')}",
+        recalled_codes=None if found.entry.recalled_at is None else campaign_address(name, "recalled"),
+        ends=tuple(_with_error(form, wrong) for form in _ends(found)),
+    )
+
+
+# ---- words
+
+
+def _answer(found: CampaignOverview) -> str:
+    """Where it stands, and what it has sold and cost."""
+    state, entry, sales = state_text(found.progress), found.entry, found.sales
+    write = partial(money, currency=found.currency)
+    codes = counted(entry.codes, "code")
+    if found.progress.phase is Phase.SCHEDULED:
+        return f"{state[0].upper()}{state[1:]}: {codes} to send."
+    if not sales.purchases:
+        return f"{state[0].upper()}{state[1:]}: {codes}, and no purchase was reported yet."
+    so_far = " so far" if found.progress.phase in (Phase.RUNNING, Phase.PAUSED) else ""
+    spent = f"{write(sales.markdown)} spent on codes"
+    if found.budget is not None:
+        spent = f"{write(sales.markdown)} of the {write(found.budget)} budget spent"
+    return (
+        f"{state[0].upper()}{state[1:]}: {codes}, {counted(sales.purchases, 'purchase')}{so_far}, "
+        f"{write(sales.revenue)} revenue, {spent}."
+    )
+
+
+def _facts(found: CampaignOverview) -> Facts:
+    unit, expected, sales = Money(found.currency), found.expected, found.sales
+    entry = found.entry
+    share = percent(sales.purchases / entry.codes) if entry.codes else "–"
+    return Facts(
+        [
+            Fact(
+                "Revenue with codes",
+                unit.text(sales.revenue),
+                _expected(None if expected is None else expected.revenue, unit),
+            ),
+            Fact(
+                "Code cost", unit.text(sales.markdown), _expected(None if expected is None else expected.markdown, unit)
+            ),
+            Fact("Purchases", count(sales.purchases), f"{share} of {counted(entry.codes, 'code')}"),
+            Fact("Customers", count(entry.customers), _model_text(found)),
+        ]
+    )
+
+
+def _expected(estimate: Estimate | None, unit: Money) -> str:
+    return "no forecast" if estimate is None else f"expected {estimate_text(estimate, unit=unit)}"
+
+
+def _model_text(found: CampaignOverview) -> str:
+    if found.plan.policy.assigns_at_random:
+        return "codes assigned at random"
+    version = found.entry.version
+    return "decided before anything was learned" if version is None else f"decided by version {version} of the model"
+
+
+def _spending(found: CampaignOverview) -> BarChart | None:
+    """Bars from zero: what was spent, what is expected by the end with its interval, what is allowed."""
+    write, spent = partial(money, currency=found.currency), found.sales.markdown
+    forecast = None if found.expected is None else found.expected.markdown
+    bars: list[tuple[str, float, float, float]] = [("So far", spent, spent, spent)]
+    if forecast is not None:
+        lower, upper = forecast.ends or (forecast.value, forecast.value)
+        bars.append((_expected_name(found), forecast.value, lower, upper))
+    if found.budget is not None:
+        bars.append(("Budget", found.budget, found.budget, found.budget))
+    if len(bars) == 1:
+        return None
+    names, values, lowers, uppers = zip(*bars, strict=True)
+    return BarChart(
+        title=_spending_title(spent, found.budget, None if forecast is None else forecast.value, write=write),
+        subtitle="What the discounts take from the full price of what is bought; a bar with an interval is a forecast",
+        categories=names,
+        y=Axis("Code cost", Money(found.currency)),
+        bars=[Bars("Code cost", values, lowers, uppers)],
+        interval="90% interval",
+        height_px=260,
+    )
+
+
+def _expected_name(found: CampaignOverview) -> str:
+    return "Expected by the end" if found.progress.phase in _OPEN else "Expected"
+
+
+def _spending_title(spent: float, budget: float | None, expected: float | None, *, write: "partial[str]") -> str:
+    if budget is not None and spent > budget:
+        return f"The codes have cost {write(spent - budget)} more than the budget of {write(budget)}"
+    if budget is not None and budget > 0:
+        return f"The codes have cost {percent(spent / budget, decimals=0)} of the budget of {write(budget)}"
+    if expected:
+        return f"The codes have cost {percent(spent / expected, decimals=0)} of what was expected for all of them"
+    return f"The codes have cost {write(spent)}"
+
+
+def _health(found: CampaignOverview) -> tuple[HealthLine, ...]:
+    outcomes = found.entry.outcomes
+    received = sum(outcomes.values())
+    aside = outcomes[Disposition.UNMATCHED] + outcomes[Disposition.REJECTED]
+    lines = []
+    if found.sample_ratio is not None:
+        sizes = ", ".join(f"{count(size)} {_GROUP[arm]}" for arm, size in found.sample_ratio.found.items())
+        text = (
+            f"The groups have the sizes that were planned: {sizes}."
+            if found.sample_ratio.ok
+            else f"The groups do not have the sizes that were planned: {sizes}. Find out where customers were lost "
+            "before you trust any figure."
+        )
+        lines.append(HealthLine(ok=found.sample_ratio.ok, text=text))
+    else:
+        lines.append(
+            HealthLine(ok=False, text="There is no group to compare with, so nobody can say what codes bring.")
+        )
+    if received:
+        share = aside / received
+        words = f"{percent(share)} of {counted(received, 'outcome')} fit no code or cannot be read"
+        fine = share <= _MOST_ASIDE
+        lines.append(
+            HealthLine(ok=fine, text=f"{words}." if fine else f"{words}; the rows are listed below, by batch.")
+        )
+    if found.budget is not None and found.sales.markdown > found.budget:
+        lines.append(HealthLine(ok=False, text="The codes have cost more than the budget."))
+    lines += [HealthLine(ok=False, text=f"When it was planned: {warning}") for warning in found.warnings]
+    return tuple(lines)
+
+
+_GROUP = {
+    str(Arm.DECIDED): "decided",
+    str(Arm.CONTROL): "in the control group",
+    str(Arm.HOLDOUT): "in the holdout",
+}
+
+
+def _outcomes(found: CampaignOverview) -> Table:
+    return Table(
+        caption="Outcomes received",
+        columns=["Disposition", Column("Rows", Count()), "What it means"],
+        rows=[[str(kind).capitalize(), found.entry.outcomes[kind], f"These {_MEANING[kind]}."] for kind in Disposition],
+    )
+
+
+def _batch_table(batches: tuple[BatchRow, ...]) -> Table:
+    return Table(
+        caption="Batches of outcomes",
+        columns=["Received", "Source", Column("Count", Count()), Column("Set aside", Count()), "State"],
+        rows=[
+            [one.received, one.source, one.applied, one.aside, f"reverted {one.reverted}" if one.reverted else "counts"]
+            for one in batches
+        ],
+    )
+
+
+def _ends(found: CampaignOverview) -> tuple[EndForm, ...]:
+    name, phase = found.progress.campaign, found.progress.phase
+    forms = []
+    if phase in _OPEN:
+        forms.append(
+            EndForm(
+                action="recall",
+                address=campaign_address(name, "recall"),
+                title="Recall the codes",
+                meaning="Codes that were not used become invalid now, and you get their list to block them in the "
+                "shop. Purchases made before now still count. This cannot be undone.",
+            )
+        )
+    if phase is not Phase.CLOSED:
+        is_early = not found.matured
+        last = f"Outcomes are expected until {day_text(found.progress.matures_on)}." if is_early else ""
+        forms.append(
+            EndForm(
+                action="close",
+                address=campaign_address(name, "close"),
+                title="Close the campaign",
+                meaning="No more codes are given, and outcomes that arrive from now on do not count. This cannot be "
+                f"undone. {last}".strip(),
+            )
+        )
+    return tuple(forms)
+
+
+def _with_error(form: EndForm, wrong: tuple[str, str, str] | None) -> EndForm:
+    if wrong is None or wrong[0] != form.action:
+        return form
+    return replace(form, typed=wrong[1], error=wrong[2])

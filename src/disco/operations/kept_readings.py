@@ -1,0 +1,85 @@
+"""Read-outs of campaigns that were made a moment ago, so that pages which show them again do not read ledgers again.
+
+A read-out is kept under everything it was made from: the batches that count and what became of their rows, a recall, a
+close, late arrivals, the content of the tables, the day. So a kept one is never an old one. Where the content of the
+tables is not known before they are read (a database), what needs them is made anew each time.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from datetime import date
+from threading import Lock
+from typing import Any, TypeVar
+
+from disco.operations.audience import ShopData
+from disco.operations.campaign_overview import CampaignOverview, CodeSales, campaign_overview, code_sales
+from disco.operations.results import CampaignResults, campaign_results
+from disco.records.life import CampaignRecord
+from disco.records.ports import Store, Transaction
+
+Value = TypeVar("Value")
+_MOST = 256
+"""Read-outs have no customers in them: each is some kilobytes."""
+
+
+class KeptReadings:
+    """The read-outs that were asked for last. Threads may share it; one that is being made is made once."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most, self._lock = most, Lock()
+        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
+        self._making: dict[Hashable, Lock] = {}
+
+    def overview(self, store: Store, campaign: str, *, today: date) -> CampaignOverview:
+        """As `campaign_overview`; purchases are summed up again only where the ledger has changed."""
+
+        def sales(transaction: Transaction, name: str) -> CodeSales:
+            state = ledger_state(transaction, transaction.plans.campaign(name))
+            return self._of(("sales", state), lambda: code_sales(transaction, name))
+
+        return campaign_overview(store, campaign, today=today, sales_of=sales)
+
+    def results(self, store: Store, data: ShopData, campaign: str, *, as_of: date) -> CampaignResults:
+        """As `campaign_results`."""
+        with store.reading() as transaction:
+            state = ledger_state(transaction, transaction.plans.campaign(campaign))
+
+        def make() -> CampaignResults:
+            return campaign_results(store, data, campaign, as_of=as_of)
+
+        tables = data.tables_hash()
+        return make() if tables is None else self._of(("results", state, tables, as_of), make)
+
+    def _of(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        with self._lock:
+            making = self._making.setdefault(key, Lock())
+        with making:
+            try:
+                with self._lock:
+                    if key in self._kept:
+                        self._kept.move_to_end(key)
+                        found: Value = self._kept[key]
+                        return found
+                made = make()
+                with self._lock:
+                    self._kept[key] = made
+                    while len(self._kept) > self._most:
+                        self._kept.popitem(last=False)
+                return made
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
+
+
+def ledger_state(transaction: Transaction, record: CampaignRecord) -> Hashable:
+    """Names what a campaign's figures are made from, without reading a row of its ledger."""
+    counts = transaction.ledger.counts(record.campaign).to_pydict()
+    return (
+        record.campaign,
+        record.plan_id,
+        record.state,
+        record.recalled_at,
+        transaction.decisions.late_seal(record.campaign),
+        tuple((batch.batch_id, batch.reverted_at) for batch in transaction.ledger.batches(record.campaign)),
+        tuple(tuple(column) for column in counts.values()),
+    )
