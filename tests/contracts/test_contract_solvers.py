@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from disco.allocation import Allocation, Segments, Status, solver
+from disco.allocation import Allocation, Segments, Status, segments, solver
 from disco.allocation.allocate import certified, solve_problem
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import AllocationProblem, read_problem
@@ -27,6 +27,7 @@ def by_newton(problem: AllocationProblem) -> Allocation:
     """Newton and a box over everybody, however few they are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solver, "_FEW", 0)
+        patch.setattr(solver, "_FEW_IN_SEGMENTS", 0)
         return _proved(problem, solver.solve(problem))
 
 
@@ -34,7 +35,9 @@ def by_passes(problem: AllocationProblem) -> Allocation:
     """Newton on a sample, then screening passes, however few customers there are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solver, "_FEW", 0)
+        patch.setattr(solver, "_FEW_IN_SEGMENTS", 0)
         patch.setattr(solver, "_ONE_LEVEL", 0)
+        patch.setattr(segments, "_ALL_AT_ONCE", 0)
         return _proved(problem, solver.solve(problem))
 
 
@@ -61,6 +64,8 @@ def table(kind: str, rows: int) -> tuple[Any, list[int | None], dict[str, Any]]:
     labels = rng.integers(0, 2, rows)
     few = max(1, rows // 6)
     by_segment = Segments(labels, {0: {"caps": [few, None, 1]}, 1: {"floors": [0, 1, 0]}})
+    capped = Segments(labels, {0: {"caps": [few, None, 1]}, 1: {"caps": [None, few, None]}})
+    closed = Segments(labels, {0: {"caps": [0, None, few]}, 1: {"caps": [None, 0, 0]}})
     return {
         "money": (values, caps, {}),
         "money in float32": (values.astype(np.float32), caps, {}),
@@ -73,13 +78,17 @@ def table(kind: str, rows: int) -> tuple[Any, list[int | None], dict[str, Any]]:
         "nobody eligible": (values, caps, {"eligible": np.zeros((rows, 3), np.bool_)}),
         "floors": (values - 1.5, [None, None, few], {"floors": [few, 0, few]}),
         "segments": (values, caps, {"segments": by_segment}),
+        "caps in segments": (values, caps, {"segments": capped}),
+        "a closed depth": (values, [rows // 3, 0, rows // 6], {}),
+        "depths closed to segments": (values, [rows // 3, 0, None], {"segments": closed}),
         "floors beyond the customers": (values, [None] * 3, {"floors": [rows, 1, 0]}),
     }[kind]  # fmt: skip
 
 
 KINDS = (
     "money", "money in float32", "losses", "caps that do not bind", "one code each", "ties", "everything equal",
-    "eligible", "nobody eligible", "floors", "segments", "floors beyond the customers",
+    "eligible", "nobody eligible", "floors", "segments", "caps in segments", "a closed depth",
+    "depths closed to segments", "floors beyond the customers",
 )  # fmt: skip
 
 
@@ -141,6 +150,9 @@ def test_every_algorithm_of_ours_gives_everybody_the_same_depth(solve, kind, row
     assert one.status is other.status
     np.testing.assert_array_equal(one.choice, other.choice)
     assert one.value == other.value
+    if not problem.limits.has_floors:  # where one binds, several prices prove the same optimum
+        np.testing.assert_array_equal(one.prices, other.prices)
+        np.testing.assert_array_equal(one.segment_prices, other.segment_prices)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -171,7 +183,7 @@ def test_the_order_of_rows_changes_nobodys_depth(solve, kind):
 
 @pytest.mark.parametrize("solve", FOR_BUDGETS.values(), ids=FOR_BUDGETS.keys())
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.6, 1.0])
-@pytest.mark.parametrize("kind", ["money", "ties", "eligible", "segments"])
+@pytest.mark.parametrize("kind", ["money", "ties", "eligible", "segments", "depths closed to segments"])
 def test_a_budget_is_kept_and_used_as_well_as_can_be(solve, share, kind):
     values, caps, limits = table(kind, 6)
     costs = np.random.default_rng(5).random((6, 3))

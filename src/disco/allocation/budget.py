@@ -190,5 +190,5 @@ def _sampled_rate(lagrangian: Lagrangian) -> float:
         return 0.0
     best = _bracket(small, rich, poor, enough=5e-3)[0]
     if not problem.limits.has_floors:  # where floors bind, which prices are shown depends on where they began
-        lagrangian.warm = best.solution.potentials[1 : problem.columns + 1]
+        lagrangian.begin_at(best.solution)
     return best.rate

@@ -98,8 +98,14 @@ class Lagrangian:
 
     def at(self, rate: float) -> Priced:
         solution = solve(self.problem, rate=rate, warm=self.warm, engine=self.engine)
-        self.warm = solution.potentials[1 : self.problem.columns + 1]
+        self.begin_at(solution)
         return self.priced(rate, solution)
+
+    def begin_at(self, solution: Assignment) -> None:
+        """The next solve begins at these prices: of all limits, or with floors of the depths alone, as it always did,
+        for where floors bind, which prices are shown depends on where they began."""
+        shown = self.problem.columns + 1 if self.problem.limits.has_floors else solution.potentials.size
+        self.warm = solution.potentials[1:shown]
 
     def priced(self, rate: float, solution: Assignment) -> Priced:
         worth = _total(self.problem.values, solution.choice, self.value_scale)

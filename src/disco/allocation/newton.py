@@ -350,3 +350,9 @@ def box(
         width[:] = apart
         return shift, shifted
     return 0.0, plain
+
+
+def tied(sample: Array) -> bool:
+    """Whether the same few values come again and again, so that no prices make Newton's counts move smoothly."""
+    seen = sample[:, :: max(1, sample.shape[1] // 128)]
+    return np.unique(seen).size < 0.25 * seen.size

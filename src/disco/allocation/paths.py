@@ -311,7 +311,7 @@ def settle_from(
     prices: Array | None,
     start: Settled | None = None,
 ) -> Settled | None:
-    """Shortest paths from prices per depth, or from an earlier result; None when the limits cannot be met."""
+    """Shortest paths from prices per depth or per node, or from an earlier result; None: the limits cannot be met."""
     columns = worth.shape[1]
     if start is not None:
         values, hashes = start.values.copy(), start.hashes.copy()
@@ -319,8 +319,8 @@ def settle_from(
         values, hashes = np.zeros(tree.nodes, np.int64), np.zeros(tree.nodes, np.int64)
         if prices is not None:
             most = worth.max(initial=0)  # prices from elsewhere may be nonsense
-            values[1 : columns + 1] = np.rint(np.clip(prices, -most / scale, most / scale) * scale)
-            if tree.leaf.shape[0] > 1:
+            values[1 : prices.size + 1] = np.rint(np.clip(prices, -most / scale, most / scale) * scale)
+            if tree.leaf.shape[0] > 1 and prices.size == columns:
                 values[tree.leaf] = values[1 : columns + 1]
     choice = np.empty(worth.shape[0], np.int64)
     groups = np.zeros(worth.shape[0], np.int64) if group is None else group

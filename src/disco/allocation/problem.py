@@ -29,10 +29,11 @@ class AllocationProblem:
     depths: tuple[float, ...] | None = None  # (depths,) where they were named
     largest_cost: float = 0.0  # of an eligible cell
     ids: Ids | None = None  # (customers,) where they were given
+    least_top: float = 0.0  # what `grid_top` is at least without floors: set by cells that are left out of a solve
 
     def grid_top(self, largest: float, magnitude: float, rate: float) -> float:
         """What sets the grid: the largest value, or with floors, where losses count too, the largest magnitude."""
-        return magnitude + rate * self.largest_cost if self.limits.has_floors else max(largest, 0.0)
+        return magnitude + rate * self.largest_cost if self.limits.has_floors else max(largest, self.least_top)
 
     @property
     def customers(self) -> int:

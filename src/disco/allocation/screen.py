@@ -391,6 +391,29 @@ def run_screen(
     return Screened(choice, counts, rows, kept, opened, top, margin)
 
 
+def keep_everybody(
+    problem: AllocationProblem, rate: float, *, rows: Array | None = None, grid: Screened | None = None
+) -> Screened:
+    """All customers as open ones: where a sample would hardly be smaller, or tells too little.
+
+    rows: their numbers in the whole table (None: this is the whole table).
+    grid: the pass above this one.
+    """
+    here = np.arange(problem.customers)
+    numbers = here if rows is None or not rows.size else rows
+    by_depth = np.empty(problem.values.shape)
+    costs = problem.costs if rate != 0.0 else None
+    patterns = copy_all(problem.values, bits_of(problem.values), problem.eligible, costs, rate, by_depth)
+    wide = problem.values.dtype.itemsize == 8
+    largest, magnitude = as_float(patterns[0], wide=wide), as_float(patterns[1], wide=wide)
+    counts = np.zeros((1, problem.columns), np.int64)
+    if grid is not None:
+        return Screened(here, counts, numbers, by_depth, here.size, grid.largest, grid.margin)
+    problem.refuse_unless_finite(magnitude)
+    top = problem.grid_top(largest, magnitude, rate)
+    return Screened(here, counts, numbers, by_depth, here.size, top, 1e-12 * top)
+
+
 def bits_of(values: Array) -> Array:
     """The same memory as integers of the same size."""
     return values.view(np.int64 if values.dtype.itemsize == 8 else np.int32)

@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from disco.allocation.closed import Closed
 from disco.allocation.grid import grid_scale, to_grid
 from disco.allocation.limits import Limits, Tree, tree_of
-from disco.allocation.newton import guess
+from disco.allocation.newton import guess, tied
 from disco.allocation.paths import Assignment, settle_from
 from disco.allocation.problem import AllocationProblem
-from disco.allocation.screen import PriceBox, Screened, as_float, bits_of, copy_all, run_screen, sample_rows, take
+from disco.allocation.screen import PriceBox, Screened, keep_everybody, run_screen, sample_rows, take
+from disco.allocation.segments import solve_segments
 from disco.allocation.ties import solve_exactly
 from disco.records.arrays import Array
 from disco.records.ports import Engine
@@ -24,6 +26,7 @@ from disco.records.ports import Engine
 # None of these changes a result, only the time it takes (tests/contracts/test_contract_solvers.py moves them). Times
 # are of one processor, eight depths, caps for 80% of the customers.
 _FEW = 200  # up to here shortest paths alone: 0.3 against 0.5 ms with Newton at 100 customers, 1.2 against 0.6 at 400
+_FEW_IN_SEGMENTS = 2_000  # the same with limits of segments
 _ONE_LEVEL = 12_000  # up to here everybody is the sample: 1.3 against 1.9 ms at 6,000 customers, equal at 12,000
 _OPEN_SHARE = 0.2  # a guess that leaves more open gets a larger sample; at 500,000 customers 18 ms, with 0.1 23 ms
 _USELESS = 0.4  # a guess that leaves more open settles too few to be worth a pass and a copy of the rest
@@ -51,19 +54,42 @@ class _Guess(NamedTuple):
 def solve(
     problem: AllocationProblem, *, rate: float = 0.0, warm: Array | None = None, engine: Engine | None = None
 ) -> Assignment:
-    """Exact optimum of Σ (value - rate · cost) within the limits; ties by hash. warm: one price per depth."""
+    """Exact optimum of Σ (value - rate · cost) within the limits; ties by hash.
+
+    warm: one price per depth, or the potentials of all limits without the root's.
+    """
     tree = tree_of(problem.limits)
+    if problem.customers <= _FEW:
+        return solve_exactly(problem, tree, rate=rate, warm=_of_depths(warm, problem))
+    closed = Closed.of(problem, tree)
+    if closed is None:
+        return _solve(problem, tree, rate=rate, warm=warm, engine=engine)
+    found = _solve(closed.left(), tree, rate=rate, warm=closed.start(warm), engine=engine)
+    return closed.priced(found, rate=rate)
+
+
+def _solve(
+    problem: AllocationProblem, tree: Tree, *, rate: float, warm: Array | None, engine: Engine | None
+) -> Assignment:
+    """`solve` for many customers, where every place may be taken by somebody."""
     customers = problem.customers
-    if tree.leaf.shape[0] > 1 or customers <= _FEW:
-        return solve_exactly(problem, tree, rate=rate, warm=warm)
+    if tree.leaf.shape[0] > 1:
+        by_boxes = None
+        if customers > _FEW_IN_SEGMENTS:
+            by_boxes = solve_segments(problem, tree, rate=rate, prices=warm, engine=engine)
+        return by_boxes or solve_exactly(problem, tree, rate=rate, warm=_of_depths(warm, problem))
     if customers <= _ONE_LEVEL:
-        everybody = _everybody(problem, rate, np.arange(0), None)
+        everybody = keep_everybody(problem, rate)
         placed = _solve_open(problem, tree, everybody, tree.low, tree.high, warm)
     else:
         placed = _solve_level(problem, tree, tree.low, tree.high, np.arange(0), rate=rate, prices=warm, engine=engine)
     if placed is None:
         return solve_exactly(problem, tree, rate=rate, warm=warm)
     return Assignment(placed.choice, placed.potentials, tree)
+
+
+def _of_depths(warm: Array | None, problem: AllocationProblem) -> Array | None:
+    return None if warm is None else warm[: problem.columns]
 
 
 def _solve_level(
@@ -81,7 +107,7 @@ def _solve_level(
             return None
         box, share, margin = guessed
         if share > _USELESS and problem.customers <= _COPIED:
-            everybody = _everybody(problem, rate, rows, grid)
+            everybody = keep_everybody(problem, rate, rows=rows, grid=grid)
             return _solve_open(problem, tree, everybody, low, high, box.centre[0])
         margin = margin if grid is None else grid.margin
         screened = run_screen(
@@ -120,22 +146,6 @@ def _solve_level(
     return None
 
 
-def _everybody(problem: AllocationProblem, rate: float, rows: Array, grid: Screened | None) -> Screened:
-    """All customers as open ones: where a sample would hardly be smaller, or tells too little."""
-    here = np.arange(problem.customers)
-    by_depth = np.empty(problem.values.shape)
-    costs = problem.costs if rate != 0.0 else None
-    patterns = copy_all(problem.values, bits_of(problem.values), problem.eligible, costs, rate, by_depth)
-    wide = problem.values.dtype.itemsize == 8
-    largest, magnitude = as_float(patterns[0], wide=wide), as_float(patterns[1], wide=wide)
-    counts = np.zeros((1, problem.columns), np.int64)
-    if grid is not None:
-        return Screened(here, counts, rows, by_depth, here.size, grid.largest, grid.margin)
-    problem.refuse_unless_finite(magnitude)
-    top = problem.grid_top(largest, magnitude, rate)
-    return Screened(here, counts, rows if rows.size else here, by_depth, here.size, top, 1e-12 * top)
-
-
 def _guess(
     problem: AllocationProblem, low: Array, high: Array, *, rate: float, prices: Array | None, spread: float
 ) -> _Guess | None:
@@ -159,24 +169,18 @@ def _guess(
             sample, low_part, high_part, centre, cold, 40, tolerance, 1.0 - share, spread, width
         )
         if not math.isfinite(opened) or left > 8.0 * tolerance:
-            if lost or _tied(sample):
+            if lost or tied(sample):
                 return None
             centre = _sample_prices(sample, low_part, high_part)
             cold, lost = False, True
             continue
         useless = opened > _USELESS * rows.size and customers <= _COPIED
-        if useless and _tied(sample):
+        if useless and tied(sample):
             return None
         if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3 or useless:
             return _Guess(PriceBox(centre[None, :], width[None, :], shift), opened / rows.size, 1e-10 * magnitude)
         size *= 4
         cold = False
-
-
-def _tied(sample: Array) -> bool:
-    """Whether the same few values come again and again, so that no prices make Newton's counts move smoothly."""
-    seen = sample[:, :: max(1, sample.shape[1] // 128)]
-    return np.unique(seen).size < 0.25 * seen.size
 
 
 def _sample_prices(sample: Array, low: Array, high: Array) -> Array:
@@ -210,7 +214,7 @@ def _solve_open(
         for spread in _INNER_SPREADS:
             shift, left, _ = guess(by_depth, low_left, high_left, centre, cold, 30, 2.0, 0.0, spread, width)
             if left > 50.0 + 0.01 * opened:
-                if _tied(by_depth):
+                if tied(by_depth):
                     return None
                 centre = _sample_prices(by_depth, low_left, high_left)
                 shift, left, _ = guess(by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width)

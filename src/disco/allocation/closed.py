@@ -1,0 +1,136 @@
+"""Depths that a cap of 0 closes, for everybody or for a segment: solved without them, and priced afterwards.
+
+Nobody gets such a code, so it changes no other price. Its own price is what the first code of it would bring,
+
+    max(0, max_i v_ik - (v_ia - price_a)),   a: the place of customer i,
+
+the value of one extreme customer, to which Newton on a sample is no help. One pass over everybody finds it.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from disco.allocation.grid import grid_scale
+from disco.allocation.limits import Tree
+from disco.allocation.paths import Assignment
+from disco.allocation.problem import AllocationProblem
+from disco.records.arrays import Array
+from disco.records.compiled import njit
+
+
+@njit(nogil=True, cache=True)
+def _largest(values: Array, eligible: Array | None) -> float:
+    """The largest value of an eligible cell, at least 0; what is no number is found by the solve."""
+    largest = 0.0
+    for k in range(values.shape[0]):
+        for i in range(values.shape[1]):
+            x = np.float64(values[k, i])
+            if x > largest and (eligible is None or eligible[k, i]):
+                largest = x
+    return largest
+
+
+@njit(nogil=True, cache=True)
+def _first_code(
+    values: Array,
+    eligible: Array | None,
+    costs: Array | None,
+    rate: float,
+    segment: Array | None,
+    choice: Array,
+    prices: Array,
+    closed: Array,
+    scale: float,
+    found: Array,
+) -> None:
+    """found[g, k] = the largest v_ik - (v_ia - price_a) of a closed place, at least 0. Grid integers, (groups, depths).
+
+    A loss is never given away where there are no floors, so it has no price.
+    """
+    columns, customers = values.shape
+    for i in range(customers):
+        g = 0
+        if segment is not None:
+            g = segment[i]
+        own = 0
+        a = choice[i]
+        if a >= 0:
+            x = np.float64(values[a, i])
+            if costs is not None:
+                x -= rate * np.float64(costs[a, i])
+            own = np.int64(np.rint(x * scale)) - prices[g, a]
+        for k in range(columns):
+            if not closed[g, k] or (eligible is not None and not eligible[k, i]):
+                continue
+            x = np.float64(values[k, i])
+            if costs is not None:
+                x -= rate * np.float64(costs[k, i])
+            if x >= 0.0:
+                found[g, k] = max(found[g, k], np.int64(np.rint(x * scale)) - own)
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The places of a problem without floors that nobody may get."""
+
+    problem: AllocationProblem
+    tree: Tree
+    places: Array  # (groups, depths) Booleans
+    largest: float  # value of an eligible cell; it sets the grid of the whole table
+
+    @classmethod
+    def of(cls, problem: AllocationProblem, tree: Tree) -> "Closed | None":
+        """None: there is no such place, or there are floors."""
+        columns = problem.columns
+        places = (tree.high[tree.leaf] == 0) | (tree.high[1 : columns + 1] == 0)
+        if problem.limits.has_floors or not places.any():
+            return None
+        return cls(problem, tree, places, _largest(problem.values, problem.eligible))
+
+    def left(self) -> AllocationProblem:
+        """The problem in which nobody is eligible for them."""
+        problem, segment = self.problem, self.problem.limits.segment
+        if segment is None:
+            offered = np.broadcast_to(~self.places[0][:, None], problem.values.shape)
+        else:
+            offered = ~self.places.T[:, segment]
+        eligible = np.array(offered) if problem.eligible is None else offered & problem.eligible
+        return replace(problem, eligible=eligible, least_top=self.largest)
+
+    def start(self, warm: Array | None) -> Array | None:
+        """Prices to begin with, at which the places cost nothing."""
+        if warm is None:
+            return None
+        columns = self.problem.columns
+        start = warm.copy()
+        start[:columns][self.tree.high[1 : columns + 1] == 0] = 0.0
+        if start.size > columns:
+            leaves, above = start[columns:].reshape(self.places.shape), start[:columns]
+            leaves[:] = np.where(self.places, above, leaves)
+        return start
+
+    def priced(self, found: Assignment, *, rate: float) -> Assignment:
+        """The solution of `left` with the prices of these places."""
+        problem, tree, columns = self.problem, self.tree, self.problem.columns
+        scale = grid_scale(self.largest, nodes=tree.nodes)
+        prices = np.rint(found.potentials[tree.leaf] * scale).astype(np.int64)  # exact: they are on the grid
+        first = np.zeros(self.places.shape, np.int64)
+        _first_code(
+            problem.values, problem.eligible, problem.costs if rate != 0.0 else None, rate, problem.limits.segment,
+            found.choice, prices, self.places, scale, first,
+        )  # fmt: skip
+        potentials = found.potentials.copy()
+        worth = first / scale
+        depth_closed = tree.high[1 : columns + 1] == 0
+        if tree.leaf.shape[0] == 1:
+            potentials[1:] = np.where(depth_closed, worth[0], potentials[1:])
+            return replace(found, potentials=potentials)
+        leaf_closed = tree.high[tree.leaf] == 0
+        # one code of a closed depth goes to the best segment that may have it
+        most = np.where(leaf_closed, 0.0, worth).max(axis=0)
+        potentials[1 : columns + 1] = np.where(depth_closed, most, potentials[1 : columns + 1])
+        above = potentials[1 : columns + 1]
+        leaves = np.where(depth_closed, above, potentials[tree.leaf])
+        potentials[tree.leaf] = np.where(leaf_closed, np.maximum(above, worth), leaves)
+        return replace(found, potentials=potentials)
