@@ -120,7 +120,7 @@ def refused(answer: httpx.Response, status: int, kind: str) -> str:
 def test_a_person_signs_in_through_the_forms_of_the_provider(here: Place) -> None:
     here.configure(name="Example <ID>")
     with here.browser() as browser:
-        assert '<a href="sign-in/oidc">Sign in with Example &lt;ID&gt;</a>' in browser.get(f"{here.url}/sign-in").text
+        assert '<a href="/sign-in/oidc">Sign in with Example &lt;ID&gt;</a>' in browser.get(f"{here.url}/sign-in").text
         assert browser.get(f"{here.url}/me").status_code == 401
         sent = browser.get(f"{here.url}/sign-in/oidc")
         asked = {name: values[0] for name, values in parse_qs(urlsplit(sent.headers["location"]).query).items()}
@@ -131,7 +131,7 @@ def test_a_person_signs_in_through_the_forms_of_the_provider(here: Place) -> Non
         assert {len(asked[name]) for name in ("state", "nonce", "code_challenge")} == {43}
         assert asked["redirect_uri"] == f"{here.url}/sign-in/oidc/callback"
         back = browser.get(here.returned(browser))
-        assert (back.status_code, back.headers["location"]) == (303, "/docs")
+        assert (back.status_code, back.headers["location"]) == (303, "/campaigns")
         me = browser.get(f"{here.url}/me").json()
         assert (me["name"], me["kind"], me["role"]) == ("ada", "person", "planner")
         cookies = {cookie.name: cookie for cookie in browser.cookies.jar if cookie.domain == "127.0.0.1"}
@@ -333,7 +333,7 @@ def test_nothing_in_a_request_says_where_people_are_led(here: Place) -> None:
             assert sent.headers["location"].startswith(here.provider.issuer)
             assert "evil" not in sent.headers["location"]
         url = here.returned(browser).copy_set_param("next", "https://evil.example")
-        assert browser.get(url).headers["location"] == "/docs"
+        assert browser.get(url).headers["location"] == "/campaigns"
         evil = httpx.get(f"{here.url}/sign-in/oidc", headers={"host": "evil.example"}, trust_env=False)
         refused(evil, 400, "host")
 

@@ -3,30 +3,21 @@
 import json
 from collections.abc import Iterator
 from functools import cache
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from fastapi import Response
 from fastapi.openapi.utils import get_openapi
 
-from disco.entrypoints.service.security import PUBLIC, ROUTES
+from disco.entrypoints.service.security import POLICY, PUBLIC, ROUTES
 from disco.records.errors import NotFoundError
 
 _FOLDER = Path(__file__).parent
 _FILES = {
-    "pages.js": (_FOLDER / "page" / "pages.js", "text/javascript; charset=utf-8"),
-    "pages.css": (_FOLDER / "page" / "pages.css", "text/css; charset=utf-8"),
-    "docs.js": (_FOLDER / "page" / "docs.js", "text/javascript; charset=utf-8"),
+    "docs.js": (_FOLDER / "pages" / "static" / "docs.js", "text/javascript; charset=utf-8"),
     "swagger-ui-bundle.js": (_FOLDER / "vendor" / "swagger-ui-bundle.js", "text/javascript; charset=utf-8"),
     "swagger-ui.css": (_FOLDER / "vendor" / "swagger-ui.css", "text/css; charset=utf-8"),
 }
-# Swagger UI sets styles of single elements; everything else comes from files of this server
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-)
-_STRICT_POLICY = _POLICY.replace(" 'unsafe-inline'", "")
 _ABOUT = (
     "The use cases of the `disco` command line over HTTP. A caller sends a key (`Authorization: Bearer KEY`) or, in a "
     "browser, the cookie of a session. Errors are problems of RFC 9457, whose `detail` is the sentence that the "
@@ -194,11 +185,10 @@ def _resolved(schema: dict[str, Any], document: dict[str, Any]) -> dict[str, Any
     return schema
 
 
-def page(name: str = "docs", *, provider: str | None = None) -> Response:
-    """The page about all routes, or one of those where people sign in. provider: by which one can sign in, too."""
-    headers = {"content-security-policy": _POLICY if name == "docs" else _STRICT_POLICY, "cache-control": "no-cache"}
-    link = "" if provider is None else f'<p><a href="sign-in/oidc">Sign in with {escape(provider)}</a></p>'
-    content = (_FOLDER / "page" / f"{name}.html").read_text(encoding="utf-8").replace("<!-- openid -->", link)
+def page() -> Response:
+    """The page about all routes. Swagger UI sets styles of elements by script, which the policy of all pages allows."""
+    content = (_FOLDER / "pages" / "templates" / "docs.html").read_bytes()
+    headers = {"content-security-policy": POLICY, "cache-control": "no-cache"}
     return Response(content, 200, headers, media_type="text/html; charset=utf-8")
 
 

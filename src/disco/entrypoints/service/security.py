@@ -125,6 +125,7 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/static/{file}"): PUBLIC,
     ("GET", "/"): _V,
     ("GET", "/campaigns"): _V,
+    # the console: the office
     # the console: planning
     # the console: what happened and what was learned
     ("GET", "/campaigns/{name}"): _V,
@@ -155,6 +156,11 @@ HEADERS = {
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 }
 """Of every reply that does not say otherwise."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+"""Of every page: nothing is loaded from elsewhere, and neither a script nor a style stands in the page itself."""
 
 
 async def admitted(request: Request, service: "Service", *, needed: Needed) -> Caller | None:

@@ -7,9 +7,14 @@ A page is a frozen value with its template. Its route calls a use case, makes th
         return respond(request, JobsPage(...))
 
 Templates extend shell.html. A part of a page that htmx replaces is a block of its template (`part="progress"`).
+
+What a change has done is said in a sentence (`said="Campaign paused."` of `go_to` and `respond`). It travels as the
+event `said` of the header HX-Trigger; console.js shows it below the answer, also where the reply leads to another page.
+So no address and no cookie carries text that somebody else could have written.
 """
 
 import io
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +29,7 @@ from fastapi import Request, Response
 
 from disco.entrypoints.service.problems import status_of
 from disco.entrypoints.service.route import DiscoRoute, said_of
-from disco.entrypoints.service.security import csrf_token, session_cookie
+from disco.entrypoints.service.security import POLICY, csrf_token, session_cookie
 from disco.records.errors import AuthenticationError, InputError, NotFoundError
 from disco.records.people import Caller, Role
 from disco.reports.page import environment
@@ -35,11 +40,6 @@ if TYPE_CHECKING:
 
     from disco.entrypoints.service.app import Service
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-)
-"""Of every page: nothing is loaded from elsewhere, and neither a script nor a style stands in the page itself."""
 _HTML = "text/html; charset=utf-8"
 _PARTS_OF_STYLE = (
     ("disco.reports", "templates/report.css"),
@@ -139,10 +139,12 @@ class Shell:
         return self.role.allows(Role(needed))
 
 
-def shell_of(request: Request) -> Shell:
-    """Of a request that was admitted."""
+def shell_of(request: Request) -> Shell | None:
+    """Of a request that was admitted; None: nobody is known, as where people sign in."""
     service: Service = request.app.state.service
-    caller: Caller = request.state.caller
+    caller: Caller | None = getattr(request.state, "caller", None)
+    if caller is None:
+        return None
     token = request.cookies.get(session_cookie(request, service), "")
     return Shell(
         person=caller.actor.name,
@@ -153,15 +155,22 @@ def shell_of(request: Request) -> Shell:
     )
 
 
-def respond(request: Request, page: Page, *, status: int = 200, part: str | None = None) -> Response:
-    """The page, a file of one of its tables where the address asks for it, or the block `part` of its template."""
+def respond(request: Request, page: Page, *, status: int = 200, part: str | None = None, said: str = "") -> Response:
+    """The page, a file of one of its tables where the address asks for it, or the block `part` of its template.
+
+    said: what a change has done.
+    """
     wanted = request.query_params.get("table")
     if wanted is not None:
         return _file(page, wanted, request.query_params.get("format", "csv"))
     template = _environment().get_template(page.template)
     shown = {"page": page, "shell": shell_of(request), "path": request.url.path}
     text = template.render(shown) if part is None else _block(template, part, shown)
-    return _html(text, status)
+    return _html(text, status, _saying(said))
+
+
+def _saying(said: str) -> dict[str, str]:
+    return {"hx-trigger": json.dumps({"said": said})} if said else {}
 
 
 def _block(template: "jinja2.Template", name: str, shown: Mapping[str, object]) -> str:
@@ -173,10 +182,10 @@ def _html(text: str, status: int, headers: Mapping[str, str] | None = None) -> R
     return Response(text, status, {"content-security-policy": POLICY, **(headers or {})}, media_type=_HTML)
 
 
-def go_to(request: Request, address: str) -> Response:
-    """Lead the browser to another page after a change; htmx loads it whole."""
+def go_to(request: Request, address: str, *, said: str = "") -> Response:
+    """Lead the browser to another page after a change; htmx loads it whole. said: what the change has done."""
     if "hx-request" in request.headers:
-        return Response(status_code=204, headers={"hx-redirect": address})
+        return Response(status_code=204, headers={"hx-redirect": address, **_saying(said)})
     return Response(status_code=303, headers={"location": address})
 
 
@@ -267,8 +276,7 @@ def refusal(request: Request, error: Exception) -> Response:
         lines=tuple(lines),
         request_id=request.scope.get("disco.request_id", ""),
     )
-    known = getattr(request.state, "caller", None) is not None
-    shown = {"page": page, "shell": shell_of(request) if known else None, "path": request.url.path}
+    shown = {"page": page, "shell": shell_of(request), "path": request.url.path}
     template = _environment().get_template(page.template)
     if is_part:
         to_note = {"hx-retarget": "#note", "hx-reswap": "innerHTML"}

@@ -45,17 +45,6 @@ async def docs() -> Response:
     return documents.page()
 
 
-@router.get("/sign-in", summary="The page where people sign in", response_class=HTMLResponse)
-def sign_in_page(request: Request) -> Response:
-    oidc = request.app.state.service.shop().settings.oidc
-    return documents.page("sign-in", provider=None if oidc is None else oidc.name)
-
-
-@router.get("/invitation", summary="The page where invited people choose a password", response_class=HTMLResponse)
-async def invitation_page() -> Response:
-    return documents.page("invitation")
-
-
 @router.get("/docs/{file}", summary="The files of that page", response_class=Response)
 async def docs_file(file: Annotated[str, Path(max_length=60)]) -> Response:
     return documents.file_of_page(file)

@@ -16,7 +16,7 @@ from disco.operations.sign_in import NewSession
 from disco.records.errors import AuthenticationError, DiscoError, RoleError, ServiceError
 
 router = APIRouter(route_class=DiscoRoute, tags=["people"])
-_THEN = "/docs"  # always: a page that the request could name would lead people anywhere
+_THEN = "/campaigns"  # always: a page that the request could name would lead people anywhere
 _Text = Annotated[str | None, Query(max_length=4000)]
 
 

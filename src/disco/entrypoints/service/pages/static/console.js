@@ -1,11 +1,127 @@
-// What htmx does not do by itself: buttons that send nothing but themselves.
+// What htmx does not do by itself: the door, files that are sent, messages that outlive a page, secrets to copy.
 "use strict";
 (() => {
-  const cookie = (name) => document.cookie.split("; ").find((part) => part.startsWith(`${name}=`))?.slice(name.length + 1);
+  const cookie = (name) => document.cookie.split("; ").find((part) => part.startsWith(`${name}=`))?.slice(name.length + 1) ?? "";
+  const changes = () => ({ "X-CSRF-Token": cookie("disco_csrf") });
+
+  // ---- what was done, in a sentence: the reply's event `said` (HX-Trigger), also where it leads to another page
+  const KEPT = "disco said", KEPT_MS = 4000;
+  const say = (text) => {
+    const place = document.getElementById("said");
+    if (!place) return;
+    const line = document.createElement("p");
+    line.className = "note";
+    line.textContent = text;
+    place.replaceChildren(line);
+  };
+  document.addEventListener("said", (event) => {
+    const text = event.detail.value;
+    say(text);
+    sessionStorage.setItem(KEPT, text);
+    setTimeout(() => sessionStorage.removeItem(KEPT), KEPT_MS); // by then another page has shown it, if one was to
+  });
+  const kept = sessionStorage.getItem(KEPT);
+  sessionStorage.removeItem(KEPT);
+  if (kept) say(kept);
+
+  // ---- errors beside fields: the first one is where the keyboard goes
+  document.addEventListener("htmx:afterSettle", (event) => {
+    event.detail.elt.querySelector?.("[aria-invalid=true]")?.focus();
+  });
+  document.addEventListener("htmx:sendError", () => say("The server cannot be reached. Nothing was changed; try again."));
+
+  // ---- buttons that send nothing but themselves, and secrets to copy
   addEventListener("click", async (event) => {
-    const button = event.target.closest("[data-post]");
+    const button = event.target.closest("[data-post], [data-copy]");
     if (!button) return;
-    const answer = await fetch(button.dataset.post, { method: "POST", headers: { "X-CSRF-Token": cookie("disco_csrf") ?? "" } });
+    if (button.dataset.copy) {
+      await navigator.clipboard?.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+      return;
+    }
+    const answer = await fetch(button.dataset.post, { method: "POST", headers: changes() });
     if (answer.ok || answer.status === 401) location.assign(button.dataset.then);
+  });
+
+  // ---- the door: a form as JSON; its refusal stands beside the field, and what was typed stays
+  const refuse = (form, text) => {
+    const place = form.querySelector(".error");
+    place.textContent = text;
+    place.hidden = !text;
+    const field = form.querySelector(`[aria-describedby~="${place.id}"]`);
+    field.toggleAttribute("aria-invalid", Boolean(text));
+    field.closest(".field").classList.toggle("wrong", Boolean(text));
+    if (text) field.select();
+  };
+  const sentence = async (answer) => {
+    try {
+      return (await answer.json()).detail;
+    } catch {
+      return `The server answered ${answer.status}. Try again in a moment.`;
+    }
+  };
+  addEventListener("submit", async (event) => {
+    const form = event.target.closest("form[data-json]");
+    if (!form) return;
+    event.preventDefault();
+    const body = {}, button = form.querySelector("button");
+    for (const [name, value] of new FormData(form)) if (value !== "") body[name] = value;
+    if ("token" in form.dataset) body.token = location.hash.slice(1); // behind the #, where no server's log sees it
+    button.disabled = true;
+    refuse(form, "");
+    try {
+      const headers = { "Content-Type": "application/json" };
+      const answer = await fetch(form.dataset.json, { method: "POST", headers, body: JSON.stringify(body) });
+      if (answer.ok) location.assign(form.dataset.then);
+      else refuse(form, await sentence(answer));
+    } catch {
+      refuse(form, "The server cannot be reached. Try again.");
+    } finally {
+      button.disabled = false;
+    }
+  });
+
+  // ---- files: sent as they are, with how much has arrived
+  const TYPES = { csv: "text/csv", parquet: "application/vnd.apache.parquet" };
+  addEventListener("submit", (event) => {
+    const form = event.target.closest("form[data-upload]");
+    if (!form) return;
+    event.preventDefault();
+    const file = form.querySelector("input[type=file]").files[0], button = form.querySelector("button");
+    const type = TYPES[file?.name.split(".").pop().toLowerCase()];
+    if (!file) return refuse(form, "Choose a file first.");
+    if (!type) return refuse(form, `${file.name} is neither a .csv nor a .parquet file. Choose one of these.`);
+    const bar = form.querySelector("progress"), words = form.querySelector(".sent");
+    const request = new XMLHttpRequest();
+    const ended = (text) => {
+      button.disabled = false;
+      bar.hidden = true;
+      words.textContent = "";
+      refuse(form, text);
+    };
+    request.upload.addEventListener("progress", (sent) => {
+      bar.value = sent.loaded / sent.total;
+      words.textContent = sent.loaded < sent.total ? `${Math.round(100 * bar.value)}% sent` : "All sent; the rows are being checked.";
+    });
+    request.addEventListener("error", () => ended("The server cannot be reached, so the table stays as it was. Try again."));
+    request.addEventListener("load", () => {
+      if (request.status < 300) {
+        sessionStorage.setItem(KEPT, `${file.name} is the table now.`);
+        location.reload();
+        return;
+      }
+      let text = `The server answered ${request.status}, so the table stays as it was.`;
+      try {
+        text = JSON.parse(request.responseText).detail;
+      } catch { /* not JSON: a proxy has answered */ }
+      ended(text);
+    });
+    request.open("PUT", form.dataset.upload);
+    for (const [name, value] of Object.entries({ ...changes(), "Content-Type": type })) request.setRequestHeader(name, value);
+    button.disabled = true;
+    bar.hidden = false;
+    bar.value = 0;
+    refuse(form, "");
+    request.send(file);
   });
 })();
