@@ -9,7 +9,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from disco.entrypoints.python import Shop
+from disco.operations.drafts import list_drafts
 from disco.records.errors import InputError
+from disco.records.plan import read_plan
 from disco.studies.demo.command import run_many, run_once
 
 ARTEFACTS = (
@@ -77,8 +80,33 @@ def test_the_objective_is_not_shown_as_money(runs):
     assert "3 × revenue − markdown, which is not money" in page
 
 
+def test_the_folder_is_a_shop_in_the_middle_of_its_life(runs, tmp_path):
+    """A campaign runs on the shop's own day, and the next one is drafted and can be planned and launched."""
+    shop = Shop.open(shutil.copytree(runs / "one", tmp_path / "shop"))
+    found = {one.campaign: str(one.state) for one in shop.campaigns().campaigns}
+    assert found == dict.fromkeys("ABCD", "ended") | {"E": "running"}
+    decided = shop.results("E").arms["decided"]
+    assert 0 < decided.summary.purchasers < sum(decided.codes.values())
+    with shop.store() as store:
+        (draft,) = list_drafts(store).items
+    planned = shop.plan(draft.plan)
+    assert (draft.name, planned.version) == ("F", 4)
+    assert planned.total is not None
+    assert shop.clock.today() < read_plan(draft.plan).valid.start
+    assert shop.validate().clean
+    assert shop.doctor().ok, shop.doctor().failed
+    assert not shop.launch(planned.plan_id).again
+
+
 def test_a_run_replaces_the_files_of_an_earlier_one_and_leaves_no_scraps(runs):
     assert not [path for path in runs.iterdir() if path.name.startswith(".")]
+
+
+def test_the_shop_that_an_operator_has_used_is_replaced_by_another_run(runs):
+    """Everything that the console writes lies in files that the demo knows as its own."""
+    names = {path.name for path in (runs / "one").iterdir()}
+    assert {"disco.yaml", "disco.sqlite", "disco-artefacts", "shop", "context.safetensors"} <= names
+    assert "simulated_days_behind" in (runs / "one" / "disco.yaml").read_text()
 
 
 def test_many_seeds_give_an_interval(tmp_path):

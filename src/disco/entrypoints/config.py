@@ -245,6 +245,12 @@ class ShopSettings(_Section):
     oidc: OidcSettings | None = Field(
         None, description="sign-in at an identity provider (OpenID Connect); empty: with passwords alone"
     )
+    simulated_days_behind: int | None = Field(
+        None,
+        ge=0,
+        le=36_500,
+        description="of a simulated shop: by how many days its own time is behind; empty: the shop is real",
+    )
     threads: int | None = Field(
         None, description="threads of the engine and of DuckDB; empty: one per processor, at most four per processor"
     )

@@ -77,13 +77,20 @@ class WallClock:
 
     fixed: datetime | None = None
     locale: Locale = POUNDS_UTC
+    behind: timedelta = timedelta(0)
+    """How far the time of a simulated shop is behind; it passes there as it does here."""
 
     def now(self) -> datetime:
-        return self.fixed if self.fixed is not None else datetime.now(UTC)
+        return self.fixed if self.fixed is not None else datetime.now(UTC) - self.behind
 
     def today(self) -> date:
         """The day it is in the shop."""
         return self.locale.day_of(self.now())
+
+    @classmethod
+    def of(cls, settings: ShopSettings, *, fixed: datetime | None = None) -> "WallClock":
+        """The clock of a shop with these settings."""
+        return cls(fixed, settings.locale, timedelta(days=settings.simulated_days_behind or 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,7 @@ class Shop:
         if now is not None and now.tzinfo is None:
             raise InputError("now", found=f"{now} without a time zone", expected="a time with one, such as UTC")
         read = load_settings(place, flags=settings)
-        return cls(place, read, WallClock(now, read.locale))
+        return cls(place, read, WallClock.of(read, fixed=now))
 
     def __repr__(self) -> str:
         return f"Shop({str(self.folder)!r})"

@@ -1,7 +1,7 @@
 """A shop and its tables: `disco init`, `disco validate`."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -62,14 +62,12 @@ def validate(
         _validate_plan(Path(tables), shop=shop, as_json=as_json, quiet=quiet)
         return
     from disco.entrypoints.config import load_settings, settings_of_tables
-    from disco.entrypoints.python import validate_tables_at
+    from disco.entrypoints.python import WallClock, validate_tables_at
     from disco.records.wording import counted
 
     settings = load_settings(shop) if tables is None else settings_of_tables(tables, shop=shop)
     place = settings.data_place(shop) if tables is None else tables
-    found = validate_tables_at(
-        place, settings=settings, as_of=day_of(as_of) or settings.locale.day_of(datetime.now(UTC))
-    )
+    found = validate_tables_at(place, settings=settings, as_of=day_of(as_of) or WallClock.of(settings).today())
     read = ", ".join(f"{name} ({counted(rows, 'row')})" for name, rows in found.rows.items())
     text = f"No problems found in {place}: {read}." if found.clean else _problems_text(found.problems, place)
     warn(found.warnings)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from disco.retailer import RetailerSettings
 
-_DEMO_STEPS = 11  # of one run, for the bar
+_DEMO_STEPS = 12  # of one run, for the bar
 _NEW_ROWS = {"orders": "order", "returns": "return", "codes": "code", "site": "visit day"}  # by table
 
 

@@ -48,13 +48,14 @@ class Service:
     """What the routes share: the shop with its database open, limits and figures.
 
     shop: as `Shop.open` gave it. hosts: names under which it answers beside loopback; None: as `refuse_host` says.
+    demo: the secret of the link that signs a demo operator in; None: there is no such link.
     """
 
-    def __init__(self, shop: Shop, *, hosts: Collection[str] | None = ()) -> None:
+    def __init__(self, shop: Shop, *, hosts: Collection[str] | None = (), demo: str | None = None) -> None:
         self._opened: tuple[object, Shop, ExitStack] | None = None
         self._given, self._lock = shop, threading.Lock()
         self._stamp = _stamp(shop.folder / FILE)  # of the settings that the shop was opened with
-        self._hosts = hosts
+        self._hosts, self.demo = hosts, demo
         self.settings: ShopSettings = shop.settings
         own = shop.settings.service
         self.metrics = Metrics()
@@ -146,9 +147,10 @@ def _stamp(path: Path) -> object:
     return (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-def create_app(shop: Shop, *, hosts: Collection[str] | None = ()) -> FastAPI:
-    """The service of a shop. hosts: names under which it answers beside loopback; None: as `refuse_host` says."""
-    service = Service(shop, hosts=hosts)
+def create_app(shop: Shop, *, hosts: Collection[str] | None = (), demo: str | None = None) -> FastAPI:
+    """The service of a shop. hosts: names under which it answers beside loopback; None: as `refuse_host` says.
+    demo: the secret of the link that signs a demo operator in."""
+    service = Service(shop, hosts=hosts, demo=demo)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:

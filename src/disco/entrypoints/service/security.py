@@ -123,6 +123,7 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("PATCH", f"{_API}/settings"): _ADMIN,
     # the console
     ("GET", "/static/{file}"): PUBLIC,
+    ("GET", "/demo/{secret}"): PUBLIC,
     ("GET", "/"): _V,
     ("GET", "/campaigns"): _V,
     # the console: the office

@@ -9,16 +9,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from secrets import token_urlsafe
 from types import FrameType
 from urllib.parse import urlsplit
 
 import uvicorn
 
+from disco.entrypoints.config import FILE
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import logs
 from disco.entrypoints.service.app import Service, create_app
 from disco.entrypoints.service.security import is_loopback, own_names
-from disco.records.errors import InputError, MissingPartError, StateError
+from disco.records.errors import InputError, MissingPartError, StateError, UsageError
 from disco.records.result import Result
 
 _GRACE_S = 30  # for requests in progress, and for the worker's job, when the server is asked to end
@@ -48,19 +50,28 @@ class Serving(Result):
     worker: bool
     """Whether it runs a worker of its own."""
     invitation: str | None
-    """The one-time link for the first administrator; null: there is one already."""
+    """The one-time link for the first administrator; null: there is one already, or this is the demo."""
+    demo: str | None
+    """The link that signs a demo operator in, as long as the server runs; null: without --demo."""
     warnings: tuple[str, ...]
     """What to know, in sentences."""
 
 
-def serve(shop: Shop, *, host: str, port: int, worker: bool, started: Callable[[Serving], None]) -> None:
+def serve(
+    shop: Shop, *, host: str, port: int, worker: bool, started: Callable[[Serving], None], demo: bool = False
+) -> None:
     """Answer until the process is asked to end (SIGTERM or Ctrl-C); requests in progress are then finished.
 
-    port: 0 takes a free one. started: is told where, before the first request is answered.
+    port: 0 takes a free one. started: is told where, before the first request is answered. demo: with a link that signs
+    an administrator in, for a simulated shop that only this machine can reach.
     """
     logs.forward_libraries()
     own = shop.settings.service
-    app = create_app(shop, hosts=(host,) if is_loopback(host) or own.hosts or own.public_url else None)
+    if demo:
+        _refuse_demo(shop, host)
+    secret = token_urlsafe(24) if demo else None
+    hosts = (host,) if is_loopback(host) or own.hosts or own.public_url else None
+    app = create_app(shop, hosts=hosts, demo=secret)
     service: Service = app.state.service
     with _bound(host, port) as bound:
         address = f"http://{host if ':' not in host else f'[{host}]'}:{bound.getsockname()[1]}"
@@ -84,7 +95,8 @@ def serve(shop: Shop, *, host: str, port: int, worker: bool, started: Callable[[
                 url=url,
                 shop=str(shop.folder),
                 worker=worker,
-                invitation=_invitation(service, url),
+                invitation=None if demo else _invitation(service, url),
+                demo=None if secret is None else f"{url}/demo/{secret}",
                 warnings=(*_warnings(host, url, named=service.hosts() is not None), *_missing_secret(shop)),
             )
         )
@@ -92,6 +104,21 @@ def serve(shop: Shop, *, host: str, port: int, worker: bool, started: Callable[[
         signal.signal(signal.SIGTERM, lambda *_: None)
         with _worker(shop, service) if worker else _nothing():
             _Server(settings, service).run(sockets=[bound])
+
+
+def _refuse_demo(shop: Shop, host: str) -> None:
+    """Whoever has the link is an administrator, so nobody else can be reached by it, and nothing real."""
+    own = shop.settings.service
+    if not is_loopback(host):
+        raise UsageError("--demo", found=f"--host {host}", expected="an address of loopback, such as 127.0.0.1")
+    if own.public_url or own.hosts or own.trusted_proxies:
+        found = f"public_url, hosts or trusted_proxies in {shop.folder / FILE}"
+        raise UsageError("--demo", found=found, expected="a server that only this machine can reach")
+    if shop.settings.simulated_days_behind is None:
+        raise StateError(
+            f"{shop.folder} is not a simulated shop, and --demo signs everybody in who has its link",
+            fix="Serve it without --demo, or run `disco demo` and serve its folder.",
+        )
 
 
 class _Server(uvicorn.Server):

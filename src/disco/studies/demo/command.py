@@ -11,12 +11,15 @@ from disco.records.files import written_whole
 from disco.records.private import private_folder, temporary_folder, unfinished_folder
 from disco.reports.formats import percent
 from disco.reports.table import Table
-from disco.studies.demo.loop import DemoResult, Progress, run_demo
+from disco.studies.demo.loop import DemoResult, Progress, code_secret, run_demo
 from disco.studies.demo.report import campaign_table, demo_json, demo_report, headline, learning_words
+from disco.studies.demo.shop import ARTEFACTS, DATABASE, NETWORK, SETTINGS, TABLES, complete_shop
 from disco.studies.sample import Sample
 
+DEMO = Path("out/demo")
+"""Where the demo writes, unless it is told otherwise."""
 _OURS = frozenset(
-    {"allocations", "shop", "disco.sqlite", "disco-artefacts", "report.html", "result.json", "seeds.json"}
+    {"allocations", "report.html", "result.json", "seeds.json", TABLES, DATABASE, ARTEFACTS, NETWORK, SETTINGS}
 )
 _MARKS = frozenset({"result.json", "seeds.json"})  # every earlier run left one of them
 
@@ -32,6 +35,8 @@ def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tup
         )
         demo_report(result).save(fresh / "report.html")
         (fresh / "result.json").write_text(json.dumps(demo_json(result), indent=2) + "\n", encoding="utf-8")
+        progress("launching one more campaign, to look around in")
+        complete_shop(fresh, seed=seed, secret=code_secret(seed))
         if (out / "seeds.json").exists():  # of a run over many seeds, which took much longer
             shutil.copy(out / "seeds.json", fresh)
         if out.exists():
@@ -40,6 +45,7 @@ def run_once(*, customers: int, seed: int, out: Path, progress: Progress) -> tup
     table = campaign_table(result, codes_per_depth=True)
     parts = [table_text(table, columns=columns) for columns in (range(4), (0, *range(4, len(table.columns))))]
     text = "\n\n".join(parts) + f"\n\n{_truth_words(result)}\n\nReport: {shown / 'report.html'}"
+    text += f"\nLook around in the simulated shop: disco serve --demo{'' if shown == DEMO else f' --shop {shown}'}"
     return demo_json(result) | {"report": str(shown / "report.html")}, text
 
 

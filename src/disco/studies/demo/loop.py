@@ -5,8 +5,8 @@ Decisions are judged twice: by what the simulated customers did (noisy, as in li
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from disco import objective
-from disco.adapters.store import CampaignStore
 from disco.adapters.tables import FolderTables
-from disco.belief import BasketModel, Engagement, SmoothSpline
 from disco.campaign import Belief, decide
 from disco.evaluation.accuracy import Accuracy, accuracy
 from disco.evaluation.estimates import Uplift, uplift
@@ -38,6 +36,7 @@ from disco.records.plan import Plan, read_plan
 from disco.records.ports import Store
 from disco.retailer import Retailer, RetailerSettings
 from disco.retailer.settings import Campaign
+from disco.studies.demo.shop import NETWORK, TABLES, ShopClock, open_shop, shop_data, shop_prior
 
 REVENUE_WEIGHT = 3.0
 DECIDED_SHARES = (0.3, 0.2, 0.1)  # of the customers, shallow to deep: codes are scarce, deep ones scarcer
@@ -94,17 +93,6 @@ class DemoResult:
 
 
 CURVE_DEPTHS = np.linspace(0.05, 0.5, 19)
-NETWORK = "the demo's only network"
-
-
-@dataclass(frozen=True, slots=True)
-class _ShopClock:
-    """The simulated shop's own time."""
-
-    today: date
-
-    def now(self) -> datetime:
-        return datetime(self.today.year, self.today.month, self.today.day, tzinfo=UTC)
 
 
 def run_demo(
@@ -113,14 +101,15 @@ def run_demo(
     """Run the loop; shop, store and (where `folder` is given) allocations are written below these folders."""
     progress("simulating the retailer")
     shop = Retailer.simulate(RetailerSettings(customers=customers, seed=seed))
-    tables_folder = scratch / "shop"
+    tables_folder = scratch / TABLES
     shop.write(tables_folder)
-    store = CampaignStore.embedded(scratch / "disco.sqlite")
+    clock = ShopClock(shop.today)
+    store = open_shop(scratch, clock=clock)
     progress("training the context network")
     network = _train_network(FolderTables(tables_folder), before=shop.today, seed=seed)
-    prior = Belief(
-        basket=BasketModel(encoding=SmoothSpline(), depth_scale=0.5), engagement=Engagement(), head=network.head_
-    )
+    network.save(scratch / NETWORK)
+    network_name = shop_data(scratch).network_hash()
+    prior = replace(shop_prior(), head=network.head_)
 
     results: list[DemoCampaign] = []
     belief, version = prior, None
@@ -130,12 +119,13 @@ def run_demo(
         audience = _audience(FolderTables(tables_folder), network, as_of=shop.today)
         plan = _plan(campaign, random=campaign.name in ("A", "B"), seed=seed, as_of=shop.today)
         progress(f"campaign {campaign.name}: decide, launch, customers answer, learn")
-        clock = _ShopClock(shop.today)
+        clock.today = shop.today
         planned = plan_campaign(
-            store, plan, audience, belief=belief, version=version, network=NETWORK, inputs={}, clock=clock
+            store, plan, audience, belief=belief, version=version, network=network_name, inputs={}, clock=clock
         )
-        launched = launch(store, planned, clock=clock, secret=_secret(seed))
+        launched = launch(store, planned, clock=clock, secret=code_secret(seed))
         response = shop.respond(export_codes(store, plan.campaign))
+        clock.today = response.end
         ingest(store, plan.campaign, response.outcomes, source="simulated customers", clock=clock)
         results.append(demo_campaign(planned, audience, belief=belief, store=store, shop=shop))
         if folder is not None:
@@ -145,7 +135,7 @@ def run_demo(
             before, audience_c, decided_c = belief, audience, planned
         response.append_to(tables_folder)
         shop = response.shop
-        as_of = plan.valid.end + timedelta(days=3)
+        clock.today = as_of = plan.valid.end + timedelta(days=3)
         learned = learn_campaigns(store, [plan.campaign], prior=prior, as_of=as_of, clock=clock)
         belief, version = learned.belief, learned.version
 
@@ -175,7 +165,7 @@ def run_demo(
     )
 
 
-def _secret(seed: int) -> bytes:
+def code_secret(seed: int) -> bytes:
     """The demo's codes are worth nothing, so that runs with one seed can be equal byte for byte."""
     return f"simulated shop {seed}".encode()
 

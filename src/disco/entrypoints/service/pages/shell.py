@@ -27,9 +27,11 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import Request, Response
 
+from disco.entrypoints.python import Shop
 from disco.entrypoints.service.problems import status_of
 from disco.entrypoints.service.route import DiscoRoute, said_of
 from disco.entrypoints.service.security import POLICY, csrf_token, session_cookie
+from disco.records import wording
 from disco.records.errors import AuthenticationError, InputError, NotFoundError
 from disco.records.people import Caller, Role
 from disco.reports.page import environment
@@ -132,6 +134,8 @@ class Shell:
     csrf: str
     """Sent with every change, so that no other site can make one."""
     shop_name: str
+    banner: str
+    """What whoever looks must always know; empty for a real shop."""
     rail: tuple[RailEntry, ...]
 
     def may(self, needed: str) -> bool:
@@ -146,13 +150,21 @@ def shell_of(request: Request) -> Shell | None:
     if caller is None:
         return None
     token = request.cookies.get(session_cookie(request, service), "")
+    shop = service.shop()
     return Shell(
         person=caller.actor.name,
         role=caller.role,
         csrf=csrf_token(token) if token else "",
-        shop_name=service.shop().folder.resolve().name,
+        shop_name=shop.folder.resolve().name,
+        banner=_banner(shop),
         rail=tuple(entry for entry in RAIL if caller.role.allows(entry.needed)),
     )
+
+
+def _banner(shop: Shop) -> str:
+    if shop.settings.simulated_days_behind is None:
+        return ""
+    return f"Simulated shop. It is {wording.date(shop.clock.today())} here, and its codes are worth nothing."
 
 
 def respond(request: Request, page: Page, *, status: int = 200, part: str | None = None, said: str = "") -> Response:

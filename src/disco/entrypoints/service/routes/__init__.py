@@ -4,6 +4,7 @@ from disco.entrypoints.service import pages
 from disco.entrypoints.service.routes import (
     audit,
     campaigns,
+    demo,
     drafts,
     health,
     jobs,
@@ -19,6 +20,6 @@ from disco.entrypoints.service.routes import (
     webhooks,
 )
 
-_PEOPLE = (keys, people, openid, audit)
+_PEOPLE = (keys, people, openid, demo, audit)
 _TOPICS = (health, campaigns, plans, drafts, model, tables, jobs, schedules, webhooks, settings, *_PEOPLE, upkeep)
 ROUTERS = (*(topic.router for topic in _TOPICS), *pages.ROUTERS)

@@ -1,6 +1,6 @@
 """People: signing in and out, invitations, roles."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -127,7 +127,7 @@ def with_session(request: Request, session: NewSession) -> Response:
 def set_cookies(response: Response, request: Request, session: NewSession) -> None:
     """The session's cookie, and the token that our pages send with their changes."""
     service = request.app.state.service
-    seconds = max(0, int((session.expires_at - datetime.now(UTC)).total_seconds()))
+    seconds = max(0, int((session.expires_at - service.shop().clock.now()).total_seconds()))
     options: dict[str, Any] = {
         "max_age": seconds,
         "path": "/",
