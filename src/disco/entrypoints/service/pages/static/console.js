@@ -81,7 +81,8 @@
     }
   });
 
-  // ---- files: sent as they are, with how much has arrived
+  // ---- files: sent as they are (data-upload: where to, data-method: PUT unless it says otherwise, data-said: what is
+  // said once it has arrived), with how much of them has been sent
   const TYPES = { csv: "text/csv", parquet: "application/vnd.apache.parquet" };
   addEventListener("submit", (event) => {
     const form = event.target.closest("form[data-upload]");
@@ -103,20 +104,20 @@
       bar.value = sent.loaded / sent.total;
       words.textContent = sent.loaded < sent.total ? `${Math.round(100 * bar.value)}% sent` : "All sent; the rows are being checked.";
     });
-    request.addEventListener("error", () => ended("The server cannot be reached, so the table stays as it was. Try again."));
+    request.addEventListener("error", () => ended("The server cannot be reached, so nothing was changed. Try again."));
     request.addEventListener("load", () => {
       if (request.status < 300) {
-        sessionStorage.setItem(KEPT, `${file.name} is the table now.`);
+        sessionStorage.setItem(KEPT, form.dataset.said || `${file.name} was received.`);
         location.reload();
         return;
       }
-      let text = `The server answered ${request.status}, so the table stays as it was.`;
+      let text = `The server answered ${request.status}, so nothing was changed.`;
       try {
         text = JSON.parse(request.responseText).detail;
       } catch { /* not JSON: a proxy has answered */ }
       ended(text);
     });
-    request.open("PUT", form.dataset.upload);
+    request.open(form.dataset.method || "PUT", form.dataset.upload);
     for (const [name, value] of Object.entries({ ...changes(), "Content-Type": type })) request.setRequestHeader(name, value);
     button.disabled = true;
     bar.hidden = false;
