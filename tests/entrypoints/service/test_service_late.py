@@ -170,7 +170,7 @@ def test_the_benchmark_finds_no_error_and_equal_decisions(database, request, tmp
     benchmark = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(benchmark)
     file = tmp_path / "found.json"
-    arguments = ["--rate", "20", "--seconds", "2", "--customers", "300", "--newcomers", "200", "--connections", "8"]
+    arguments = ["--rate", "40", "--seconds", "1", "--customers", "300", "--newcomers", "200", "--connections", "8"]
     found = benchmark.run(benchmark.parsed([*arguments, "--database", database, "--steps", "--no-overload"]))
     file.write_text(json.dumps(found))
     assert found["main"]["statuses"] == {"200": 40}
