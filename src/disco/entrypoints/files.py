@@ -16,10 +16,11 @@ def read_yaml(path: Path, *, expected: str = "YAML or JSON in UTF-8") -> Any:
         raise InputError(str(path), found="no such file", expected=expected)
     try:
         text = path.read_text(encoding="utf-8-sig")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
         twice = _key_given_twice(node, set())
         _refuse_expansion(node, most=_EXPANSION * len(text) + _ROOM, file=str(path), expected=expected)
-        content = yaml.safe_load(text)
+        content = None if node is None else loader.construct_document(node)
     except (OSError, RecursionError, UnicodeError, ValueError, yaml.YAMLError) as error:
         if isinstance(error, FileFormatError):
             raise
