@@ -1,11 +1,13 @@
 """The planner of the console: from a limit that an operator moves to new numbers, by number of customers.
 
-    ./run bench console [--customers 50000 200000 1000000] [--moves 30] [--json FILE]
+    ./run bench console [--customers 50000 200000 1000000] [--moves 20] [--quick] [--json FILE]
 
-Customers are arrays (contexts of six features, an engagement head, eight depths, 10% control, 5% holdout), opened once.
-An operator then moves one limit at a time: a cap, the budget, the weight of revenue, the share of control. Each move is
-solved at full size and timed as the page would wait for it: `solve` gives counts, prices and expected money,
-`intervals` the 90% intervals after it. The network between browser and server is not in it.
+Customers are arrays (contexts of six features, an engagement head, eight depths, four regions, 10% control, 5%
+holdout), opened once. An operator then moves one kind of limit after the other: a cap, the weight of revenue, the
+budget with a cap, a cap down to 0 under a budget, a region's caps, and these under a budget. Each move is solved at
+full size and timed as the page waits for it: `solve` gives counts, prices and expected money, `intervals` the 90%
+intervals after it. The network between browser and server is not in it. Beside it stands the least that any solve
+could take: one read of the values of the decided group.
 """
 
 import argparse
@@ -13,7 +15,8 @@ import json
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,13 +30,20 @@ from disco.operations.backtests import PastForecasts
 from disco.operations.deciding import Basis, Memo
 from disco.operations.planner import OpenAudience, about, intervals, solve
 from disco.records.currency import GBP
-from disco.records.decisions import Audience
+from disco.records.decisions import Arm, Audience
 from disco.records.plan import Plan, read_plan
 from disco.records.score import EngagementHead, ScoreBins
 
 DEPTHS = (0.10, 0.15, 0.20, 0.25, 0.30, 0.35, 0.40, 0.45)
+REGIONS = ("North", "South", "East", "West")
 CONTEXT = 6
-TARGETS_S = {50_000: 0.3, 200_000: 0.3, 1_000_000: 2.0}
+CUSTOMERS = (50_000, 200_000, 1_000_000)
+KINDS = ("cap", "weight", "budget", "budget, a cap of 0", "segments", "segments, budget")
+
+Limits = dict[str, Any]
+"""A plan's content."""
+Ask = Callable[[Limits], tuple[float, float]]
+"""Takes a plan's content; seconds until its numbers were there, and from then until its intervals were."""
 
 
 def belief(rng: np.random.Generator) -> Belief:
@@ -50,30 +60,75 @@ def belief(rng: np.random.Generator) -> Belief:
     return Belief(basket=basket, engagement=Engagement(counts=counts), head=head)
 
 
-def plan_of(limits: dict[str, Any]) -> Plan:
-    return read_plan(
-        {
-            "campaign": "bench",
-            "customers": {"as_of": "2027-03-01"},
-            "depths": {depth: limits["depths"][depth] for depth in DEPTHS},
-            "objective": {"revenue_weight": limits["weight"]},
-            "control": {"share": limits["control"]},
-            "holdout": {"share": 0.05},
-            "valid": {"from": "2027-03-08", "days": 14},
-            **({} if limits["budget"] is None else {"budget": limits["budget"]}),
-        }
-    )
+def limits_of(customers: int) -> Limits:
+    """The plan that an operator begins with: the same cap for every depth, codes for two thirds of the customers."""
+    return {
+        "campaign": "bench",
+        "customers": {"as_of": "2027-03-01"},
+        "depths": {depth: {"at_most": customers // 12} for depth in DEPTHS},
+        "objective": {"revenue_weight": 3.0},
+        "control": {"share": 0.1},
+        "holdout": {"share": 0.05},
+        "valid": {"from": "2027-03-08", "days": 14},
+    }
 
 
-def opened(customers: int, plan: Plan) -> OpenAudience:
+def moves(kind: str, limits: Limits, *, customers: int, spent: float, count: int) -> Iterator[Limits]:
+    """What an operator moves, each from where the last one left it.
+
+    spent: the expected markdown without a budget.
+    """
+    rng = np.random.default_rng(KINDS.index(kind))
+    for _ in range(count):
+        depth = float(rng.choice(DEPTHS))
+        if kind == "weight":
+            limits = {**limits, "objective": {"revenue_weight": round(float(rng.uniform(1.5, 4.0)), 2)}}
+        elif kind == "budget, a cap of 0":
+            start = limits_of(customers)["depths"]
+            limits = {**limits, "depths": {**start, depth: {"at_most": 0}}, "budget": round(0.6 * spent, 2)}
+        elif kind in ("cap", "budget"):
+            cap = {"at_most": int(rng.uniform(0.02, 0.15) * customers)}
+            limits = {**limits, "depths": {**limits["depths"], depth: cap}}
+        if kind in ("budget", "segments, budget"):
+            limits = {**limits, "budget": round(float(rng.uniform(0.4, 0.9)) * spent, 2)}
+        if kind.startswith("segments"):
+            regions = dict((limits.get("segments") or {"limits": {}})["limits"])
+            region = str(rng.choice(REGIONS[:3]))
+            own = {"at_most": int(rng.uniform(0.005, 0.03) * customers)}
+            regions[region] = {**regions.get(region, {}), depth: own}
+            limits = {**limits, "segments": {"column": "region", "limits": regions}}
+        yield limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """What an operator waits for, in seconds, move by move."""
+
+    numbers: list[float]  # counts, prices and expected money
+    intervals: list[float]  # after them
+
+
+def measure(ask: Ask, kind: str, *, customers: int, spent: float, count: int) -> Waited:
+    """The times of one kind of moves, after one of the kind that is not counted. `ask` may be a server."""
+    each = [
+        ask(limits) for limits in moves(kind, limits_of(customers), customers=customers, spent=spent, count=count + 1)
+    ][1:]
+    return Waited(numbers=[numbers for numbers, _ in each], intervals=[after for _, after in each])
+
+
+# ---- the planner in this process ----
+
+
+def opened(customers: int, plan: Plan, *, segments: bool = False) -> OpenAudience:
     rng = np.random.default_rng(1)
     context = rng.standard_normal((customers, CONTEXT)).clip(-4, 4)
+    labels = np.array(REGIONS, object)[rng.integers(0, len(REGIONS), customers)] if segments else None
     return OpenAudience(
         key="bench",
         about=about(plan),
         basis=Basis(
-            audience=Audience(ids=np.arange(customers) + 10**9, context=context, known=True),
-            belief=belief(rng),
+            audience=Audience(ids=np.arange(customers) + 10**9, context=context, known=True, segment=labels),
+            belief=belief(np.random.default_rng(2)),
             past=PastForecasts(decided=(), at_random=(), personal=True),
             currency=GBP,
             engine=LocalEngine(),
@@ -87,69 +142,77 @@ def opened(customers: int, plan: Plan) -> OpenAudience:
     )
 
 
-def moves(limits: dict[str, Any], customers: int, spent: float, count: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What an operator moves, one limit after the other: mostly caps, first without a budget and then with one."""
-    rng = np.random.default_rng(2)
-    for number in range(count):
-        depth = float(rng.choice(DEPTHS))
-        cap = int(rng.uniform(0.02, 0.15) * customers)
-        with_budget = number >= count // 2
-        if (with_budget and limits["budget"] is None) or (with_budget and number % 5 == 0):
-            kind, limits = "budget", {**limits, "budget": round(float(rng.uniform(0.4, 0.9)) * spent, 2)}
-        elif number % 7 == 3:
-            kind, limits = "weight", {**limits, "weight": float(rng.choice([2.0, 2.5, 3.0, 4.0]))}
-        elif number % 11 == 5:
-            kind, limits = "control", {**limits, "control": float(rng.choice([0.05, 0.1, 0.15]))}
-        else:
-            kind, limits = "cap", {**limits, "depths": {**limits["depths"], depth: {"at_most": cap}}}
-        yield f"{kind}, {'with' if with_budget else 'without'} a budget", limits
-
-
-def measure(customers: int, count: int) -> dict[str, Any]:
-    limits: dict[str, Any] = {
-        "depths": {depth: {"at_most": customers // 12} for depth in DEPTHS},
-        "weight": 3.0,
-        "control": 0.1,
-        "budget": None,
-    }
-    plan = plan_of(limits)
-    one = opened(customers, plan)
-    began = time.perf_counter()
-    first = solve(one, plan)
-    opening = time.perf_counter() - began
-    intervals(one, plan, first)
-    assert first.total is not None
-    budget = plan_of({**limits, "budget": first.total.markdown.value / 2})
-    solve(one, budget)  # costs are part of opening an audience
-    seconds: dict[str, list[float]] = {}
-    for kind, tried in moves(limits, customers, first.total.markdown.value, count):
-        plan = plan_of(tried)
+def asked(one: OpenAudience) -> Ask:
+    def ask(limits: Limits) -> tuple[float, float]:
+        plan = read_plan(limits)
         solved = solve(one, plan)
-        money = intervals(one, plan, solved)
-        for name, took in ((kind, solved.seconds), ("all moves", solved.seconds), ("intervals", money.seconds)):
-            seconds.setdefault(name, []).append(took)
-    kept = f"valued in {opening:.2f} s, kept in {one.nbytes / 1e6:,.0f} MB"
-    print(f"{customers:,} customers × {len(DEPTHS)} depths ({kept})")
-    found = {}
-    for name, each in sorted(seconds.items()):
-        p50, p95 = (float(np.quantile(each, share)) for share in (0.5, 0.95))
-        found[name] = {"moves": len(each), "p50_ms": 1000 * p50, "p95_ms": 1000 * p95}
-        print(f"  {name:<26}{len(each):4d} moves   p50 {1000 * p50:7.0f} ms   p95 {1000 * p95:7.0f} ms")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
-    return {"customers": customers, "megabytes": one.nbytes / 1e6, "peak_gb": peak, "seconds": found}
+        return solved.seconds, intervals(one, plan, solved).seconds
+
+    return ask
+
+
+def least_seconds(one: OpenAudience, plan: Plan) -> float:
+    """One read of the values that a solve decides on."""
+    values = one.basis.figures(plan, solve(one, plan).decided.parts[0]).values
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        values.max()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def run(customers: int, count: int) -> dict[str, Any]:
+    limits = limits_of(customers)
+    plan = read_plan(limits)
+    plain = opened(customers, plan)
+    began = time.perf_counter()
+    first = solve(plain, plan)
+    valued = time.perf_counter() - began
+    assert first.total is not None
+    spent = first.total.markdown.value
+    least = least_seconds(plain, plan)
+    regional = next(moves("segments", limits, customers=customers, spent=spent, count=1))
+    by_region = opened(customers, read_plan(regional), segments=True)
+    found: dict[str, Any] = {}
+    print(
+        f"{customers:,} customers × {len(DEPTHS)} depths, valued in {valued:.2f} s; one read of the values takes ",
+        end="",
+    )
+    print(f"{1000 * least:.1f} ms")
+    print(f"  {'moved':<22}{'moves':>6}{'numbers p50':>14}{'p95':>9}{'intervals p50':>16}{'p95':>9}")
+    for kind in KINDS:
+        one = by_region if kind.startswith("segments") else plain
+        waited = measure(asked(one), kind, customers=customers, spent=spent, count=count)
+        times = [
+            float(np.quantile(each, share)) for each in (waited.numbers, waited.intervals) for share in (0.5, 0.95)
+        ]
+        found[kind] = dict(zip(("p50_s", "p95_s", "intervals_p50_s", "intervals_p95_s"), times, strict=True))
+        cells = zip(times, (11, 6, 13, 6), strict=True)
+        print(f"  {kind:<22}{count:>6}" + "".join(f"{1000 * took:>{width}.0f} ms" for took, width in cells))
+    kept = plain.nbytes / 1e6
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    members = len(plain.basis.members(plan, Arm.DECIDED))
+    print(f"  {members:,} customers decided; kept in {kept:,.0f} MB; the process took {peak:,.0f} MB at most")
+    return {"customers": customers, "megabytes": kept, "peak_megabytes": peak, "least_s": least, "moves": found}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="./run bench console", description=__doc__)
-    parser.add_argument("--customers", type=int, nargs="+", default=list(TARGETS_S), help="default: %(default)s")
-    parser.add_argument("--moves", type=int, default=30, help="per number of customers; default: %(default)s")
+    parser.add_argument("--customers", type=int, nargs="+", default=list(CUSTOMERS), help="default: %(default)s")
+    parser.add_argument("--moves", type=int, default=20, help="of each kind; default: %(default)s")
+    parser.add_argument("--quick", action="store_true", help="5,000 customers and two moves of each kind")
     parser.add_argument("--json", type=Path, help="write the figures there as well")
-    asked = parser.parse_args()
-    print(f"[load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors]")
-    measure(5_000, 4)  # compiles
-    found = [measure(customers, asked.moves) for customers in asked.customers]
-    if asked.json is not None:
-        asked.json.write_text(json.dumps(found, indent=2) + "\n")
+    options = parser.parse_args()
+    sizes, count = ([5_000], 2) if options.quick else (options.customers, options.moves)
+    if not options.quick:
+        run(20_000, 2)  # compiles
+    found = []
+    for customers in sizes:
+        print(f"[load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors]")
+        found.append(run(customers, count))
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

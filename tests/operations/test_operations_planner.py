@@ -1,7 +1,9 @@
 """The planner: an audience opened once gives, for any limits, the figures that a plan made anew would state."""
 
+import importlib.util
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -400,3 +402,24 @@ def test_a_load_that_fails_can_be_tried_again(shop):
     assert kept.find("k") is None
     one = opened(shop, shop.plan(), shop.people(50))
     assert kept.open("k", lambda: one) is one
+
+
+def test_the_benchmark_times_every_kind_of_move_in_any_planner():
+    file = Path(__file__).parents[2] / "benchmarks" / "console.py"
+    spec = importlib.util.spec_from_file_location("console_benchmark", file)
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    found = benchmark.run(1500, 1)
+    assert list(found["moves"]) == list(benchmark.KINDS)
+    assert all(took > 0 for times in found["moves"].values() for took in times.values())
+    seen = []
+
+    def ask(limits):
+        seen.append(limits)
+        return 0.25, 0.5
+
+    for kind in benchmark.KINDS:
+        waited = benchmark.measure(ask, kind, customers=1500, spent=100.0, count=3)
+        assert waited == benchmark.Waited(numbers=[0.25] * 3, intervals=[0.5] * 3)
+        tried = [str(limits) for limits in seen[-4:]]
+        assert len(set(tried)) > 1, "an operator moves something"
