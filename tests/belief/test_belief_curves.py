@@ -10,8 +10,10 @@ from disco.belief import (
     EngagementCounts,
     RadialBasis,
     SmoothSpline,
+    curves,
     demand_curve,
     draw_full_price_totals,
+    elementary,
     monotone_shares,
 )
 from disco.records.errors import InputError
@@ -206,6 +208,38 @@ def test_totals_with_own_rates_agree_with_a_full_simulation():
         simulated.append(total)
     np.testing.assert_allclose(found.mean(axis=0), np.mean(simulated, axis=0), rtol=0.02)
     np.testing.assert_allclose(found.std(axis=0), np.std(simulated, axis=0), rtol=0.08)
+
+
+@pytest.mark.parametrize("told_apart", [False, True])
+def test_totals_are_summed_customer_by_customer_in_their_order(told_apart):
+    """To the last bit: forecasts of plans are made again, and blocks of customers must not round differently."""
+    generator = np.random.default_rng(6)
+    context, choice = generator.normal(size=(1500, 3)).clip(-4, 4), generator.integers(-1, 4, 1500)
+    choice[choice == 2] = 1
+    thetas, encoded = MODEL.theta_draws(3, generator).reshape(3, 4, -1), MODEL.encoded(DEPTHS)
+    shared, score = ENGAGEMENT.shared_draws(DEPTHS, count=3, generator=generator), HEAD.scores(context)
+    score[::50] = np.nan
+    place = HEAD.bins.places(score)
+    parts = (np.ascontiguousarray(shared.level), np.ascontiguousarray(shared.tilt), np.ascontiguousarray(shared.bump))
+    nobody = np.zeros(0), np.zeros(0, np.int64)
+    answers = curves._Answers(*((score, place) if told_apart else nobody), *parts)
+    people = curves._ByDepth.of(context, choice, answers, depths=DEPTHS.size)
+    found = curves._sums(people, encoded, thetas, *parts)
+    expected = np.zeros((3, 3, DEPTHS.size))
+    for draw in range(3):
+        for row in np.flatnonzero(choice >= 0):
+            a = choice[row]
+            weights = [sum(thetas[draw, i, j] * encoded[a, j] for j in range(encoded.shape[1])) for i in range(4)]
+            line = weights[0]
+            for i in range(1, 4):
+                line += weights[i] * (np.rint(context[row, i - 1] * 65536) / 65536)
+            money, rate = elementary.exponential(line), 1.0
+            if told_apart:
+                x = parts[0][draw, a] + parts[2][draw, place[row]]
+                rate = elementary.logistic(x + (parts[1][draw] * score[row] if score[row] == score[row] else 0.0))
+            expected[:, draw, a] += rate * money, rate * money * money, rate * money * (rate * money)
+    for sums, by_hand in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(sums, by_hand)
 
 
 def test_who_gets_the_codes_matters_to_a_total():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from disco.belief.elementary import exponential, logistic
+from disco.belief.elementary import exponential, exponentials, logistic
 from disco.belief.engagement import Engagement, SharedDraws
 from disco.belief.inputs import read_depth_column
 from disco.belief.law import serve_means
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 #: A depth is extrapolated where it has less than this share of the effective plays of the best-known depth.
 KNOWN_SHARE = 0.1
 _DRAWS_AT_ONCE = 25  # of a campaign's totals, in one chunk
+_BLOCK = 512  # customers at a time: their sums so far stay in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -357,9 +358,11 @@ def draw_full_price_totals(
         )
     encoded, thetas = model.encoded(offered), theta.reshape(count, *law.mean.shape)
 
+    people = _ByDepth.of(contexts, columns, answers, depths=offered.size)
+
     def chunk(part: slice) -> tuple[Matrix, Matrix, Matrix]:
         drawn = answers if not answers.score.size else answers.of_draws(part)
-        return _sums(contexts, columns, encoded, thetas[part], drawn)
+        return _sums(people, encoded, thetas[part], drawn.level, drawn.tilt, drawn.bump)
 
     parts = list(spread(chunk, row_chunks(count, size=_DRAWS_AT_ONCE), engine=engine))
     first, square, both = (np.concatenate(sums) for sums in zip(*parts, strict=True))
@@ -387,38 +390,64 @@ class _Answers(NamedTuple):
         return self._replace(level=self.level[part], tilt=self.tilt[part], bump=self.bump[part])
 
 
+class _ByDepth(NamedTuple):
+    """Customers with a code, those of one depth beside each other, in their order: a block of them runs on vectors."""
+
+    context: Matrix  # (context size, customers), on the grid
+    score: Vector  # (customers,), 0 for none; or empty
+    place: Integers  # (customers,) the column of each; or empty
+    start: Integers  # (depths + 1,) where the customers of a depth begin
+
+    @classmethod
+    def of(cls, context: Matrix, choice: Integers, answers: _Answers, *, depths: int) -> _ByDepth:
+        order = np.argsort(choice, kind="stable")
+        start = np.searchsorted(choice[order], np.arange(depths + 1))
+        order, start = order[start[0] :], start - start[0]
+        rounded = np.ascontiguousarray((np.rint(context[order] * GRID) / GRID).T)
+        if not answers.score.size:
+            return cls(rounded, answers.score, answers.place, start)
+        return cls(rounded, np.nan_to_num(answers.score[order], nan=0.0), answers.place[order], start)
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sums(
-    context: Matrix, choice: Integers, encoded: Matrix, thetas: Matrix, answers: _Answers
+    people: _ByDepth, encoded: Matrix, thetas: Matrix, level: Matrix, tilt: Vector, bump: Matrix
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Σpφ, Σpφ² and Σp²φ² per (draw, depth), φ = exp(ψᵀθ)."""
+    """Σpφ, Σpφ² and Σp²φ² per (draw, depth), φ = exp(ψᵀθ). Sums are in the order of the customers, so chunks of draws
+    and blocks of customers change no bit."""
     draws, p, q = thetas.shape
     depths = encoded.shape[0]
+    context, score, place, start = people
     first, square, both = np.zeros((draws, depths)), np.zeros((draws, depths)), np.zeros((draws, depths))
-    told_apart = answers.score.size > 0
-    weights = np.zeros((depths, p))
+    told_apart = score.size > 0
+    weights = np.zeros(p)
+    money, rate = np.empty(_BLOCK), np.ones(_BLOCK)
     for draw in range(draws):
         for a in range(depths):
             for i in range(p):
-                weights[a, i] = 0.0
+                weights[i] = 0.0
                 for j in range(q):
-                    weights[a, i] += thetas[draw, i, j] * encoded[a, j]
-        for row in range(choice.size):
-            a = choice[row]
-            if a < 0:
-                continue
-            line = weights[a, 0]
-            for i in range(1, p):
-                line += weights[a, i] * (np.rint(context[row, i - 1] * GRID) / GRID)
-            money = exponential(min(max(line, -LOG_PRICE_LIMIT), LOG_PRICE_LIMIT))
-            rate = 1.0
-            if told_apart:
-                h = answers.score[row]
-                x = answers.level[draw, a] + answers.bump[draw, answers.place[row]]
-                x += answers.tilt[draw] * h if h == h else 0.0
-                rate = logistic(x)
-            per_code = rate * money
-            first[draw, a] += per_code
-            square[draw, a] += per_code * money
-            both[draw, a] += per_code * per_code
+                    weights[i] += thetas[draw, i, j] * encoded[a, j]
+            total = total_square = total_both = 0.0
+            for base in range(start[a], start[a + 1], _BLOCK):
+                size = min(_BLOCK, start[a + 1] - base)
+                for b in range(size):
+                    money[b] = weights[0]
+                for i in range(1, p):
+                    weight, line = weights[i], context[i - 1, base : base + size]
+                    for b in range(size):
+                        money[b] += weight * line[b]
+                exponentials(money, size, LOG_PRICE_LIMIT)
+                if told_apart:
+                    common, steep = level[draw, a], tilt[draw]
+                    for b in range(size):
+                        rate[b] = common + bump[draw, place[base + b]] + steep * score[base + b]
+                    for b in range(size):
+                        rate[b] = logistic(rate[b])
+                for b in range(size):
+                    per_code = rate[b] * money[b]
+                    total += per_code
+                    total_square += per_code * money[b]
+                    total_both += per_code * per_code
+            first[draw, a], square[draw, a], both[draw, a] = total, total_square, total_both
     return first, square, both
