@@ -192,13 +192,13 @@ def ab_test(
     undifferentiated: dict[float, tuple[Finding, ...]] = {}
     if theirs is not None:
         findings = tuple(
-            _finding(ours, theirs, metric, per, weight=revenue_weight, information=information, level=level)
+            compare_arms(ours, theirs, metric, per, weight=revenue_weight, information=information, level=level)
             for metric, per in product(metrics, get_args(Per))
             if _measurable(ours, theirs, metric, per)
         )
         undifferentiated = {
             float(value): tuple(
-                _finding(ours, group, metric, "customer", weight=revenue_weight, information=None, level=level)
+                compare_arms(ours, group, metric, "customer", weight=revenue_weight, information=None, level=level)
                 for metric in metrics
             )
             for value in np.unique(theirs.depth[theirs.received])
@@ -256,7 +256,7 @@ def _measurable(decided: ArmOutcomes, control: ArmOutcomes, metric: Metric, per:
     return all(bool((arm.received if per == "recipient" else arm.purchased).any()) for arm in (decided, control))
 
 
-def _finding(
+def compare_arms(
     decided: ArmOutcomes,
     control: ArmOutcomes,
     metric: Metric,
@@ -266,6 +266,11 @@ def _finding(
     information: float | None,
     level: float,
 ) -> Finding:
+    """One metric between two arms; adjusted by figures from before the campaign where both arms have them.
+
+    weight: the weight w of w·R − C, for the objective. information: the share of the planned purchases seen, for an
+    interval that is valid at every look; None: without one.
+    """
     figures = [arm.figure(metric, revenue_weight=weight) for arm in (decided, control)]
     first, second = (Mean.of(figure, arm.divisor(per)) for figure, arm in zip(figures, (decided, control), strict=True))
     found = compare(first, second, level=level)

@@ -9,17 +9,25 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from datetime import date
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from disco.operations.audience import ShopData
 from disco.operations.campaign_overview import CampaignOverview, CodeSales, campaign_overview, code_sales
 from disco.operations.results import CampaignResults, campaign_results
+from disco.operations.results_over_time import ResultsOverTime, results_over_time
 from disco.records.life import CampaignRecord
 from disco.records.ports import Store, Transaction
 
 Value = TypeVar("Value")
+Read = TypeVar("Read", covariant=True)
 _MOST = 256
 """Read-outs have no customers in them: each is some kilobytes."""
+
+
+class _Reader(Protocol[Read]):
+    """A use case that reads a campaign out."""
+
+    def __call__(self, store: Store, data: ShopData, campaign: str, *, as_of: date) -> Read: ...
 
 
 class KeptReadings:
@@ -41,14 +49,21 @@ class KeptReadings:
 
     def results(self, store: Store, data: ShopData, campaign: str, *, as_of: date) -> CampaignResults:
         """As `campaign_results`."""
+        return self._read("results", campaign_results, store, data, campaign, as_of=as_of)
+
+    def over_time(self, store: Store, data: ShopData, campaign: str, *, as_of: date) -> ResultsOverTime:
+        """As `results_over_time`."""
+        return self._read("over time", results_over_time, store, data, campaign, as_of=as_of)
+
+    def _read(
+        self, kind: str, read: "_Reader[Value]", store: Store, data: ShopData, campaign: str, *, as_of: date
+    ) -> Value:
         with store.reading() as transaction:
             state = ledger_state(transaction, transaction.plans.campaign(campaign))
-
-        def make() -> CampaignResults:
-            return campaign_results(store, data, campaign, as_of=as_of)
-
         tables = data.tables_hash()
-        return make() if tables is None else self._of(("results", state, tables, as_of), make)
+        if tables is None:
+            return read(store, data, campaign, as_of=as_of)
+        return self._of((kind, state, tables, as_of), lambda: read(store, data, campaign, as_of=as_of))
 
     def _of(self, key: Hashable, make: Callable[[], Value]) -> Value:
         with self._lock:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from disco.operations.net_purchases import net_purchases, ordered_before
 from disco.records.arrays import Vector
+from disco.records.currency import Currency
 from disco.records.decisions import Purchases
 from disco.records.errors import InputError
 from disco.records.life import Disposition
@@ -23,10 +24,15 @@ def bought(transaction: Transaction, campaign: str, decisions: pa.Table, *, befo
     before: what was ordered, given back or corrected from this moment on does not count; None: everything counts.
     """
     applied = transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,))
+    return bought_with(decisions["code"], applied, before=before, currency=transaction.locale.currency)
+
+
+def bought_with(codes: pa.ChunkedArray, applied: pa.Table, *, before: datetime | None, currency: Currency) -> Vector:
+    """(n,) the same of these codes, null where there is none. applied: the rows of the ledger that count."""
     net = net_purchases(applied if before is None else ordered_before(applied, before))
-    place = pc.index_in(decisions["code"].combine_chunks(), value_set=net.code)
+    place = pc.index_in(codes.combine_chunks(), value_set=net.code)
     places = pc.fill_null(place, -1).to_numpy(zero_copy_only=False)
-    return from_minor_units(np.append(net.full_price_minor, 0)[places], transaction.locale.currency)
+    return from_minor_units(np.append(net.full_price_minor, 0)[places], currency)
 
 
 def purchases_of(store: Store, campaign: str, *, only_random: bool = False) -> Purchases:

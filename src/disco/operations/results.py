@@ -473,7 +473,7 @@ def _test(
     if orders is not None:
         part = decisions.filter(pa.array(rows))
         sent = sent_codes(plan, part) if plan.shared_codes else None
-        spent = revenue_beside(orders, part, _year_before(plan.customers.as_of), sent=sent)
+        spent = revenue_beside(orders, part, year_before(plan.customers.as_of), sent=sent)
         whole = record.recalled_at is None
         last = plan.valid.closes if whole else record.matures_on - timedelta(days=GRACE_DAYS)
         other = revenue_beside(orders, part, (plan.valid.opens, min(_beginning(last), _beginning(before))), sent=sent)
@@ -507,7 +507,8 @@ def _beginning(day: date | datetime) -> datetime:
     return day if isinstance(day, datetime) else datetime.combine(day, time())
 
 
-def _year_before(day: date) -> tuple[date, date]:
+def year_before(day: date) -> tuple[date, date]:
+    """Whose spend the test is adjusted by."""
     return day - timedelta(days=365), day
 
 

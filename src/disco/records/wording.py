@@ -126,6 +126,15 @@ def date(day: datetime.date) -> str:
     return f"{day.day} {MONTHS[day.month - 1]} {day.year}"
 
 
+def short_date(day: datetime.date) -> str:
+    """A day where the year is known.
+
+    >>> short_date(datetime.date(2027, 3, 8))
+    '8 Mar'
+    """
+    return f"{day.day} {MONTHS[day.month - 1]}"
+
+
 def period(first: datetime.date, last: datetime.date) -> str:
     """Days from the first to the last, both included.
 

@@ -5,10 +5,11 @@ from functools import partial
 
 from disco.evaluation.ab_test import Verdict
 from disco.operations.results import AllResults, CampaignResults
+from disco.operations.results_over_time import ResultsOverTime
 from disco.records.currency import read_currency
 from disco.records.decisions import Arm
 from disco.records.estimate import Estimate
-from disco.records.wording import counted, date, percent, validity
+from disco.records.wording import counted, date, percent, short_date, validity
 from disco.records.wording import money as money_text
 from disco.reports.campaign_tables import (
     UPLIFT,
@@ -23,9 +24,11 @@ from disco.reports.campaign_tables import (
     primary_uplift,
     undifferentiated_table,
 )
-from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Points
-from disco.reports.formats import Money, Names, Percent, estimate_text
+from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
+from disco.reports.charts.parts import nice_extent
+from disco.reports.formats import Count, Money, Names, Number, Percent, estimate_text
 from disco.reports.page import PageItem, Report, Section
+from disco.reports.table import Column, Table
 
 _MOST_WORDS = 15  # of a headline
 
@@ -111,6 +114,76 @@ def _is_wider_than_its_verdict(results: CampaignResults) -> bool:
     """Whether the difference is clear while the interval of the share that it is of control includes zero."""
     uplift = primary_uplift(results)
     return uplift is not None and uplift.covers(0) and results.verdict in (Verdict.BETTER, Verdict.WORSE)
+
+
+def over_time_chart(found: ResultsOverTime) -> CurveChart | None:
+    """Decided against control from day to day; None where there is nothing to draw yet."""
+    shown = [(one.day, one.comparison.relative) for one in found.days if one.comparison.relative is not None]
+    if not shown:
+        return None
+    days, uplifts = zip(*shown, strict=True)
+    lower, upper = zip(*(one.ends or (one.value, one.value) for one in uplifts), strict=True)
+    places, values = range(1, len(days) + 1), [one.value for one in uplifts]
+    extent = _readable_extent(values, lower, upper)
+    beyond = "" if extent is None else ". Intervals of the first days reach beyond the picture; the table has them"
+    several = len(days) > 1
+    return CurveChart(
+        title=_over_time_title(found),
+        subtitle="Objective (w × revenue − markdown) per customer to date, relative to control. Until the end, the "
+        f"intervals may be looked at every day{beyond}",
+        x=Axis("Purchases until the end of", Names([short_date(day) for day in days])),
+        y=Axis("Against control", UPLIFT, extent),
+        interval="95% interval",
+        lines=[
+            Line("Decided group", places, values, lower, upper),
+            Line("Control", places, [0.0] * len(days), muted=True),
+        ]
+        if several
+        else [],
+        points=[] if several else [Points("Decided group", places, values, lower, upper)],
+        from_zero=True,
+    )
+
+
+def _readable_extent(
+    values: Sequence[float], lower: Sequence[float], upper: Sequence[float]
+) -> tuple[float, float] | None:
+    """Room for every value and for three times the last interval; None where all intervals fit into that."""
+    room = 1.5 * (upper[-1] - lower[-1])
+    low, high = min(0.0, *values, values[-1] - room), max(0.0, *values, values[-1] + room)
+    if low <= min(lower) and max(upper) <= high:
+        return None
+    lowest, highest, _ = nice_extent(100 * low, 100 * high)
+    return lowest / 100, highest / 100
+
+
+def _over_time_title(found: ResultsOverTime) -> str:
+    """Since when the difference has been clear, as the picture shows it: relative to control."""
+    clear = [
+        not one.comparison.difference.covers(0)
+        and (one.comparison.relative is None or not one.comparison.relative.covers(0))
+        for one in found.days
+    ]
+    last = found.days[-1]
+    if not clear[-1]:
+        return "No clear difference between the decided group and control" + ("" if last.final else " yet")
+    since = next(place for place in range(len(clear)) if all(clear[place:]))
+    side = "better" if last.comparison.difference.value > 0 else "worse"
+    return f"The decided group has been clearly {side} than control since {date(found.days[since].day)}"
+
+
+def over_time_table(found: ResultsOverTime) -> Table:
+    """One row per day."""
+    return Table(
+        caption="Decided group against control, day by day",
+        columns=[
+            "Until the end of",
+            Column("Purchases", Count()),
+            Column("Objective per customer (95%)", Number(signed=True)),
+            Column("Relative (95%)", UPLIFT),
+        ],
+        rows=[[date(one.day), one.purchases, one.comparison.difference, one.comparison.relative] for one in found.days],
+    )
 
 
 # Several campaigns

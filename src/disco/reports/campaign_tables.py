@@ -12,7 +12,7 @@ from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
 from disco.records.plan_summary import MoneyForecast
 from disco.records.wording import money as money_text
-from disco.records.wording import percent
+from disco.records.wording import p_value, percent
 from disco.reports.formats import Count, Money, Number, Percent, PercentagePoints, PValue, Unit
 from disco.reports.table import Cell, Column, FigureCell, Table
 
@@ -92,6 +92,25 @@ def _finding_row(results: CampaignResults, found: Finding) -> list[Cell]:
         used.relative,
         used.p_value,
     ]
+
+
+def sample_ratio_table(results: CampaignResults) -> Table | None:
+    """Sizes of the groups beside their planned ones; None where nothing was planned to be compared."""
+    ratio = results.sample_ratio
+    if ratio is None:
+        return None
+    rows: list[list[Cell]] = [
+        [_group(results, Arm(arm)), found, ratio.expected[arm], found - ratio.expected[arm]]
+        for arm, found in ratio.found.items()
+    ]
+    columns = (Column(name, Count()) for name in ("Customers", "Planned"))
+    fine = "differences of this size come by chance" if ratio.ok else "differences of this size do not come by chance"
+    return Table(
+        caption="Group sizes are as planned" if ratio.ok else "Group sizes are not as planned",
+        columns=["Group", *columns, Column("Difference", Count(signed=True))],
+        rows=rows,
+        note=f"Test of the planned shares: p = {p_value(ratio.p_value)}; {fine}.",
+    )
 
 
 def undifferentiated_table(results: CampaignResults) -> Table | None:

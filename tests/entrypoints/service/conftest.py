@@ -4,8 +4,10 @@ import io
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
@@ -58,6 +60,33 @@ def reader(served_shop: Path, keys: Keys) -> Iterator[TestClient]:
     """A client with an administrator's key, for tests that change nothing."""
     with serving(served_shop) as client:
         client.headers["authorization"] = f"Bearer {keys[Role.ADMIN]}"
+        yield client
+
+
+@pytest.fixture(scope="session")
+def second_reader(learned_shop: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A reader of a shop whose second campaign was decided, with a control group, a holdout, and outcomes."""
+    folder = Path(shutil.copytree(learned_shop, tmp_path_factory.mktemp("second") / "shop"))
+    shop = Shop.open(folder)
+    decisions = shop.launch(shop.plan(folder / "second.yaml").plan_id).decisions
+    codes = decisions.filter(decisions["code"].is_valid())
+    codes = codes.take(list(range(0, codes.num_rows, 2)))
+    places = range(codes.num_rows)
+    moments = [datetime(2025, 10, 2, 12) + timedelta(days=place % 25) for place in places]
+    outcomes = {
+        "event_id": [f"order {place}" for place in places],
+        "campaign_id": ["second" for _ in places],
+        "customer_id": codes["customer_id"],
+        "code": codes["code"],
+        "ordered_at": pa.array(moments, pa.timestamp("us")),
+        "full_price": [40.0 + place % 37 for place in places],
+        "kind": ["purchase" for _ in places],
+        "refers_to": pa.nulls(codes.num_rows, pa.string()),
+    }
+    shop.ingest("second", pa.table(outcomes))
+    made = make_keys(folder)
+    with serving(folder) as client:
+        client.headers["authorization"] = f"Bearer {made[Role.ADMIN]}"
         yield client
 
 

@@ -74,6 +74,8 @@ class Axis:
         """Scale and ticks for these values."""
         known = sorted({*values, *(self.extent or ()), *((0.0,) if from_zero else ())})
         lowest, highest = (known[0], known[-1]) if known else (0.0, 1.0)
+        if self.extent is not None:  # what lies beyond it is not drawn, and does not make its steps larger
+            lowest, highest = self.extent
         scale = self.unit.scale(lowest=lowest, highest=highest)
         low, high, step = scale.extent or nice_extent(scale.plotted(lowest), scale.plotted(highest))
         if self.extent is not None:
