@@ -1,9 +1,10 @@
 """A second person's consent before a launch: who made a plan, who approved it, and what the shop asks for."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 from disco.records.errors import ApprovalError, InputError, StateError
+from disco.records.life import PlanRecord
 from disco.records.people import Actor, ActorKind, ApprovalRecord, ApprovalRule, folded
 from disco.records.ports import PEOPLE, Clock, Store, Transaction
 from disco.records.result import Result
@@ -39,6 +40,22 @@ class PlanApproval(Result):
     """Who made it; empty for a plan of an earlier revision."""
     approvals: tuple[GivenApproval, ...]
     """Who approved it, and when."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class WaitingPlan(Result):
+    """A plan that can still be launched."""
+
+    approval: PlanApproval
+    """Who made it, and who approved it."""
+    planned_at: datetime
+    """When it was decided."""
+    valid_from: date | datetime
+    """The first day of its codes; with a time of day where the plan has one."""
+    customers: int
+    """Customers who are decided about."""
+    codes: int
+    """Customers who get a code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -140,9 +157,38 @@ def _makers_of_key(transaction: Transaction, name: str) -> set[str]:
 def plan_approval(store: Store, name: str, *, rule: ApprovalRule) -> PlanApproval:
     """Who made and who approved a plan, and whether it may be launched; rule: of the shop's settings."""
     with store.reading() as transaction:
-        record = transaction.plans.get(name)
-        makers, given = transaction.approvals.makers(record.plan_id), transaction.approvals.of(record.plan_id)
-        required = _in_force(transaction, rule) is ApprovalRule.SECOND_PERSON
+        return _approval(transaction, transaction.plans.get(name), rule)
+
+
+def waiting_plans(store: Store, *, rule: ApprovalRule, today: date, most: int = 50) -> tuple[WaitingPlan, ...]:
+    """The newest plan of each campaign that was not launched and whose codes would still be valid, the newest first.
+
+    most: plans that are looked at. Reads neither decisions nor ledgers.
+    """
+    with store.reading() as transaction:
+        over = {record.campaign for record in transaction.plans.campaigns()}
+        found = []
+        for record in transaction.plans.recent(most):
+            plan = record.plan
+            closes = plan.valid.closes
+            if plan.campaign in over or (closes.date() if isinstance(closes, datetime) else closes) <= today:
+                continue
+            over.add(plan.campaign)
+            found.append(
+                WaitingPlan(
+                    approval=_approval(transaction, record, rule),
+                    planned_at=record.planned_at,
+                    valid_from=plan.valid.opens,
+                    customers=record.summary.customers,
+                    codes=sum(sum(arm.codes.values()) for arm in record.summary.arms.values()),
+                )
+            )
+    return tuple(found)
+
+
+def _approval(transaction: Transaction, record: PlanRecord, rule: ApprovalRule) -> PlanApproval:
+    makers, given = transaction.approvals.makers(record.plan_id), transaction.approvals.of(record.plan_id)
+    required = _in_force(transaction, rule) is ApprovalRule.SECOND_PERSON
     return PlanApproval(
         plan_id=record.plan_id,
         campaign=record.plan.campaign,

@@ -96,6 +96,12 @@ def _with_offset(when: date | datetime, locale: Locale) -> date | datetime:
     return locale.moment(when) if isinstance(when, datetime) else when
 
 
+def campaign_names(store: Store) -> tuple[str, ...]:
+    """The launched campaigns by their first day, without looking at what they received."""
+    with store.reading() as transaction:
+        return tuple(record.campaign for record in transaction.plans.campaigns())
+
+
 def list_campaigns(store: Store, campaign: str | None = None, *, today: date) -> CampaignList:
     """All launched campaigns, or one of them, as they stand today."""
     with store.reading() as transaction:

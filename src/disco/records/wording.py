@@ -163,6 +163,17 @@ def moment_text(moment: datetime.datetime, locale: Locale) -> str:
     return f"{local:%Y-%m-%d %H:%M} UTC" if locale.is_utc else local.isoformat(sep=" ", timespec="minutes")
 
 
+def local_text(moment: datetime.datetime, locale: Locale) -> str:
+    """A moment as a clock in the shop shows it, for pages whose readers are there.
+
+    >>> noon = datetime.datetime(2026, 12, 4, 12, 5, tzinfo=datetime.UTC)
+    >>> local_text(noon, Locale(time_zone="Europe/Berlin"))
+    '4 Dec 2026 13:05'
+    """
+    local = locale.local(moment)
+    return f"{date(local)} {local:%H:%M}"
+
+
 def validity(opens: datetime.date, closes: datetime.date) -> str:
     """When codes can be used: whole days, or from and until a time of day.
 

@@ -53,6 +53,8 @@ class HealthLine:
 
     ok: bool
     text: str
+    brief: str
+    """A few words, for the list of campaigns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +196,7 @@ def campaign_page(
         name=name,
         facts=_facts(found),
         spending=_spending(found),
-        health=_health(found),
+        health=health_of(found),
         next_step=next_link(found.progress),
         outcomes=_outcomes(found),
         has_outcomes=found.progress.has_outcomes,
@@ -301,7 +303,8 @@ def _spending_title(spent: float, budget: float | None, expected: float | None, 
     return f"The codes have cost {write(spent)}"
 
 
-def _health(found: CampaignOverview) -> tuple[HealthLine, ...]:
+def health_of(found: CampaignOverview) -> tuple[HealthLine, ...]:
+    """What was checked about a campaign."""
     outcomes = found.entry.outcomes
     received = sum(outcomes.values())
     aside = outcomes[Disposition.UNMATCHED] + outcomes[Disposition.REJECTED]
@@ -314,21 +317,32 @@ def _health(found: CampaignOverview) -> tuple[HealthLine, ...]:
             else f"The groups do not have the sizes that were planned: {sizes}. Find out where customers were lost "
             "before you trust any figure."
         )
-        lines.append(HealthLine(ok=found.sample_ratio.ok, text=text))
+        lines.append(HealthLine(ok=found.sample_ratio.ok, text=text, brief="group sizes"))
     else:
         lines.append(
-            HealthLine(ok=False, text="There is no group to compare with, so nobody can say what codes bring.")
+            HealthLine(
+                ok=False,
+                text="There is no group to compare with, so nobody can say what codes bring.",
+                brief="no group to compare with",
+            )
         )
     if received:
         share = aside / received
         words = f"{percent(share)} of {counted(received, 'outcome')} fit no code or cannot be read"
         fine = share <= _MOST_ASIDE
         lines.append(
-            HealthLine(ok=fine, text=f"{words}." if fine else f"{words}; the rows are listed below, by batch.")
+            HealthLine(
+                ok=fine,
+                text=f"{words}." if fine else f"{words}; the rows are listed below, by batch.",
+                brief="outcomes set aside",
+            )
         )
     if found.budget is not None and found.sales.markdown > found.budget:
-        lines.append(HealthLine(ok=False, text="The codes have cost more than the budget."))
-    lines += [HealthLine(ok=False, text=f"When it was planned: {warning}") for warning in found.warnings]
+        lines.append(HealthLine(ok=False, text="The codes have cost more than the budget.", brief="over budget"))
+    lines += [
+        HealthLine(ok=False, text=f"When it was planned: {warning}", brief="warnings of its plan")
+        for warning in found.warnings
+    ]
     return tuple(lines)
 
 

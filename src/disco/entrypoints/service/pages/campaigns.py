@@ -1,23 +1,51 @@
 """Campaigns: what runs, what it costs, and what to do next."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from disco.entrypoints.service.pages.shell import Page, PageRoute, respond
+from disco.entrypoints.python import Shop
+from disco.entrypoints.service.pages.campaign import health_of
+from disco.entrypoints.service.pages.header import campaign_address, draft_address, next_link, readings_of, state_text
+from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, respond
 from disco.entrypoints.service.route import ShopOf
-from disco.operations.campaign_list import CampaignEntry
+from disco.operations.approvals import WaitingPlan, waiting_plans
+from disco.operations.campaign_list import campaign_names
+from disco.operations.campaign_overview import CampaignOverview
+from disco.operations.drafts import list_drafts
+from disco.records.jobs import Draft
+from disco.records.life import Phase
+from disco.records.locale import Locale
+from disco.records.wording import counted, local_text, money, percent, validity
+from disco.records.wording import date as day_text
+from disco.reports.formats import Count, Money
+from disco.reports.table import Cell, Column, Table
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignsPage(Page):
-    """All campaigns."""
+    """All campaigns, plans that wait for somebody, and plans that are being written."""
 
     template = "campaigns.html"
     rail = "Campaigns"
-    campaigns: tuple[CampaignEntry, ...]
+    campaigns: Table
+    addresses: tuple[str, ...]
+    next_steps: tuple[Link, ...]
+    """Per campaign, what to do next."""
+    in_full: Table
+    """The campaigns with all figures apart."""
+    waiting: Table
+    waiting_links: tuple[Link | None, ...]
+    """Per waiting plan, where it is approved or launched; None where it has no draft here."""
+    drafts: Table
+    draft_addresses: tuple[str, ...]
+
+    def tables(self) -> Mapping[str, Table]:
+        return {"campaigns": self.in_full, "waiting": self.waiting, "drafts": self.drafts}
 
 
 @router.get("/")
@@ -27,5 +55,166 @@ async def start() -> Response:
 
 @router.get("/campaigns")
 def campaigns(request: Request, shop: ShopOf) -> Response:
-    found = shop.campaigns().campaigns
-    return respond(request, CampaignsPage(title="Campaigns", answer=f"{len(found)} campaigns.", campaigns=found))
+    today, locale = shop.clock.today(), shop.settings.locale
+    with shop.store(missing="create") as store:
+        names = reversed(campaign_names(store))
+        found = [readings_of(request).overview(store, name, today=today) for name in names]
+        waiting = waiting_plans(store, rule=shop.settings.approval, today=today)
+        drafts = list_drafts(store).items
+    written = {draft.name for draft in drafts}
+    page = CampaignsPage(
+        title="Campaigns",
+        answer=_answer(found, waiting, locale=locale),
+        campaigns=_table(found, locale),
+        addresses=tuple(campaign_address(one.progress.campaign) for one in found),
+        next_steps=tuple(next_link(one.progress) for one in found),
+        in_full=_in_full(found, locale),
+        waiting=_waiting(waiting, locale),
+        waiting_links=tuple(_waiting_link(one, written) for one in waiting),
+        drafts=_drafts(drafts, shop),
+        draft_addresses=tuple(draft_address(draft.name) for draft in drafts),
+    )
+    return respond(request, page)
+
+
+# ---- words
+
+
+def _answer(found: Sequence[CampaignOverview], waiting: Sequence[WaitingPlan], *, locale: Locale) -> str:
+    """What runs and what it costs, then who is waited for."""
+    write = partial(money, currency=locale.currency)
+    running = [one for one in found if one.progress.phase in (Phase.RUNNING, Phase.PAUSED)]
+    if not found:
+        words = "No campaign was launched yet."
+    elif not running:
+        words = f"No campaign runs; {counted(len(found), 'campaign')} {'is' if len(found) == 1 else 'are'} over."
+        if any(one.progress.phase is Phase.SCHEDULED for one in found):
+            words = "No campaign runs yet; the next one is scheduled."
+    else:
+        spent = sum(one.sales.markdown for one in running)
+        revenue = sum(one.sales.revenue for one in running)
+        budgets = [one.budget for one in running if one.budget is not None]
+        of_budget = f" of {write(sum(budgets))} budget" if len(budgets) == len(running) else ""
+        name = running[0].progress.campaign if len(running) == 1 else counted(len(running), "campaign")
+        verb = "runs" if len(running) == 1 else "run"
+        words = f"{name} {verb}: {write(revenue)} revenue so far, {write(spent)}{of_budget} spent on codes."
+    ill = [one.progress.campaign for one in running if not all(line.ok for line in health_of(one))]
+    if ill:
+        words += f" {_and(ill)} {'needs' if len(ill) == 1 else 'need'} a look."
+    asked = sum(one.approval.required and not one.approval.approved for one in waiting)
+    if asked:
+        words += f" {counted(asked, 'plan')} {'waits' if asked == 1 else 'wait'} for approval."
+    return words
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _health(found: CampaignOverview) -> str:
+    wrong = dict.fromkeys(line.brief for line in health_of(found) if not line.ok)
+    return "; ".join(wrong).capitalize() if wrong else "No finding"
+
+
+def _cost(found: CampaignOverview, locale: Locale) -> str:
+    write = partial(money, currency=locale.currency)
+    if not found.budget:
+        return f"{write(found.sales.markdown)}, no budget"
+    share = percent(found.sales.markdown / found.budget, decimals=0)
+    return f"{write(found.sales.markdown)} of {write(found.budget)} ({share})"
+
+
+def _table(found: Sequence[CampaignOverview], locale: Locale) -> Table:
+    columns = [
+        "Campaign",
+        "State",
+        "Codes valid",
+        Column("Codes", Count()),
+        Column("Revenue with codes", Money(locale.currency)),
+        "Code cost",
+        "Health",
+    ]
+    rows: list[list[Cell]] = [
+        [
+            one.progress.campaign,
+            str(one.progress.phase),
+            validity(one.progress.opens, one.progress.closes),
+            one.entry.codes,
+            one.sales.revenue,
+            _cost(one, locale),
+            _health(one),
+        ]
+        for one in found
+    ]
+    return Table(caption="Launched campaigns, the newest first", columns=columns, rows=rows)
+
+
+def _in_full(found: Sequence[CampaignOverview], locale: Locale) -> Table:
+    amount = Money(locale.currency)
+    columns = [
+        "Campaign",
+        "State",
+        "Codes valid",
+        Column("Customers", Count()),
+        Column("Codes", Count()),
+        Column("Purchases", Count()),
+        Column("Revenue with codes", amount),
+        Column("Code cost", amount),
+        Column("Budget", amount),
+        "Health",
+        "Next step",
+    ]
+    rows: list[list[Cell]] = [
+        [
+            one.progress.campaign,
+            state_text(one.progress),
+            validity(one.progress.opens, one.progress.closes),
+            one.entry.customers,
+            one.entry.codes,
+            one.sales.purchases,
+            one.sales.revenue,
+            one.sales.markdown,
+            one.budget,
+            " ".join(line.text for line in health_of(one) if not line.ok) or "No finding",
+            next_link(one.progress).text,
+        ]
+        for one in found
+    ]
+    return Table(caption="Launched campaigns, the newest first", columns=columns, rows=rows)
+
+
+def _waiting(waiting: Sequence[WaitingPlan], locale: Locale) -> Table:
+    columns = ["Campaign", "Starts", Column("Customers", Count()), Column("Codes", Count()), "Planned", "Waits for"]
+    rows: list[list[Cell]] = [
+        [
+            one.approval.campaign,
+            day_text(one.valid_from),
+            one.customers,
+            one.codes,
+            f"{local_text(one.planned_at, locale)} by {_and(one.approval.made_by or ('somebody',))}",
+            _waits_for(one),
+        ]
+        for one in waiting
+    ]
+    return Table(caption="Plans that are not launched", columns=columns, rows=rows)
+
+
+def _waits_for(plan: WaitingPlan) -> str:
+    if plan.approval.required and not plan.approval.approved:
+        return "the approval of a second person"
+    by = _and([one.by for one in plan.approval.approvals]) if plan.approval.approvals else ""
+    return f"its launch; approved by {by}" if by else "its launch"
+
+
+def _waiting_link(plan: WaitingPlan, written: set[str]) -> Link | None:
+    if plan.approval.campaign not in written:
+        return None
+    asked = plan.approval.required and not plan.approval.approved
+    return Link("Review and approve" if asked else "Launch", draft_address(plan.approval.campaign, "launch"))
+
+
+def _drafts(drafts: Sequence[Draft], shop: Shop) -> Table:
+    rows: list[list[Cell]] = [
+        [one.name, f"{local_text(one.changed_at, shop.settings.locale)} by {one.actor.name}"] for one in drafts
+    ]
+    return Table(caption="Plans that are being written", columns=["Draft", "Changed"], rows=rows)
