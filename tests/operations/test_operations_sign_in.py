@@ -6,6 +6,7 @@ from threading import Barrier, Thread
 
 import pytest
 import sqlalchemy as sa
+from quick_hashes import quick_hashes
 from stores import open_store
 
 from disco.adapters.store import CampaignStore
@@ -53,14 +54,8 @@ def clock() -> Clock:
 
 @pytest.fixture(autouse=True)
 def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Cheap parameters."""
-    from argon2 import PasswordHasher
-
-    module._dummy.cache_clear()
-    quick = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr(module, "_hasher", lambda: quick)
-    yield
-    module._dummy.cache_clear()
+    with quick_hashes(monkeypatch):
+        yield
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
+from quick_hashes import quick_hashes
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service import logs
@@ -42,6 +43,12 @@ def logged() -> Iterator[io.StringIO]:
     logs.stream = io.StringIO()
     yield logs.stream
     logs.stream = None
+
+
+@pytest.fixture(autouse=True)
+def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with quick_hashes(monkeypatch):
+        yield
 
 
 @pytest.fixture(scope="session")
