@@ -26,7 +26,7 @@ def money(rng, customers, depths):
 
 def problem_of(rng, *, segments=True):
     """Caps from far too few codes to more than enough; some depths closed, for everybody or for a segment."""
-    depths, customers = int(rng.integers(2, 9)), int(rng.integers(2_500, 40_000))
+    depths, customers = int(rng.integers(2, 9)), int(rng.integers(2_500, 60_000))
     values, costs = money(rng, customers, depths)
     if rng.random() < 0.4:
         values -= np.quantile(values, rng.uniform(0.0, 0.6))

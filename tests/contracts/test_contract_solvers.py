@@ -28,6 +28,7 @@ def by_newton(problem: AllocationProblem) -> Allocation:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solver, "_FEW", 0)
         patch.setattr(solver, "_FEW_IN_SEGMENTS", 0)
+        patch.setattr(solver, "_FEW_KNOWN_IN_SEGMENTS", 0)
         return _proved(problem, solver.solve(problem))
 
 
@@ -36,6 +37,7 @@ def by_passes(problem: AllocationProblem) -> Allocation:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(solver, "_FEW", 0)
         patch.setattr(solver, "_FEW_IN_SEGMENTS", 0)
+        patch.setattr(solver, "_FEW_KNOWN_IN_SEGMENTS", 0)
         patch.setattr(solver, "_ONE_LEVEL", 0)
         patch.setattr(segments, "_ALL_AT_ONCE", 0)
         return _proved(problem, solver.solve(problem))

@@ -161,6 +161,29 @@ def test_many_customers_have_the_figures_of_a_plan_from_warm_prices(shop):
         assert {key: found[key] for key in (*POINT, *MONEY)} == {key: expected[key] for key in (*POINT, *MONEY)}
 
 
+SEEDS = given(st.integers(0, 2**32 - 1))
+KEPT_SHOP = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@SEEDS
+@settings(KEPT_SHOP, max_examples=8)
+def test_the_limits_solved_before_change_no_decision(scored_shop, seed):
+    """A solve from warm prices and kept values against one on an audience that was just opened."""
+    rng, rows = np.random.default_rng(seed), 3000
+    audience = people(scored_shop, rows)
+    plans = [scored_shop.plan(**random_limits(rng, rows=rows)) for _ in range(4)]
+    kept = opened(scored_shop, plans[0], audience)
+    for plan in plans:
+        fresh = opened(scored_shop, plan, audience)
+        conflict = conflict_of(lambda plan=plan, fresh=fresh: solve(fresh, plan))
+        assert conflict_of(lambda plan=plan: solve(kept, plan)) == conflict
+        if conflict is None:
+            warm, cold = solve(kept, plan), solve(fresh, plan)
+            for name in ("choice", "value", "expected_full_price", "engagement"):
+                np.testing.assert_array_equal(getattr(warm.decided, name), getattr(cold.decided, name))
+            assert {**warm.as_dict(), "seconds": 0} == {**cold.as_dict(), "seconds": 0}
+
+
 class Again:
     """The decided group of solved limits, solved again under other ones."""
 
@@ -229,10 +252,6 @@ class Again:
 
 def changed(limits, column, to):
     return (*limits[:column], to, *limits[column + 1 :])
-
-
-SEEDS = given(st.integers(0, 2**32 - 1))
-KEPT_SHOP = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @SEEDS

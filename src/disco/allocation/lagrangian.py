@@ -27,13 +27,25 @@ class Priced:
 
 
 @njit(nogil=True, cache=True)
-def _total(matrix: Array, choice: Array, scale: float) -> int:
-    """Σ round(matrix[choice[i], i] · scale): an integer, so the order of customers cannot change it."""
-    total = 0
+def _totals(
+    values: Array, costs: Array, choice: Array, value_scale: float, cost_scale: float
+) -> tuple[int, int, float]:
+    """Σ round(value · scale), Σ round(cost · scale) and `spent` of a choice, in one pass.
+
+    The first two are integers, so the order of customers cannot change them.
+    """
+    worth = 0
+    cost = 0
+    total = low = 0.0
     for i in range(choice.size):
         if choice[i] >= 0:
-            total += int(np.rint(np.float64(matrix[choice[i], i]) * scale))
-    return total
+            worth += int(np.rint(np.float64(values[choice[i], i]) * value_scale))
+            term = np.float64(costs[choice[i], i])
+            cost += int(np.rint(term * cost_scale))
+            larger = total + term
+            low += (total - larger) + term if total >= term else (term - larger) + total
+            total = larger
+    return worth, cost, total + low
 
 
 @njit(nogil=True, cache=True)
@@ -108,9 +120,10 @@ class Lagrangian:
         self.warm = solution.potentials[1:shown]
 
     def priced(self, rate: float, solution: Assignment) -> Priced:
-        worth = _total(self.problem.values, solution.choice, self.value_scale)
-        cost = _total(self.costs, solution.choice, self.cost_scale)
-        fits = spent(self.costs, solution.choice) <= self.most
+        worth, cost, paid = _totals(
+            self.problem.values, self.costs, solution.choice, self.value_scale, self.cost_scale
+        )
+        fits = paid <= self.most
         slack = self.budget - cost
         bound = worth + rate * (self.value_scale / self.cost_scale) * slack if math.isfinite(rate) else math.inf
         return Priced(rate, solution, worth, cost, fits, bound)

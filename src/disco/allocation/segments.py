@@ -108,6 +108,11 @@ class _Caps:
         """π (groups, depths)."""
         return self.potentials(y)[self.columns :].reshape(self.groups, self.columns)
 
+    def moving(self, free: Array) -> Array:
+        """(groups, depths) places whose π moves where these prices (nodes - 1,) are free."""
+        places = free[self.columns :].reshape(self.groups, self.columns) | free[: self.columns]
+        return np.ascontiguousarray(places)
+
     def below(self, counts: Array) -> Array:
         """(nodes - 1,) customers below each node, from (groups, depths)."""
         return np.concatenate([counts.sum(axis=0), counts.ravel()])
@@ -154,17 +159,19 @@ class _Sample:
             for part, own, state, counts in zip(self.parts, prices, self.state, self.counts, strict=True)
         )
 
-    def density(self, prices: Array, worst: float) -> tuple[Array, float]:
-        """(groups, depths, depths) at the prices of the last demand, and the widest window it was seen through."""
+    def density(self, prices: Array, worst: float, moving: Array) -> tuple[Array, float]:
+        """(groups, depths, depths) at the prices of the last demand, and the widest window it was seen through.
+
+        moving: (groups, depths) Booleans, the places whose density must be good.
+        """
         columns = prices.shape[1]
         density, widest = np.zeros((len(self.parts), columns, columns)), 0.0
-        every = np.ones(columns, np.bool_)
-        for part, own, (first, second, winner), found in zip(self.parts, prices, self.state, density, strict=True):
+        for group, (part, (first, second, winner)) in enumerate(zip(self.parts, self.state, strict=True)):
             rows = part.shape[1]
             if rows == 0:
                 continue
             window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
-            tie_density(part, own, first, second, winner, window, every, found)
+            tie_density(part, prices[group], first, second, winner, window, moving[group], density[group])
             if math.isfinite(window):
                 widest = max(widest, window)
         return density, widest
@@ -256,10 +263,12 @@ def _descend(sample: _Sample, limits: _Caps, high: Array, y: Array, tolerance: f
         return value, over, free, float(np.abs(over[free]).max(initial=0.0))
 
     value, over, free, worst = at(y)
-    used = 1
+    used, every = 1, np.ones((limits.groups, limits.columns), np.bool_)
     while True:
-        density, window = sample.density(limits.of_places(y), worst)
-        if worst <= tolerance or used >= _PASSES or window <= 0.0:
+        ended = worst <= tolerance or used >= _PASSES
+        moving = every if ended else limits.moving(free)
+        density, window = sample.density(limits.of_places(y), worst, moving)
+        if ended or window <= 0.0:
             return y, worst, density
         sizes, ways = np.linalg.eigh(limits.curvature(density)[np.ix_(free, free)])
         if not sizes[-1] > 0.0:
@@ -278,7 +287,7 @@ def _descend(sample: _Sample, limits: _Caps, high: Array, y: Array, tolerance: f
             scale *= 0.3
         else:
             at(y)
-            return y, worst, density
+            return y, worst, sample.density(limits.of_places(y), worst, every)[0]
         y, (value, over, free, worst) = trial, found
 
 
@@ -296,18 +305,17 @@ def _settle(
         if any(tied(part) for part in sample.parts if part.shape[1] > 256):
             return None
         inner_problem = AllocationProblem(kept, replace(problem.limits, segment=group))
+        tolerance, left = 2.0 + 0.03 * math.sqrt(opened), high[1:].astype(float)
         for spread in _INNER_SPREADS:
-            guess = _guess(
-                sample, limits, high[1:].astype(float), y, tolerance=2.0, thinning=0.0, spread=spread, cold=cold
-            )
+            guess = _guess(sample, limits, left, y, tolerance=tolerance, thinning=0.0, spread=spread, cold=cold)
             y, cold = guess.prices, False
             inner = run_screen(inner_problem, guess.box, least_margin=screened.margin, checked=True)
             if inner.opened > 0.5 * opened:
                 break
-            _, left = tree.less(inner.counts, low, high)
-            if (left < 0).any():
+            _, high_left = tree.less(inner.counts, low, high)
+            if (high_left < 0).any():
                 continue
-            found = _paths(problem, inner.kept, rows[inner.rows], group[inner.rows], limits, left, scale, y)
+            found = _paths(problem, inner.kept, rows[inner.rows], group[inner.rows], limits, high_left, scale, y)
             if found is None:
                 return None
             if guess.box.holds(found.potentials[tree.leaf]):

@@ -26,7 +26,8 @@ from disco.records.ports import Engine
 # None of these changes a result, only the time it takes (tests/contracts/test_contract_solvers.py moves them). Times
 # are of one processor, eight depths, caps for 80% of the customers.
 _FEW = 200  # up to here shortest paths alone: 0.3 against 0.5 ms with Newton at 100 customers, 1.2 against 0.6 at 400
-_FEW_IN_SEGMENTS = 2_000  # the same with limits of segments
+_FEW_IN_SEGMENTS = 25_000  # up to here shortest paths and no boxes, with limits of segments: 12 ms on either way
+_FEW_KNOWN_IN_SEGMENTS = 2_000  # the same from the prices of a similar solve: 5 against 15 ms at 10,000 customers
 _ONE_LEVEL = 12_000  # up to here everybody is the sample: 1.3 against 1.9 ms at 6,000 customers, equal at 12,000
 _OPEN_SHARE = 0.2  # a guess that leaves more open gets a larger sample; at 500,000 customers 18 ms, with 0.1 23 ms
 _USELESS = 0.4  # a guess that leaves more open settles too few to be worth a pass and a copy of the rest
@@ -74,8 +75,9 @@ def _solve(
     """`solve` for many customers, where every place may be taken by somebody."""
     customers = problem.customers
     if tree.leaf.shape[0] > 1:
+        known = warm is not None and warm.size == tree.nodes - 1
         by_boxes = None
-        if customers > _FEW_IN_SEGMENTS:
+        if customers > (_FEW_KNOWN_IN_SEGMENTS if known else _FEW_IN_SEGMENTS):
             by_boxes = solve_segments(problem, tree, rate=rate, prices=warm, engine=engine)
         return by_boxes or solve_exactly(problem, tree, rate=rate, warm=_of_depths(warm, problem))
     if customers <= _ONE_LEVEL:

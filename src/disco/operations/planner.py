@@ -354,9 +354,8 @@ def solve(opened: OpenAudience, plan: Plan) -> SolvedLimits:
     basis = _basis(opened, plan)
     prices_of = basis.memo.get("prices", (plan.offered, plan.objective.revenue_weight), _Prices)
     decided = decide_groups(basis, plan, warm_prices=prices_of.last)
-    if decided.decisions is not None:
-        # with a budget the solve begins at prices without one, so these would mislead it
-        prices_of.last = decided.decisions.prices if decided.decisions.budget_price == 0.0 else None
+    if decided.decisions is not None and decided.decisions.budget_price == 0.0:
+        prices_of.last = decided.decisions.prices  # a solve begins without a budget, so others would mislead it
     found, solution = expected(basis, plan, decided), solution_of(basis, plan, decided)
     weight, depths = plan.objective.revenue_weight, np.asarray(plan.offered)
     return SolvedLimits(
