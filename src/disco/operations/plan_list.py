@@ -1,8 +1,10 @@
-"""The plans that are kept, the newest first."""
+"""The plans that are kept, the newest first, and the one that a new plan is compared with."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from disco.operations.launching import plan_id_of
+from disco.records.life import PlanRecord
 from disco.records.ports import Store
 from disco.records.result import Result
 
@@ -52,3 +54,20 @@ def list_plans(
     )
     more = len(records) > limit
     return entries, (shown[-1].planned_at, shown[-1].plan_id) if more else None
+
+
+def plan_to_compare(store: Store, campaign: str, *, against: str = "") -> PlanRecord | None:
+    """The kept plan that a new one is compared with: the newest of the same campaign; else that of the last launch.
+
+    against: instead of both, the id of a plan, its beginning, or a campaign.
+    """
+    with store.reading() as transaction:
+        if against:
+            return transaction.plans.get(plan_id_of(transaction, against))
+        own = transaction.plans.of(campaign)
+        if own:
+            return max(own, key=lambda record: record.planned_at)
+        launched = transaction.plans.campaigns()
+        if not launched:
+            return None
+        return transaction.plans.get(max(launched, key=lambda record: record.launched_at).plan_id)

@@ -323,7 +323,7 @@ def compare_plans(first: Planned, second: Planned) -> PlanDifference:
         first=first.plan_id,
         second=second.plan_id,
         currency=second.currency,
-        settings=tuple(_changed_settings(first.plan, second.plan)),
+        settings=tuple(changed_settings(first.plan, second.plan)),
         only_first=len(ids[0]) - both,
         only_second=len(ids[1]) - both,
         both=both,
@@ -347,14 +347,16 @@ def _depth(value: float) -> float | None:
     return None if value < 0 else value
 
 
-def _changed_settings(first: Plan, second: Plan) -> Iterator[ChangedSetting]:
-    was, now = (dict(_flat(_content(one))) for one in (first, second))
+def changed_settings(first: Plan, second: Plan) -> Iterator[ChangedSetting]:
+    """Keys whose values differ, as a plan file has them."""
+    was, now = (dict(_flat(content_of(one))) for one in (first, second))
     for key in [*was, *(key for key in now if key not in was)]:
         if was.get(key) != now.get(key):
             yield ChangedSetting(key=key, before=was.get(key), after=now.get(key))
 
 
-def _content(plan: Plan) -> dict[str, Any]:
+def content_of(plan: Plan) -> dict[str, Any]:
+    """A plan as the content of a file, in JSON's types, without what is as it would be anyway."""
     read: dict[str, Any] = json.loads(plan.model_dump_json(by_alias=True, exclude_defaults=True))
     return read
 
@@ -395,7 +397,7 @@ def copy_plan(store: Store, name: str) -> PlanCopy:
 
     with store.reading() as transaction:
         record = transaction.plans.get(plan_id_of(transaction, name))
-    content = _content(record.plan)
+    content = content_of(record.plan)
     content["depths"] = {float(depth): limits for depth, limits in content["depths"].items()}
     written = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=False)
     lines = []

@@ -33,6 +33,7 @@ from disco.entrypoints.service.security import HEADERS, KnownCallers, refuse_hos
 from disco.records.errors import DiscoError, UnavailableError
 
 if TYPE_CHECKING:
+    from disco.entrypoints.service.planner_desk import PlannerDesk
     from disco.operations.kept_readings import KeptReadings
     from disco.operations.planner import OpenAudiences
 
@@ -107,6 +108,8 @@ class Service:
 
     def close(self) -> None:
         """Close the database."""
+        if "desk" in self.__dict__:  # it is made when the first planner is opened
+            self.desk.close()
         if self._opened is not None:
             self._opened[2].close()
             self._opened = None
@@ -124,6 +127,13 @@ class Service:
         from disco.operations.kept_readings import KeptReadings
 
         return KeptReadings()
+
+    @cached_property
+    def desk(self) -> "PlannerDesk":
+        """Where planners open customers and solve limits."""
+        from disco.entrypoints.service.planner_desk import PlannerDesk
+
+        return PlannerDesk(self.audiences, stopping=self.stopping)
 
     def hosts(self) -> Collection[str] | None:
         """Names under which it answers."""

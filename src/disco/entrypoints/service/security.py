@@ -128,6 +128,16 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/campaigns"): _V,
     # the console: the office
     # the console: planning
+    ("GET", "/plan"): _V,
+    ("POST", "/plan"): _P,
+    ("POST", "/plan/{draft}/delete"): _P,
+    ("GET", "/plan/{draft}"): _V,
+    ("POST", "/plan/{draft}"): _P,
+    ("GET", "/plan/{draft}/numbers"): _V,
+    ("GET", "/plan/{draft}/numbers.json"): _V,
+    ("GET", "/plan/{draft}/intervals"): _V,
+    ("POST", "/plan/{draft}/save"): _P,
+    ("GET", "/plan/{draft}/saving/{job_id}"): _V,
     # the console: what happened and what was learned
     ("GET", "/campaigns/{name}"): _V,
     ("GET", "/campaigns/{name}/codes"): _P,

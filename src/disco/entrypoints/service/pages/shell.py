@@ -53,6 +53,7 @@ _SERVICE = __package__.rpartition(".")[0]
 _FILES = {
     "console.css": (_PARTS_OF_STYLE, "text/css; charset=utf-8"),
     "console.js": (((__package__, "static/console.js"),), "text/javascript; charset=utf-8"),
+    "planner.js": (((__package__, "static/planner.js"),), "text/javascript; charset=utf-8"),
     "charts.js": ((("disco.reports", "templates/charts.js"),), "text/javascript; charset=utf-8"),
     "echarts.js": ((("disco.reports", "vendor/echarts.common.min.js"),), "text/javascript; charset=utf-8"),
     "htmx.js": (((_SERVICE, "vendor/htmx.min.js"),), "text/javascript; charset=utf-8"),
@@ -115,6 +116,7 @@ class RailEntry:
 
 RAIL = (
     RailEntry("Campaigns", "/campaigns", Role.VIEWER),
+    RailEntry("Plans", "/plan", Role.VIEWER),
     RailEntry("Demand", "/demand", Role.VIEWER),
     RailEntry("Learning", "/learning", Role.VIEWER),
     RailEntry("Data", "/data", Role.VIEWER),

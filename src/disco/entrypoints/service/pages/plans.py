@@ -1,0 +1,178 @@
+"""Plans: those that are being written, those that are kept, and how a new one begins."""
+
+from dataclasses import dataclass
+from datetime import date as day_of
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Request, Response
+
+from disco.entrypoints.python import Shop
+from disco.entrypoints.service.pages.forms import FormOf
+from disco.entrypoints.service.pages.header import campaign_address, draft_address
+from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
+from disco.entrypoints.service.route import ShopOf
+from disco.operations.approvals import plan_approval
+from disco.operations.drafts import delete_draft, list_drafts, put_draft
+from disco.operations.new_plan import new_plan, next_plan
+from disco.operations.plan_list import PlanEntry, list_plans
+from disco.records.errors import DiscoError, RevisionError, RevisionMissingError
+from disco.records.locale import Locale
+from disco.records.plan import Name
+from disco.records.wording import counted, date
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_MOST_PLANS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftEntry:
+    """A plan that is being written."""
+
+    name: str
+    address: str
+    revision: int
+    changed: str
+    """By whom and when."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptEntry:
+    """A plan that was decided and kept."""
+
+    campaign: str
+    plan_id: str
+    address: str
+    state: str
+    codes: int
+    customers: int
+    planned: str
+    starts: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlansPage(Page):
+    """Drafts and kept plans."""
+
+    template = "plans.html"
+    rail = "Plans"
+    drafts: tuple[DraftEntry, ...]
+    kept: tuple[KeptEntry, ...]
+    campaigns: tuple[str, ...]
+    """That can be copied."""
+    name: str = ""
+    name_error: str = ""
+    copied: str = ""
+    copied_error: str = ""
+
+
+@router.get("/plan")
+def plans(request: Request, shop: ShopOf, copy: str = "") -> Response:
+    return respond(request, _page(shop, copied=copy[:100]))
+
+
+@router.post("/plan")
+def begin(request: Request, shop: ShopOf, form: FormOf) -> Response:
+    """A new draft: with sensible limits and dates, or those of an earlier campaign."""
+    name, copied = form.text("name"), form.text("copied")
+    error = _name_error(name)
+    if error:
+        return respond(request, _page(shop, name=name, copied=copied, name_error=error), status=422, part="begin")
+    today = shop.clock.today()
+    with shop.store() as store:
+        try:
+            if copied:
+                content = next_plan(store, shop.data, copied, campaign=name, today=today)
+            else:
+                content = new_plan(store, shop.data, campaign=name, today=today)
+        except DiscoError as failed:
+            page = _page(shop, name=name, copied=copied, copied_error=str(failed))
+            return respond(request, page, status=422, part="begin")
+        try:
+            put_draft(store, name, content, clock=shop.clock)
+        except (RevisionError, RevisionMissingError):
+            page = _page(shop, name=name, copied=copied, name_error=f"A draft {name} exists. Choose another name.")
+            return respond(request, page, status=422, part="begin")
+    return go_to(request, draft_address(name) + (f"?against={quote(copied, safe='')}" if copied else ""))
+
+
+@router.post("/plan/{draft}/delete")
+def delete(request: Request, shop: ShopOf, draft: Annotated[str, Path(max_length=100)], form: FormOf) -> Response:
+    text = form.text("revision")
+    with shop.store() as store:
+        delete_draft(store, draft, if_match=int(text) if text.isdecimal() else None, clock=shop.clock)
+    return go_to(request, "/plan")
+
+
+def _name_error(name: str) -> str:
+    from pydantic import TypeAdapter, ValidationError
+
+    if not name:
+        return "A name is needed, such as spring-27."
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError as error:
+        return f"Found {name[:60]!r}; expected {error.errors()[0]['msg'].removeprefix('Value error, ')}."
+    return ""
+
+
+def _page(shop: Shop, *, name: str = "", copied: str = "", name_error: str = "", copied_error: str = "") -> PlansPage:
+    locale, today = shop.settings.locale, shop.clock.today()
+    with shop.store() as store:
+        drafts = list_drafts(store).items
+        entries, _ = list_plans(store, limit=_MOST_PLANS)
+        kept = tuple(_kept(shop, entry, locale) for entry in entries)
+        with store.reading() as transaction:
+            launched = transaction.plans.campaigns()
+    waiting = sum(one.state == "waiting for approval" for one in kept)
+    return PlansPage(
+        title="Plans",
+        answer=_answer(len(drafts), waiting, sum(one.state in ("approved", "not launched") for one in kept)),
+        drafts=tuple(
+            DraftEntry(
+                name=one.name,
+                address=draft_address(one.name),
+                revision=one.revision,
+                changed=f"{one.actor.name}, {_when(locale.local(one.changed_at).date(), today)} "
+                f"at {locale.local(one.changed_at):%H:%M}",
+            )
+            for one in sorted(drafts, key=lambda one: one.changed_at, reverse=True)
+        ),
+        kept=kept,
+        campaigns=tuple(one.campaign for one in sorted(launched, key=lambda record: record.launched_at, reverse=True)),
+        name=name,
+        name_error=name_error,
+        copied=copied,
+        copied_error=copied_error,
+    )
+
+
+def _kept(shop: Shop, entry: PlanEntry, locale: Locale) -> KeptEntry:
+    with shop.store() as store:
+        found = plan_approval(store, entry.plan_id, rule=shop.settings.approval)
+    state = "approved" if found.approved else "waiting for approval" if found.required else "not launched"
+    return KeptEntry(
+        campaign=entry.campaign,
+        plan_id=entry.plan_id,
+        address=campaign_address(entry.campaign) if entry.launched else f"/plans/{entry.plan_id}/launch",
+        state="launched" if entry.launched else state,
+        codes=entry.codes,
+        customers=entry.customers,
+        planned=date(locale.local(entry.planned_at).date()),
+        starts=date(entry.valid_from),
+    )
+
+
+def _answer(drafts: int, waiting: int, ready: int) -> str:
+    parts = [counted(drafts, "draft")]
+    if waiting:
+        parts.append(f"{counted(waiting, 'plan')} waiting for approval")
+    if ready:
+        parts.append(f"{counted(ready, 'plan')} that can be launched")
+    if not drafts and len(parts) == 1:
+        return "No plan is being written. Begin one below."
+    return f"{', '.join(parts)}."
+
+
+def _when(day: day_of, today: day_of) -> str:
+    return "today" if day == today else date(day)

@@ -1,0 +1,79 @@
+// The planner, where htmx is not enough: sliders beside their fields, marks of wrong fields, what stays open.
+"use strict";
+(() => {
+  const form = () => document.querySelector("#limits");
+  const customers = () => Number(document.querySelector("#count")?.dataset.customers ?? 0);
+
+  // ---- a slider and its field say the same: a number of customers, or a share where the field has one
+
+  const share = (text) => /^\s*[\d.]+\s*%\s*$/.test(text);
+  const amount = (text) => {
+    if (share(text)) return (customers() * parseFloat(text)) / 100;
+    const plain = text.replaceAll(",", "").trim();
+    return /^\d+$/.test(plain) ? Number(plain) : text.trim() === "" ? customers() : null;
+  };
+  // about two hundred steps, each a round number
+  const stepOf = (most) => {
+    const raw = Math.max(most / 200, 1), power = 10 ** Math.floor(Math.log10(raw));
+    return [1, 2, 5, 10].map((size) => size * power).find((size) => size >= raw) ?? 1;
+  };
+  const spoken = (slider, field) => slider.setAttribute("aria-valuetext", field.value === "" ? "no limit" : field.value);
+  const place = (slider) => {
+    const field = document.getElementById(slider.dataset.limit), most = customers();
+    slider.disabled = most === 0 || form().querySelector("fieldset.all").disabled;
+    if (most === 0) return;
+    slider.max = String(most);
+    slider.step = "1";  // where a typed number stands; a dragged one is rounded below
+    const value = amount(field.value);
+    if (value !== null) slider.value = String(Math.min(value, most));
+    spoken(slider, field);
+  };
+  const follow = (slider) => {
+    const field = document.getElementById(slider.dataset.limit), most = customers(), value = Number(slider.value);
+    const step = stepOf(most), whole = value >= most ? most : Math.round(value / step) * step;
+    field.value = share(field.value)
+      ? `${Math.min(100, Math.round((200 * value) / most) / 2)}%`
+      : whole.toLocaleString("en-GB");
+    spoken(slider, field);
+  };
+  const places = () => form()?.querySelectorAll(".slider").forEach(place);
+
+  addEventListener("input", ({ target }) => {
+    if (target.matches?.(".slider")) follow(target);
+    else if (target.id) document.querySelectorAll(`.slider[data-limit="${CSS.escape(target.id)}"]`).forEach(place);
+  });
+  // what is typed to be added is no change of the plan
+  addEventListener("change", (event) => {
+    if (event.target.matches?.("[data-quiet]")) event.stopImmediatePropagation();
+  }, true);
+  // Enter in a field that adds something presses its button
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.target.matches?.("input[data-quiet]")) return;
+    event.preventDefault();
+    event.target.closest(".add").querySelector("button").click();
+  });
+
+  // ---- replies: colours, marks of wrong fields, and details that were open stay open
+
+  const mark = () => {
+    for (const one of document.querySelectorAll("[data-colour]")) one.style.setProperty("--colour", one.dataset.colour);
+    for (const error of document.querySelectorAll("#limits .error[id$='-error']")) {
+      const wrong = error.textContent.trim() !== "";
+      const field = document.getElementById(error.id.slice(0, -"-error".length));
+      if (field) wrong ? field.setAttribute("aria-invalid", "true") : field.removeAttribute("aria-invalid");
+      field?.closest(".field")?.classList.toggle("wrong", wrong);
+      if (wrong) error.closest("details")?.setAttribute("open", "");
+    }
+    places();
+  };
+  let open = new Set();
+  addEventListener("htmx:beforeSwap", () => {
+    open = new Set([...document.querySelectorAll("details[id][open]")].map((one) => one.id));
+  });
+  addEventListener("htmx:afterSettle", () => {
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    mark();
+  });
+  addEventListener("pageshow", () => mark());
+  mark();
+})();

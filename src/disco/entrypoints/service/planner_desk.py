@@ -1,0 +1,228 @@
+"""What planners have open at this server: audiences that are being opened, and the limits that were solved last.
+
+Audiences are opened in threads of their own, so that a page only asks how far they are. Solves run one beside another
+up to a limit; a page that has asked anew no longer waits for what it asked before.
+"""
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from anyio import CapacityLimiter
+
+from disco.entrypoints.python import Shop
+from disco.entrypoints.sentences import in_words
+from disco.entrypoints.service.logs import log, places_of
+from disco.operations.audience import check_audience
+from disco.operations.planner import OpenAudience, OpenAudiences, SolvedLimits, SolvedMoney, about, intervals, solve
+from disco.records.errors import DefectError, DiscoError, StateError
+from disco.records.life import PlanRecord
+from disco.records.plan import Plan
+from disco.reports.planner import (
+    LimitsDifference,
+    PlannerFigures,
+    difference_from,
+    planner_figures,
+    with_intervals_of,
+)
+
+_OPENED_AT_ONCE = 1  # each needs much memory and all processors
+_SOLVED_AT_ONCE = 2
+_REMEMBERED = 200  # of small values
+_SOLVED = 2  # whose arrays are kept until their intervals are asked for
+_COUNTING = "counting the customers"
+Kept = TypeVar("Kept")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpeningProgress:
+    """How far an audience is that is being opened."""
+
+    stage: str = "waiting for another audience"
+    done: int = 0
+    total: int = 1
+    eligible: int | None = None
+    """Customers who meet the condition and the lists; None: not counted yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SolvedDraft:
+    """Solved limits of a draft, with what their intervals need."""
+
+    revision: int
+    opened: OpenAudience
+    plan: Plan
+    solved: SolvedLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownFigures:
+    """What a draft's page shows: the figures, and of which revision they are."""
+
+    revision: int
+    figures: PlannerFigures
+    difference: LimitsDifference | None
+    """From a plan that was kept before."""
+
+
+class SupersededError(Exception):
+    """The page has asked anew meanwhile."""
+
+
+class PlannerDesk:
+    """The planners of one server. Threads may share it."""
+
+    def __init__(self, audiences: OpenAudiences, *, stopping: threading.Event) -> None:
+        self.audiences, self._stopping, self._lock = audiences, stopping, threading.Lock()
+        self.solving = CapacityLimiter(_SOLVED_AT_ONCE)
+        self._threads = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="audience")
+        self._keys: OrderedDict[str, str] = OrderedDict()  # what a plan says about its customers → key of the audience
+        self._counts: OrderedDict[str, int] = OrderedDict()  # the same → customers who meet condition and lists
+        self._progress: dict[str, OpeningProgress] = {}
+        self._failed: OrderedDict[str, DiscoError] = OrderedDict()
+        self._asked: OrderedDict[str, int] = OrderedDict()  # page → its newest question
+        self._solved: OrderedDict[str, SolvedDraft] = OrderedDict()  # by draft
+        self._shown: OrderedDict[str, ShownFigures] = OrderedDict()  # by draft
+
+    # ---- audiences
+
+    def find(self, plan: Plan) -> OpenAudience | None:
+        """The audience of a plan, where it is open."""
+        with self._lock:
+            key = self._keys.get(about(plan))
+        return None if key is None else self.audiences.find(key)
+
+    def open(self, shop: Shop, plan: Plan) -> OpeningProgress:
+        """Begin to open the audience of a plan, unless that has begun; how far it is. Raises why it could not."""
+        name = about(plan)
+        with self._lock:
+            if name in self._failed:
+                raise self._failed[name]
+            if name not in self._progress:
+                self._progress[name] = OpeningProgress()
+                self._threads.submit(self._load, shop, plan, name)
+            return self._progress[name]
+
+    def forget(self, plan: Plan, *, failure_only: bool = False) -> None:
+        """Read the tables again the next time; failure_only: only where they could not be read."""
+        name = about(plan)
+        with self._lock:
+            self._failed.pop(name, None)
+            if failure_only:
+                return
+            key = self._keys.pop(name, None)
+        if key is not None:
+            self.audiences.close(key)
+
+    def count(self, plan: Plan) -> int | None:
+        """Customers who meet a plan's condition and lists, where they were counted."""
+        with self._lock:
+            return self._counts.get(about(plan))
+
+    def _load(self, shop: Shop, plan: Plan, name: str) -> None:
+        def watch() -> None:
+            if self._stopping.is_set():
+                raise StateError("The server is being stopped")
+
+        def tell(done: int, total: int | None, stage: str) -> None:
+            watch()
+            before = self._progress[name]
+            self._progress[name] = replace(before, stage=stage, done=done + 1, total=(total or 0) + 1)
+
+        shop = replace(shop, watch=watch)
+        try:
+            tell(-1, 3, _COUNTING)
+            counted = len(check_audience(shop.data, plan).ids)
+            self._progress[name] = replace(self._progress[name], eligible=counted)
+            with shop.store() as store:
+                opened = self.audiences.of(
+                    store,
+                    shop.data,
+                    plan,
+                    prior=shop.prior(),
+                    clock=shop.clock,
+                    cache=shop.cache(),
+                    engine=shop.engine,
+                    report=tell,
+                )
+            with self._lock:
+                _remember(self._keys, name, opened.key)
+                _remember(self._counts, name, counted)
+        except Exception as error:
+            said = in_words(error)
+            if isinstance(said, DefectError):
+                log().error("an exception that nobody expected", **places_of(error))
+            with self._lock:
+                _remember(self._failed, name, said)
+        finally:
+            with self._lock:
+                del self._progress[name]
+
+    # ---- limits
+
+    def ask(self, page: str, number: int) -> None:
+        """A page asks anew."""
+        with self._lock:
+            _remember(self._asked, page, max(number, self._asked.get(page, 0)))
+
+    def solve(
+        self,
+        draft: str,
+        revision: int,
+        plan: Plan,
+        opened: OpenAudience,
+        *,
+        page: str,
+        number: int,
+        record: PlanRecord | None = None,
+    ) -> SolvedLimits:
+        """Solve the limits of a draft, and keep what its page shows. SupersededError where the page has asked anew.
+
+        record: the kept plan that they are compared with.
+        """
+        with self._lock:
+            if self._asked.get(page, number) > number:
+                raise SupersededError
+        solved = solve(opened, plan)
+        self.audiences.settle()
+        with self._lock:
+            before = self._shown.get(draft)
+            figures = planner_figures(plan, solved, None)
+            figures = with_intervals_of(figures, None if before is None else before.figures)
+            difference = None if record is None else difference_from(record, plan, solved)
+            _remember(self._shown, draft, ShownFigures(revision=revision, figures=figures, difference=difference))
+            kept = SolvedDraft(revision=revision, opened=opened, plan=plan, solved=solved)
+            _remember(self._solved, draft, kept, most=_SOLVED)
+        return solved
+
+    def intervals(self, draft: str, revision: int) -> SolvedMoney | None:
+        """Draw the intervals of a draft's solved limits; None: they are no longer those of this revision."""
+        with self._lock:
+            kept = self._solved.get(draft)
+        if kept is None or kept.revision != revision:
+            return None
+        money = intervals(kept.opened, kept.plan, kept.solved)
+        with self._lock:
+            now = self._shown.get(draft)
+            if now is not None and now.revision == revision:
+                figures = planner_figures(kept.plan, kept.solved, money)
+                _remember(self._shown, draft, replace(now, figures=figures))
+        return money
+
+    def shown(self, draft: str) -> ShownFigures | None:
+        """The figures that were shown last of a draft."""
+        with self._lock:
+            return self._shown.get(draft)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _remember(kept: "OrderedDict[str, Kept]", name: str, value: Kept, *, most: int = _REMEMBERED) -> None:
+    kept[name] = value
+    kept.move_to_end(name)
+    while len(kept) > most:
+        kept.popitem(last=False)

@@ -1,0 +1,350 @@
+"""What limits lead to, for people: one sentence, codes by depth, money with intervals, and what holds a plan back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from disco.operations.plan_review import changed_settings
+from disco.operations.planner import SolvedLimits, SolvedMoney
+from disco.records.currency import read_currency
+from disco.records.decisions import Arm
+from disco.records.depths import depth_percent
+from disco.records.estimate import LEVEL, Estimate
+from disco.records.life import PlanRecord
+from disco.records.plan import Plan, limit_count
+from disco.records.plan_summary import ArmForecast
+from disco.records.wording import counted, percent
+from disco.reports.charts.parts import depth_colour
+from disco.reports.formats import Count, Money, estimate_text
+from disco.reports.table import Cell, Column, FigureCell, Table
+
+_GROUPS = {
+    Arm.DECIDED: "Decided group",
+    Arm.CONTROL: "Control group, random codes",
+    Arm.HOLDOUT: "Holdout, no code",
+}
+_NONE_LEARNED = "No purchase was learned yet, so nobody can say what the codes will bring."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedDepth:
+    """One depth under the limits."""
+
+    depth: float
+    name: str
+    """Such as "20% off"."""
+    colour: str
+    """Of the depth, the same on every page."""
+    codes: int
+    """Of all groups."""
+    cap: int | None
+    """The most codes; None: no limit."""
+    length: float
+    """Of its bar, from 0 to 100."""
+    cap_place: float | None
+    """Of its cap on the same scale; None: no limit, or beyond the scale."""
+    share: str
+    """Of the customers."""
+    price: str
+    """What one more code is worth, in words; empty where nothing is known."""
+    binds: bool
+    """Whether its cap costs revenue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoneyFigure:
+    """An amount with its interval, where it is known already."""
+
+    name: str
+    estimate: Estimate
+    text: str
+    """The amount."""
+    interval: str
+    """Such as "£1.19m to £1.30m"; empty while it is being computed."""
+    place: float
+    """Of the amount on a scale from 0 to 100 that all amounts share."""
+    band: tuple[float, float] | None
+    """Lower end and width on that scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerFigures:
+    """What the planner shows about solved limits."""
+
+    headline: str
+    customers: int
+    """Customers who are decided about."""
+    codes: int
+    depths: tuple[PlannedDepth, ...]
+    money: tuple[MoneyFigure, ...]
+    """Revenue, markdown and objective; empty before any purchase was learned."""
+    binding: tuple[str, ...]
+    """What holds the plan back and what one more code or unit of budget is worth, in sentences."""
+    budget: str
+    """What is spent of the budget, in a sentence; empty without one."""
+    groups: Table
+    """By group: customers, codes, revenue, markdown."""
+    seconds: float
+    """How long the solve took."""
+    has_intervals: bool
+
+    def by_depth(self) -> dict[float, PlannedDepth]:
+        return {one.depth: one for one in self.depths}
+
+    def table(self) -> Table:
+        """Codes by depth."""
+        return Table(
+            caption="Codes by depth",
+            columns=[
+                "Depth",
+                Column("Codes", Count()),
+                Column("At most", Count()),
+                "Share of customers",
+                "One more code",
+            ],
+            rows=[[one.name, one.codes, one.cap, one.share, one.price] for one in self.depths],
+        )
+
+
+def planner_figures(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None) -> PlannerFigures:
+    """money: None while the intervals are not there."""
+    unit = Money(read_currency(solved.currency))
+    source = solved if money is None else money
+    codes = _codes(solved.arms)
+    return PlannerFigures(
+        headline=headline(plan, solved, money),
+        customers=solved.customers,
+        codes=sum(codes.values()),
+        depths=_depths(plan, solved, codes, unit),
+        money=_money(plan, source, unit),
+        binding=binding_words(plan, solved),
+        budget=_budget_words(plan, solved, money, unit),
+        groups=_groups(source.arms, unit),
+        seconds=solved.seconds,
+        has_intervals=money is not None or solved.total is None,
+    )
+
+
+def with_intervals_of(figures: PlannerFigures, before: PlannerFigures | None) -> PlannerFigures:
+    """The figures with the bands of the limits before, while their own are being computed."""
+    known = {} if before is None else {one.name: one for one in before.money}
+    return replace(
+        figures,
+        money=tuple(
+            replace(one, interval=known[one.name].interval, band=known[one.name].band) if one.name in known else one
+            for one in figures.money
+        ),
+    )
+
+
+# ---- words ----
+
+
+def headline(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None) -> str:
+    """The answer in one sentence: codes, money, and what holds the plan back."""
+    unit = Money(read_currency(solved.currency))
+    total = solved.total if money is None else money.total
+    parts = [counted(sum(_codes(solved.arms).values()), "code")]
+    if total is not None:
+        interval = "" if money is not None else " (…)"
+        parts.append(f"expected revenue {estimate_text(total.revenue, unit=unit)}{interval}")
+        cost = f"code cost {unit.text(total.markdown.value)}"
+        parts.append(cost if plan.budget_amount is None else f"{cost} of {unit.text(plan.budget_amount)} budget")
+    sentence = ", ".join(parts)
+    if total is None:
+        return f"{sentence}. {_NONE_LEARNED}"
+    return f"{sentence}; {_what_holds(plan, solved)}."
+
+
+def _what_holds(plan: Plan, solved: SolvedLimits) -> str:
+    if solved.prices is None:
+        return "depths are assigned at random"
+    prices_above_0 = sorted(((price, depth) for depth, price in solved.prices.items() if price > 0), reverse=True)
+    limits = [f"the {_short(depth)} cap" for _, depth in prices_above_0]
+    for label, prices in (solved.segment_prices or {}).items():
+        limits += [f"the {_short(depth)} cap in {label}" for depth, price in prices.items() if price > 0]
+    if solved.budget_price > 0:
+        limits.insert(0, "the budget")
+    if not limits:
+        return "no limit holds you back"
+    if len(limits) == 1:
+        return f"{limits[0]} is what holds you back"
+    if len(limits) > 2:
+        return f"{limits[0]}, {limits[1]} and {counted(len(limits) - 2, 'more limit')} hold you back"
+    return f"{limits[0]} and {limits[1]} hold you back"
+
+
+def binding_words(plan: Plan, solved: SolvedLimits) -> tuple[str, ...]:
+    """Every limit that costs something, and what one more is worth, in sentences."""
+    unit = Money(read_currency(solved.currency))
+    if solved.prices is None:
+        return ()
+    words = []
+    for depth, price in solved.prices.items():
+        words += _price_words(_short(depth), "", price, unit)
+    for label, prices in (solved.segment_prices or {}).items():
+        for depth, price in prices.items():
+            words += _price_words(_short(depth), f" in {label}", price, unit)
+    if solved.budget_price > 0:
+        one, worth = unit.text(1.0).removesuffix(".00"), unit.text(solved.budget_price)
+        words.append(f"{one} more of budget is worth {worth} of revenue.")
+    return tuple(words)
+
+
+def _price_words(depth: str, where: str, price: float, unit: Money) -> list[str]:
+    if price > 0:
+        return [f"One more {depth} code{where} is worth {unit.text(price)}."]
+    if price < 0:
+        return [f"Each {depth} code that the floor{where} asks for costs {unit.text(-price)}."]
+    return []
+
+
+def _budget_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, unit: Money) -> str:
+    if plan.budget_amount is None or solved.total is None:
+        return ""
+    words = f"{unit.text(solved.total.markdown.value)} of the budget of {unit.text(plan.budget_amount)} is planned."
+    if solved.ceiling is not None and solved.ceiling < plan.budget_amount and plan.overspend_risk is not None:
+        words += f" The ceiling is {unit.text(solved.ceiling)}, so that the risk is kept."
+    if money is not None and money.overspend_chance is not None:
+        words += f" The codes cost more than the budget with a chance of {percent(money.overspend_chance, decimals=0)}."
+    return words
+
+
+def _short(depth: float) -> str:
+    """As in "the 30% cap"."""
+    return depth_percent(depth).removesuffix(" off")
+
+
+# ---- figures ----
+
+
+def _codes(arms: Mapping[Arm, ArmForecast]) -> dict[float, int]:
+    """By depth, of all groups."""
+    found: dict[float, int] = {}
+    for arm in arms.values():
+        for depth, codes in arm.codes.items():
+            found[depth] = found.get(depth, 0) + codes
+    return found
+
+
+def _depths(plan: Plan, solved: SolvedLimits, codes: Mapping[float, int], unit: Money) -> tuple[PlannedDepth, ...]:
+    caps = {depth: limit_count(one.at_most, eligible=solved.customers) for depth, one in plan.depths.items()}
+    most = max(*codes.values(), *(cap for cap in caps.values() if cap is not None and cap <= solved.customers), 1)
+    found = []
+    for depth, given in codes.items():
+        cap, price = caps[depth], None if solved.prices is None else solved.prices[depth]
+        words = [] if price is None else _price_words(_short(depth), "", price, unit)
+        found.append(
+            PlannedDepth(
+                depth=depth,
+                name=depth_percent(depth),
+                colour=depth_colour(depth),
+                codes=given,
+                cap=cap,
+                length=100 * given / most,
+                cap_place=None if cap is None or cap > most else 100 * cap / most,
+                share=percent(given / max(solved.customers, 1)),
+                price=words[0]
+                if words
+                else ""
+                if price is None
+                else f"One more {_short(depth)} code is worth nothing.",
+                binds=price is not None and price > 0,
+            )
+        )
+    return tuple(found)
+
+
+def _money(plan: Plan, found: SolvedLimits | SolvedMoney, unit: Money) -> tuple[MoneyFigure, ...]:
+    if found.total is None or found.objective is None:
+        return ()
+    weight = f"{plan.objective.revenue_weight:g}"
+    named = {
+        "Revenue": found.total.revenue,
+        "Markdown (code cost)": found.total.markdown,
+        f"Objective ({weight} × revenue − markdown)": found.objective,
+    }
+    scale = max(
+        abs(end) for one in (found.total.revenue, found.total.markdown) for end in (one.value, *(one.ends or ()))
+    )
+    return tuple(_figure(name, one, unit, 1.15 * scale or 1.0) for name, one in named.items())
+
+
+def _figure(name: str, one: Estimate, unit: Money, scale: float) -> MoneyFigure:
+    def place(value: float) -> float:
+        return min(max(100 * value / scale, 0.0), 100.0)
+
+    interval, band = "", None
+    if one.ends is not None:
+        lower, upper = one.ends
+        interval, band = f"{unit.text(lower)} to {unit.text(upper)}", (place(lower), place(upper) - place(lower))
+    return MoneyFigure(
+        name=name, estimate=one, text=unit.text(one.value), interval=interval, place=place(one.value), band=band
+    )
+
+
+def _groups(arms: Mapping[Arm, ArmForecast], unit: Money) -> Table:
+    rows: list[list[Cell]] = [
+        [
+            _GROUPS[arm],
+            found.customers,
+            sum(found.codes.values()),
+            None if found.money is None else found.money.revenue,
+            None if found.money is None else found.money.markdown,
+        ]
+        for arm, found in arms.items()
+    ]
+    columns = [
+        Column("Customers", Count()),
+        Column("Codes", Count()),
+        Column("Revenue", unit),
+        Column("Markdown", unit),
+    ]
+    return Table(
+        caption="By group", columns=["Group", *columns], rows=rows, note=f"Expected, with {LEVEL:.0%} intervals"
+    )
+
+
+# ---- the difference from a plan that was kept before ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsDifference:
+    """What has changed since a kept plan."""
+
+    against: str
+    """The kept plan, in words."""
+    figures: Table
+    """Codes, revenue and markdown: then and now."""
+    settings: Table | None
+    """Settings that differ; None: none do."""
+
+
+def difference_from(record: PlanRecord, plan: Plan, solved: SolvedLimits) -> LimitsDifference:
+    """From a kept plan to limits that are being tried."""
+    summary, unit = record.summary, Money(read_currency(solved.currency))
+    then, now = _codes(summary.arms), _codes(solved.arms)
+    rows: list[list[Cell]] = [["Codes", _figures(sum(then.values())), _figures(sum(now.values()))]]
+    rows += [
+        [depth_percent(depth), _figures(then.get(depth, 0)), _figures(now.get(depth, 0))]
+        for depth in sorted({*then, *now})
+    ]
+    for name in ("revenue", "markdown"):
+        amounts = [None if one is None else getattr(one, name).value for one in (summary.total, solved.total)]
+        cells = [None if amount is None else FigureCell(amount, unit) for amount in amounts]
+        rows.append([f"Expected {name}", *cells])
+    changed = tuple(changed_settings(record.plan, plan))
+    return LimitsDifference(
+        against=f"plan {record.plan_id[:8]} of {record.plan.campaign}",
+        figures=Table(caption="What comes out", columns=["", "Then", "Now"], rows=rows),
+        settings=Table(
+            caption="What was set",
+            columns=["Setting", "Then", "Now"],
+            rows=[[one.key, one.before, one.after] for one in changed],
+        )
+        if changed
+        else None,
+    )
+
+
+def _figures(codes: int) -> FigureCell:
+    return FigureCell(codes, Count())

@@ -1,0 +1,299 @@
+"""The planner's page: fields, numbers as `disco plan --json` states them, words beside fields, two operators."""
+
+import re
+import time
+
+import pytest
+from fastapi.testclient import TestClient
+
+from disco.entrypoints.python import Shop
+from disco.entrypoints.service.pages import plan_form as planner
+from disco.operations.drafts import get_draft
+from disco.operations.people import create_key
+from disco.records.people import Role
+
+PLAN = {
+    "campaign": "autumn",
+    "customers": {"table": "customers", "eligible": "country = 'GB'", "as_of": "2025-10-01"},
+    "depths": {"0.1": {"at_most": "25%"}, "0.2": {"at_most": 60}, "0.3": {"at_most": 40, "at_least": 5}},
+    "objective": {"revenue_weight": 3},
+    "control": {"share": "20%"},
+    "valid": {"from": "2025-10-06", "days": 14},
+    "seed": 7,
+}
+
+
+def drafted(client: TestClient, name: str = "autumn", plan: object = PLAN) -> int:
+    """A new draft, instead of one of this name that a test before has left."""
+    there = client.get(f"/api/v1/drafts/{name}")
+    if there.status_code == 200:
+        client.delete(f"/api/v1/drafts/{name}", headers={"if-match": there.headers["etag"]})
+    reply = client.put(f"/api/v1/drafts/{name}", json=plan)
+    assert reply.status_code == 200, reply.text
+    return int(reply.json()["revision"])
+
+
+def numbers(client: TestClient, revision: int, name: str = "autumn", *, page: str = "p") -> str:
+    """The numbers, once the customers are open."""
+    for _ in range(2400):  # compiled kernels may have to be made first
+        reply = client.get(f"/plan/{name}/numbers", params={"revision": revision, "page": page})
+        assert reply.status_code == 200, reply.text
+        if 'id="opening"' not in reply.text:
+            return reply.text
+        time.sleep(0.05)
+    raise AssertionError("the customers were not opened within two minutes")
+
+
+def changed(client: TestClient, revision: int, fields: dict[str, str], name: str = "autumn") -> tuple[int, str]:
+    """Send fields as the page does; the new revision and the reply."""
+    reply = client.post(f"/plan/{name}", data={"revision": str(revision), "page": "p", **fields})
+    assert reply.status_code == 200, reply.text
+    return int(re.search(r'name="revision" value="(\d+)"', reply.text)[1]), reply.text
+
+
+def error_beside(text: str, field: str) -> str:
+    return re.search(rf'id="{field}-error"[^>]*>([^<]*)<', text)[1]
+
+
+def test_the_page_says_at_once_that_customers_are_being_opened_and_then_shows_numbers(planning):
+    revision = drafted(planning)
+    page = planning.get("/plan/autumn")
+    assert page.status_code == 200
+    assert "Opening the customers" in page.text
+    assert f"/plan/autumn/numbers?revision={revision}" in page.text
+    shown = numbers(planning, revision)
+    assert "expected revenue" in shown
+    assert "hold" in shown
+    again = planning.get("/plan/autumn").text
+    assert "/plan/autumn/numbers?revision" not in again.split('id="saved"')[1].split("</div>")[0]
+    assert "expected revenue" in again
+
+
+def test_the_numbers_of_the_page_are_those_of_disco_plan(planning, planning_shop):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    for fields in (
+        {},
+        {"depths.0.3.at_most": "15"},
+        {"budget.amount": "400", "depths.0.1.at_most": ""},
+        {"budget.amount": "400", "budget.overspend_risk": "30%"},
+        {"objective.revenue_weight": "1.5", "control.share": "", "holdout.share": "10%", "reserve.share": "10%"},
+        {"policy.name": "random", "budget.amount": "", "budget.overspend_risk": "", "depths.0.3.at_least": ""},
+    ):
+        revision, _ = changed(planning, revision, fields)
+        numbers(planning, revision)
+        found = planning.get("/plan/autumn/numbers.json").json()
+        with Shop.open(planning_shop).store() as store:
+            plan = dict(get_draft(store, "autumn").plan)
+        expected = Shop.open(planning_shop).plan(plan, dry_run=True).as_dict()
+        for key in ("arms", "total", "prices", "budget_price", "ceiling", "binding", "customers", "overspend_chance"):
+            assert found[key] == expected[key], (fields, key)
+        shown = planning.get("/plan/autumn").text
+        for depth, codes in expected["arms"]["decided"]["codes"].items():
+            both = codes + expected["arms"].get("control", {"codes": {}})["codes"].get(depth, 0)
+            assert f">{both:,} codes, " in shown, (fields, depth)
+
+
+def test_intervals_follow_in_place(planning):
+    revision = drafted(planning)
+    first = numbers(planning, revision)
+    assert "(…)" in first
+    assert f"/plan/autumn/intervals?revision={revision}" in first
+    money = planning.get("/plan/autumn/intervals", params={"revision": revision})
+    assert money.status_code == 200
+    assert "hx-get" not in money.text
+    assert re.search(r"expected revenue £[\d.,]+k? \(£[\d.,]+k? to £[\d.,]+k?\)", money.text)
+    revision, _ = changed(planning, revision, {"depths.0.3.at_most": "20"})
+    second = numbers(planning, revision)
+    assert re.search(r'class="interval waiting">£[\d.,]+k? to ', second), (
+        "the old interval stays until the new is there"
+    )
+    stale = planning.get("/plan/autumn/intervals", params={"revision": revision - 1})
+    assert stale.status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "said"),
+    [
+        ("depths.0.3.at_most", "many", "a whole number of customers"),
+        ("depths.0.1.at_least", "-4", "a whole number of customers"),
+        ("budget.amount", "£££", "a number"),
+        ("budget.overspend_risk", "150%", "a chance above 0%"),
+        ("objective.revenue_weight", "0", "greater than 0"),
+        ("objective.revenue_weight", "", "A value is needed."),
+        ("control.share", "120%", "a share from 0%"),
+        ("reserve.share", "x<b>", "a share from 0%"),
+        ("valid.from", "someday", "a day such as"),
+        ("valid.days", "0", "greater than or equal to 1"),
+        ("customers.as_of", "yesterday", "a day such as"),
+        ("campaign", "no spaces please", "a name of letters"),
+        ("contact.at_most", "0", ""),
+        ("policy.name", "clever", ""),
+    ],
+)
+def test_nonsense_is_answered_beside_its_field_and_kept(planning, field, typed, said):
+    revision = drafted(planning)
+    _, reply = changed(planning, revision, {field: typed})
+    sentence = error_beside(reply, planner.field_id(field))
+    assert sentence
+    assert said.lower() in sentence.lower()
+    page = planning.get("/plan/autumn").text
+    assert sentence in page
+    escaped = typed.replace("<", "&lt;").replace(">", "&gt;")
+    if typed and field != "policy.name":
+        assert f'value="{escaped}"' in page, "what was typed is there after a reload"
+    waiting = planning.get("/plan/autumn/numbers", params={"revision": revision + 1}).text
+    assert "wait until the fields" in waiting
+
+
+def test_a_condition_that_cannot_be_used_is_answered_beside_it_and_the_last_numbers_stay(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    revision, _ = changed(planning, revision, {"customers.eligible": "contry = 'GB'"})
+    reply = numbers(planning, revision)
+    assert "contry" in error_beside(reply, "customers-eligible")
+    assert "figures of the limits before" in reply
+    assert "Try again" in reply
+    revision, _ = changed(planning, revision, {"customers.eligible": "country = 'GB'"})
+    assert "figures of the limits before" not in numbers(planning, revision)
+
+
+def test_limits_that_contradict_each_other_are_said_in_words_and_the_last_numbers_stay(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    revision, _ = changed(planning, revision, {"depths.0.3.at_least": "30", "depths.0.3.at_most": "10"})
+    reply = numbers(planning, revision)
+    assert "These limits give no plan" in reply
+    assert error_beside(reply, "depths-0-3-at_least")
+    assert "figures of the limits before" in reply
+
+
+def test_keys_without_a_field_are_kept_and_named(planning, planning_shop):
+    more = {**PLAN, "codes": {"prefix": "AUT"}, "conditions": {"minimum_basket": 30}, "policy": {"exploration": 2.0}}
+    revision = drafted(planning, plan=more)
+    page = planning.get("/plan/autumn").text
+    assert "codes" in page
+    assert "policy.exploration" in page
+    assert "seed" in page
+    changed(planning, revision, {"depths.0.3.at_most": "12", "policy.name": "thompson"})
+    with Shop.open(planning_shop).store() as store:
+        plan = get_draft(store, "autumn").plan
+    assert plan["codes"] == {"prefix": "AUT"}
+    assert plan["conditions"] == {"minimum_basket": 30}
+    assert plan["policy"] == {"exploration": 2.0, "name": "thompson"}
+    assert plan["seed"] == 7
+    assert plan["depths"]["0.3"] == {"at_most": 12, "at_least": 5}
+
+
+def test_depths_and_limits_of_segments_are_added_and_removed(planning, planning_shop):
+    revision = drafted(planning)
+
+    def act(revision, status=200, **fields):
+        reply = planning.post("/plan/autumn", data={"revision": str(revision), **fields})
+        assert reply.status_code == status, reply.text
+        assert reply.headers["hx-retarget"] == "#limits"
+        return int(re.search(r'name="revision" value="(\d+)"', reply.text)[1]), reply.text
+
+    revision, text = act(revision, action="add-depth", new_depth="25%")
+    assert "25% off" in text
+    revision, text = act(revision, 422, action="add-depth", new_depth="25")
+    assert "not on offer yet" in error_beside(text, "new_depth")
+    assert 'value="25"' in text
+    revision, text = act(revision, 422, action="add-depth", new_depth="free")
+    assert "a percentage" in error_beside(text, "new_depth")
+    revision, text = act(revision, 422, action="add-segment", new_value="GB", new_value_depth="0.3")
+    assert "the column" in error_beside(text, "segments-column")
+    fields = {"segments.column": "country", "new_value": "GB", "new_value_depth": "0.3"}
+    revision, text = act(revision, action="add-segment", **fields)
+    assert "GB, 30% off" in text
+    revision, _ = changed(planning, revision, {"segments.limits.GB.0.3.at_most": "9"})
+    assert "9 codes" in numbers(planning, revision)
+    revision, text = act(revision, action="remove-depth", key="0.3")
+    assert "30% off" not in text
+    with Shop.open(planning_shop).store() as store:
+        plan = get_draft(store, "autumn").plan
+    assert list(plan["depths"]) == ["0.1", "0.2", "0.25"]
+    assert "limits" not in plan["segments"]
+
+
+def test_two_operators_see_both_versions_and_nothing_is_written_over_silently(planning, planning_shop):
+    revision = drafted(planning)
+    with Shop.open(planning_shop).store() as store:
+        anna = create_key(store, name="Anna", role=Role.PLANNER, expires=None, clock=Shop.open(planning_shop).clock).key
+    theirs = {"authorization": f"Bearer {anna}"}
+    data = {"revision": str(revision), "depths.0.2.at_most": "77"}
+    assert planning.post("/plan/autumn", data=data, headers=theirs).status_code == 200
+    mine = {"revision": str(revision), "page": "p", "depths.0.2.at_most": "50", "budget.amount": "900"}
+    refused = planning.post("/plan/autumn", data=mine)
+    assert refused.status_code == 412
+    assert refused.headers["hx-retarget"] == "#note"
+    assert "Anna changed this plan at" in refused.text
+    assert re.search(r"depths\.0\.2\.at_most</th><td>77</td><td>50</td>", refused.text)
+    assert re.search(r"budget\.amount</th><td>–</td><td>900</td>", refused.text)
+    with Shop.open(planning_shop).store() as store:
+        assert get_draft(store, "autumn").plan["depths"]["0.2"]["at_most"] == 77
+    over = re.search(r'"revision": "(\d+)"', refused.text)[1]
+    assert planning.post("/plan/autumn", data={**mine, "revision": over}).status_code == 200
+    with Shop.open(planning_shop).store() as store:
+        assert get_draft(store, "autumn").plan["depths"]["0.2"]["at_most"] == 50
+
+
+def test_a_page_that_asked_anew_does_not_wait_for_what_it_asked_before(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    desk = planning.app.state.service.desk
+    desk.ask("impatient", revision + 5)
+    reply = planning.get("/plan/autumn/numbers", params={"revision": revision, "page": "impatient"})
+    assert reply.status_code == 204
+    assert planning.get("/plan/autumn/numbers", params={"revision": revision, "page": "other"}).status_code == 200
+
+
+def test_tables_are_read_again_when_asked(planning):
+    revision = drafted(planning)
+    first = numbers(planning, revision)
+    assert "Read the tables again" in first
+    reply = planning.get("/plan/autumn/numbers", params={"revision": revision, "again": "true"})
+    assert 'id="opening"' in reply.text
+    assert "expected revenue" in numbers(planning, revision)
+
+
+def test_a_saved_plan_is_a_job_whose_plan_is_the_next_page(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    key = {"idempotency-key": "once"}
+    reply = planning.post("/plan/autumn/save", data={"revision": str(revision)}, headers=key)
+    assert reply.status_code == 200
+    assert "Waiting for a worker" in reply.text
+    again = planning.post("/plan/autumn/save", data={"revision": str(revision)}, headers=key)
+    job = re.search(r"/saving/(\w+)", reply.text)[1]
+    assert re.search(r"/saving/(\w+)", again.text)[1] == job
+    assert planning.get(f"/api/v1/jobs/{job}").json()["kind"] == "plan"
+    stale = planning.post("/plan/autumn/save", data={"revision": str(revision - 1)})
+    assert stale.status_code == 412
+
+
+def test_a_viewer_looks_without_buttons(planning, planning_shop):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    with Shop.open(planning_shop).store() as store:
+        key = create_key(store, name="Vera", role=Role.VIEWER, expires=None, clock=Shop.open(planning_shop).clock).key
+    theirs = {"authorization": f"Bearer {key}"}
+    page = planning.get("/plan/autumn", headers=theirs)
+    assert page.status_code == 200
+    assert "Save as plan" not in page.text
+    assert '<fieldset class="all" disabled>' in page.text
+    assert planning.post("/plan/autumn", data={"revision": str(revision)}, headers=theirs).status_code == 403
+
+
+def test_a_draft_in_any_shape_can_be_shown(planning):
+    revision = drafted(planning, "odd", {"depths": ["0.1"], "customers": "all", "budget": {"amount": [1]}, "x": None})
+    page = planning.get("/plan/odd")
+    assert page.status_code == 200
+    assert "not complete" in page.text
+    assert "wait until" in planning.get("/plan/odd/numbers", params={"revision": revision}).text
+
+
+def test_an_unknown_draft_is_answered_in_words(planning):
+    reply = planning.get("/plan/nowhere")
+    assert reply.status_code == 404
+    assert "There is no draft nowhere" in reply.text
