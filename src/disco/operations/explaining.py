@@ -25,7 +25,7 @@ from disco.records.identity import read_ids
 from disco.records.life import CampaignRecord
 from disco.records.plan_summary import Solution
 from disco.records.ports import Store, Transaction
-from disco.records.result import TableResult
+from disco.records.result import NotInJson, TableResult
 from disco.records.wording import money as money_text
 from disco.records.wording import number, percent
 
@@ -92,6 +92,10 @@ class Explanation(TableResult):
     """The probability of this decision before the draw, where `disco propensities` has estimated it."""
     words: tuple[str, ...]
     """The explanation in sentences."""
+    reasons: NotInJson[tuple[str, ...]] = ()
+    """The sentences of `words` that need no knowledge of the model: the rule, and what decided."""
+    revenue_weight: NotInJson[float] = 1.0
+    """The weight of the plan: `value` and `price` divided by it are amounts of revenue."""
 
     def to_arrow(self) -> pa.Table:
         names = [one.name for one in fields(DepthFigures)]
@@ -151,12 +155,16 @@ def explain(
             figures = _figures(record, solution, belief, made, context)
     others = [figure for figure in figures if figure.depth != made.depth]
     runner_up = max(others, key=lambda figure: figure.surplus, default=None)
+    rule, figure_words = (
+        _rule(record, solution, arm, made),
+        _figure_words(record, solution, made, figures, runner_up, store.locale.currency),
+    )
     words = [
         *([f"An example; `disco explain {campaign} CUSTOMER` explains another one."] if is_example else []),
         _outcome(record, made),
-        _rule(record, solution, arm, made),
+        rule,
         _context_words(context, known=made.known),
-        *_figure_words(record, solution, made, figures, runner_up, store.locale.currency),
+        *figure_words,
         *_propensity_words(made),
     ]
     return Explanation(
@@ -175,6 +183,8 @@ def explain(
         currency=store.locale.currency.code,
         propensity=made.propensity,
         words=tuple(words),
+        reasons=(rule, *_plain(figure_words)),
+        revenue_weight=record.plan.objective.revenue_weight,
     )
 
 
@@ -300,6 +310,14 @@ def _figure_words(
     if chosen is not None and abs(chosen.value - made.value) > _SAME * max(abs(made.value), 1.0):
         words.append("These figures are not those of the launch: the settings of the shop have changed since.")
     return words
+
+
+_OF_THE_MODEL = ("Expected basket", "Baskets the policy", "Their own chance", "What each code is worth")
+
+
+def _plain(figure_words: list[str]) -> list[str]:
+    """Those of the sentences that are not lists of figures, which a table shows better."""
+    return [words for words in figure_words if not words.startswith(_OF_THE_MODEL)]
 
 
 def _chance_words(solution: Solution, figures: tuple[DepthFigures, ...]) -> list[str]:

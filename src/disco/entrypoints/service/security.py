@@ -142,6 +142,8 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/campaigns/{name}"): _V,
     ("GET", "/campaigns/{name}/codes"): _P,
     ("GET", "/campaigns/{name}/recalled"): _P,
+    ("GET", "/campaigns/{name}/decisions"): _V,
+    ("GET", "/campaigns/{name}/customers"): _P,
     ("GET", "/campaigns/{name}/results"): _V,
     ("GET", "/campaigns/{name}/results/over-time"): _V,
     ("POST", "/campaigns/{name}/batches/{batch_id}/revert"): _P,

@@ -1,6 +1,7 @@
 """A campaign's header and its overview: state in words, next step, pause and resume, outcomes, codes, close, recall."""
 
 import io
+import json
 from datetime import date, datetime
 from pathlib import Path
 
@@ -88,9 +89,10 @@ def test_the_tabs_of_a_campaign_and_of_a_draft(served_shop: Path) -> None:
 
 def test_a_campaign_is_paused_and_resumed_from_its_header(client: TestClient, shop: Path) -> None:
     paused = client.post("/campaigns/first/pause", headers={"hx-request": "true"})
-    assert (paused.status_code, paused.headers["hx-redirect"]) == (204, "/campaigns/first?done=paused")
+    assert (paused.status_code, paused.headers["hx-redirect"]) == (204, "/campaigns/first")
+    assert "Campaign first is paused" in json.loads(paused.headers["hx-trigger"])["said"]
     resumed = client.post("/campaigns/first/resume", follow_redirects=False)
-    assert (resumed.status_code, resumed.headers["location"]) == (303, "/campaigns/first?done=resumed")
+    assert (resumed.status_code, resumed.headers["location"]) == (303, "/campaigns/first")
     assert [str(entry.action) for entry in Shop.open(shop).audit().entries if entry.subject == "first"][-2:] == [
         "pause",
         "resume",

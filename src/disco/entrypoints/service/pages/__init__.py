@@ -1,6 +1,16 @@
 """The console: server-rendered pages over the same use cases as the routes of the API."""
 
-from disco.entrypoints.service.pages import campaign, campaigns, header, planner, plans, results, sign_in, static_files
+from disco.entrypoints.service.pages import (
+    campaign,
+    campaigns,
+    decisions,
+    header,
+    planner,
+    plans,
+    results,
+    sign_in,
+    static_files,
+)
 
-_TOPICS = (static_files, sign_in, header, campaigns, campaign, planner, plans, results)
+_TOPICS = (static_files, sign_in, header, campaigns, campaign, decisions, planner, plans, results)
 ROUTERS = tuple(topic.router for topic in _TOPICS)

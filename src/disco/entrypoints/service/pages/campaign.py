@@ -143,8 +143,9 @@ _KINDS = {"csv": CSV, "parquet": PARQUET}
 
 @router.post("/campaigns/{name}/batches/{batch_id}/revert")
 def revert(request: Request, shop: ShopOf, name: CampaignName, batch_id: BatchId) -> Response:
-    shop.revert(batch_id)
-    return go_to(request, campaign_address(name) + "#outcomes")
+    done = shop.revert(batch_id)
+    said = f"The batch was taken out; {counted(done.counts.applied, 'outcome')} no longer count."
+    return go_to(request, campaign_address(name) + "#outcomes", said=said)
 
 
 @router.post("/campaigns/{name}/close")
@@ -165,9 +166,11 @@ def _ended(request: Request, shop: Shop, name: str, action: Literal["close", "re
         )
     if action == "close":
         shop.close(name)
+        said = f"Campaign {name} is closed: outcomes that arrive from now on do not count."
     else:
-        shop.recall(name)
-    return go_to(request, campaign_address(name))
+        codes = shop.recall(name).codes
+        said = f"Campaign {name} is recalled. Make {counted(codes, 'code')} invalid in the shop; their list is below."
+    return go_to(request, campaign_address(name), said=said)
 
 
 def campaign_page(

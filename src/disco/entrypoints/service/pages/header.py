@@ -112,10 +112,12 @@ def next_link(progress: CampaignProgress) -> Link:
 @router.post("/campaigns/{name}/pause")
 def pause(request: Request, shop: ShopOf, name: CampaignName) -> Response:
     shop.pause(name)
-    return go_to(request, campaign_address(name) + "?done=paused")
+    said = f"Campaign {name} is paused: customers who arrive now get no code. Codes that are out stay valid."
+    return go_to(request, campaign_address(name), said=said)
 
 
 @router.post("/campaigns/{name}/resume")
 def resume(request: Request, shop: ShopOf, name: CampaignName) -> Response:
     shop.resume(name)
-    return go_to(request, campaign_address(name) + "?done=resumed")
+    said = f"Campaign {name} goes on: customers who arrive now get codes again."
+    return go_to(request, campaign_address(name), said=said)
