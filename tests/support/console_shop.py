@@ -1,0 +1,63 @@
+"""The demo's shop in small, for a browser to look around in, and a server over it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from running_shop import ENTRY, ended
+
+from disco.studies.demo.command import run_once
+
+CUSTOMERS = 2_000
+PAGES: Mapping[str, str] = {
+    "sign-in": "/sign-in",
+    "campaigns": "/campaigns",
+    "campaign": "/campaigns/D",
+    "campaign-running": "/campaigns/E",
+    "decisions": "/campaigns/E/decisions",
+    "customer": "/campaigns/E/customers?id=c0000017",
+    "results": "/campaigns/D/results",
+    "results-running": "/campaigns/E/results",
+    "plans": "/plan",
+    "planner": "/plan/F",
+    "frontier": "/plan/F/frontier",
+    "launch": "/plan/F/launch",
+    "demand": "/demand",
+    "learning": "/learning",
+    "data": "/data",
+    "table": "/data/orders",
+    "jobs": "/jobs",
+    "audit": "/audit",
+    "people": "/people",
+    "settings": "/settings",
+}
+"""Every page of the console on the demo's shop, by a name for its picture."""
+
+
+def demo_shop(folder: Path, *, customers: int = CUSTOMERS, seed: int = 7) -> Path:
+    """Campaigns A to D ended, E running, F drafted; made where it is absent."""
+    if not (folder / "disco.yaml").is_file():
+        run_once(customers=customers, seed=seed, out=folder, progress=lambda step: None)
+    return folder
+
+
+@contextmanager
+def served_demo(folder: Path, log: Path) -> Iterator[dict[str, Any]]:
+    """`disco serve --demo` in a process of its own, with its worker, on a free port; what it printed."""
+    command = [sys.executable, "-c", ENTRY, "serve", "--demo", "--shop", str(folder), "--port", "0", "--json"]
+    with log.open("ab") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        assert process.stdout is not None
+        said = ""
+        while not said.strip().endswith("}"):
+            line = process.stdout.readline()
+            assert line, log.read_text(encoding="utf-8")
+            said += line
+        yield json.loads(said)
+    finally:
+        ended(process)
