@@ -120,9 +120,7 @@ class Lagrangian:
         self.warm = solution.potentials[1:shown]
 
     def priced(self, rate: float, solution: Assignment) -> Priced:
-        worth, cost, paid = _totals(
-            self.problem.values, self.costs, solution.choice, self.value_scale, self.cost_scale
-        )
+        worth, cost, paid = _totals(self.problem.values, self.costs, solution.choice, self.value_scale, self.cost_scale)
         fits = paid <= self.most
         slack = self.budget - cost
         bound = worth + rate * (self.value_scale / self.cost_scale) * slack if math.isfinite(rate) else math.inf

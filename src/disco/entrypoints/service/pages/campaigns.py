@@ -125,7 +125,7 @@ def _cost(found: CampaignOverview, locale: Locale) -> str:
 
 
 def _table(found: Sequence[CampaignOverview], locale: Locale) -> Table:
-    columns = [
+    columns: list[Column | str] = [
         "Campaign",
         "State",
         "Codes valid",
@@ -151,7 +151,7 @@ def _table(found: Sequence[CampaignOverview], locale: Locale) -> Table:
 
 def _in_full(found: Sequence[CampaignOverview], locale: Locale) -> Table:
     amount = Money(locale.currency)
-    columns = [
+    columns: list[Column | str] = [
         "Campaign",
         "State",
         "Codes valid",
@@ -184,7 +184,14 @@ def _in_full(found: Sequence[CampaignOverview], locale: Locale) -> Table:
 
 
 def _waiting(waiting: Sequence[WaitingPlan], locale: Locale) -> Table:
-    columns = ["Campaign", "Starts", Column("Customers", Count()), Column("Codes", Count()), "Planned", "Waits for"]
+    columns: list[Column | str] = [
+        "Campaign",
+        "Starts",
+        Column("Customers", Count()),
+        Column("Codes", Count()),
+        "Planned",
+        "Waits for",
+    ]
     rows: list[list[Cell]] = [
         [
             one.approval.campaign,
