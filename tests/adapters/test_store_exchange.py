@@ -134,6 +134,25 @@ def test_a_session_that_is_lost_before_the_commit_has_written_nothing(store):
     assert _written(store)[1] == ["d"]
 
 
+def _lost_before_a_question(store: CampaignStore) -> None:
+    with store.writing("spring", action="late") as transaction:
+        _decide(transaction, "c")
+        pid = ask(transaction.decisions._connection, "SELECT pg_backend_pid()")[0][0]
+        with store._database._journal.connect() as other:
+            ask(other, "SELECT pg_terminate_backend(?)", (pid,))
+        transaction.webhooks.all()  # through SQLAlchemy, which gives the connection up
+
+
+def test_a_session_that_is_lost_before_a_question_is_unavailable_and_has_written_nothing(store):
+    before = _written(store)
+    with pytest.raises(UnavailableError):
+        _lost_before_a_question(store)
+    assert _written(store) == before
+    with store.writing("spring", action="late") as transaction:
+        _decide(transaction, "d")
+    assert _written(store)[1] == ["d"]
+
+
 _COUNT = "SELECT count(*) FROM reserves WHERE depth = ?"
 
 

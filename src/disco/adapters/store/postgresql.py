@@ -55,7 +55,7 @@ class PostgresDatabase:
         sa.event.listen(self.engine, "connect", _prepare)
         sa.event.listen(self.engine, "before_cursor_execute", lambda connection, *_: connection.info[EXCHANGE].send())
         sa.event.listen(self.engine, "commit", lambda connection: connection.info[EXCHANGE].commit())
-        sa.event.listen(self.engine, "rollback", lambda connection: connection.info[EXCHANGE].undo())
+        sa.event.listen(self.engine, "rollback", _undo)
         watch_writes(self.engine)
         # a connection of its own: whoever waits for one of the others may wait for the one who reads here
         self._journal = sa.create_engine(
@@ -226,6 +226,12 @@ def _driver(connection: sa.Connection) -> Any:
 def _add_exchange(session: Any, record: Any) -> None:
     record.info[EXCHANGE] = Exchange(session)
     _note_use(session, record)
+
+
+def _undo(connection: sa.Connection) -> None:
+    """Forget what was kept for later. A session that is lost has lost it, and its `info` cannot be asked for."""
+    if not connection.invalidated:
+        connection.info[EXCHANGE].undo()
 
 
 def _note_use(_: object, record: Any) -> None:
