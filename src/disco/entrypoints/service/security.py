@@ -127,6 +127,11 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/"): _V,
     ("GET", "/campaigns"): _V,
     # the console: the office
+    ("GET", "/jobs"): _V,
+    ("GET", "/jobs/{job_id}"): _V,
+    ("POST", "/jobs/{job_id}/cancel"): _P,
+    ("GET", "/audit"): _A,
+    ("GET", "/audit/verify"): _A,
     # the console: planning
     ("GET", "/plan"): _V,
     ("POST", "/plan"): _P,

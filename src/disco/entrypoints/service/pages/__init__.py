@@ -1,10 +1,12 @@
 """The console: server-rendered pages over the same use cases as the routes of the API."""
 
 from disco.entrypoints.service.pages import (
+    audit,
     campaign,
     campaigns,
     decisions,
     header,
+    jobs,
     planner,
     plans,
     results,
@@ -12,5 +14,5 @@ from disco.entrypoints.service.pages import (
     static_files,
 )
 
-_TOPICS = (static_files, sign_in, header, campaigns, campaign, decisions, planner, plans, results)
+_TOPICS = (static_files, sign_in, header, campaigns, campaign, audit, decisions, jobs, planner, plans, results)
 ROUTERS = tuple(topic.router for topic in _TOPICS)
