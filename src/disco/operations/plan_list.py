@@ -56,18 +56,19 @@ def list_plans(
     return entries, (shown[-1].planned_at, shown[-1].plan_id) if more else None
 
 
-def plan_to_compare(store: Store, campaign: str, *, against: str = "") -> PlanRecord | None:
+def plan_to_compare(store: Store, campaign: str, *, against: str = "", other_than: str = "") -> PlanRecord | None:
     """The kept plan that a new one is compared with: the newest of the same campaign; else that of the last launch.
 
-    against: instead of both, the id of a plan, its beginning, or a campaign.
+    against: instead of both, the id of a plan, its beginning, or a campaign. other_than: the id of the plan itself,
+    where it is kept.
     """
     with store.reading() as transaction:
         if against:
             return transaction.plans.get(plan_id_of(transaction, against))
-        own = transaction.plans.of(campaign)
+        own = [record for record in transaction.plans.of(campaign) if record.plan_id != other_than]
         if own:
             return max(own, key=lambda record: record.planned_at)
-        launched = transaction.plans.campaigns()
+        launched = [record for record in transaction.plans.campaigns() if record.plan_id != other_than]
         if not launched:
             return None
         return transaction.plans.get(max(launched, key=lambda record: record.launched_at).plan_id)

@@ -1,6 +1,7 @@
 """What a plan could achieve, for people: revenue against markdown as tables and as a page."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from disco.operations.frontier import Frontier, FrontierEntry
 from disco.records.currency import read_currency
@@ -48,6 +49,22 @@ def _cells(point: FrontierEntry) -> list[Cell]:
 
 def frontier_report(found: Frontier) -> Report:
     """The frontier of a plan on one page."""
+    return Report(
+        title=f"Frontier of {found.campaign}",
+        lead=frontier_lead(found),
+        sections=[
+            Section(
+                "Revenue against markdown",
+                "Every point is an exact allocation at expected baskets, without exploration, control or holdout.",
+                [frontier_chart(found)],
+            ),
+            Section("The figures", "", frontier_tables(found)),
+        ],
+    )
+
+
+def frontier_chart(found: Frontier) -> CurveChart:
+    """Revenue against markdown, with the plan as it is."""
     paths = [("revenue weights", found.by_weight), ("budgets", found.by_budget)]
     if found.cap_depth is not None:
         paths.append((f"caps of {depth_percent(found.cap_depth)}", found.by_cap))
@@ -55,7 +72,7 @@ def frontier_report(found: Frontier) -> Report:
         name: dict(sorted((point.markdown, point.revenue) for point in path if point.feasible)) for name, path in paths
     }
     now, money = found.present, _money(found)
-    chart = CurveChart(
+    return CurveChart(
         title="What more markdown would bring",
         subtitle=f"Expected over the campaign {found.campaign}, everybody eligible, under the plan's limits",
         x=Axis("Markdown", money),
@@ -66,21 +83,9 @@ def frontier_report(found: Frontier) -> Report:
             *([Points("this plan", [now.markdown], [now.revenue])] if now.feasible else []),
         ],
     )
-    return Report(
-        title=f"Frontier of {found.campaign}",
-        lead=_lead(found),
-        sections=[
-            Section(
-                "Revenue against markdown",
-                "Every point is an exact allocation at expected baskets, without exploration, control or holdout.",
-                [chart],
-            ),
-            Section("The figures", "", frontier_tables(found)),
-        ],
-    )
 
 
-def _lead(found: Frontier) -> str:
+def frontier_lead(found: Frontier) -> str:
     """What half of the plan's markdown would bring, where a budget of about that size was tried."""
     money = _money(found)
     now = found.present if found.present.feasible else found.by_budget[-1]
@@ -92,4 +97,46 @@ def _lead(found: Frontier) -> str:
     return (
         f"Revenue falls from {money.text(now.revenue)} to {money.text(half.revenue)} "
         f"if markdown falls from {money.text(now.markdown)} to {money.text(half.markdown)}."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptablePoint:
+    """A point to adopt: its name, what it brings, and the weight and budget that lead to it."""
+
+    name: str
+    codes: int
+    revenue: str
+    markdown: str
+    weight: float
+    budget: float | str
+    """An amount without fractions, so that it can be typed; empty: none."""
+    x: float
+    """Its place in the chart: markdown."""
+    y: float
+    """Revenue."""
+    is_present: bool
+
+
+def frontier_points(found: Frontier) -> tuple[AdoptablePoint, ...]:
+    """Every point with an allocation, by markdown; the plan as it is among them."""
+    money = _money(found)
+    named = [(f"Weight {point.revenue_weight:g}, no budget", point) for point in found.by_weight]
+    named += [(f"Budget {money.text(point.budget or 0.0)}", point) for point in found.by_budget]
+    if not any(point.present for _, point in named):
+        named.append(("This plan", found.present))
+    return tuple(
+        AdoptablePoint(
+            name=name,
+            codes=point.codes,
+            revenue=money.text(point.revenue),
+            markdown=money.text(point.markdown),
+            weight=point.revenue_weight,
+            budget="" if point.budget is None else round(point.budget),
+            x=point.markdown,
+            y=point.revenue,
+            is_present=point.present,
+        )
+        for name, point in sorted(named, key=lambda pair: pair[1].markdown)
+        if point.feasible
     )

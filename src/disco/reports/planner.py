@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 from disco.operations.plan_review import changed_settings
 from disco.operations.planner import SolvedLimits, SolvedMoney
-from disco.records.currency import read_currency
+from disco.records.currency import Currency, read_currency
 from disco.records.decisions import Arm
 from disco.records.depths import depth_percent
 from disco.records.estimate import LEVEL, Estimate
 from disco.records.life import PlanRecord
 from disco.records.plan import Plan, limit_count
-from disco.records.plan_summary import ArmForecast
+from disco.records.plan_summary import ArmForecast, MoneyForecast
 from disco.records.wording import counted, percent
 from disco.reports.charts.parts import depth_colour
 from disco.reports.formats import Count, Money, estimate_text
@@ -118,7 +118,7 @@ def planner_figures(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None)
         money=_money(plan, source, unit),
         binding=binding_words(plan, solved),
         budget=_budget_words(plan, solved, money, unit),
-        groups=_groups(source.arms, unit),
+        groups=group_table(source.arms, unit),
         seconds=solved.seconds,
         has_intervals=money is not None or solved.total is None,
     )
@@ -282,7 +282,8 @@ def _figure(name: str, one: Estimate, unit: Money, scale: float) -> MoneyFigure:
     )
 
 
-def _groups(arms: Mapping[Arm, ArmForecast], unit: Money) -> Table:
+def group_table(arms: Mapping[Arm, ArmForecast], unit: Money) -> Table:
+    """Customers, codes and expected money of each group."""
     rows: list[list[Cell]] = [
         [
             _GROUPS[arm],
@@ -319,17 +320,24 @@ class LimitsDifference:
     """Settings that differ; None: none do."""
 
 
-def difference_from(record: PlanRecord, plan: Plan, solved: SolvedLimits) -> LimitsDifference:
-    """From a kept plan to limits that are being tried."""
-    summary, unit = record.summary, Money(read_currency(solved.currency))
-    then, now = _codes(summary.arms), _codes(solved.arms)
+def difference_from(
+    record: PlanRecord,
+    plan: Plan,
+    *,
+    arms: Mapping[Arm, ArmForecast],
+    total: MoneyForecast | None,
+    currency: Currency,
+) -> LimitsDifference:
+    """From a kept plan to another, or to limits that are being tried, and what these lead to."""
+    summary, unit = record.summary, Money(currency)
+    then, now = _codes(summary.arms), _codes(arms)
     rows: list[list[Cell]] = [["Codes", _figures(sum(then.values())), _figures(sum(now.values()))]]
     rows += [
         [depth_percent(depth), _figures(then.get(depth, 0)), _figures(now.get(depth, 0))]
         for depth in sorted({*then, *now})
     ]
     for name in ("revenue", "markdown"):
-        amounts = [None if one is None else getattr(one, name).value for one in (summary.total, solved.total)]
+        amounts = [None if one is None else getattr(one, name).value for one in (summary.total, total)]
         cells = [None if amount is None else FigureCell(amount, unit) for amount in amounts]
         rows.append([f"Expected {name}", *cells])
     changed = tuple(changed_settings(record.plan, plan))

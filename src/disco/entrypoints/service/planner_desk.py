@@ -191,7 +191,10 @@ class PlannerDesk:
             before = self._shown.get(draft)
             figures = planner_figures(plan, solved, None)
             figures = with_intervals_of(figures, None if before is None else before.figures)
-            difference = None if record is None else difference_from(record, plan, solved)
+            difference = None
+            if record is not None:
+                currency = opened.basis.currency
+                difference = difference_from(record, plan, arms=solved.arms, total=solved.total, currency=currency)
             _remember(self._shown, draft, ShownFigures(revision=revision, figures=figures, difference=difference))
             kept = SolvedDraft(revision=revision, opened=opened, plan=plan, solved=solved)
             _remember(self._solved, draft, kept, most=_SOLVED)

@@ -5,8 +5,10 @@ from disco.entrypoints.service.pages import (
     campaign,
     campaigns,
     decisions,
+    frontier,
     header,
     jobs,
+    launch,
     planner,
     plans,
     results,
@@ -14,5 +16,19 @@ from disco.entrypoints.service.pages import (
     static_files,
 )
 
-_TOPICS = (static_files, sign_in, header, campaigns, campaign, audit, decisions, jobs, planner, plans, results)
+_TOPICS = (
+    static_files,
+    sign_in,
+    header,
+    campaigns,
+    campaign,
+    audit,
+    decisions,
+    frontier,
+    jobs,
+    launch,
+    planner,
+    plans,
+    results,
+)
 ROUTERS = tuple(topic.router for topic in _TOPICS)

@@ -74,6 +74,34 @@
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     mark();
   });
+
+  // ---- the frontier: a click near a point presses its button
+
+  const NEAR_PX = 24, FACTORS = [1, 1e-3, 1e-6, 1e-9];  // an axis counts in units, thousands, …
+  const adoptable = () => {
+    for (const box of document.querySelectorAll(".adoptable .canvas:not([data-clicks])")) {
+      const chart = globalThis.echarts?.getInstanceByDom(box);
+      if (!chart) continue;
+      box.dataset.clicks = "";
+      const axes = [chart.getOption().xAxis[0], chart.getOption().yAxis[0]];
+      chart.getZr().on("click", ({ offsetX, offsetY }) => {
+        const buttons = [...document.querySelectorAll("#points button[data-x]")];
+        const raw = buttons.map((button) => [Number(button.dataset.x), Number(button.dataset.y)]);
+        const factors = axes.map((axis, side) => {
+          const most = Math.max(...raw.map((point) => point[side]));
+          return FACTORS.find((factor) => most * factor <= axis.max * 1.05) ?? 1;
+        });
+        const away = raw.map(([x, y]) => {
+          const [left, top] = chart.convertToPixel({ gridIndex: 0 }, [x * factors[0], y * factors[1]]);
+          return Math.hypot(left - offsetX, top - offsetY);
+        });
+        const nearest = away.indexOf(Math.min(...away));
+        if (away[nearest] <= NEAR_PX) buttons[nearest].click();
+      });
+    }
+  };
+  addEventListener("htmx:afterSettle", () => setTimeout(adoptable));
+  addEventListener("load", () => setTimeout(adoptable));
   addEventListener("pageshow", () => mark());
   mark();
 })();

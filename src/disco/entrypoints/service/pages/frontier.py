@@ -1,0 +1,135 @@
+"""The frontier of a draft: what more or less markdown would bring, and points to adopt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Path, Request, Response
+
+from disco.entrypoints.service.pages.forms import FormOf
+from disco.entrypoints.service.pages.header import draft_address, draft_header
+from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
+from disco.entrypoints.service.planner_desk import OpeningProgress
+from disco.entrypoints.service.route import ShopOf
+from disco.operations.drafts import get_draft, put_draft
+from disco.operations.frontier import Frontier, frontier_of
+from disco.operations.planner import OpenAudience
+from disco.records.errors import DiscoError, InputError
+from disco.records.plan import Plan
+from disco.reports.charts import CurveChart
+from disco.reports.frontier import AdoptablePoint, frontier_chart, frontier_lead, frontier_points, frontier_tables
+from disco.reports.table import Table
+
+if TYPE_CHECKING:
+    from disco.entrypoints.service.app import Service
+    from disco.entrypoints.service.planner_desk import PlannerDesk
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+DraftName = Annotated[str, Path(max_length=100)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontierPage(Page):
+    """What a draft could reach."""
+
+    template = "frontier.html"
+    rail = "Plans"
+    draft: str
+    revision: int
+    chart: CurveChart | None = None
+    points: tuple[AdoptablePoint, ...] = ()
+    figures: tuple[Table, ...] = ()
+    warnings: tuple[str, ...] = ()
+    opening: OpeningProgress | None = None
+    problem: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        return draft_address(self.draft)
+
+    def tables(self) -> Mapping[str, Table]:
+        return dict(zip(("weights", "budgets"), self.figures, strict=False))
+
+
+@router.get("/plan/{draft}/frontier")
+async def frontier(request: Request, shop: ShopOf, draft: DraftName) -> Response:
+    page = await _drawn(request, shop, draft)
+    return respond(request, page)
+
+
+@router.get("/plan/{draft}/frontier/drawn")
+async def drawn(request: Request, shop: ShopOf, draft: DraftName) -> Response:
+    """The picture once the customers are open; or how far they are."""
+    page = await _drawn(request, shop, draft)
+    return respond(request, page, part="drawn_reply")
+
+
+@router.post("/plan/{draft}/frontier")
+def adopt(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
+    """The draft takes the weight and the budget of a point."""
+    with shop.store() as store:
+        plan = dict(get_draft(store, draft).plan)
+        text = form.text("revision")
+        plan["objective"] = {**_section(plan, "objective"), "revenue_weight": _number(form.text("weight"))}
+        budget = form.text("budget")
+        if not budget:
+            plan.pop("budget", None)
+        elif isinstance(plan.get("budget"), Mapping):
+            plan["budget"] = {**plan["budget"], "amount": _number(budget)}
+        else:
+            plan["budget"] = _number(budget)
+        put_draft(store, draft, plan, if_match=int(text) if text.isdecimal() else None, clock=shop.clock)
+    return go_to(request, draft_address(draft))
+
+
+def _section(plan: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = plan.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise InputError("point", found=repr(text[:40]), expected="a number") from None
+    return int(number) if number.is_integer() else number
+
+
+async def _drawn(request: Request, shop: Any, draft: str) -> FrontierPage:
+    service: Service = request.app.state.service
+    desk: PlannerDesk = service.desk
+
+    def read() -> Any:
+        with shop.store() as store:
+            return get_draft(store, draft)
+
+    found = await to_thread.run_sync(read)
+    make = partial(
+        FrontierPage,
+        title=f"Frontier of {draft}",
+        header=draft_header(draft, here="frontier"),
+        draft=draft,
+        revision=found.revision,
+    )
+    try:
+        plan: Plan = shop.read_plan(found.plan)
+        opened = desk.find(plan)
+        if opened is None:
+            return make(answer="Opening the customers.", opening=desk.open(shop, plan))
+        result = await to_thread.run_sync(_frontier, opened, plan, limiter=desk.solving)
+    except DiscoError as error:
+        lines = tuple(line.strip() for line in str(error).splitlines() if line.strip())
+        return make(answer="There is no frontier for this draft yet.", problem=lines)
+    return make(
+        answer=frontier_lead(result),
+        chart=frontier_chart(result),
+        points=frontier_points(result),
+        figures=tuple(frontier_tables(result)),
+        warnings=result.warnings,
+    )
+
+
+def _frontier(opened: OpenAudience, plan: Plan) -> Frontier:
+    return frontier_of(opened.basis, plan)

@@ -1,0 +1,162 @@
+"""What to look at before a launch: each check with its state and a sentence. A launch itself checks more, and again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+
+from disco.operations.approvals import PlanApproval, plan_approval
+from disco.operations.audience import ShopData, sources_of
+from disco.records.decisions import Arm
+from disco.records.life import PlanRecord
+from disco.records.people import ApprovalRule
+from disco.records.ports import Store
+from disco.records.result import Result
+from disco.records.wording import counted, money, percent, validity
+from disco.records.wording import date as day_text
+
+
+class CheckState(StrEnum):
+    OK = "ok"
+    WARNING = "warning"  # the launch is possible, and somebody should have thought about it
+    WRONG = "wrong"  # the launch would be refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchCheck:
+    """One point of the list."""
+
+    name: str
+    """What is checked."""
+    state: CheckState
+    """ok, warning or wrong."""
+    sentence: str
+    """What was found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class LaunchChecks(Result):
+    """The list for one plan."""
+
+    plan_id: str
+    """The id of the plan."""
+    campaign: str
+    """The campaign of the plan."""
+    launched: bool
+    """Whether its campaign was launched from this plan."""
+    checks: tuple[LaunchCheck, ...]
+    """In the order of the list."""
+
+    @property
+    def refused(self) -> tuple[LaunchCheck, ...]:
+        """What a launch would be refused for."""
+        return tuple(one for one in self.checks if one.state is CheckState.WRONG)
+
+
+def launch_checks(store: Store, data: ShopData, plan_id: str, *, rule: ApprovalRule, today: date) -> LaunchChecks:
+    """rule: what the settings ask for before a launch. today: in the shop."""
+    with store.reading() as transaction:
+        record = transaction.plans.get(plan_id)
+        launched = transaction.plans.find_campaign(record.plan.campaign)
+        active = transaction.beliefs.version()
+    approval = plan_approval(store, record.plan_id, rule=rule)
+    is_launched = launched is not None and launched.plan_id == record.plan_id
+    found = [_kept(record, approval, store)]
+    if launched is not None and not is_launched:
+        sentence = f"{record.plan.campaign} was launched with another plan. Give this plan another name."
+        found.append(LaunchCheck(name="Name", state=CheckState.WRONG, sentence=sentence))
+    if not is_launched:
+        found += [_tables(record, data), _model(record, None if active is None else active.number)]
+    found += [*_approval(approval), _dates(record, today), *_budget(record, store), *_groups(record)]
+    found += [LaunchCheck(name="To know", state=CheckState.WARNING, sentence=one) for one in record.summary.warnings]
+    return LaunchChecks(
+        plan_id=record.plan_id, campaign=record.plan.campaign, launched=is_launched, checks=tuple(found)
+    )
+
+
+def _kept(record: PlanRecord, approval: PlanApproval, store: Store) -> LaunchCheck:
+    made = f" by {', '.join(approval.made_by)}" if approval.made_by else ""
+    when, customers = store.locale.local(record.planned_at), counted(record.summary.customers, "customer")
+    sentence = f"Decided for {customers} on {day_text(when)} at {when:%H:%M}{made}."
+    return LaunchCheck(name="Plan", state=CheckState.OK, sentence=sentence)
+
+
+def _tables(record: PlanRecord, data: ShopData) -> LaunchCheck:
+    kept, now = record.summary.sources, sources_of(data, record.plan)
+    if now is None or not kept:
+        sentence = "The tables are in a database. The launch reads them again and compares."
+        return LaunchCheck(name="Tables", state=CheckState.OK, sentence=sentence)
+    changed = sorted(name for name in {*kept, *now} if kept.get(name) != now.get(name))
+    if not changed:
+        sentence = "The tables are those that the plan was decided on."
+        return LaunchCheck(name="Tables", state=CheckState.OK, sentence=sentence)
+    sentence = (
+        f"Changed since the plan was decided: {', '.join(changed)}. The launch is refused where a decision rests on "
+        "it; a dry run says whether one does."
+    )
+    return LaunchCheck(name="Tables", state=CheckState.WARNING, sentence=sentence)
+
+
+def _model(record: PlanRecord, active: int | None) -> LaunchCheck:
+    decided = record.summary.version
+    if decided == active or decided is None:
+        words = "Nothing was learned yet." if active is None else "The model is the one that decided the plan."
+        state = CheckState.OK
+        if decided is None and active is not None:
+            state, words = CheckState.WARNING, f"Version {active} of the model was learned since. Plan again to use it."
+        return LaunchCheck(name="Model", state=state, sentence=words)
+    now = "none" if active is None else f"version {active}"
+    sentence = f"Version {decided} of the model decided the plan, and {now} is active now. Plan again."
+    return LaunchCheck(name="Model", state=CheckState.WARNING, sentence=sentence)
+
+
+def _approval(found: PlanApproval) -> Iterator[LaunchCheck]:
+    by = ", ".join(one.by for one in found.approvals)
+    if found.approved:
+        yield LaunchCheck(name="Approval", state=CheckState.OK, sentence=f"Approved by {by}.")
+    elif found.required:
+        sentence = "A second person has to approve the plan. Whoever made it cannot."
+        yield LaunchCheck(name="Approval", state=CheckState.WRONG, sentence=sentence)
+    else:
+        yield LaunchCheck(name="Approval", state=CheckState.OK, sentence="This shop asks for none.")
+
+
+def _dates(record: PlanRecord, today: date) -> LaunchCheck:
+    valid = record.plan.valid
+    words = f"Codes are valid {validity(valid.opens, valid.closes)}."
+    if valid.end <= today:
+        return LaunchCheck(name="Dates", state=CheckState.WARNING, sentence=f"{words} That is over.")
+    if valid.start < today:
+        return LaunchCheck(name="Dates", state=CheckState.WARNING, sentence=f"{words} They have begun already.")
+    return LaunchCheck(name="Dates", state=CheckState.OK, sentence=words)
+
+
+def _budget(record: PlanRecord, store: Store) -> Iterator[LaunchCheck]:
+    plan, summary = record.plan, record.summary
+    if plan.budget_amount is None:
+        if summary.total is not None:
+            cost = money(summary.total.markdown.value, currency=store.locale.currency)
+            yield LaunchCheck(name="Budget", state=CheckState.OK, sentence=f"No budget. The codes cost about {cost}.")
+        return
+    budget = money(plan.budget_amount, currency=store.locale.currency)
+    if summary.total is None:
+        sentence = f"The budget of {budget} does not bind, because nothing was learned yet."
+        yield LaunchCheck(name="Budget", state=CheckState.WARNING, sentence=sentence)
+        return
+    cost, chance = money(summary.total.markdown.value, currency=store.locale.currency), summary.overspend_chance
+    more = "" if chance is None else f" They cost more than that with a chance of {percent(chance, decimals=0)}."
+    risky = chance is not None and chance > (0.5 if plan.overspend_risk is None else plan.overspend_risk)
+    state = CheckState.WARNING if risky else CheckState.OK
+    yield LaunchCheck(name="Budget", state=state, sentence=f"The codes cost about {cost} of {budget}.{more}")
+
+
+def _groups(record: PlanRecord) -> Iterator[LaunchCheck]:
+    arms = record.summary.arms
+    named = {Arm.CONTROL: "control", Arm.HOLDOUT: "holdout"}
+    sizes = [f"{words} {arms[arm].customers:,}" for arm, words in named.items() if arm in arms]
+    if sizes:
+        sentence = f"Customers to compare with: {', '.join(sizes)}."
+        yield LaunchCheck(name="Groups", state=CheckState.OK, sentence=sentence)
+    elif not record.plan.policy.assigns_at_random:
+        sentence = "There is neither a control group nor a holdout, so nobody will know what deciding was worth."
+        yield LaunchCheck(name="Groups", state=CheckState.WARNING, sentence=sentence)
