@@ -18,7 +18,7 @@ from disco.reports.picture import find_browser
 
 VENDOR = Path(console_browser.__file__).parent / "vendor"
 LOOKS = [(DESKTOP_PX, "light"), (PHONE_PX, "dark")]  # both widths, both themes
-LOOKED_AT = ("sign-in", "campaigns")
+LOOKED_AT = ("sign-in", "campaigns", "campaign", "campaign-running")
 
 
 def test_the_vendored_checker_has_the_recorded_hash() -> None:

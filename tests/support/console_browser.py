@@ -96,13 +96,16 @@ def _watched(context: BrowserContext, own: str) -> Watch:
     return watch
 
 
+_AT_WORK = ".htmx-request, .htmx-swapping, .htmx-settling, [aria-busy=true], [role=status] progress, .waiting"
+
+
 def settle(page: Page) -> None:
-    """Wait until a page has drawn its charts and no part of it is being loaded."""
+    """Wait until a page has drawn its charts and no part of it is being loaded or computed."""
     page.wait_for_load_state("load")
     page.wait_for_function(
-        "() => !document.querySelector('.htmx-request')"
-        " && !document.querySelector('[aria-busy=true]')"
-        " && [...document.querySelectorAll('.chart')].every(one => one.querySelector('canvas, svg'))"
+        "(busy) => !document.querySelector(busy)"
+        " && [...document.querySelectorAll('.chart')].every(one => one.querySelector('canvas, svg'))",
+        arg=_AT_WORK,
     )
 
 

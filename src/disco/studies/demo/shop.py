@@ -20,7 +20,7 @@ from disco.operations.exporting import export_codes
 from disco.operations.launching import launch_plan
 from disco.operations.ledger import ingest
 from disco.operations.planning import make_plan
-from disco.records.people import ApprovalRule
+from disco.records.people import Actor, ActorKind, ApprovalRule
 from disco.records.plan import read_plan
 from disco.retailer import Retailer
 
@@ -29,6 +29,7 @@ ARTEFACTS = "disco-artefacts"
 TABLES = "shop"
 NETWORK = "context.safetensors"
 SETTINGS = "disco.yaml"
+OPERATOR = Actor("Demo operator", ActorKind.PERSON)
 RUNNING, NEXT = "E", "F"  # the campaign that runs, and the draft
 _DAYS_TO_LAUNCH = 4  # from the end of the tables
 _DAYS_OF_ANSWERS = 2  # since then
@@ -67,7 +68,7 @@ def complete_shop(folder: Path, *, seed: int, secret: bytes) -> date:
     clock = ShopClock(retailer.today + timedelta(days=_DAYS_TO_LAUNCH))
     data, prior = shop_data(folder), shop_prior()
     cache = FeatureCache(folder=folder / ARTEFACTS / "features")
-    store = open_shop(folder, clock=clock)
+    store = open_shop(folder, clock=clock).by(OPERATOR)
     try:
         running = _plan(RUNNING, retailer=retailer, starts_on=clock.today, seed=seed)
         running["segments"] = {"column": "country", "limits": {"US": {"0.3": {"at_most": "2%"}}}}

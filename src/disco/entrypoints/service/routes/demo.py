@@ -14,7 +14,7 @@ from disco.records.errors import NotFoundError
 from disco.records.people import Role
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-_ISSUER, _NAME = "disco serve --demo", "Demo operator"
+_ISSUER, _NAME = "disco serve --demo", "Demo operator"  # the demo's last campaign is theirs
 
 
 @router.get("/demo/{secret}")
