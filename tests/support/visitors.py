@@ -49,7 +49,7 @@ class Seen:
         """The sentence beside a field, which names it for readers of the screen."""
         found = re.search(rf'<p class="error" id="{re.escape(name)}-error"[^>]*>(.*?)</p>', self.text, re.DOTALL)
         assert found is not None, self.words
-        assert f"{name}-error" in self.field(name)
+        assert re.search(rf'<(?:input|select|textarea)[^>]* aria-describedby="{re.escape(name)}-error', self.text)
         return found[1]
 
 

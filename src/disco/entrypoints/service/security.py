@@ -132,6 +132,13 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("POST", "/jobs/{job_id}/cancel"): _P,
     ("GET", "/audit"): _A,
     ("GET", "/audit/verify"): _A,
+    ("GET", "/people"): _ADMIN,
+    ("POST", "/people"): _ADMIN,
+    ("POST", "/people/change"): _ADMIN,
+    ("POST", "/keys"): _ADMIN,
+    ("POST", "/keys/revoke"): _ADMIN,
+    ("GET", "/account"): _V,
+    ("POST", "/account/password"): _V,
     # the console: planning
     ("GET", "/plan"): _V,
     ("POST", "/plan"): _P,
