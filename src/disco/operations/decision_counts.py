@@ -88,7 +88,7 @@ def decision_counts(store: Store, campaign: str, *, by: str | None = None) -> De
         raise InputError("by", found=repr(str(by)[:40]), expected=" or ".join(divisions))
     columns = pa.table(
         {
-            "part": _parts(decisions, chosen),
+            "part": parts_of(decisions, chosen),
             "arm": decisions["arm"],
             "late": decisions["late"],
             "depth": decisions["depth"],
@@ -120,7 +120,8 @@ def divisions_of(plan: Plan) -> tuple[Division, ...]:
     return (*found, "history")
 
 
-def _parts(decisions: pa.Table, by: Division) -> pa.ChunkedArray:
+def parts_of(decisions: pa.Table, by: Division) -> pa.ChunkedArray:
+    """(n,) the part that each customer belongs to."""
     if by == "history":
         return pc.if_else(decisions["known"], KNOWN, NEW)
     return pc.fill_null(decisions[by], _EMPTY)

@@ -166,6 +166,7 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/campaigns/{name}/customers"): _P,
     ("GET", "/campaigns/{name}/results"): _V,
     ("GET", "/campaigns/{name}/results/over-time"): _V,
+    ("GET", "/demand"): _V,
     ("POST", "/campaigns/{name}/batches/{batch_id}/revert"): _P,
     ("POST", "/campaigns/{name}/close"): _P,
     ("POST", "/campaigns/{name}/recall"): _P,
