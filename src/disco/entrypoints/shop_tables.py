@@ -53,7 +53,7 @@ class TableState(Result):
 
 def table_state(shop: "Shop", name: str, *, warnings: tuple[str, ...] = (), rows: int | None = None) -> TableState:
     """A table as it is now; only its header is read."""
-    schema = _known(name)
+    schema = known_table(name)
     given: dict[str, str] = {}
     source = None
     with suppress(InputError), shop.data.tables() as tables:  # a folder without any table has none of them
@@ -94,7 +94,7 @@ def replace_by(shop: "Shop", name: str, file: Path) -> TableState:
     """Let this file be the table, once it has no problem."""
     from disco.adapters.tables.replacing import replace_table
 
-    _known(name)
+    known_table(name)
     if "://" in shop.settings.data:
         raise StateError(
             "The tables of this shop are in a database (the setting `data`), so no file can replace one",
@@ -110,7 +110,7 @@ def replace_by(shop: "Shop", name: str, file: Path) -> TableState:
 
 def point_to(shop: "Shop", name: str, *, file: str | None, query: str | None) -> TableState:
     """Let a file that lies in the shop's folder be the table, or a query of the database that holds the tables."""
-    _known(name)
+    known_table(name)
     if (file is None) == (query is None):
         raise InputError("body", found="both or neither", expected="either `file` or `query`")
     if file is not None:
@@ -136,7 +136,7 @@ def point_to(shop: "Shop", name: str, *, file: str | None, query: str | None) ->
 
 def map_columns(shop: "Shop", name: str, columns: Mapping[str, str]) -> TableState:
     """Keep what the columns of a table are called: our name → theirs."""
-    _known(name)
+    known_table(name)
     every: dict[str, Any] = {key: dict(value) for key, value in shop.settings.columns.items() if key != name}
     if columns:
         every[name] = dict(columns)
@@ -160,7 +160,8 @@ def _with(shop: "Shop", settings: "ShopSettings") -> "Shop":
     return replace(shop, settings=settings)
 
 
-def _known(name: str) -> TableSchema:
+def known_table(name: str) -> TableSchema:
+    """The declared table of this name; NotFoundError."""
     if name not in SCHEMAS:
         raise NotFoundError(f"There is no table {name}", fix=f"The tables are {', '.join(SCHEMAS)}.")
     return SCHEMAS[name]

@@ -127,6 +127,11 @@ ROUTES: dict[tuple[str, str], Needed] = {
     ("GET", "/"): _V,
     ("GET", "/campaigns"): _V,
     # the console: the office
+    ("GET", "/data"): _V,
+    ("POST", "/data/check"): _P,
+    ("GET", "/data/{table}"): _V,
+    ("POST", "/data/{table}/columns"): _P,
+    ("POST", "/data/{table}/place"): _P,
     ("GET", "/jobs"): _V,
     ("GET", "/jobs/{job_id}"): _V,
     ("POST", "/jobs/{job_id}/cancel"): _P,

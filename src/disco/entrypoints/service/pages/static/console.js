@@ -83,6 +83,32 @@
 
   // ---- files: sent as they are (data-upload: where to, data-method: PUT unless it says otherwise, data-said: what is
   // said once it has arrived), with how much of them has been sent
+  const COLUMNS = { column: "Column", row: "First row", rows: "Rows", found: "Found", expected: "Expected", fix: "What to do" };
+  const show = (form, found) => { // what is wrong with a file, row by row
+    const place = form.querySelector(".found");
+    if (!place) return;
+    const table = document.createElement("table"), names = Object.keys(COLUMNS);
+    const heads = table.createTHead().insertRow(), rows = table.createTBody();
+    for (const name of names) heads.append(Object.assign(document.createElement("th"), { textContent: COLUMNS[name], scope: "col" }));
+    for (const one of found.slice(0, 200)) {
+      const row = rows.insertRow();
+      for (const name of names) {
+        const cell = row.insertCell();
+        cell.textContent = one[name] ?? "–";
+        cell.dataset.label = COLUMNS[name];
+      }
+    }
+    place.className = "found list";
+    place.replaceChildren(...(found.length ? [table] : []));
+  };
+  addEventListener("change", async (event) => { // the names of the columns of a CSV file, for the fields that ask for them
+    const names = event.target.closest("form[data-names]")?.dataset.names, file = event.target.files?.[0];
+    if (!names || !file || !/\.csv$/i.test(file.name)) return;
+    const head = (await file.slice(0, 65536).text()).replace(/^\ufeff/, "").split(/\r?\n/)[0];
+    const mark = [",", ";", "|", "\t"].sort((a, b) => head.split(b).length - head.split(a).length)[0];
+    const options = head.split(mark).map((name) => Object.assign(document.createElement("option"), { value: name.replace(/^"|"$/g, "").trim() }));
+    document.getElementById(names)?.replaceChildren(...options);
+  });
   const TYPES = { csv: "text/csv", parquet: "application/vnd.apache.parquet" };
   addEventListener("submit", (event) => {
     const form = event.target.closest("form[data-upload]");
@@ -111,14 +137,18 @@
         location.reload();
         return;
       }
-      let text = `The server answered ${request.status}, so nothing was changed.`;
+      let found = [], text = `The server answered ${request.status}, so nothing was changed.`;
       try {
-        text = JSON.parse(request.responseText).detail;
+        const problem = JSON.parse(request.responseText);
+        found = problem.errors ?? [];
+        text = found.length ? problem.detail.split("\n")[0] : problem.detail;
       } catch { /* not JSON: a proxy has answered */ }
       ended(text);
+      show(form, found);
     });
     request.open(form.dataset.method || "PUT", form.dataset.upload);
     for (const [name, value] of Object.entries({ ...changes(), "Content-Type": type })) request.setRequestHeader(name, value);
+    show(form, []);
     button.disabled = true;
     bar.hidden = false;
     bar.value = 0;
