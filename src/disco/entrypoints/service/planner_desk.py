@@ -6,7 +6,7 @@ up to a limit; a page that has asked anew no longer waits for what it asked befo
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from disco.entrypoints.python import Shop
 from disco.entrypoints.sentences import in_words
 from disco.entrypoints.service.logs import log, places_of
 from disco.operations.audience import check_audience
+from disco.operations.frontier import Frontier, frontier_of
 from disco.operations.planner import OpenAudience, OpenAudiences, SolvedLimits, SolvedMoney, about, intervals, solve
 from disco.records.errors import DefectError, DiscoError, StateError
 from disco.records.life import PlanRecord
@@ -31,6 +32,7 @@ from disco.reports.planner import (
 _OPENED_AT_ONCE = 1  # each needs much memory and all processors
 _SOLVED_AT_ONCE = 2
 _REMEMBERED = 200  # of small values
+_FRONTIERS = 20
 _SOLVED = 2  # whose arrays are kept until their intervals are asked for
 _COUNTING = "counting the customers"
 Kept = TypeVar("Kept")
@@ -85,6 +87,8 @@ class PlannerDesk:
         self._asked: OrderedDict[str, int] = OrderedDict()  # page → its newest question
         self._solved: OrderedDict[str, SolvedDraft] = OrderedDict()  # by draft
         self._shown: OrderedDict[str, ShownFigures] = OrderedDict()  # by draft
+        self._drawing = ThreadPoolExecutor(1, thread_name_prefix="frontier")
+        self._frontiers: OrderedDict[str, Future[Frontier]] = OrderedDict()  # by plan
 
     # ---- audiences
 
@@ -219,8 +223,18 @@ class PlannerDesk:
         with self._lock:
             return self._shown.get(draft)
 
+    def frontier(self, plan: Plan, opened: OpenAudience) -> Frontier | None:
+        """What a plan could reach; None while that is being computed. Raises why it could not."""
+        name = f"{opened.key} {opened.opened_at} {plan.model_dump_json()}"
+        with self._lock:
+            if name not in self._frontiers:
+                _remember(self._frontiers, name, self._drawing.submit(frontier_of, opened.basis, plan), most=_FRONTIERS)
+            found = self._frontiers[name]
+        return found.result() if found.done() else None
+
     def close(self) -> None:
         """Begin nothing more."""
+        self._drawing.shutdown(wait=False, cancel_futures=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

@@ -11,7 +11,7 @@ def drawn(planning):
     for _ in range(2400):
         reply = planning.get("/plan/autumn/frontier/drawn")
         assert reply.status_code == 200
-        if "Opening the customers" not in reply.text:
+        if "<progress" not in reply.text:
             return reply.text
         time.sleep(0.05)
     raise AssertionError("the customers were not opened within two minutes")

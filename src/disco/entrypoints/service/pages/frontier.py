@@ -14,8 +14,6 @@ from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respon
 from disco.entrypoints.service.planner_desk import OpeningProgress
 from disco.entrypoints.service.route import ShopOf
 from disco.operations.drafts import get_draft, put_draft
-from disco.operations.frontier import Frontier, frontier_of
-from disco.operations.planner import OpenAudience
 from disco.records.errors import DiscoError, InputError
 from disco.records.plan import Plan
 from disco.reports.charts import CurveChart
@@ -43,6 +41,7 @@ class FrontierPage(Page):
     figures: tuple[Table, ...] = ()
     warnings: tuple[str, ...] = ()
     opening: OpeningProgress | None = None
+    is_drawing: bool = False
     problem: tuple[str, ...] = ()
 
     @property
@@ -118,7 +117,9 @@ async def _drawn(request: Request, shop: Any, draft: str) -> FrontierPage:
         opened = desk.find(plan)
         if opened is None:
             return make(answer="Opening the customers.", opening=desk.open(shop, plan))
-        result = await to_thread.run_sync(_frontier, opened, plan, limiter=desk.solving)
+        result = desk.frontier(plan, opened)
+        if result is None:
+            return make(answer="Drawing what this plan could reach.", is_drawing=True)
     except DiscoError as error:
         lines = tuple(line.strip() for line in str(error).splitlines() if line.strip())
         return make(answer="There is no frontier for this draft yet.", problem=lines)
@@ -129,7 +130,3 @@ async def _drawn(request: Request, shop: Any, draft: str) -> FrontierPage:
         figures=tuple(frontier_tables(result)),
         warnings=result.warnings,
     )
-
-
-def _frontier(opened: OpenAudience, plan: Plan) -> Frontier:
-    return frontier_of(opened.basis, plan)

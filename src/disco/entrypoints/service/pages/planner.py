@@ -129,6 +129,19 @@ class PlannerPage(Page):
         return POLICIES
 
     @property
+    def groups_words(self) -> str:
+        """The groups in brief."""
+        named = {"control": "control.share", "holdout": "holdout.share", "reserve": "reserve.share"}
+        return ", ".join(f"{name} {self.text(key)}" for name, key in named.items() if self.text(key)) or "none"
+
+    @property
+    def dates_words(self) -> str:
+        """When codes are valid, in brief."""
+        start = self.text("valid.from")
+        day = date(day_of.fromisoformat(start)) if start and self.date_type("valid.from") == "date" else start
+        return f"{day}, {self.text('valid.days')} days"
+
+    @property
     def address(self) -> str:
         return draft_address(self.draft)
 
