@@ -46,7 +46,7 @@ def test_a_plan_with_segments_is_divided_by_them(shop):
     found = decision_counts(shop.store, "spring")
     assert (found.by, found.divisions) == ("segment", ("segment", "history"))
     by_hand = Counter((row["segment"] or "(empty)", row["depth"]) for row in rows)
-    assert found.parts == ("North", "South", "(empty)")  # the largest first
+    assert found.parts == ("North", "(empty)", "South")  # the largest first, 57 customers each by name
     for (region, depth), customers in by_hand.items():
         assert found.count(part=region, depths=[depth]) == customers
     assert decision_counts(shop.store, "spring", by="history").parts == (KNOWN, NEW)
