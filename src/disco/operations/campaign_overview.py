@@ -30,6 +30,8 @@ class CodeSales:
     """What customers paid, in currency units."""
     markdown: float
     """What the discounts took from the full price: the cost of the codes so far."""
+    late_revenue: float
+    """The part of the revenue that customers paid who arrived after the launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +93,19 @@ def code_sales(transaction: Transaction, campaign: str) -> CodeSales:
     """
     net = net_purchases(transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,)))
     if not len(net.code):
-        return CodeSales(purchases=0, revenue=0.0, markdown=0.0)
+        return CodeSales(purchases=0, revenue=0.0, markdown=0.0, late_revenue=0.0)
     sold = transaction.decisions.of(campaign, codes=net.code)
     place = pc.index_in(net.code, value_set=sold["code"].combine_chunks())
     depth = sold["depth"].combine_chunks().take(place).to_numpy(zero_copy_only=False)
     full_price = from_minor_units(net.full_price_minor, transaction.locale.currency)
-    markdown = float(np.sum(full_price * depth))
-    return CodeSales(purchases=net.purchases, revenue=float(np.sum(full_price)) - markdown, markdown=markdown)
+    late = sold["late"].combine_chunks().take(place).to_numpy(zero_copy_only=False).astype(np.bool_)
+    paid = full_price * (1 - depth)
+    return CodeSales(
+        purchases=net.purchases,
+        revenue=float(paid.sum()),
+        markdown=float((full_price * depth).sum()),
+        late_revenue=float(paid[late].sum()),
+    )
 
 
 def _groups(record: CampaignRecord, summary: PlanSummary) -> SampleRatio | None:

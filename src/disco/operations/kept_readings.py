@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from disco.operations.audience import ShopData
 from disco.operations.campaign_overview import CampaignOverview, CodeSales, campaign_overview, code_sales
+from disco.operations.learning_progress import LearningProgress, learning_progress
 from disco.operations.results import CampaignResults, campaign_results
 from disco.operations.results_over_time import ResultsOverTime, results_over_time
 from disco.records.life import CampaignRecord
@@ -40,12 +41,15 @@ class KeptReadings:
 
     def overview(self, store: Store, campaign: str, *, today: date) -> CampaignOverview:
         """As `campaign_overview`; purchases are summed up again only where the ledger has changed."""
+        return campaign_overview(store, campaign, today=today, sales_of=self._sales)
 
-        def sales(transaction: Transaction, name: str) -> CodeSales:
-            state = ledger_state(transaction, transaction.plans.campaign(name))
-            return self._of(("sales", state), lambda: code_sales(transaction, name))
+    def learning(self, store: Store, *, today: date) -> LearningProgress:
+        """As `learning_progress`; likewise."""
+        return learning_progress(store, today=today, sales_of=self._sales)
 
-        return campaign_overview(store, campaign, today=today, sales_of=sales)
+    def _sales(self, transaction: Transaction, campaign: str) -> CodeSales:
+        state = ledger_state(transaction, transaction.plans.campaign(campaign))
+        return self._of(("sales", state), lambda: code_sales(transaction, campaign))
 
     def results(self, store: Store, data: ShopData, campaign: str, *, as_of: date) -> CampaignResults:
         """As `campaign_results`."""
