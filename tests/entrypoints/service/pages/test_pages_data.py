@@ -7,9 +7,9 @@ import pytest
 from visitors import Browser, Visit, visiting
 
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.pages.data import TABLES
 from disco.operations.jobs import claim, finish
 from disco.records.people import Role
-from disco.records.tables import SCHEMAS
 
 CUSTOMERS = "Kundennummer,joined_on\n1,2024-01-01\n2,2024-02-01\n"
 
@@ -17,7 +17,7 @@ CUSTOMERS = "Kundennummer,joined_on\n1,2024-01-01\n2,2024-02-01\n"
 def test_a_newcomer_reads_which_columns_a_table_needs(newcomer: Browser) -> None:
     page = newcomer.get("/data")
     assert "No table is there yet." in page.words
-    assert all(f'href="/data/{name}"' in page.text for name in SCHEMAS)
+    assert all(f'href="/data/{name}"' in page.text for name in TABLES)
     assert "Check all tables" not in page.words
     page = newcomer.get("/data/customers")
     assert "The table customers is not there yet. It needs the columns customer_id" in page.words

@@ -16,6 +16,7 @@ from disco.entrypoints.service.pages import (
     planner,
     plans,
     results,
+    settings,
     sign_in,
     static_files,
 )
@@ -38,5 +39,6 @@ _TOPICS = (
     planner,
     plans,
     results,
+    settings,
 )
 ROUTERS = tuple(topic.router for topic in _TOPICS)

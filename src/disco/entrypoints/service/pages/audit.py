@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -140,7 +140,10 @@ def _table(found: tuple[AuditEntry, ...], locale: Locale) -> Table:
 
 
 def _details(entry: AuditEntry) -> str:
-    return ", ".join(
-        f"{name.replace('_', ' ')} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-        for name, value in entry.detail.items()
-    )
+    return ", ".join(f"{name.replace('_', ' ')} {_shown(value)}" for name, value in entry.detail.items())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return " ".join(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

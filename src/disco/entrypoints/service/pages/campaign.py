@@ -55,6 +55,8 @@ class HealthLine:
     text: str
     brief: str
     """A few words, for the list of campaigns."""
+    is_new: bool = True
+    """Whether it has turned up since the launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,6 +329,7 @@ def health_of(found: CampaignOverview) -> tuple[HealthLine, ...]:
                 ok=False,
                 text="There is no group to compare with, so nobody can say what codes bring.",
                 brief="no group to compare with",
+                is_new=False,
             )
         )
     if received:
@@ -343,7 +346,7 @@ def health_of(found: CampaignOverview) -> tuple[HealthLine, ...]:
     if found.budget is not None and found.sales.markdown > found.budget:
         lines.append(HealthLine(ok=False, text="The codes have cost more than the budget.", brief="over budget"))
     lines += [
-        HealthLine(ok=False, text=f"When it was planned: {warning}", brief="warnings of its plan")
+        HealthLine(ok=False, text=f"When it was planned: {warning}", brief="warnings of its plan", is_new=False)
         for warning in found.warnings
     ]
     return tuple(lines)

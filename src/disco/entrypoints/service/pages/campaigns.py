@@ -98,7 +98,7 @@ def _answer(found: Sequence[CampaignOverview], waiting: Sequence[WaitingPlan], *
         name = running[0].progress.campaign if len(running) == 1 else counted(len(running), "campaign")
         verb = "runs" if len(running) == 1 else "run"
         words = f"{name} {verb}: {write(revenue)} revenue so far, {write(spent)}{of_budget} spent on codes."
-    ill = [one.progress.campaign for one in running if not all(line.ok for line in health_of(one))]
+    ill = [one.progress.campaign for one in running if any(not line.ok and line.is_new for line in health_of(one))]
     if ill:
         words += f" {_and(ill)} {'needs' if len(ill) == 1 else 'need'} a look."
     asked = sum(one.approval.required and not one.approval.approved for one in waiting)

@@ -25,6 +25,8 @@ from disco.reports.formats import Count
 from disco.reports.table import Cell, Column, Table
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+TABLES = tuple(name for name in SCHEMAS if name != "outcomes")
+"""Of the shop; outcomes are sent campaign by campaign."""
 _MOST_CHARACTERS = 300  # of a column's name
 TableName = Annotated[str, Path(max_length=60)]
 
@@ -89,7 +91,7 @@ class TablePage(Page):
 
 @router.get("/data")
 def data(request: Request, shop: ShopOf) -> Response:
-    states = [table_state(shop, name) for name in SCHEMAS]
+    states = [table_state(shop, name) for name in TABLES]
     check = _last_check(shop)
     here = [one for one in states if one.present]
     page = DataPage(
@@ -171,7 +173,7 @@ def _page(shop: Shop, name: str) -> TablePage:
         title=f"Data: {name}",
         answer=_table_answer(state, found, check, shop),
         name=name,
-        meaning=schema.meaning,
+        meaning=schema.meaning.replace("`", ""),
         state=state,
         columns=tuple(
             MappedColumn(
@@ -268,7 +270,7 @@ def _tables(states: list[TableState], check: Job | None) -> Table:
     rows: list[list[Cell]] = [
         [
             one.name,
-            SCHEMAS[one.name].meaning,
+            SCHEMAS[one.name].meaning.replace("`", ""),
             one.source or "not there",
             one.rows,
             _complete(one),
@@ -285,7 +287,7 @@ def _complete(state: TableState) -> str:
     if not state.present:
         return ""
     lacking = [one.name for one in state.columns if one.required and one.found_as is None]
-    return f"{', '.join(lacking)} not found" if lacking else "all that it needs"
+    return f"{', '.join(lacking)} not found" if lacking else "complete"
 
 
 def _columns(state: TableState) -> Table:
