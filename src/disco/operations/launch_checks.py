@@ -15,6 +15,10 @@ from disco.records.result import Result
 from disco.records.wording import counted, money, percent, validity
 from disco.records.wording import date as day_text
 
+_EVEN = (
+    0.6  # a forecast is as often too low as too high, so that a budget that binds is exceeded about every other time
+)
+
 
 class CheckState(StrEnum):
     OK = "ok"
@@ -145,7 +149,7 @@ def _budget(record: PlanRecord, store: Store) -> Iterator[LaunchCheck]:
         return
     cost, chance = money(summary.total.markdown.value, currency=store.locale.currency), summary.overspend_chance
     more = "" if chance is None else f" They cost more than that with a chance of {percent(chance, decimals=0)}."
-    risky = chance is not None and chance > (0.5 if plan.overspend_risk is None else plan.overspend_risk)
+    risky = chance is not None and chance > (_EVEN if plan.overspend_risk is None else plan.overspend_risk)
     state = CheckState.WARNING if risky else CheckState.OK
     yield LaunchCheck(name="Budget", state=state, sentence=f"The codes cost about {cost} of {budget}.{more}")
 

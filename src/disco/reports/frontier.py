@@ -63,15 +63,15 @@ def frontier_report(found: Frontier) -> Report:
     )
 
 
-def frontier_chart(found: Frontier) -> CurveChart:
-    """Revenue against markdown, with the plan as it is."""
+def frontier_chart(found: Frontier, *, with_points: bool = False) -> CurveChart:
+    """Revenue against markdown, with the plan as it is; with_points: and with every allocation of the lines."""
     paths = [("revenue weights", found.by_weight), ("budgets", found.by_budget)]
     if found.cap_depth is not None:
         paths.append((f"caps of {depth_percent(found.cap_depth)}", found.by_cap))
     traces: dict[str, dict[float, float]] = {  # two weights may give one allocation, and that is one point
         name: dict(sorted((point.markdown, point.revenue) for point in path if point.feasible)) for name, path in paths
     }
-    now, money = found.present, _money(found)
+    now, money, here = found.present, _money(found), "you are here" if with_points else "this plan"
     return CurveChart(
         title="What more markdown would bring",
         subtitle=f"Expected over the campaign {found.campaign}, everybody eligible, under the plan's limits",
@@ -80,9 +80,15 @@ def frontier_chart(found: Frontier) -> CurveChart:
         lines=[Line(name, list(path), list(path.values())) for name, path in traces.items() if len(path) > 1],
         points=[
             *(Points(name, list(path), list(path.values())) for name, path in traces.items() if len(path) == 1),
-            *([Points("this plan", [now.markdown], [now.revenue])] if now.feasible else []),
+            *_allocations(found, with_points),
+            *([Points(here, [now.markdown], [now.revenue], large=with_points)] if now.feasible else []),
         ],
     )
+
+
+def _allocations(found: Frontier, wanted: bool) -> list[Points]:
+    there = {point.markdown: point.revenue for point in (*found.by_weight, *found.by_budget) if point.feasible}
+    return [Points("another plan", list(there), list(there.values()))] if wanted and there else []
 
 
 def frontier_lead(found: Frontier) -> str:

@@ -113,6 +113,7 @@ class Points(_Trace):
     y: Figures
     lower: Figures | None = None
     upper: Figures | None = None
+    large: bool = False  # the one to look at among others
 
     def __post_init__(self) -> None:
         self._freeze(kind="points")
@@ -333,8 +334,8 @@ def _dots(points: Points, x: PlacedAxis, y: PlacedAxis, *, colour: str, tips: di
             {"value": [x.plotted(at), y.plotted(height)], "name": tips[at]}
             for at, height in zip(points.x, points.y, strict=True)
         ],
-        "symbolSize": 8,
+        "symbolSize": 16 if points.large else 8,
         "itemStyle": {"color": colour, "opacity": 1},
         "emphasis": {"disabled": True},
-        "z": 6,
+        "z": 7 if points.large else 6,
     }

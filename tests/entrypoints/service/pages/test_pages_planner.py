@@ -207,7 +207,7 @@ def test_two_operators_see_both_versions_and_nothing_is_written_over_silently(pl
     mine = {"revision": str(revision), "page": "p", "depths.0.2.at_most": "50", "budget.amount": "900"}
     refused = planning.post("/plan/autumn", data=mine)
     assert refused.status_code == 412
-    assert refused.headers["hx-retarget"] == "#note"
+    assert refused.headers["hx-retarget"] == "#conflict-place"
     assert "Anna changed this plan at" in refused.text
     assert re.search(r"depths\.0\.2\.at_most</th><td>77</td><td>50</td>", refused.text)
     assert re.search(r"budget\.amount</th><td>–</td><td>900</td>", refused.text)

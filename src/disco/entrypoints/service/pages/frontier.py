@@ -125,7 +125,7 @@ async def _drawn(request: Request, shop: Any, draft: str) -> FrontierPage:
         return make(answer="There is no frontier for this draft yet.", problem=lines)
     return make(
         answer=frontier_lead(result),
-        chart=frontier_chart(result),
+        chart=frontier_chart(result, with_points=True),
         points=frontier_points(result),
         figures=tuple(frontier_tables(result)),
         warnings=result.warnings,

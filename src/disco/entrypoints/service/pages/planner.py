@@ -482,7 +482,7 @@ def _conflicting(request: Request, shop: Shop, form: Form, theirs: Draft, mine: 
         errors={},
         conflict=conflict,
     )
-    return _retargeted(respond(request, page, part="conflict", status=412), "#note", "innerHTML")
+    return _retargeted(respond(request, page, part="conflict", status=412), "#conflict-place", "innerHTML")
 
 
 def _retargeted(response: Response, target: str, swap: str) -> Response:

@@ -72,6 +72,7 @@
   });
   addEventListener("htmx:afterSettle", () => {
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    document.querySelector("#conflict")?.scrollIntoView({ block: "nearest" });
     mark();
   });
 
