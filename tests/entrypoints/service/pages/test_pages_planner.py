@@ -209,8 +209,8 @@ def test_two_operators_see_both_versions_and_nothing_is_written_over_silently(pl
     assert refused.status_code == 412
     assert refused.headers["hx-retarget"] == "#conflict-place"
     assert "Anna changed this plan at" in refused.text
-    assert re.search(r"depths\.0\.2\.at_most</th><td>77</td><td>50</td>", refused.text)
-    assert re.search(r"budget\.amount</th><td>–</td><td>900</td>", refused.text)
+    assert re.search(r"20% off, at most</th><td>77</td><td>50</td>", refused.text)
+    assert re.search(r"Budget for code cost</th><td>–</td><td>900</td>", refused.text)
     with Shop.open(planning_shop).store() as store:
         assert get_draft(store, "autumn").plan["depths"]["0.2"]["at_most"] == 77
     over = re.search(r'"revision": "(\d+)"', refused.text)[1]

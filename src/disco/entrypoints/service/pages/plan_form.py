@@ -78,6 +78,42 @@ class SegmentRow:
         return f"segments.limits.{self.value}.{self.row.depth}.{limit}"
 
 
+_LABELS = {
+    "campaign": "Name of the campaign",
+    "customers.table": "Table of customers",
+    "customers.eligible": "Who may get a code",
+    "customers.as_of": "As of",
+    "include": "Only customers on this list",
+    "exclude": "Without customers on this list",
+    "segments.column": "Column of segments",
+    "policy.name": "How depths are chosen",
+    "valid.from": "Codes are valid from",
+    "valid.days": "Days of validity",
+    "contact.at_most": "Codes per customer",
+    "contact.days": "Days of that limit",
+    "objective.revenue_weight": "Weight of revenue",
+    "budget.amount": "Budget for code cost",
+    "budget.overspend_risk": "Risk of spending more",
+    "control.share": "Control group",
+    "holdout.share": "Holdout",
+    "reserve.share": "Kept for late arrivals",
+}
+_LIMIT = re.compile(r"(?:depths|segments\.limits\.(?P<value>.*))\.(?P<depth>\d+\.\d+)\.(?P<limit>at_most|at_least)")
+
+
+def field_label(name: str) -> str:
+    """What people call a field.
+
+    >>> field_label("depths.0.3.at_most"), field_label("segments.limits.North.0.3.at_least"), field_label("campaign")
+    ('30% off, at most', 'North, 30% off, at least', 'Name of the campaign')
+    """
+    found = _LIMIT.fullmatch(name)
+    if found is None:
+        return _LABELS.get(name, name)
+    words = (found["value"], depth_percent(float(found["depth"])), found["limit"].replace("_", " "))
+    return ", ".join(word for word in words if word)
+
+
 def field_id(name: str) -> str:
     """The id of a field's element: selectors can name it."""
     if re.fullmatch(r"[A-Za-z0-9_.-]+", name):

@@ -465,7 +465,7 @@ def _conflicting(request: Request, shop: Shop, form: Form, theirs: Draft, mine: 
         sentence=f"{who} at {local:%H:%M}.",
         revision=theirs.revision,
         differences=tuple(
-            OtherValue(field=name, theirs=before.get(name) or "–", ours=own.get(name) or "–")
+            OtherValue(field=plan_form.field_label(name), theirs=before.get(name) or "–", ours=own.get(name) or "–")
             for name in dict.fromkeys([*before, *own])
             if before.get(name, "") != own.get(name, "")
         ),
