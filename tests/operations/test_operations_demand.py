@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from disco.operations import kept_readings
 from disco.operations.demand import demand, demand_of_part, seen_in
+from disco.operations.kept_readings import KeptReadings
 from disco.operations.learning import learn_campaigns
 from disco.operations.ledger import ingest
 from disco.records.errors import InputError, NotFoundError
@@ -87,3 +89,17 @@ def test_an_unknown_part_is_refused_with_those_there_are(shop, learned):
 def test_before_anything_was_learned_there_is_no_demand(shop):
     with pytest.raises(NotFoundError):
         demand_of_part(shop.store, today=TODAY)
+
+
+def test_demand_is_computed_again_only_where_something_has_changed(shop, learned, monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        kept_readings, "demand_of_part", lambda *given, **more: made.append(given) or demand_of_part(*given, **more)
+    )
+    readings = KeptReadings()
+    for part in ("North", "North", None, None):
+        assert readings.demand(shop.store, part, today=TODAY) == demand_of_part(shop.store, part, today=TODAY)
+    assert len(made) == 2
+    ingest(shop.store, "spring", shop.outcomes([]), source="nothing", clock=shop.clock)
+    readings.demand(shop.store, "North", today=TODAY)
+    assert len(made) == 3  # a batch has arrived

@@ -16,7 +16,7 @@ from disco.records.arrays import Floats, Integers, Vector
 from disco.records.compiled import without_compiler
 from disco.records.errors import InputError, StateError
 from disco.records.estimate import LEVEL, Estimate
-from disco.records.life import CampaignRecord
+from disco.records.life import CampaignRecord, VersionRecord
 from disco.records.ports import Store, Transaction
 from disco.records.result import Result
 from disco.records.score import EngagementHead
@@ -208,11 +208,7 @@ def demand_of_part(store: Store, part: str | None = None, *, today: date) -> Par
     whole = demand(store)
     with store.reading() as transaction:
         record = version_of(transaction, None)
-        last = next(
-            one
-            for one in reversed(transaction.plans.campaigns())  # those that were learned are among them
-            if record.network in transaction.contexts.networks(one.campaign)
-        )
+        last = divided_campaign(transaction, record)
         decisions = transaction.decisions.of(last.campaign)
         labels = _labels(transaction, last, decisions)
         parts = tuple(dict.fromkeys(name for column in labels for name in column.parts))[:_MOST_PARTS]
@@ -235,6 +231,15 @@ def demand_of_part(store: Store, part: str | None = None, *, today: date) -> Par
         customers=int(rows.size),
         campaign=last.campaign,
         parts=parts,
+    )
+
+
+def divided_campaign(transaction: Transaction, version: VersionRecord) -> CampaignRecord:
+    """The latest campaign whose customers a version of the model can be asked about; one that it learned at least."""
+    return next(
+        one
+        for one in reversed(transaction.plans.campaigns())
+        if version.network in transaction.contexts.networks(one.campaign)
     )
 
 

@@ -13,9 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 from disco.operations.audience import ShopData
 from disco.operations.campaign_overview import CampaignOverview, CodeSales, campaign_overview, code_sales
+from disco.operations.demand import PartDemand, demand_of_part, divided_campaign
 from disco.operations.learning_progress import LearningProgress, learning_progress
 from disco.operations.results import CampaignResults, campaign_results
 from disco.operations.results_over_time import ResultsOverTime, results_over_time
+from disco.operations.versions import version_of
 from disco.records.life import CampaignRecord
 from disco.records.ports import Store, Transaction
 
@@ -46,6 +48,15 @@ class KeptReadings:
     def learning(self, store: Store, *, today: date) -> LearningProgress:
         """As `learning_progress`; likewise."""
         return learning_progress(store, today=today, sales_of=self._sales)
+
+    def demand(self, store: Store, part: str | None, *, today: date) -> PartDemand:
+        """As `demand_of_part`."""
+        with store.reading() as transaction:
+            version = version_of(transaction, None)
+            last = divided_campaign(transaction, version)
+            state = ledger_state(transaction, last)
+        key = ("demand", version.number, version.made_at, state, part, today >= last.matures_on)
+        return self._of(key, lambda: demand_of_part(store, part, today=today))
 
     def _sales(self, transaction: Transaction, campaign: str) -> CodeSales:
         state = ledger_state(transaction, transaction.plans.campaign(campaign))

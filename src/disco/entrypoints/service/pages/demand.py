@@ -7,9 +7,10 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 
+from disco.entrypoints.service.pages.header import readings_of
 from disco.entrypoints.service.pages.shell import Page, PageRoute, respond
 from disco.entrypoints.service.route import ShopOf
-from disco.operations.demand import PartDemand, demand_of_part
+from disco.operations.demand import PartDemand
 from disco.records.errors import InputError, NotFoundError
 from disco.records.wording import counted
 from disco.reports.charts import CurveChart
@@ -62,11 +63,11 @@ class DemandPage(Page):
 def demand(request: Request, shop: ShopOf, segment: Segment = "") -> Response:
     with shop.store() as store:
         try:
-            found = demand_of_part(store, segment or None, today=shop.clock.today())
+            found = readings_of(request).demand(store, segment or None, today=shop.clock.today())
         except NotFoundError:  # nothing was learned
             return respond(request, _empty())
         except InputError as error:
-            everybody = demand_of_part(store, today=shop.clock.today())
+            everybody = readings_of(request).demand(store, None, today=shop.clock.today())
             return respond(request, _page(everybody, error=str(error)), status=422)
     return respond(request, _page(found))
 
