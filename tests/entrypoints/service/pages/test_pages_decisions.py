@@ -113,3 +113,11 @@ def test_customers_are_looked_up_by_planners_alone(reader: TestClient, keys: dic
     assert "/campaigns/first/customers" not in page.text
     assert "/campaigns/first/codes" not in page.text
     assert reader.get("/campaigns/first/customers?id=1", headers=viewer).status_code == 403
+
+
+def test_the_parts_with_most_and_fewest_codes_keep_their_names(second_reader: TestClient) -> None:
+    page = second_reader.get("/campaigns/second/decisions").text
+    table = second_reader.get("/campaigns/second/decisions?table=parts&format=csv").text.splitlines()
+    shares = {row.split(",")[0]: float(row.split(",")[-1]) for row in table[1:]}
+    most, least = max(shares, key=lambda part: shares[part]), min(shares, key=lambda part: shares[part])
+    assert f"{most}: {shares[most]:.0%} got a code, the largest share; {least}: {shares[least]:.0%}" in page

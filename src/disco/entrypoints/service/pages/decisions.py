@@ -185,10 +185,8 @@ def _part_title(found: DecisionCounts) -> str:
     most, least = max(shares, key=lambda part: shares[part]), min(shares, key=lambda part: shares[part])
     if percent(shares[most], decimals=0) == percent(shares[least], decimals=0):
         return f"{percent(shares[most], decimals=0)} of the customers got a code, in every part alike"
-    return (
-        f"{most}: {percent(shares[most], decimals=0)} got a code; "
-        f"{least[0].lower()}{least[1:]}: {percent(shares[least], decimals=0)}"
-    )
+    high, low = (percent(shares[part], decimals=0) for part in (most, least))
+    return f"{most}: {high} got a code, the largest share; {least}: {low}, the smallest"
 
 
 def _group_title(found: DecisionCounts) -> str:
