@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,6 +13,8 @@ from disco.entrypoints.service.pages import plan_form as planner
 from disco.operations.drafts import get_draft
 from disco.operations.people import create_key
 from disco.records.people import Role
+
+OTHERS = {**PLAN["customers"], "eligible": "country <> 'GB'"}
 
 
 def numbers(client: TestClient, revision: int, name: str = "autumn", *, page: str = "p") -> str:
@@ -236,6 +239,27 @@ def test_tables_are_read_again_when_asked(planning):
     reply = planning.get("/plan/autumn/numbers", params={"revision": revision, "again": "true"})
     assert 'id="opening"' in reply.text
     assert "expected revenue" in numbers(planning, revision)
+
+
+def test_customers_who_were_valued_by_another_model_are_opened_again(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    desk = planning.app.state.service.desk
+    opened = desk.find(planning.app.state.service.shop().read_plan(PLAN))
+    desk.audiences.close(opened.key)
+    desk.audiences.open(opened.key, lambda: replace(opened, version=opened.version + 1))
+    page = planning.get("/plan/autumn").text
+    assert f"/plan/autumn/numbers?revision={revision}" in page.split('id="saved"')[1].split("</div>")[0]
+    assert "version 1 of the model" in numbers(planning, revision)
+
+
+def test_customers_are_counted_while_they_are_opened(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    revision, _ = changed(planning, revision, {"customers.eligible": "country <> 'GB'"})
+    shown = numbers(planning, revision)
+    expected = len(planning.app.state.service.shop().plan({**PLAN, "customers": OTHERS}, dry_run=True).to_arrow())
+    assert f'data-customers="{expected}"' in shown
 
 
 def test_a_saved_plan_is_a_job_whose_plan_is_the_next_page(planning):

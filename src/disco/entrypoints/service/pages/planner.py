@@ -185,7 +185,8 @@ def planner(request: Request, shop: ShopOf, draft: DraftName, against: Against =
     found, desk = _draft(shop, draft), _desk(request)
     plan, errors, others = _read(shop, found)
     if plan is not None:
-        desk.forget(plan, failure_only=True)
+        opened = desk.find(plan)
+        desk.forget(plan, failure_only=opened is None or opened.version == _active_version(shop))
     page = _page(shop, desk, found, plan, errors=errors, others=others, against=against)
     return respond(request, page)
 
@@ -348,6 +349,13 @@ def _read(shop: Shop, draft: Draft) -> tuple[Plan | None, dict[str, str], tuple[
         return shop.read_plan(draft.plan), {}, ()
     except PlanError as error:
         return None, *plan_form.errors_of(error, plan_form.texts_of(draft.plan))
+
+
+def _active_version(shop: Shop) -> int | None:
+    """Of the model that decides now: customers who were opened with another are opened again."""
+    with shop.store() as store, store.reading() as transaction:
+        active = transaction.beliefs.version()
+    return None if active is None else active.number
 
 
 def _compared(shop: Shop, plan: Plan, against: str) -> Any:
