@@ -343,7 +343,7 @@ def difference_from(
     changed = tuple(changed_settings(record.plan, plan))
     return LimitsDifference(
         against=f"plan {record.plan_id[:8]} of {record.plan.campaign}",
-        figures=Table(caption="What comes out", columns=["", "Then", "Now"], rows=rows),
+        figures=Table(caption="What comes out", columns=["Figure", "Then", "Now"], rows=rows),
         settings=Table(
             caption="What was set",
             columns=["Setting", "Then", "Now"],
