@@ -1,7 +1,7 @@
 """The versions of the model, and what one of them expects over all depths of some customers, beside what was seen."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 
 import numpy as np
@@ -109,11 +109,16 @@ def demand(store: Store, version: int | None = None) -> Demand:
     """What that version of the model expects of the average customer; None: the active one."""
     with store.reading() as transaction:
         record = version_of(transaction, version)
+    return _demand(record, currency=store.locale.currency.code)
+
+
+def _demand(record: VersionRecord, *, currency: str) -> Demand:
+    """Of the average customer, whose context is 0."""
     belief = belief_of(record)
     context = np.zeros(belief.basket.evidence.context_size)
     return Demand(
         version=record.number,
-        currency=store.locale.currency.code,
+        currency=currency,
         curve=_curve(belief, context, head=None),
         observed=_observed(belief),
     )
@@ -182,9 +187,9 @@ _THIRDS = (
     "Spent about the middle in the year before",
     "Spent most in the year before",
 )
-_MOST_SAMPLED = 200  # customers of a part, evenly over its rows: their average curve stands for it
+_MOST_SAMPLED = 2000  # customers of a part, evenly over its rows: their average curve stands for it
 _MOST_PARTS = 30
-_PART_DRAWS = 200
+_PART_DRAWS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +210,6 @@ class PartDemand:
 
 def demand_of_part(store: Store, part: str | None = None, *, today: date) -> PartDemand:
     """What the active version expects of a part of the customers; None: of the average customer."""
-    whole = demand(store)
     with store.reading() as transaction:
         record = version_of(transaction, None)
         last = divided_campaign(transaction, record)
@@ -213,6 +217,7 @@ def demand_of_part(store: Store, part: str | None = None, *, today: date) -> Par
         labels = _labels(transaction, last, decisions)
         parts = tuple(dict.fromkeys(name for column in labels for name in column.parts))[:_MOST_PARTS]
         if part is None:
+            whole = _demand(record, currency=store.locale.currency.code)
             return PartDemand(demand=whole, part=None, customers=0, campaign=last.campaign, parts=parts)
         rows = next((column.rows(part) for column in labels if part in column.parts), None)
         if rows is None or part not in parts:
@@ -222,8 +227,9 @@ def demand_of_part(store: Store, part: str | None = None, *, today: date) -> Par
         full_price = bought(transaction, last.campaign, decisions)[rows]
     belief, depth = belief_of(record), decisions["depth"].to_numpy()[rows]
     return PartDemand(
-        demand=replace(
-            whole,
+        demand=Demand(
+            version=record.number,
+            currency=store.locale.currency.code,
             curve=_curve(belief, contexts, head=belief.head),
             observed=seen_in(depth, full_price, matured=last.matures_on <= today),
         ),
