@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
 
 from disco.reports.picture import find_browser
 
 Theme = Literal["light", "dark"]
 DESKTOP_PX, PHONE_PX = 1280, 390
+_PATIENCE_MS = 30_000  # a page that is slow on a busy machine is not a wrong one
 _HEIGHT_PX = {DESKTOP_PX: 800, PHONE_PX: 844}
 _AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 _SERIOUS = ("serious", "critical")
@@ -67,7 +68,8 @@ def visitor(
         timezone_id="UTC",
         reduced_motion="reduce",
     )
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(_PATIENCE_MS)
+    expect.set_options(timeout=_PATIENCE_MS)
     try:
         watch = _watched(context, urlsplit(url).netloc)
         yield context.new_page(), watch

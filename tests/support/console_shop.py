@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,9 @@ def demo_shop(folder: Path, *, customers: int = CUSTOMERS, seed: int = 7) -> Pat
 
 
 @contextmanager
-def served_demo(folder: Path, log: Path) -> Iterator[dict[str, Any]]:
-    """`disco serve --demo` in a process of its own, with its worker, on a free port; what it printed."""
-    command = [sys.executable, "-c", ENTRY, "serve", "--demo", "--shop", str(folder), "--port", "0", "--json"]
+def served_shop(folder: Path, log: Path, *options: str) -> Iterator[dict[str, Any]]:
+    """`disco serve` in a process of its own, with its worker, on a free port; what it printed."""
+    command = [sys.executable, "-c", ENTRY, "serve", "--shop", str(folder), "--port", "0", "--json", *options]
     with log.open("ab") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
@@ -61,3 +61,8 @@ def served_demo(folder: Path, log: Path) -> Iterator[dict[str, Any]]:
         yield json.loads(said)
     finally:
         ended(process)
+
+
+def served_demo(folder: Path, log: Path) -> AbstractContextManager[dict[str, Any]]:
+    """The same with `--demo`: its link (`demo`) signs an administrator in."""
+    return served_shop(folder, log, "--demo")
