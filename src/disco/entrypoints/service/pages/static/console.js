@@ -49,7 +49,8 @@
     place.textContent = text;
     place.hidden = !text;
     const field = form.querySelector(`[aria-describedby~="${place.id}"]`);
-    field.toggleAttribute("aria-invalid", Boolean(text));
+    if (text) field.setAttribute("aria-invalid", "true");
+    else field.removeAttribute("aria-invalid");
     field.closest(".field").classList.toggle("wrong", Boolean(text));
     if (text) field.select();
   };
@@ -85,7 +86,7 @@
   // said once it has arrived), with how much of them has been sent
   const COLUMNS = { column: "Column", row: "First row", rows: "Rows", found: "Found", expected: "Expected", fix: "What to do" };
   const show = (form, found) => { // what is wrong with a file, row by row
-    const place = form.querySelector(".found");
+    const place = form.querySelector(".wrong-rows");
     if (!place) return;
     const table = document.createElement("table"), names = Object.keys(COLUMNS);
     const heads = table.createTHead().insertRow(), rows = table.createTBody();
@@ -98,7 +99,7 @@
         cell.dataset.label = COLUMNS[name];
       }
     }
-    place.className = "found list";
+    place.className = "wrong-rows list";
     place.replaceChildren(...(found.length ? [table] : []));
   };
   addEventListener("change", async (event) => { // the names of the columns of a CSV file, for the fields that ask for them
@@ -141,7 +142,7 @@
       try {
         const problem = JSON.parse(request.responseText);
         found = problem.errors ?? [];
-        text = found.length ? problem.detail.split("\n")[0] : problem.detail;
+        text = found.length ? problem.detail.split("\n")[0].replace(/:$/, "; what is wrong stands below.") : problem.detail;
       } catch { /* not JSON: a proxy has answered */ }
       ended(text);
       show(form, found);
