@@ -277,6 +277,78 @@ def test_a_saved_plan_is_a_job_whose_plan_is_the_next_page(planning):
     assert stale.status_code == 412
 
 
+def fields_of(client: TestClient, name: str = "autumn") -> dict[str, str]:
+    """All fields of the limits, as the page sends them."""
+    plan = client.get(f"/api/v1/drafts/{name}").json()["plan"]
+    return {**planner.texts_of(plan), "page": "p", "against": ""}
+
+
+def saved_plan(client: TestClient, text: str) -> dict[str, object]:
+    """The plan of the job that a reply speaks of."""
+    job = re.search(r"/saving/(\w+)", text)[1]
+    return client.get(f"/api/v1/jobs/{job}").json()["body"]["plan"]
+
+
+def test_saving_keeps_what_the_fields_say_also_where_the_draft_does_not_say_it_yet(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    typed = {**fields_of(planning), "budget.amount": "1,234"}
+    reply = planning.post("/plan/autumn/save", data={**typed, "revision": str(revision)})
+    assert reply.status_code == 200, reply.text
+    assert saved_plan(planning, reply.text)["budget"] == 1234
+    assert planning.get("/api/v1/drafts/autumn").json()["plan"]["budget"] == 1234
+    assert re.search(rf'name="revision" value="{revision + 1}"', reply.text), "the page goes on from what was written"
+
+
+def test_saving_goes_on_where_the_same_page_has_written_its_field_meanwhile(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    typed = {**fields_of(planning), "budget.amount": "1,300"}
+    changed(planning, revision, typed)
+    reply = planning.post("/plan/autumn/save", data={**typed, "revision": str(revision)})
+    assert reply.status_code == 200, reply.text
+    assert saved_plan(planning, reply.text)["budget"] == 1300
+    other = planning.post("/plan/autumn/save", data={**typed, "budget.amount": "9", "revision": str(revision)})
+    assert other.status_code == 412, "another window has written something else"
+    fewer = {name: text for name, text in typed.items() if not name.startswith("depths.0.3")}
+    assert planning.post("/plan/autumn/save", data={**fewer, "revision": str(revision)}).status_code == 412
+
+
+def test_saving_asks_when_somebody_else_has_written_the_draft(planning, planning_shop):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    with Shop.open(planning_shop).store() as store:
+        key = create_key(store, name="Ida", role=Role.PLANNER, expires=None, clock=Shop.open(planning_shop).clock).key
+    theirs = {"authorization": f"Bearer {key}"}
+    data = {"revision": str(revision), "depths.0.2.at_most": "55"}
+    assert planning.post("/plan/autumn", data=data, headers=theirs).status_code == 200
+    refused = planning.post("/plan/autumn/save", data={**fields_of(planning), "revision": str(revision)})
+    assert refused.status_code == 412
+    assert "Ida changed this plan" in refused.text
+
+
+def test_saving_answers_nonsense_beside_its_field_and_keeps_no_plan(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    typed = {**fields_of(planning), "budget.amount": "lots"}
+    before = planning.get("/api/v1/jobs").json()["items"]
+    reply = planning.post("/plan/autumn/save", data={**typed, "revision": str(revision)})
+    assert reply.status_code == 422
+    assert "a number" in error_beside(reply.text, "budget-amount")
+    assert planning.get("/api/v1/jobs").json()["items"] == before
+
+
+def test_a_page_that_a_browser_shows_again_saves_its_new_limits_and_not_the_plan_before(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    key, fields = {"idempotency-key": "shown-again"}, fields_of(planning)
+    for budget in (800, 900):
+        data = {**fields, "budget.amount": str(budget), "revision": str(revision)}
+        reply = planning.post("/plan/autumn/save", data=data, headers=key)
+        assert saved_plan(planning, reply.text)["budget"] == budget
+        revision += 1
+
+
 def test_a_viewer_looks_without_buttons(planning, planning_shop):
     revision = drafted(planning)
     numbers(planning, revision)

@@ -234,6 +234,17 @@ def written(plan: Mapping[str, Any], form: Form) -> dict[str, Any]:
     return new
 
 
+def is_same(plan: Mapping[str, Any], form: Form) -> bool:
+    """Whether the fields of a form say what the draft says."""
+    return texts_of(written(plan, form)) == texts_of(plan)
+
+
+def has_fields_of(plan: Mapping[str, Any], form: Form) -> bool:
+    """Whether a form has exactly the fields of a draft: no depth or segment was added or removed since."""
+    names = texts_of(plan)
+    return all(name in form for name in names) and all(name in names for name in form.sent if _LIMIT.fullmatch(name))
+
+
 def _copy(value: Any) -> Any:
     return {str(key): _copy(part) for key, part in value.items()} if isinstance(value, Mapping) else value
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import date as day_of
 from datetime import datetime
 from functools import partial
+from hashlib import sha256
+from json import dumps
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -300,22 +302,29 @@ async def numbers_json(request: Request, shop: ShopOf, draft: DraftName) -> Resp
 
 @router.post("/plan/{draft}/save")
 def save_as_plan(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
-    """Decide the plan of a draft as a job, as `POST /api/v1/plans` does."""
-    found, desk = _draft(shop, draft), _desk(request)
-    seen = _revision(form)
-    if seen != found.revision:
+    """Decide the plan of a draft as a job, as `POST /api/v1/plans` does: the plan that the fields of the page say."""
+    found, desk, seen = _draft(shop, draft), _desk(request), _revision(form)
+    if seen != found.revision and not _is_shown(found, form, by=request.state.caller.actor.name):
         return _conflicting(request, shop, form, found, found.plan)
+    if not plan_form.is_same(found.plan, form):  # a field may have been left by the press of this very button
+        try:
+            with shop.store() as store:
+                found = put_draft(store, draft, plan_form.written(found.plan, form), if_match=seen, clock=shop.clock)
+        except RevisionError:
+            return _conflicting(request, shop, form, found, found.plan)
     plan, errors, others = _read(shop, found)
+    make = partial(_page, shop, desk, found, plan, against=form.text("against")[:100], page_id=form.text("page")[:40])
     if plan is None:
-        page = _page(shop, desk, found, None, errors=errors, others=others, asked=True)
-        return respond(request, page, part="saving", status=422)
+        page = make(errors=errors, others=others, asked=True)
+        return respond(request, page, part="saving_reply", status=422)
     key = request.headers.get(HEADER)
     body = read_body(JobKind.PLAN, {"plan": dict(found.plan), "dry_run": False})
-    with shop.store() as store:
-        once = None if key is None else f"{store.actor.kind}:{store.actor.name}:{key}"
-        content = body.model_dump(mode="json", exclude_unset=True)
+    content = body.model_dump(mode="json", exclude_unset=True)
+    with shop.store() as store:  # one press is one job; a page that a browser shows again may ask for another plan
+        asked = sha256(dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        once = None if key is None else f"{store.actor.kind}:{store.actor.name}:{key}:{asked}"
         job = submit(store, JobKind.PLAN, content, clock=shop.clock, once=once)
-    return respond(request, _page(shop, desk, found, plan, asked=True, job=job), part="saving")
+    return respond(request, make(job=job), part="saving_reply")
 
 
 @router.get("/plan/{draft}/saving/{job_id}")
@@ -447,6 +456,15 @@ async def _answered(request: Request, make: Any, **more: Any) -> Response:
 def _revision(form: Form) -> int | None:
     text = form.text("revision")
     return int(text) if text.isdecimal() and len(text) < 18 else None
+
+
+def _is_shown(draft: Draft, form: Form, *, by: str) -> bool:
+    """Whether a page of the person who wrote a draft last says the same as the draft, field by field."""
+    return (
+        draft.actor.is_same_person(by)
+        and plan_form.has_fields_of(draft.plan, form)
+        and plan_form.is_same(draft.plan, form)
+    )
 
 
 def _acted(plan: dict[str, Any], action: str, form: Form) -> dict[str, Any]:

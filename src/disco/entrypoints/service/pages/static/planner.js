@@ -76,6 +76,24 @@
     mark();
   });
 
+  // ---- saving: numbers that come meanwhile do not take the button from under the pointer, nor the job out of sight
+
+  let pressed = false;  // until the request of the button is answered, also while it waits for a field's
+  const inSaving = (element) => element?.closest?.("#saving");
+  addEventListener("pointerdown", ({ target }) => { if (inSaving(target)) pressed = true; }, true);
+  addEventListener("click", ({ target }) => { if (!inSaving(target)) pressed = false; }, true);
+  addEventListener("submit", ({ target }) => { if (inSaving(target)) pressed = true; }, true);
+  addEventListener("htmx:afterRequest", ({ detail }) => {
+    if (detail.pathInfo?.requestPath?.endsWith("/save")) pressed = false;
+  });
+  addEventListener("htmx:oobBeforeSwap", (event) => {
+    const { target, fragment } = event.detail;
+    if (target.id !== "saving") return;
+    const words = (element) => element.textContent.replace(/\s+/g, " ").trim();
+    const isSame = words(target) === words(fragment);
+    if (pressed || isSame || target.querySelector("[role=status]")) event.detail.shouldSwap = false;
+  });
+
   // ---- the frontier: a click near a point presses its button
 
   const NEAR_PX = 24, FACTORS = [1, 1e-3, 1e-6, 1e-9];  // an axis counts in units, thousands, …
