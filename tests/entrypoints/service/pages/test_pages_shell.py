@@ -101,6 +101,14 @@ def test_files_are_kept_for_ever_under_the_name_of_their_content(onlooker: Brows
     assert onlooker.get("/static/shell.py").status == 404
 
 
+def test_a_server_that_cannot_be_reached_says_nothing_about_what_it_had_done(onlooker: Browser) -> None:
+    """The reply may be what was lost, and not the change."""
+    script = onlooker.get(asset("console.js")).text
+    assert "The server cannot be reached. Try again." in script
+    for claim in ("reached. Nothing was changed", "reached, so nothing was changed"):
+        assert claim not in script
+
+
 def test_a_page_of_another_site_changes_nothing_by_a_form(browser: Browser) -> None:
     answer = browser.client.post("/sign-out", headers={"hx-request": "true"})
     assert answer.status_code == 403

@@ -28,7 +28,7 @@
   document.addEventListener("htmx:afterSettle", (event) => {
     event.detail.elt.querySelector?.("[aria-invalid=true]")?.focus();
   });
-  document.addEventListener("htmx:sendError", () => say("The server cannot be reached. Nothing was changed; try again."));
+  document.addEventListener("htmx:sendError", () => say("The server cannot be reached. Try again."));
 
   // ---- buttons that send nothing but themselves, and secrets to copy
   addEventListener("click", async (event) => {
@@ -131,7 +131,7 @@
       bar.value = sent.loaded / sent.total;
       words.textContent = sent.loaded < sent.total ? `${Math.round(100 * bar.value)}% sent` : "All sent; the rows are being checked.";
     });
-    request.addEventListener("error", () => ended("The server cannot be reached, so nothing was changed. Try again."));
+    request.addEventListener("error", () => ended("The server cannot be reached. Try again."));
     request.addEventListener("load", () => {
       if (request.status < 300) {
         sessionStorage.setItem(KEPT, form.dataset.said || `${file.name} was received.`);
