@@ -1,5 +1,6 @@
 """What an operator should know before a launch, in sentences with their figures."""
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -26,6 +27,9 @@ SHIFTED = PSI_ALARM  # a campaign to everybody alone moves a context by up to 0.
 _MOSTLY_MONOTONE = 0.9
 _MOST_CUSTOMERS = 20_000  # enough for a share
 _BINS = 10
+_RARELY_TRIED = "Rarely tried before, so the model extrapolates: "  # kept with plans, so it stays as it is
+_AS_IF = re.compile(r" \(as if [^)]*\)")
+_CLAUSE_END = re.compile(r"[.:;] ")
 _SHORT_CODE = 4  # characters; a pool may have none that is shorter
 _CHANCE = 27.9  # χ² with a degree of freedom less than there are bins is above it once in a thousand
 
@@ -72,7 +76,7 @@ def audience_warnings(
     ]
     found += contradictions(belief, depths)
     if far:
-        found.append(f"Rarely tried before, so the model extrapolates: {', '.join(far)}.")
+        found.append(f"{_RARELY_TRIED}{', '.join(far)}.")
     if depths.size > 1:
         keys = customer_keys(audience.ids[rows])
         share, _ = monotone_shares(belief.basket, audience.context[rows], depths, keys=keys)
@@ -82,6 +86,34 @@ def audience_warnings(
                 "`model: {monotone: true}` in disco.yaml."
             )
     return tuple(found)
+
+
+def warning_in_brief(warning: str) -> str:
+    """A few words for a list, from a warning that was kept with its plan.
+
+    >>> warning_in_brief("Rarely tried before, so the model extrapolates: 15% off (as if 215 purchases were known).")
+    '15% off was rarely tried before'
+    >>> warning_in_brief("Short shared codes are easy to guess: SALE. Give them at least 8 characters.")
+    'Short shared codes are easy to guess'
+    """
+    if warning.startswith(_RARELY_TRIED):
+        depths = _AS_IF.sub("", warning.removeprefix(_RARELY_TRIED).rstrip(".")).split(", ")
+        return f"{' and '.join(depths)} {'was' if len(depths) == 1 else 'were'} rarely tried before"
+    return _CLAUSE_END.split(warning, maxsplit=1)[0].rstrip(".")
+
+
+def warning_as_sentence(warning: str) -> str:
+    """A warning that was kept with its plan, for a reader after the launch.
+
+    >>> warning_as_sentence("Rarely tried before, so the model extrapolates: 15% off (as if 215 purchases were known).")
+    'The plan had little experience of 15% off (as if 215 purchases were known), so its forecast extrapolates there.'
+    >>> warning_as_sentence("Short shared codes are easy to guess: SALE.")
+    'Warning when it was planned: Short shared codes are easy to guess: SALE.'
+    """
+    if warning.startswith(_RARELY_TRIED):
+        depths = warning.removeprefix(_RARELY_TRIED).rstrip(".")
+        return f"The plan had little experience of {depths}, so its forecast extrapolates there."
+    return f"Warning when it was planned: {warning}"
 
 
 def key_warnings(plan: Plan) -> Iterator[str]:

@@ -41,7 +41,7 @@ class Bars:
     lower: Figures | None = None
     upper: Figures | None = None
     depth: float | Sequence[float] | None = None  # colours all bars as that depth; a sequence, each bar by its own
-    muted: bool = False  # takes the grey of a control group or a baseline
+    muted: bool | Sequence[bool] = False  # the grey of a control group, a baseline or a limit; a sequence, bar by bar
 
     def __post_init__(self) -> None:
         where = f"bars '{self.label}'"
@@ -54,6 +54,10 @@ class Bars:
             if len(self.depth) != len(values):
                 raise InputError(where, found=f"{len(self.depth)} depths", expected=f"{len(values)}, one per bar")
             object.__setattr__(self, "depth", tuple(self.depth))
+        if not isinstance(self.muted, bool):
+            if len(self.muted) != len(values):
+                raise InputError(where, found=f"{len(self.muted)} muted", expected=f"{len(values)}, one per bar")
+            object.__setattr__(self, "muted", tuple(self.muted))
 
     def estimates(self) -> tuple[Estimate, ...]:
         """One per category."""
@@ -63,8 +67,9 @@ class Bars:
         """One per bar; `free` where neither depth nor muted decides."""
         if isinstance(self.depth, Sequence):
             return tuple(depth_colour(depth) for depth in self.depth)
-        one = MUTED if self.muted else free if self.depth is None else depth_colour(self.depth)
-        return (one,) * len(self.values)
+        one = free if self.depth is None else depth_colour(self.depth)
+        muted = [self.muted] * len(self.values) if isinstance(self.muted, bool) else self.muted
+        return tuple(MUTED if grey else one for grey in muted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

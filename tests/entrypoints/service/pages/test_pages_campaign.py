@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from disco.entrypoints.python import Shop
+from disco.entrypoints.service.pages.campaign import health_of
 from disco.entrypoints.service.pages.header import campaign_address, campaign_header, draft_header, header_of
 from disco.operations.campaign_overview import campaign_overview
 from disco.operations.next_steps import CampaignProgress, NextStep
 from disco.records.errors import NotFoundError
-from disco.records.life import Phase
+from disco.records.life import Disposition, Phase
 from disco.records.people import Role
 
 
@@ -112,8 +114,30 @@ def test_the_overview_answers_first(reader: TestClient) -> None:
         f"Ended 30\u00a0Sep 2025: {listed['codes']:,} codes, {listed['outcomes']['applied']:,} purchases"
     )
     assert "There is no group to compare with" in page.text
+    assert f"All {listed['outcomes']['applied']:,} outcomes fit a code." in page.text
+    assert page.text.index('id="codes"') < page.text.index('id="outcomes"')  # codes are sent before outcomes come
     assert "style=" not in page.text
     assert 'aria-current="page">Overview' in page.text
+
+
+def test_what_needs_a_look_is_said_in_words(reader: TestClient) -> None:
+    with Shop.open(reader.app.state.service.shop().folder).store() as store:  # type: ignore[attr-defined]
+        found = campaign_overview(store, "first", today=date(2026, 1, 1))
+    outcomes = dict(found.entry.outcomes) | {Disposition.UNMATCHED: 30}
+    received = sum(outcomes.values())
+    ill = replace(
+        found,
+        entry=replace(found.entry, outcomes=outcomes),
+        budget=1.0,
+        warnings=("Rarely tried before, so the model extrapolates: 15% off (as if 215 purchases were known).",),
+    )
+    lines = {line.brief: line.text for line in health_of(ill) if not line.ok}
+    assert lines[f"30 of {received:,} outcomes fit no code"].startswith(f"30 of {received:,} outcomes fit no code or")
+    assert lines["over budget"] == "The codes have cost more than the budget."
+    assert lines["15% off was rarely tried before"] == (
+        "The plan had little experience of 15% off (as if 215 purchases were known), "
+        "so its forecast extrapolates there."
+    )
 
 
 def test_the_figures_of_the_overview_are_those_of_the_results(reader: TestClient) -> None:
@@ -131,7 +155,7 @@ def test_tables_of_the_overview_are_saved_as_files(reader: TestClient) -> None:
     assert rows[0] == "Received,Source,Count,Set aside,State"
     assert len(rows) == 2
     table = pq.read_table(io.BytesIO(reader.get("/campaigns/first?table=outcomes&format=parquet").content))
-    assert table["Disposition"].to_pylist() == ["Applied", "Duplicate", "Expired", "Unmatched", "Rejected"]
+    assert table["Outcome"].to_pylist() == ["Counted", "Duplicate", "Expired", "Unmatched", "Rejected"]
     assert reader.get("/campaigns/first?table=nothing").status_code == 404
 
 

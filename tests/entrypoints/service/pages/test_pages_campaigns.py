@@ -29,9 +29,10 @@ def test_campaigns_have_their_figures_and_next_steps(onlooker: Browser) -> None:
     assert "No campaign runs; 1 campaign is over." in page.words
     assert '<a href="/campaigns/first">first</a>' in page.text
     assert "1–30 Sep 2025" in page.words
-    assert "no budget" in page.words
+    assert "no budget" not in page.words
     assert "No group to compare with" in page.words
-    assert "Plan the next campaign" in page.words
+    assert "Next step" in page.words
+    assert page.text.count('<a href="/plan">Plan the next</a>') == 1
 
 
 @pytest.mark.parametrize("table", ["campaigns", "waiting", "drafts"])

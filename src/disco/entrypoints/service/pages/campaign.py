@@ -21,11 +21,12 @@ from disco.entrypoints.service.pages.header import (
 from disco.entrypoints.service.pages.shell import Link, Page, PageRoute, go_to, respond
 from disco.entrypoints.service.route import ShopOf
 from disco.operations.campaign_overview import CampaignOverview
+from disco.operations.plan_warnings import warning_as_sentence, warning_in_brief
 from disco.records.decisions import Arm
 from disco.records.errors import NotFoundError
 from disco.records.estimate import Estimate
 from disco.records.life import Disposition, Phase
-from disco.records.wording import count, counted, moment_text, money, percent
+from disco.records.wording import count, counted, local_text, money, percent
 from disco.records.wording import date as day_text
 from disco.reports.charts import Axis, BarChart, Bars
 from disco.reports.formats import Count, Money, estimate_text
@@ -38,8 +39,10 @@ FileFormat = Annotated[Literal["csv", "parquet"], Query(alias="format")]
 BatchId = Annotated[str, Path(max_length=100)]
 _OPEN = (Phase.SCHEDULED, Phase.RUNNING, Phase.PAUSED)
 _MOST_ASIDE = 0.01  # of the outcomes received, before it is worth a look
+_BUDGET = "Budget"
+_COST = "What the discounts take from the full price of what is bought"
 _MEANING = {
-    Disposition.APPLIED: "count",
+    Disposition.APPLIED: "count in all figures",
     Disposition.DUPLICATE: "were received before, and count once",
     Disposition.EXPIRED: "came after their code had expired, was recalled, or after the campaign was closed",
     Disposition.UNMATCHED: "fit no code, customer or event of this campaign",
@@ -184,10 +187,10 @@ def campaign_page(
     batches = tuple(
         BatchRow(
             source=batch.source,
-            received=moment_text(batch.received_at, shop.settings.locale),
+            received=local_text(batch.received_at, shop.settings.locale),
             applied=batch.applied,
             aside=batch.expired + batch.unmatched + batch.rejected,
-            reverted="" if batch.reverted_at is None else moment_text(batch.reverted_at, shop.settings.locale),
+            reverted="" if batch.reverted_at is None else local_text(batch.reverted_at, shop.settings.locale),
             revert=campaign_address(name, f"batches/{batch.batch_id}/revert"),
             quarantine=f"/api/v1/batches/{batch.batch_id}/quarantine",
         )
@@ -279,16 +282,18 @@ def _spending(found: CampaignOverview) -> BarChart | None:
         lower, upper = forecast.ends or (forecast.value, forecast.value)
         bars.append((_expected_name(found), forecast.value, lower, upper))
     if found.budget is not None:
-        bars.append(("Budget", found.budget, found.budget, found.budget))
+        bars.append((_BUDGET, found.budget, found.budget, found.budget))
     if len(bars) == 1:
         return None
     names, values, lowers, uppers = zip(*bars, strict=True)
     return BarChart(
         title=_spending_title(spent, found.budget, None if forecast is None else forecast.value, write=write),
-        subtitle="What the discounts take from the full price of what is bought; a bar with an interval is a forecast",
+        subtitle=_COST + "; a bar with an interval is a forecast, the grey one a limit"
+        if found.budget is not None
+        else _COST + "; a bar with an interval is a forecast",
         categories=names,
         y=Axis("Code cost", Money(found.currency)),
-        bars=[Bars("Code cost", values, lowers, uppers)],
+        bars=[Bars("Code cost", values, lowers, uppers, muted=[name == _BUDGET for name in names])],
         interval="90% interval",
         height_px=260,
     )
@@ -322,7 +327,7 @@ def health_of(found: CampaignOverview) -> tuple[HealthLine, ...]:
             else f"The groups do not have the sizes that were planned: {sizes}. Find out where customers were lost "
             "before you trust any figure."
         )
-        lines.append(HealthLine(ok=found.sample_ratio.ok, text=text, brief="group sizes"))
+        lines.append(HealthLine(ok=found.sample_ratio.ok, text=text, brief="group sizes are not as planned"))
     else:
         lines.append(
             HealthLine(
@@ -334,19 +339,22 @@ def health_of(found: CampaignOverview) -> tuple[HealthLine, ...]:
         )
     if received:
         share = aside / received
-        words = f"{percent(share)} of {counted(received, 'outcome')} fit no code or cannot be read"
+        verb = "fits" if aside == 1 else "fit"
+        words = f"{count(aside)} of {counted(received, 'outcome')} {verb} no code or cannot be read"
+        if not aside:
+            words = "The outcome fits a code" if received == 1 else f"All {counted(received, 'outcome')} fit a code"
         fine = share <= _MOST_ASIDE
         lines.append(
             HealthLine(
                 ok=fine,
                 text=f"{words}." if fine else f"{words}; the rows are listed below, by batch.",
-                brief="outcomes set aside",
+                brief=f"{count(aside)} of {counted(received, 'outcome')} {verb} no code",
             )
         )
     if found.budget is not None and found.sales.markdown > found.budget:
         lines.append(HealthLine(ok=False, text="The codes have cost more than the budget.", brief="over budget"))
     lines += [
-        HealthLine(ok=False, text=f"When it was planned: {warning}", brief="warnings of its plan", is_new=False)
+        HealthLine(ok=False, text=warning_as_sentence(warning), brief=warning_in_brief(warning), is_new=False)
         for warning in found.warnings
     ]
     return tuple(lines)
@@ -359,11 +367,17 @@ _GROUP = {
 }
 
 
+_OUTCOME = {Disposition.APPLIED: "Counted"}
+
+
 def _outcomes(found: CampaignOverview) -> Table:
     return Table(
         caption="Outcomes received",
-        columns=["Disposition", Column("Rows", Count()), "What it means"],
-        rows=[[str(kind).capitalize(), found.entry.outcomes[kind], f"These {_MEANING[kind]}."] for kind in Disposition],
+        columns=["Outcome", Column("Rows", Count()), "What it means"],
+        rows=[
+            [_OUTCOME.get(kind, str(kind).capitalize()), found.entry.outcomes[kind], f"These {_MEANING[kind]}."]
+            for kind in Disposition
+        ],
     )
 
 
@@ -372,7 +386,13 @@ def _batch_table(batches: tuple[BatchRow, ...]) -> Table:
         caption="Batches of outcomes",
         columns=["Received", "Source", Column("Count", Count()), Column("Set aside", Count()), "State"],
         rows=[
-            [one.received, one.source, one.applied, one.aside, f"reverted {one.reverted}" if one.reverted else "counts"]
+            [
+                one.received,
+                one.source,
+                one.applied,
+                one.aside,
+                f"taken out {one.reverted}" if one.reverted else "counted",
+            ]
             for one in batches
         ],
     )

@@ -1,7 +1,7 @@
 """Campaigns: what runs, what it costs, and what to do next."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
@@ -15,15 +15,17 @@ from disco.operations.approvals import WaitingPlan, waiting_plans
 from disco.operations.campaign_list import campaign_names
 from disco.operations.campaign_overview import CampaignOverview
 from disco.operations.drafts import list_drafts
+from disco.operations.next_steps import NextStep
 from disco.records.jobs import Draft
 from disco.records.life import Phase
 from disco.records.locale import Locale
-from disco.records.wording import counted, local_text, money, percent, validity
+from disco.records.wording import counted, local_text, money, short_date, validity
 from disco.records.wording import date as day_text
-from disco.reports.formats import Count, Money
+from disco.reports.formats import Count, Money, Percent
 from disco.reports.table import Cell, Column, Table
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_FINE = "Fine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +36,8 @@ class CampaignsPage(Page):
     rail = "Campaigns"
     campaigns: Table
     addresses: tuple[str, ...]
-    next_steps: tuple[Link, ...]
-    """Per campaign, what to do next."""
+    next_steps: tuple[Link | None, ...]
+    """Per campaign, what to do next; None: nothing that is not said beside a newer one."""
     in_full: Table
     """The campaigns with all figures apart."""
     waiting: Table
@@ -67,7 +69,7 @@ def campaigns(request: Request, shop: ShopOf) -> Response:
         answer=_answer(found, waiting, locale=locale),
         campaigns=_table(found, locale),
         addresses=tuple(campaign_address(one.progress.campaign) for one in found),
-        next_steps=tuple(next_link(one.progress) for one in found),
+        next_steps=tuple(_next_step(one, is_newest=place == 0) for place, one in enumerate(found)),
         in_full=_in_full(found, locale),
         waiting=_waiting(waiting, locale),
         waiting_links=tuple(_waiting_link(one, written) for one in waiting),
@@ -98,9 +100,13 @@ def _answer(found: Sequence[CampaignOverview], waiting: Sequence[WaitingPlan], *
         name = running[0].progress.campaign if len(running) == 1 else counted(len(running), "campaign")
         verb = "runs" if len(running) == 1 else "run"
         words = f"{name} {verb}: {write(revenue)} revenue so far, {write(spent)}{of_budget} spent on codes."
-    ill = [one.progress.campaign for one in running if any(not line.ok and line.is_new for line in health_of(one))]
+    ill = {
+        one.progress.campaign: wrong
+        for one in running
+        if (wrong := [line.brief for line in health_of(one) if not line.ok and line.is_new])
+    }
     if ill:
-        words += f" {_and(ill)} {'needs' if len(ill) == 1 else 'need'} a look."
+        words += "".join(f" Look at {name}: {'; '.join(wrong)}." for name, wrong in ill.items())
     asked = sum(one.approval.required and not one.approval.approved for one in waiting)
     if asked:
         words += f" {counted(asked, 'plan')} {'waits' if asked == 1 else 'wait'} for approval."
@@ -112,16 +118,26 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _health(found: CampaignOverview) -> str:
-    wrong = dict.fromkeys(line.brief for line in health_of(found) if not line.ok)
-    return "; ".join(wrong).capitalize() if wrong else "No finding"
+    """The first thing that is wrong, and how many there are beside it."""
+    wrong = list(dict.fromkeys(line.brief for line in health_of(found) if not line.ok))
+    if not wrong:
+        return _FINE
+    first = f"{wrong[0][:1].upper()}{wrong[0][1:]}"
+    return first if len(wrong) == 1 else f"{first}, and {len(wrong) - 1} more"
 
 
-def _cost(found: CampaignOverview, locale: Locale) -> str:
-    write = partial(money, currency=locale.currency)
-    if not found.budget:
-        return f"{write(found.sales.markdown)}, no budget"
-    share = percent(found.sales.markdown / found.budget, decimals=0)
-    return f"{write(found.sales.markdown)} of {write(found.budget)} ({share})"
+def _next_step(found: CampaignOverview, *, is_newest: bool) -> Link | None:
+    """In a few words; that the next campaign can be planned is said once, beside the newest one."""
+    progress, link = found.progress, next_link(found.progress)
+    match progress.next_step:
+        case NextStep.PLAN:
+            return replace(link, text="Plan the next") if is_newest else None
+        case NextStep.WAIT:
+            return replace(link, text=f"Wait until {short_date(progress.matures_on)}")
+        case NextStep.WATCH:
+            return replace(link, text="See results")
+        case _:
+            return link
 
 
 def _table(found: Sequence[CampaignOverview], locale: Locale) -> Table:
@@ -131,7 +147,8 @@ def _table(found: Sequence[CampaignOverview], locale: Locale) -> Table:
         "Codes valid",
         Column("Codes", Count()),
         Column("Revenue with codes", Money(locale.currency)),
-        "Code cost",
+        Column("Code cost", Money(locale.currency)),
+        Column("Of budget", Percent(decimals=0)),
         "Health",
     ]
     rows: list[list[Cell]] = [
@@ -141,7 +158,8 @@ def _table(found: Sequence[CampaignOverview], locale: Locale) -> Table:
             validity(one.progress.opens, one.progress.closes),
             one.entry.codes,
             one.sales.revenue,
-            _cost(one, locale),
+            one.sales.markdown,
+            one.sales.markdown / one.budget if one.budget else None,
             _health(one),
         ]
         for one in found
@@ -175,7 +193,7 @@ def _in_full(found: Sequence[CampaignOverview], locale: Locale) -> Table:
             one.sales.revenue,
             one.sales.markdown,
             one.budget,
-            " ".join(line.text for line in health_of(one) if not line.ok) or "No finding",
+            " ".join(line.text for line in health_of(one) if not line.ok) or _FINE,
             next_link(one.progress).text,
         ]
         for one in found
