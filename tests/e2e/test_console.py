@@ -14,6 +14,7 @@ from pathlib import Path
 
 import console_browser
 import httpx
+import pyarrow.parquet as pq
 import pytest
 from console_browser import DESKTOP_PX, PHONE_PX, Theme, Watch, axe_violations, chromium, settle, visitor
 from console_shop import PAGES, demo_shop, served_shop
@@ -28,7 +29,6 @@ from disco.records.people import Role
 from disco.reports.picture import find_browser
 
 VENDOR = Path(console_browser.__file__).parent / "vendor"
-LOOKED_AT = tuple(name for name in PAGES if name not in ("data", "table", "learning", "settings"))
 FINISHED = {"planner": "Codes by depth", "frontier": "Adopt a point"}  # of pages that compute first
 
 
@@ -154,12 +154,12 @@ def test_every_page_is_open_to_everybody_and_fits(browser: Browser, url: str, wi
     found = []
     with visitor(browser, url, width_px=width_px, theme=theme) as (page, watch):
         enter(page, Role.ADMIN)
-        for name in LOOKED_AT:
-            reply = page.goto(PAGES[name])
+        for name, address in PAGES.items():
+            reply = page.goto(address)
             if name in FINISHED:
                 expect(page.locator("#content")).to_contain_text(FINISHED[name])
             settle(page)
-            if reply is None or not reply.ok or not page.url.endswith(PAGES[name]):
+            if reply is None or not reply.ok or not page.url.endswith(address):
                 found.append(f"{name}: {reply and reply.status} at {page.url}")
             if (wide := page.evaluate("document.documentElement.scrollWidth")) > width_px:
                 found.append(f"{name}: {wide} px wide")
@@ -239,10 +239,9 @@ def test_two_people_on_one_plan_never_overwrite_each_other_silently(planner: Pag
         with page.expect_response(lambda reply: reply.request.method == "POST"):
             page.get_by_label("Budget for code cost").fill(text)
             page.get_by_label("Budget for code cost").press("Tab")
-    note = admin.locator("#note")
-    expect(note).to_contain_text(NAMES[Role.PLANNER])
-    expect(note).to_contain_text("1,600")
-    expect(note).to_contain_text("1,700")
+    row = admin.get_by_role("row", name=re.compile("Budget.*1,?600.*1,?700"))
+    expect(row).to_be_visible()
+    expect(admin.get_by_text(re.compile(f"^{NAMES[Role.PLANNER]} changed this plan"))).to_be_visible()
     planner.reload()
     settle(planner)
     assert planner.get_by_label("Budget for code cost").input_value() == "1,600"
@@ -361,3 +360,25 @@ def test_codes_and_figures_are_saved_as_files(planner: Page) -> None:
         lines = Path(download.value.path()).read_text(encoding="utf-8").splitlines()
         assert len(lines) > 1
         assert "," in lines[0]
+
+
+def test_a_table_with_names_of_its_own_is_mapped_and_uploaded(admin: Page, folder: Path, tmp_path: Path) -> None:
+    """A file that cannot be used is answered beside the field, and nothing is replaced by it."""
+    returns = pq.read_table(folder / "shop" / "returns.parquet")
+    theirs = returns.rename_columns(
+        ["Ruecksendung" if name == "returned_at" else name for name in returns.column_names]
+    )
+    admin.goto("/data/returns")
+    admin.get_by_label("returned_at").fill("Ruecksendung")
+    admin.get_by_role("button", name="Save the names").click()
+    expect(admin.get_by_text("The names of the columns of returns were saved.")).to_be_visible()
+    for name, content in (("returns.txt", b"hello"), ("returns.csv", b"order_id\n1\n")):
+        (tmp_path / name).write_bytes(content)
+        admin.get_by_label("A file from your computer").set_input_files(tmp_path / name)
+        admin.get_by_role("button", name="Send the file").click()
+        expect(admin.locator("#upload-error")).not_to_be_empty()
+    pq.write_table(theirs.slice(0, 100), tmp_path / "returns.parquet")
+    admin.get_by_label("A file from your computer").set_input_files(tmp_path / "returns.parquet")
+    admin.get_by_role("button", name="Send the file").click()
+    expect(admin.get_by_text("The table returns was replaced.")).to_be_visible()
+    assert "100 rows" in answer(admin)
