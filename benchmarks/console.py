@@ -1,6 +1,7 @@
 """The planner of the console: from a limit that an operator moves to new numbers, by number of customers.
 
     ./run bench console [--customers 50000 200000 1000000] [--moves 20] [--quick] [--json FILE]
+    ./run bench console --served out/demo [--moves 20]
 
 Customers are arrays (contexts of six features, an engagement head, eight depths, four regions, 10% control, 5%
 holdout), opened once. An operator then moves one kind of limit after the other: a cap, the weight of revenue, the
@@ -9,6 +10,9 @@ full size and timed as the page waits for it: `solve` gives counts, prices and e
 intervals after it. The network between browser and server is not in it. Beside it stand the processor time of the
 numbers, which does not grow where other programs run, and the least that any solve could take: one read of the values
 of the decided group.
+
+With --served, the same is timed over HTTP on a shop that `disco demo --customers 200000 -o SHOP` made: a cap of its
+draft is sent to `disco serve`, as the page sends it, and the draft is saved before it is solved.
 """
 
 import argparse
@@ -23,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _console_served import measure_served
 
 from disco.adapters.engines import LocalEngine
 from disco.belief import BasketModel, Engagement, EngagementCounts
@@ -214,7 +219,13 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=20, help="of each kind; default: %(default)s")
     parser.add_argument("--quick", action="store_true", help="5,000 customers and two moves of each kind")
     parser.add_argument("--json", type=Path, help="write the figures there as well")
+    parser.add_argument("--served", type=Path, metavar="SHOP", help="over HTTP, on the demo's shop in this folder")
     options = parser.parse_args()
+    if options.served is not None:
+        print(f"[load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors]")
+        times = measure_served(options.served, draft="F", count=options.moves)
+        print("over HTTP: " + ", ".join(f"{name} {1000 * took:.0f} ms" for name, took in times.items()))
+        return
     sizes, count = ([5_000], 2) if options.quick else (options.customers, options.moves)
     if not options.quick:
         run(20_000, 2)  # compiles

@@ -3,6 +3,8 @@
 The demo's shop is made below the folder (once), served with its worker on a free port of loopback, and looked at with
 Debian's Chromium. index.html shows all pictures side by side. The exit code is 1 where a page is missing, asked for
 something elsewhere, or wrote an error to the console.
+
+`./run screenshots --docs` takes the three pictures of README and docs instead, of the demo in out/demo.
 """
 
 import argparse
@@ -22,6 +24,11 @@ _LOOKS: tuple[tuple[int, Theme], ...] = (
     (PHONE_PX, "light"),
     (PHONE_PX, "dark"),
 )
+
+_LONGEST_MS = 180_000  # customers of the whole demo are opened first
+_IMAGES = Path(__file__).parent / "images"
+_IN_DOCS = {"planner": ("/plan/F", 860), "demand": ("/demand", 860), "results": ("/campaigns/D/results", 900)}
+_DRAWN = {"planner": "table.allocation", "demand": ".chart canvas, .chart svg", "results": ".chart canvas, .chart svg"}
 
 
 def main(folder: Path, *, shop: Path | None, only: list[str]) -> int:
@@ -62,6 +69,23 @@ def _taken(page: Page, folder: Path, name: str, address: str, width_px: int, the
     return problems
 
 
+def take_for_docs(shop: Path) -> None:
+    """The pictures of README and docs: the first screen of three pages, at the desktop's width."""
+    with (
+        served_demo(shop, shop.parent / "server.log") as served,
+        chromium() as browser,
+        visitor(browser, served["url"], width_px=DESKTOP_PX) as (page, _),
+    ):
+        page.set_default_timeout(_LONGEST_MS)
+        page.goto(served["demo"])
+        for name, (address, height_px) in _IN_DOCS.items():
+            page.set_viewport_size({"width": DESKTOP_PX, "height": height_px})
+            page.goto(address)
+            page.locator(_DRAWN[name]).first.wait_for()
+            settle(page)
+            page.screenshot(path=_IMAGES / f"console-{name}.png")
+
+
 def _file(name: str, width_px: int, theme: Theme) -> str:
     return f"{name}-{width_px}-{theme}.png"
 
@@ -99,5 +123,9 @@ if __name__ == "__main__":
     options.add_argument("folder", nargs="?", default="out/screenshots", type=Path)
     options.add_argument("--shop", type=Path, help="a shop that `disco demo` made, instead of a new one")
     options.add_argument("--only", nargs="*", choices=PAGES, default=[], help="only these pages")
+    options.add_argument("--docs", action="store_true", help="only the three pictures of README and docs")
     given = options.parse_args()
+    if given.docs:
+        take_for_docs(demo_shop(given.shop or Path("out/demo"), customers=50_000))
+        sys.exit()
     sys.exit(main(given.folder, shop=given.shop, only=given.only))
