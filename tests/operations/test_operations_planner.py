@@ -3,6 +3,7 @@
 import importlib.util
 import threading
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from disco.adapters.engines import LocalEngine
 from disco.allocation import allocate_offer
 from disco.operations.backtests import past_forecasts
 from disco.operations.deciding import Basis, Memo
-from disco.operations.planner import OpenAudience, OpenAudiences, about, intervals, solve
+from disco.operations.planner import OpenAudience, OpenAudiences, about, adopted, intervals, reachable, solve
 from disco.operations.planning import PlanResult
 from disco.records.decisions import Arm
 from disco.records.errors import InfeasibleError, InputError, LimitError, StateError
@@ -335,6 +336,42 @@ def test_the_objective_is_weighed_revenue_less_markdown(shop):
     assert money.objective.lower < money.objective.value < money.objective.upper
     assert solved.seconds > 0
     assert money.seconds > 0
+
+
+@pytest.mark.parametrize("budget", [None, 90.5, {"amount": 120.0, "overspend_risk": 0.2}])
+def test_a_point_of_the_frontier_has_the_figures_of_the_plan_that_adopts_it(shop, budget):
+    """With control, holdout, reserve and segments: an operator who adopts a point sees the same numbers."""
+    audience = people(shop)
+    more = {} if budget is None else {"budget": budget}
+    plan = shop.plan(
+        depths={0.1: {"at_most": 90}, 0.2: {"at_most": 60, "at_least": 4}, 0.3: {"at_most": 40}},
+        control={"share": 0.2},
+        holdout={"share": 0.1},
+        reserve={"share": 0.1},
+        segments={"column": "region", "limits": {"North": {0.1: {"at_most": 30}}}},
+        **more,
+    )
+    one = opened(shop, plan, audience)
+    found = reachable(one, plan)
+    points = [*found.by_weight, *found.by_budget]
+    assert len(points) > 4
+    for point in points:
+        other = adopted(plan, weight=point.revenue_weight, budget=point.budget)
+        assert other.overspend_risk == (None if point.budget is None else plan.overspend_risk)
+        solved = solve(opened(shop, plan, audience), other)
+        assert point.codes == sum(sum(arm.codes.values()) for arm in solved.arms.values())
+        assert (point.revenue, point.markdown) == (solved.total.revenue.value, solved.total.markdown.value)
+    own = solve(opened(shop, plan, audience), plan)
+    assert found.present.present
+    assert (found.present.revenue, found.present.markdown) == (own.total.revenue.value, own.total.markdown.value)
+    assert [point for point in points if point.present] == [found.present]
+    for path in (found.by_weight, found.by_budget):
+        for before, after in pairwise(path):
+            alike = [
+                abs(getattr(before, name) - getattr(after, name)) <= 0.01 * getattr(after, name)
+                for name in ("revenue", "markdown")
+            ]
+            assert not all(alike) or before.present or after.present
 
 
 def test_a_plan_about_other_customers_is_refused(shop):

@@ -25,8 +25,8 @@ from disco.records.plan import Plan
 from disco.records.ports import Engine, Store
 from disco.records.result import TableResult
 
-_WEIGHT_STEPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)  # of the plan's revenue weight
-_BUDGET_STEPS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of what is spent without a budget
+WEIGHT_STEPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0)  # of the plan's revenue weight
+BUDGET_STEPS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of what is spent without a budget
 _CAP_STEPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)  # of the plan's cap
 _CAP_SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)  # of the customers, where the plan has no cap
 
@@ -142,6 +142,17 @@ def _refuse_other_depth(plan: Plan, cap: float | None) -> None:
         raise InputError("--cap", found=f"the depth {depth_label(cap)}", expected=f"a depth of the plan: {offered}")
 
 
+def refuse_without_evidence(belief: Belief) -> None:
+    """StateError where nothing was learned: nobody knows what a depth brings."""
+    if not belief.basket.campaigns:
+        raise StateError(
+            "frontier",
+            found="a belief without evidence",
+            expected="at least one campaign learned",
+            fix="Launch a random campaign and `disco learn` it: before that, nobody knows what a depth brings.",
+        )
+
+
 def frontier(
     audience: Audience,
     *,
@@ -166,19 +177,13 @@ def frontier(
     factors (K,): what decided codes of earlier campaigns brought per unit expected; revenue and markdown contain it, as
     the forecast of a plan does, and so a budget means the same here and there. None: 1.
     """
-    if not belief.basket.campaigns:
-        raise StateError(
-            "frontier",
-            found="a belief without evidence",
-            expected="at least one campaign learned",
-            fix="Launch a random campaign and `disco learn` it: before that, nobody knows what a depth brings.",
-        )
+    refuse_without_evidence(belief)
     depths = np.asarray(offer.depths, np.float64)
     full_price = belief.basket.expected_full_price(audience.context, depths, engine=engine)
     full_price *= belief.rates(audience, depths, engine=engine)
     full_price *= 1.0 if factors is None else factors
     revenue, markdown = objective.revenue(full_price, depths), objective.markdown(full_price, depths)
-    weights = revenue_weights or tuple(offer.revenue_weight * step for step in _WEIGHT_STEPS)
+    weights = revenue_weights or tuple(offer.revenue_weight * step for step in WEIGHT_STEPS)
     path = partial(_path, audience, revenue=revenue, markdown=markdown, engine=engine)
     (present,) = path(offer, weights=(offer.revenue_weight,), budgets=(offer.budget,))
     present = replace(present, present=True)
@@ -186,7 +191,7 @@ def frontier(
     if budgets is None:
         (free,) = path(offer, weights=(offer.revenue_weight,), budgets=None)
         own = () if offer.budget is None else (offer.budget,)
-        budgets = sorted({*(free.markdown * step for step in _BUDGET_STEPS), *own})
+        budgets = sorted({*(free.markdown * step for step in BUDGET_STEPS), *own})
     by_budget = path(offer, weights=(offer.revenue_weight,), budgets=budgets)
     by_cap: list[FrontierEntry] = []
     for shown, left in (caps or {}).items():

@@ -8,9 +8,9 @@ no limit (arms, drawn values, costs) is kept with it, so that new limits need a 
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from threading import Lock
@@ -32,6 +32,13 @@ from disco.operations.deciding import (
     overspend_chance,
     solution_of,
 )
+from disco.operations.frontier import (
+    BUDGET_STEPS,
+    WEIGHT_STEPS,
+    Frontier,
+    FrontierEntry,
+    refuse_without_evidence,
+)
 from disco.operations.versions import belief_for, belief_hash
 from disco.records.arrays import Vector
 from disco.records.currency import GBP
@@ -39,7 +46,7 @@ from disco.records.decisions import Arm
 from disco.records.errors import InfeasibleError, InputError, StateError
 from disco.records.estimate import Estimate
 from disco.records.life import CampaignRecord
-from disco.records.plan import Plan
+from disco.records.plan import BudgetSection, Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast
 from disco.records.ports import Clock, Engine, Store, Transaction
 from disco.records.result import DepthKey, NotInJson, Result
@@ -402,6 +409,89 @@ def intervals(opened: OpenAudience, plan: Plan, solved: SolvedLimits) -> SolvedM
         overspend_chance=overspend_chance(plan, solved.decided, found.total),
         seconds=time.perf_counter() - start,
     )
+
+
+# ---- what other weights and budgets lead to ----
+
+_ALIKE = 0.01  # points whose revenue and markdown differ by less are one choice
+
+
+def reachable(opened: OpenAudience, plan: Plan) -> Frontier:
+    """What a plan would lead to with other weights of revenue and other budgets: every point is a `solve`.
+
+    Unlike `frontier_of`, it has the plan's own groups, policy and risk, so a point that is adopted has exactly these
+    figures in the planner. Budgets have three digits, as an operator would type them. Points that are like their
+    neighbour are left out. InfeasibleError where the limits contradict each other without any budget.
+    """
+    refuse_without_evidence(opened.basis.belief)
+    weight, own = plan.objective.revenue_weight, plan.budget_amount
+    free = _entry(solve(opened, adopted(plan, weight=weight, budget=None)), weight, None)
+    by_weight = [free if step == 1.0 else _point(opened, plan, weight * step, None) for step in WEIGHT_STEPS]
+    budgets = {float(f"{free.markdown * step:.3g}") for step in BUDGET_STEPS if step < 1.0}  # all of it is `free`
+    by_budget = [
+        _point(opened, plan, weight, budget) for budget in sorted(budgets | ({own} if own is not None else set()))
+    ]
+    present = next(point for point in (*by_weight, *by_budget) if (point.revenue_weight, point.budget) == (weight, own))
+    present = replace(present, present=True)
+    marked = [
+        [present if (one.revenue_weight, one.budget) == (weight, own) else one for one in path]
+        for path in (by_weight, by_budget)
+    ]
+    return Frontier(
+        campaign=plan.campaign,
+        currency=opened.basis.currency.code,
+        by_weight=_without_alike(marked[0]),
+        by_budget=_without_alike(marked[1]),
+        present=present,
+        warnings=opened.notes,
+    )
+
+
+def adopted(plan: Plan, *, weight: float, budget: float | None) -> Plan:
+    """A plan with another weight and budget. A bound on overspending stays with a budget, and goes with it."""
+    amount: BudgetSection | float | None = budget
+    if budget is not None and isinstance(plan.budget, BudgetSection):
+        amount = plan.budget.model_copy(update={"amount": budget})
+    objective = plan.objective.model_copy(update={"revenue_weight": weight})
+    return plan.model_copy(update={"objective": objective, "budget": amount})
+
+
+def _point(opened: OpenAudience, plan: Plan, weight: float, budget: float | None) -> FrontierEntry:
+    try:
+        return _entry(solve(opened, adopted(plan, weight=weight, budget=budget)), weight, budget)
+    except InfeasibleError:
+        return FrontierEntry(revenue_weight=weight, budget=budget, codes=0, revenue=0.0, markdown=0.0, feasible=False)
+
+
+def _entry(solved: SolvedLimits, weight: float, budget: float | None) -> FrontierEntry:
+    total = solved.total
+    return FrontierEntry(
+        revenue_weight=weight,
+        budget=budget,
+        codes=sum(sum(one.codes.values()) for one in solved.arms.values()),
+        revenue=0.0 if total is None else total.revenue.value,
+        markdown=0.0 if total is None else total.markdown.value,
+        feasible=True,
+    )
+
+
+def _without_alike(path: Iterable[FrontierEntry]) -> tuple[FrontierEntry, ...]:
+    """The points of a path that differ from the one before; the plan as it is stays."""
+    kept: list[FrontierEntry] = []
+    for point in path:
+        if kept and _alike(kept[-1], point):
+            if not point.present:
+                continue
+            kept.pop()
+        kept.append(point)
+    return tuple(kept)
+
+
+def _alike(one: FrontierEntry, other: FrontierEntry) -> bool:
+    if not (one.feasible and other.feasible):
+        return False
+    pairs = ((one.revenue, other.revenue), (one.markdown, other.markdown))
+    return all(abs(before - after) <= _ALIKE * max(abs(before), abs(after)) for before, after in pairs)
 
 
 def _basis(opened: OpenAudience, plan: Plan) -> Basis:

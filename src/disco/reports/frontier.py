@@ -63,15 +63,15 @@ def frontier_report(found: Frontier) -> Report:
     )
 
 
-def frontier_chart(found: Frontier, *, with_points: bool = False) -> CurveChart:
-    """Revenue against markdown, with the plan as it is; with_points: and with every allocation of the lines."""
+def frontier_chart(found: Frontier) -> CurveChart:
+    """Revenue against markdown, with the plan as it is."""
     paths = [("revenue weights", found.by_weight), ("budgets", found.by_budget)]
     if found.cap_depth is not None:
         paths.append((f"caps of {depth_percent(found.cap_depth)}", found.by_cap))
     traces: dict[str, dict[float, float]] = {  # two weights may give one allocation, and that is one point
         name: dict(sorted((point.markdown, point.revenue) for point in path if point.feasible)) for name, path in paths
     }
-    now, money, here = found.present, _money(found), "you are here" if with_points else "this plan"
+    now, money = found.present, _money(found)
     return CurveChart(
         title="What more markdown would bring",
         subtitle=f"Expected over the campaign {found.campaign}, everybody eligible, under the plan's limits",
@@ -80,15 +80,35 @@ def frontier_chart(found: Frontier, *, with_points: bool = False) -> CurveChart:
         lines=[Line(name, list(path), list(path.values())) for name, path in traces.items() if len(path) > 1],
         points=[
             *(Points(name, list(path), list(path.values())) for name, path in traces.items() if len(path) == 1),
-            *_allocations(found, with_points),
-            *([Points(here, [now.markdown], [now.revenue], large=with_points)] if now.feasible else []),
+            *([Points("this plan", [now.markdown], [now.revenue])] if now.feasible else []),
         ],
     )
 
 
-def _allocations(found: Frontier, wanted: bool) -> list[Points]:
-    there = {point.markdown: point.revenue for point in (*found.by_weight, *found.by_budget) if point.feasible}
-    return [Points("another plan", list(there), list(there.values()))] if wanted and there else []
+def adoption_chart(found: Frontier) -> CurveChart:
+    """The points to adopt, and the plan as it is. A weight without a budget and a budget lie on one line."""
+    now, money = found.present, _money(found)
+    there = dict(sorted((point.markdown, point.revenue) for point in _choices(found)))
+    others = {x: y for x, y in there.items() if not now.feasible or (x, y) != (now.markdown, now.revenue)}
+    return CurveChart(
+        title="What more markdown would bring",
+        subtitle=f"Expected revenue and code cost of all codes of {found.campaign}, as the planner states them",
+        x=Axis("Markdown", money),
+        y=Axis("Revenue", money),
+        lines=[Line("other weights and budgets", list(there), list(there.values()))] if len(there) > 1 else [],
+        points=[
+            *([Points("a plan to adopt", list(others), list(others.values()))] if others else []),
+            *([Points("you are here", [now.markdown], [now.revenue], large=True)] if now.feasible else []),
+        ],
+    )
+
+
+def _choices(found: Frontier) -> list[FrontierEntry]:
+    """Every point with an allocation, the plan as it is among them."""
+    points = [*found.by_weight, *found.by_budget]
+    if not any(point.present for point in points):
+        points.append(found.present)
+    return [point for point in points if point.feasible]
 
 
 def frontier_lead(found: Frontier) -> str:
@@ -116,7 +136,7 @@ class AdoptablePoint:
     markdown: str
     weight: float
     budget: float | str
-    """An amount without fractions, so that it can be typed; empty: none."""
+    """Empty: none."""
     x: float
     """Its place in the chart: markdown."""
     y: float
@@ -127,22 +147,27 @@ class AdoptablePoint:
 def frontier_points(found: Frontier) -> tuple[AdoptablePoint, ...]:
     """Every point with an allocation, by markdown; the plan as it is among them."""
     money = _money(found)
-    named = [(f"Weight {point.revenue_weight:g}, no budget", point) for point in found.by_weight]
-    named += [(f"Budget {money.text(point.budget or 0.0)}", point) for point in found.by_budget]
-    if not any(point.present for _, point in named):
-        named.append(("This plan", found.present))
     return tuple(
         AdoptablePoint(
-            name=name,
+            name=_name(point, money),
             codes=point.codes,
             revenue=money.text(point.revenue),
             markdown=money.text(point.markdown),
             weight=point.revenue_weight,
-            budget="" if point.budget is None else round(point.budget),
+            budget="" if point.budget is None else _typed(point.budget),
             x=point.markdown,
             y=point.revenue,
             is_present=point.present,
         )
-        for name, point in sorted(named, key=lambda pair: pair[1].markdown)
-        if point.feasible
+        for point in sorted(_choices(found), key=lambda point: point.markdown)
     )
+
+
+def _name(point: FrontierEntry, money: Money) -> str:
+    if point.budget is None:
+        return f"Weight {point.revenue_weight:g}, no budget"
+    return f"Budget {money.text(point.budget)}"
+
+
+def _typed(amount: float) -> int | float:
+    return int(amount) if float(amount).is_integer() else amount

@@ -16,8 +16,17 @@ from disco.entrypoints.python import Shop
 from disco.entrypoints.sentences import in_words
 from disco.entrypoints.service.logs import log, places_of
 from disco.operations.audience import check_audience
-from disco.operations.frontier import Frontier, frontier_of
-from disco.operations.planner import OpenAudience, OpenAudiences, SolvedLimits, SolvedMoney, about, intervals, solve
+from disco.operations.frontier import Frontier
+from disco.operations.planner import (
+    OpenAudience,
+    OpenAudiences,
+    SolvedLimits,
+    SolvedMoney,
+    about,
+    intervals,
+    reachable,
+    solve,
+)
 from disco.records.errors import DefectError, DiscoError, StateError
 from disco.records.life import PlanRecord
 from disco.records.plan import Plan
@@ -228,9 +237,14 @@ class PlannerDesk:
         name = f"{opened.key} {opened.opened_at} {plan.model_dump_json()}"
         with self._lock:
             if name not in self._frontiers:
-                _remember(self._frontiers, name, self._drawing.submit(frontier_of, opened.basis, plan), most=_FRONTIERS)
+                _remember(self._frontiers, name, self._drawing.submit(self._draw, opened, plan), most=_FRONTIERS)
             found = self._frontiers[name]
         return found.result() if found.done() else None
+
+    def _draw(self, opened: OpenAudience, plan: Plan) -> Frontier:
+        found = reachable(opened, plan)
+        self.audiences.settle()
+        return found
 
     def close(self) -> None:
         """Begin nothing more."""

@@ -113,7 +113,7 @@ class Points(_Trace):
     y: Figures
     lower: Figures | None = None
     upper: Figures | None = None
-    large: bool = False  # the one to look at among others
+    large: bool = False  # the one to look at among others: its name stands beside it, and not in the key
 
     def __post_init__(self) -> None:
         self._freeze(kind="points")
@@ -180,7 +180,7 @@ class CurveChart:
             for line, colour in zip(self.lines, self._colours(), strict=True)
         ]
         dots = list(zip(self.points, self._points_colours(), strict=True))
-        entries += [KeyEntry(points.label, "dot", colour) for points, colour in dots]
+        entries += [KeyEntry(points.label, "dot", colour) for points, colour in dots if not points.large]
         if any(line.lower is not None for line in self.lines):
             entries.append(KeyEntry(self.interval, "band", self._colours()[0] if len(self.lines) == 1 else MUTED))
         else:
@@ -338,4 +338,11 @@ def _dots(points: Points, x: PlacedAxis, y: PlacedAxis, *, colour: str, tips: di
         "itemStyle": {"color": colour, "opacity": 1},
         "emphasis": {"disabled": True},
         "z": 7 if points.large else 6,
+        **({"label": _beside(points.label)} if points.large else {}),
     }
+
+
+def _beside(name: str) -> Option:
+    """The name of a point, below it on the right, where a rising line does not run."""
+    words = {"show": True, "formatter": name, "position": "bottom", "align": "left", "distance": 8}
+    return {**words, "color": INK, "fontSize": FONT_PX, "fontWeight": "bold"}

@@ -6,6 +6,9 @@ import time
 
 from planning_drafts import PLAN, drafted
 
+from disco.records.currency import GBP
+from disco.reports.formats import Money
+
 
 def drawn(planning):
     for _ in range(2400):
@@ -17,30 +20,45 @@ def drawn(planning):
     raise AssertionError("the customers were not opened within two minutes")
 
 
-def test_the_points_of_the_picture_are_those_of_disco_frontier_and_can_be_adopted(planning, planning_shop):
-    from disco.entrypoints.python import Shop
+POINT = re.compile(
+    r'data-label="Codes">([^<]+)</td><td class="figure" data-label="Revenue">([^<]+)</td>'
+    r'<td class="figure" data-label="Markdown">([^<]+)</td>\s*<td>(.*?)</td>',
+    re.DOTALL,
+)
+HIDDEN = re.compile(r'name="weight" value="([^"]+)"><input type="hidden" name="budget" value="([^"]*)"')
 
-    revision = drafted(planning, plan={**PLAN, "depths": {"0.1": {"at_most": 100}, "0.3": {"at_most": 100}}})
+
+def shown(planning):
+    """Codes, revenue and markdown, as the planner states them."""
+    found = planning.get("/plan/autumn/numbers.json").json()
+    money = Money(GBP)
+    codes = sum(sum(arm["codes"].values()) for arm in found["arms"].values())
+    return (f"{codes:,}", *(money.text(found["total"][name]["value"]) for name in ("revenue", "markdown")))
+
+
+def test_a_point_that_is_adopted_has_the_same_figures_in_the_planner(planning):
+    limits = {"depths": {"0.1": {"at_most": 100}, "0.3": {"at_most": 100}}, "reserve": {"share": "10%"}}
+    revision = drafted(planning, plan={**PLAN, **limits, "holdout": {"share": "10%"}})
     assert "Opening the customers" in planning.get("/plan/autumn/frontier").text
-    text = drawn(planning)
-    expected = Shop.open(planning_shop).frontier(planning.get("/api/v1/drafts/autumn").json()["plan"])
-    places = {(float(x), float(y)) for x, y in re.findall(r'data-x="([^"]+)" data-y="([^"]+)"', text)}
-    others = [point for point in (*expected.by_weight, *expected.by_budget) if point.feasible and not point.present]
-    assert places == {(point.markdown, point.revenue) for point in others}
-    assert "You are here" in text
+    points = POINT.findall(drawn(planning))
+    (here,) = [point for point in points if "You are here" in point[3]]
+    assert here[:3] == shown(planning)
     page = planning.get("/plan/autumn/frontier")
     assert re.search(r'class="chart" role="img"', page.text)
-    weight, budget = re.findall(
-        r'name="weight" value="([^"]+)"><input type="hidden" name="budget" value="(\d+)"', text
-    )[0]
-    point = {"revision": str(revision), "weight": weight, "budget": budget}
-    reply = planning.post("/plan/autumn/frontier", data=point, headers={"hx-request": "true"})
-    assert reply.headers["hx-redirect"] == "/plan/autumn"
-    plan = planning.get("/api/v1/drafts/autumn").json()["plan"]
-    assert plan["budget"] == int(budget)
-    assert plan["objective"]["revenue_weight"] == float(weight)
-    assert plan["depths"] == {"0.1": {"at_most": 100}, "0.3": {"at_most": 100}}
-    again = planning.post("/plan/autumn/frontier", data=point)
+    others = [point for point in points if point is not here]
+    assert len(others) > 3
+    for *figures, form in others:
+        weight, budget = HIDDEN.search(form).groups()
+        point = {"revision": str(revision), "weight": weight, "budget": budget}
+        reply = planning.post("/plan/autumn/frontier", data=point, headers={"hx-request": "true"})
+        assert reply.headers["hx-redirect"] == "/plan/autumn"
+        assert tuple(figures) == shown(planning), (weight, budget)
+        plan = planning.get("/api/v1/drafts/autumn").json()["plan"]
+        assert plan["objective"]["revenue_weight"] == float(weight)
+        assert plan.get("budget") == (float(budget) if budget else None)
+        assert plan["depths"] == limits["depths"]
+        revision += 1
+    again = planning.post("/plan/autumn/frontier", data={**point, "revision": str(revision - 1)})
     assert again.status_code == 412, "somebody else may have changed the draft"
 
 

@@ -17,7 +17,7 @@ from disco.operations.drafts import get_draft, put_draft
 from disco.records.errors import DiscoError, InputError
 from disco.records.plan import Plan
 from disco.reports.charts import CurveChart
-from disco.reports.frontier import AdoptablePoint, frontier_chart, frontier_lead, frontier_points, frontier_tables
+from disco.reports.frontier import AdoptablePoint, adoption_chart, frontier_lead, frontier_points, frontier_tables
 from disco.reports.table import Table
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ async def _drawn(request: Request, shop: Any, draft: str) -> FrontierPage:
         return make(answer="There is no frontier for this draft yet.", problem=lines)
     return make(
         answer=frontier_lead(result),
-        chart=frontier_chart(result, with_points=True),
+        chart=adoption_chart(result),
         points=frontier_points(result),
         figures=tuple(frontier_tables(result)),
         warnings=result.warnings,
