@@ -27,10 +27,15 @@ def test_the_title_says_since_when_the_difference_is_clear():
     assert worse.title == "The decided group has been clearly worse than control since 2 Mar 2027"
 
 
-@pytest.mark.parametrize(("final", "ending"), [(False, " yet"), (True, "")])
-def test_without_a_clear_difference_the_title_says_so(final, ending):
+def test_without_a_clear_difference_the_title_says_how_the_interval_narrowed():
+    chart = over_time_chart(over_time(on(1, 0.3, 3.0), on(2, 0.1, 0.4)))
+    assert chart.title == "The interval has narrowed from ±300% to ±40% since 1 Mar 2027"
+
+
+@pytest.mark.parametrize(("final", "ending"), [(False, "so far"), (True, "at the end")])
+def test_an_interval_that_has_not_narrowed_is_said_as_it_is(final, ending):
     chart = over_time_chart(over_time(on(1, 0.3, 0.2), on(2, 0.1, 0.2, final=final)))
-    assert chart.title == f"No clear difference between the decided group and control{ending}"
+    assert chart.title == f"The interval is ±20% {ending}"
 
 
 def test_first_intervals_do_not_squeeze_the_rest():

@@ -340,11 +340,7 @@ def _words(
     currency: Currency,
 ) -> tuple[str, ...]:
     """What may be said, and how far to trust it."""
-    ledger = (
-        f"{counts.received:,} outcomes received: {counts.applied:,} applied, {counts.duplicate:,} duplicate, "
-        f"{counts.expired:,} expired, {counts.unmatched:,} unmatched, {counts.rejected:,} rejected."
-    )
-    said = [f"{_state(record, as_of=as_of, final=final)} {ledger}"]
+    said = [f"{_state(record, as_of=as_of, final=final)} {_ledger_words(counts)}"]
     if recall is not None:
         said.append(_recall_words(recall))
     if ab is None:
@@ -358,6 +354,23 @@ def _words(
         least = f"about {percent(detectable)} or more"
         said.append(f"With groups of this size, only changes in revenue of {least} are likely (80%) to be detected.")
     return tuple(said)
+
+
+def _ledger_words(counts: IngestCounts) -> str:
+    """What became of the outcomes, without what became of none."""
+    if not counts.received:
+        return "No outcomes were received."
+    received = f"{counted(counts.received, 'outcome')} received"
+    if counts.applied == counts.received:
+        return f"{received}, {'and it counts' if counts.received == 1 else 'all counted'}."
+    several = {
+        "counted": counts.applied,
+        "duplicate": counts.duplicate,
+        "expired": counts.expired,
+        "unmatched": counts.unmatched,
+        "rejected": counts.rejected,
+    }
+    return f"{received}: {', '.join(f'{number:,} {name}' for name, number in several.items() if number)}."
 
 
 def _recall_words(recall: RecallRead) -> str:

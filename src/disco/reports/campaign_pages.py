@@ -1,7 +1,9 @@
 """The results of campaigns as pages: for one campaign or for several."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import isfinite
 
 from disco.evaluation.ab_test import Verdict
 from disco.operations.results import AllResults, CampaignResults
@@ -19,10 +21,12 @@ from disco.reports.campaign_tables import (
     findings_table,
     incremental_table,
     money_of,
+    p_values_table,
     pooled_table,
     pooled_words,
     primary_uplift,
     undifferentiated_table,
+    without_p,
 )
 from disco.reports.charts import Axis, CurveChart, IntervalChart, IntervalRow, Line, Points
 from disco.reports.charts.parts import nice_extent
@@ -31,6 +35,7 @@ from disco.reports.page import PageItem, Report, Section
 from disco.reports.table import Column, Table
 
 _MOST_WORDS = 15  # of a headline
+_P_VALUE = re.compile(r" \(p (?:= )?[<\d.]+\)|, p (?:= )?[<\d.]+(\))")  # in the words of results
 
 # One campaign
 
@@ -38,13 +43,18 @@ _MOST_WORDS = 15  # of a headline
 def campaign_report(results: CampaignResults) -> Report:
     """One campaign on one page."""
     plan = results.plan
-    sections = [Section("What each group bought", "\n\n".join(results.words), [arms_table(results)])]
-    chart, table = _findings_chart(results), findings_table(results)
+    said = "\n\n".join(_P_VALUE.sub(r"\1", words) for words in results.words)
+    sections = [Section("What each group bought", said, [arms_table(results)])]
+    chart, table = _findings_chart(results), without_p(findings_table(results))
     if table is not None:
-        sections.append(Section("Did deciding help?", "", [table] if chart is None else [chart, table]))
-    others = [table for table in (undifferentiated_table(results), incremental_table(results)) if table is not None]
+        sections.insert(0, Section("Did deciding help?", "", [table] if chart is None else [chart, table]))
+    tables = (without_p(undifferentiated_table(results)), without_p(incremental_table(results)))
+    others = [table for table in tables if table is not None]
     if others:
         sections.append(Section("Compared with simpler campaigns", "", others))
+    if (p_values := p_values_table(results)) is not None:
+        formula = f"The objective is w × revenue − markdown with w = {plan.objective.revenue_weight:g}, per customer."
+        sections.append(Section("For statisticians", formula, [p_values], folded=True))
     return Report(
         title=f"Campaign {plan.campaign}",
         lead=_lead(results),
@@ -64,16 +74,14 @@ def _lead(results: CampaignResults) -> str:
     if ab.verdict is Verdict.BLOCKED:
         return "Group sizes are not as planned, so no figure can be trusted."
     uplift = ab.deciding.decisive.relative
+    unit = Percent(decimals=0, signed=True)
     revenue = ab.finding("revenue") if ab.findings else ab.deciding
     earned = revenue.decisive.difference.value * results.arms[Arm.DECIDED].summary.customers
     ours = "Random codes" if results.plan.policy.assigns_at_random else "Decided codes"
     other = "random codes" if ab.findings else "no codes"
     if ab.verdict is Verdict.UNDECIDED:
-        figure = (
-            "" if uplift is None else f"{ab.primary} {estimate_text(uplift, unit=Percent(decimals=0, signed=True))}, "
-        )
-        change = money(earned, decimals=0, signed=True)
-        return f"No clear difference from {other}{'' if results.final else ' yet'}: {figure}revenue {change}."
+        figure = "" if uplift is None else f": {ab.primary} {estimate_text(uplift, unit=unit)}"
+        return f"No clear difference from {other}{'' if results.final else ' yet'}{figure}."
     side = "more" if ab.verdict is Verdict.BETTER else "less"
     size = "" if uplift is None else f" {percent(abs(uplift.value), decimals=0)}"
     in_money = f"{money(abs(earned), decimals=0)} {'more' if earned >= 0 else 'less'} revenue"
@@ -95,7 +103,7 @@ def _findings_chart(results: CampaignResults) -> IntervalChart | None:
         Verdict.UNDECIDED: "No clear difference between the decided group and control",
         Verdict.BLOCKED: "Group sizes are not as planned: these figures cannot be trusted",
     }
-    subtitle = "Per customer, relative to control; the objective is w × revenue − markdown"
+    subtitle = f"Per customer, relative to control; the objective {_objective(results.plan.objective.revenue_weight)}"
     if _is_wider_than_its_verdict(results):
         subtitle += f". {_WIDER}"
     return IntervalChart(
@@ -104,6 +112,17 @@ def _findings_chart(results: CampaignResults) -> IntervalChart | None:
         x=Axis("Against control", UPLIFT),
         interval="95% interval",
         rows=rows,
+    )
+
+
+def _objective(weight: float) -> str:
+    """What the objective is, without its formula.
+
+    >>> _objective(1.0), _objective(3.0)
+    ('is revenue less what codes cost', 'counts revenue 3 times, less what codes cost')
+    """
+    return (
+        "is revenue less what codes cost" if weight == 1 else f"counts revenue {weight:g} times, less what codes cost"
     )
 
 
@@ -129,8 +148,8 @@ def over_time_chart(found: ResultsOverTime) -> CurveChart | None:
     several = len(days) > 1
     return CurveChart(
         title=_over_time_title(found),
-        subtitle="Objective (w × revenue − markdown) per customer to date, relative to control. Until the end, the "
-        f"intervals may be looked at every day{beyond}",
+        subtitle="Objective per customer to date, relative to control. Until the end, the intervals may be looked at "
+        f"every day{beyond}",
         x=Axis("Purchases until the end of", Names([short_date(day) for day in days])),
         y=Axis("Against control", UPLIFT, extent),
         interval="95% interval",
@@ -158,7 +177,7 @@ def _readable_extent(
 
 
 def _over_time_title(found: ResultsOverTime) -> str:
-    """Since when the difference has been clear, as the picture shows it: relative to control."""
+    """Since when the difference has been clear, as the picture shows it; where it is not, how the interval went."""
     clear = [
         not one.comparison.difference.covers(0)
         and (one.comparison.relative is None or not one.comparison.relative.covers(0))
@@ -166,10 +185,28 @@ def _over_time_title(found: ResultsOverTime) -> str:
     ]
     last = found.days[-1]
     if not clear[-1]:
-        return "No clear difference between the decided group and control" + ("" if last.final else " yet")
+        return _narrowing(found)
     since = next(place for place in range(len(clear)) if all(clear[place:]))
     side = "better" if last.comparison.difference.value > 0 else "worse"
     return f"The decided group has been clearly {side} than control since {date(found.days[since].day)}"
+
+
+def _narrowing(found: ResultsOverTime) -> str:
+    """How much less uncertain the days have made it."""
+    halves = [
+        (one.day, (upper - lower) / 2)
+        for one in found.days
+        if one.comparison.relative is not None and one.comparison.relative.ends is not None
+        for lower, upper in [one.comparison.relative.ends]
+        if isfinite(upper - lower)
+    ]
+    if not halves:
+        return "The interval has no limits" + ("" if found.days[-1].final else " yet")
+    (first_day, first), (_, last) = halves[0], halves[-1]
+    before, now = percent(first, decimals=0), percent(last, decimals=0)
+    if last < first and before != now:
+        return f"The interval has narrowed from ±{before} to ±{now} since {date(first_day)}"
+    return f"The interval is ±{now} {'at the end' if found.days[-1].final else 'so far'}"
 
 
 def over_time_table(found: ResultsOverTime) -> Table:
@@ -246,7 +283,7 @@ def _uplift_chart(results: Sequence[CampaignResults]) -> IntervalChart | None:
     if not shown:
         return None
     better, among = sum(one.verdict is Verdict.BETTER for one, _ in shown), len(shown)
-    subtitle = "Objective (w × revenue − markdown) per customer, relative to control"
+    subtitle = "Objective per customer, relative to control"
     if any(_is_wider_than_its_verdict(one) for one, _ in shown):
         subtitle += f". {_WIDER}"
     return IntervalChart(

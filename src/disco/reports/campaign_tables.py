@@ -1,6 +1,7 @@
 """The results of campaigns as tables and words, the same on a terminal and on a page."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from disco.evaluation.ab_test import Finding
@@ -12,8 +13,8 @@ from disco.records.depths import depth_percent
 from disco.records.estimate import Estimate
 from disco.records.plan_summary import MoneyForecast
 from disco.records.wording import money as money_text
-from disco.records.wording import p_value, percent
-from disco.reports.formats import Count, Money, Number, Percent, PercentagePoints, PValue, Unit
+from disco.records.wording import percent
+from disco.reports.formats import Count, Money, Number, Percent, PercentagePoints, PValue, Unit, estimate_text
 from disco.reports.table import Cell, Column, FigureCell, Table
 
 _GROUPS = {
@@ -104,12 +105,12 @@ def sample_ratio_table(results: CampaignResults) -> Table | None:
         for arm, found in ratio.found.items()
     ]
     columns = (Column(name, Count()) for name in ("Customers", "Planned"))
-    fine = "differences of this size come by chance" if ratio.ok else "differences of this size do not come by chance"
+    fine = "Differences of this size come by chance." if ratio.ok else "Differences of this size do not come by chance."
     return Table(
         caption="Group sizes are as planned" if ratio.ok else "Group sizes are not as planned",
         columns=["Group", *columns, Column("Difference", Count(signed=True))],
         rows=rows,
-        note=f"Test of the planned shares: p = {p_value(ratio.p_value)}; {fine}.",
+        note=fine,
     )
 
 
@@ -153,6 +154,38 @@ def incremental_table(results: CampaignResults) -> Table | None:
         rows=rows,
         note="All revenue in the days the codes were valid, with and without codes.",
     )
+
+
+def without_p(table: Table | None) -> Table | None:
+    """A comparison for readers who have its interval: its last column, the p value, is among `p_values_table`."""
+    if table is None:
+        return None
+    return replace(table, columns=table.columns[:-1], rows=[row[:-1] for row in table.rows])
+
+
+def p_values_table(results: CampaignResults) -> Table | None:
+    """The p value of every comparison; None where there is nothing to compare."""
+    ab = results.ab
+    if ab is None:
+        return None
+    rows: list[list[Cell]] = [
+        [f"{found.metric.capitalize()} per customer, decided group against control", found.decisive.p_value]
+        for found in ab.findings
+        if found.per == "customer"
+    ]
+    if ab.undifferentiated:
+        rows += [
+            [f"{ab.primary.capitalize()} per customer, decided group against everybody {depth_percent(depth)}", p]
+            for depth, p in ab.holm.items()
+        ]
+    rows += [
+        [f"All revenue per customer, {_group(results, Arm(arm)).lower()} against the holdout", found.p_value]
+        for arm, found in ab.incremental.items()
+    ]
+    if results.sample_ratio is not None:
+        rows.append(["Group sizes against their planned shares", results.sample_ratio.p_value])
+    note = "Those against one code for everybody are adjusted for their number (Holm)." if ab.undifferentiated else ""
+    return Table(caption="p values of the comparisons", columns=["Comparison", _P], rows=rows, note=note)
 
 
 def primary_uplift(results: CampaignResults) -> Estimate | None:
@@ -241,9 +274,8 @@ def pooled_words(results: AllResults) -> str:
         earned = found.total if metric != "objective" else results.against_control["revenue"].total
         over = "1 campaign" if found.campaigns == 1 else f"{found.campaigns} campaigns"
         if found.relative.covers(0):
-            share = percent(found.relative.value, decimals=0, signed=True)
-            change = money(earned.value, signed=True)
-            return f"No clear difference from {other} over {over}: {metric} {share}, revenue {change}."
+            share = estimate_text(found.relative, unit=Percent(decimals=0, signed=True))
+            return f"No clear difference from {other} over {over}: {metric} {share}."
         side = "more" if found.relative.value > 0 else "less"
         share = percent(abs(found.relative.value), decimals=0)
         change = f"{money(abs(earned.value))} {'more' if earned.value >= 0 else 'less'}"

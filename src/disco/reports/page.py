@@ -55,6 +55,7 @@ class Section:
     heading: str
     text: str = ""  # blank lines part paragraphs
     items: Sequence[PageItem] = ()
+    folded: bool = False  # a page of the console opens it on demand; a file shows it
     side_by_side: bool = False  # charts in two columns where the page is wide enough; give them the same `extent`
 
 

@@ -22,6 +22,12 @@ def test_the_page_shows_what_the_report_shows(second_reader: TestClient) -> None
     assert "Decided group against one code for everybody" in page
     assert "Incremental revenue per customer, compared with the holdout" in page
     assert "Engagement" in page
+    assert page.index("Did deciding help?") < page.index("How the verdict came about")
+    before, _, statistics = page.partition('<details class="science">')
+    assert "p (Holm)" not in before
+    assert "w × revenue" not in before
+    assert "w × revenue" in statistics
+    assert "p values of the comparisons" in statistics
     assert "Group sizes are as planned" in page
     assert 'hx-get="/campaigns/second/results/over-time"' in page
     assert "style=" not in page
@@ -30,7 +36,7 @@ def test_the_page_shows_what_the_report_shows(second_reader: TestClient) -> None
 def test_every_table_of_the_page_can_be_saved(second_reader: TestClient) -> None:
     page = second_reader.get("/campaigns/second/results").text
     names = set(re.findall(r"results\?table=([^&]+)&amp;format=parquet", page))
-    assert {"1-1", "2-1", "2-2", "groups"} <= names
+    assert {"1-1", "1-2", "2-1", "4-1", "groups"} <= names
     for name in names:
         saved = second_reader.get("/campaigns/second/results", params={"table": name, "format": "parquet"})
         assert pq.read_table(io.BytesIO(saved.content)).num_rows > 0
