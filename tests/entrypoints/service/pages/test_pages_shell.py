@@ -61,6 +61,8 @@ def test_whoever_is_not_signed_in_is_led_to_the_door_and_back(tmp_path: Path) ->
         part = stranger.get("/campaigns", headers={"hx-request": "true", "hx-current-url": "http://localhost/jobs?a=1"})
         assert (part.status_code, part.headers["hx-redirect"]) == (401, "/sign-in?then=/jobs%3Fa%3D1")
         assert stranger.get("/").headers["location"] == "/sign-in?then=/"
+        unreadable = stranger.get("/campaigns", headers={"hx-request": "true", "hx-current-url": "http://["})
+        assert (unreadable.status_code, unreadable.headers["hx-redirect"]) == (401, "/sign-in?then=")
 
 
 @pytest.mark.parametrize(

@@ -299,6 +299,9 @@ def refusal(request: Request, error: Exception) -> Response:
 
 
 def _here(request: Request) -> str:
-    """The page that asked, to come back to after signing in."""
-    shown = urlsplit(request.headers.get("hx-current-url", "")) if "hx-request" in request.headers else request.url
+    """The page that asked, to come back to after signing in; empty where its browser does not name one."""
+    try:
+        shown = urlsplit(request.headers.get("hx-current-url", "")) if "hx-request" in request.headers else request.url
+    except ValueError:  # such as a host that is no address
+        return ""
     return shown.path + (f"?{shown.query}" if shown.query else "")
