@@ -190,7 +190,8 @@ async def password(request: Request, shop: ShopOf, form: FormOf) -> Response:
     try:
         await to_thread.run_sync(changed, limiter=service.hashing)
     except (AuthenticationError, InputError) as error:
-        names = {"password": "new_password", "again": "again"} if isinstance(error, InputError) else {}
+        # names of fields
+        names = {"password": "new_password", "again": "again"} if isinstance(error, InputError) else {}  # nosec B105
         what = {names.get(error.what, "password"): sentence(error)}
         page = await to_thread.run_sync(lambda: _account(request, shop, typed=Typed(errors=what)))
         return respond(request, page, status=422, part="form")
