@@ -96,10 +96,10 @@ def test_what_holds_a_plan_back(solved, words):
 def test_what_one_more_is_worth():
     solved = solved_of(prices={0.1: -0.5, 0.3: 2.10}, budget_price=0.43, segment_prices={"North": {0.3: 1.0}})
     assert binding_words(plan_of(), solved) == (
-        "Each 10% code that the floor asks for costs £0.50.",
-        "One more 30% code is worth £2.10.",
-        "One more 30% code in North is worth £1.00.",
-        "£1 more of budget is worth £0.43 of revenue.",
+        "The 10% floor costs £0.50 for each code.",
+        "The 30% cap is reached: one more code brings £2.10.",
+        "The 30% cap in North is reached: one more code brings £1.00.",
+        "The budget is reached: £1 more brings £0.43 of revenue.",
     )
 
 
@@ -110,7 +110,19 @@ def test_codes_of_all_groups_are_counted_and_bars_share_one_scale():
     assert (thirty.codes, thirty.share, thirty.binds) == (5_000, "5.0%", True)
     assert ten.length == 100
     assert thirty.length == pytest.approx(100 / 3)
-    assert thirty.price == "One more 30% code is worth £2.10."
+    assert thirty.price == 2.10
+    assert thirty.words == "5,000 codes of at most 5,000"
+
+
+def test_what_is_kept_for_late_arrivals_explains_a_cap_and_a_budget_that_are_not_used_up():
+    solved = replace(solved_of(prices={0.1: 0.0, 0.3: 2.10}, budget_price=0.4), reserve={0.1: 1_000, 0.3: 1_000})
+    plan = plan_of(depths={0.1: {"at_most": "30%"}, 0.3: {"at_most": 6_000}}, budget=200_000, reserve={"share": "10%"})
+    figures = planner_figures(plan, solved, None)
+    assert [one.words for one in figures.depths] == [
+        "15,000 codes of at most 30,000",
+        "5,000 codes of at most 6,000 (1,000 kept for late arrivals)",
+    ]
+    assert figures.budget == "£182k of the budget of £200k is planned; the rest is kept for late arrivals."
 
 
 def test_the_old_interval_stays_until_the_new_one_is_there():

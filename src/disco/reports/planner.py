@@ -44,8 +44,10 @@ class PlannedDepth:
     """Of its cap on the same scale; None: no limit, or beyond the scale."""
     share: str
     """Of the customers."""
-    price: str
-    """What one more code is worth, in words; empty where nothing is known."""
+    words: str
+    """Codes, cap and what is kept of it for late arrivals, in one line."""
+    price: float | None
+    """What one more code brings; below 0: what a code that the floor asks for costs; None: not known."""
     binds: bool
     """Whether its cap costs revenue."""
 
@@ -83,6 +85,7 @@ class PlannerFigures:
     """What is spent of the budget, in a sentence; empty without one."""
     groups: Table
     """By group: customers, codes, revenue, markdown."""
+    unit: Money
     seconds: float
     """How long the solve took."""
     has_intervals: bool
@@ -99,7 +102,7 @@ class PlannerFigures:
                 Column("Codes", Count()),
                 Column("At most", Count()),
                 "Share of customers",
-                "One more code",
+                Column("One more code brings", self.unit),
             ],
             rows=[[one.name, one.codes, one.cap, one.share, one.price] for one in self.depths],
         )
@@ -114,11 +117,12 @@ def planner_figures(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None)
         headline=headline(plan, solved, money),
         customers=solved.customers,
         codes=sum(codes.values()),
-        depths=_depths(plan, solved, codes, unit),
+        depths=_depths(plan, solved, codes),
         money=_money(plan, source, unit),
         binding=binding_words(plan, solved),
         budget=_budget_words(plan, solved, money, unit),
         groups=group_table(source.arms, unit),
+        unit=unit,
         seconds=solved.seconds,
         has_intervals=money is not None or solved.total is None,
     )
@@ -186,22 +190,24 @@ def binding_words(plan: Plan, solved: SolvedLimits) -> tuple[str, ...]:
             words += _price_words(_short(depth), f" in {label}", price, unit)
     if solved.budget_price > 0:
         one, worth = unit.text(1.0).removesuffix(".00"), unit.text(solved.budget_price)
-        words.append(f"{one} more of budget is worth {worth} of revenue.")
+        words.append(f"The budget is reached: {one} more brings {worth} of revenue.")
     return tuple(words)
 
 
 def _price_words(depth: str, where: str, price: float, unit: Money) -> list[str]:
     if price > 0:
-        return [f"One more {depth} code{where} is worth {unit.text(price)}."]
+        return [f"The {depth} cap{where} is reached: one more code brings {unit.text(price)}."]
     if price < 0:
-        return [f"Each {depth} code that the floor{where} asks for costs {unit.text(-price)}."]
+        return [f"The {depth} floor{where} costs {unit.text(-price)} for each code."]
     return []
 
 
 def _budget_words(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None, unit: Money) -> str:
     if plan.budget_amount is None or solved.total is None:
         return ""
-    words = f"{unit.text(solved.total.markdown.value)} of the budget of {unit.text(plan.budget_amount)} is planned."
+    words = f"{unit.text(solved.total.markdown.value)} of the budget of {unit.text(plan.budget_amount)} is planned"
+    is_kept = plan.reserve.share > 0 and solved.budget_price > 0 and plan.overspend_risk is None
+    words += "; the rest is kept for late arrivals." if is_kept else "."
     if solved.ceiling is not None and solved.ceiling < plan.budget_amount and plan.overspend_risk is not None:
         words += f" The ceiling is {unit.text(solved.ceiling)}, so that the risk is kept."
     if money is not None and money.overspend_chance is not None:
@@ -226,13 +232,13 @@ def _codes(arms: Mapping[Arm, ArmForecast]) -> dict[float, int]:
     return found
 
 
-def _depths(plan: Plan, solved: SolvedLimits, codes: Mapping[float, int], unit: Money) -> tuple[PlannedDepth, ...]:
+def _depths(plan: Plan, solved: SolvedLimits, codes: Mapping[float, int]) -> tuple[PlannedDepth, ...]:
     caps = {depth: limit_count(one.at_most, eligible=solved.customers) for depth, one in plan.depths.items()}
     most = max(*codes.values(), *(cap for cap in caps.values() if cap is not None and cap <= solved.customers), 1)
     found = []
     for depth, given in codes.items():
         cap, price = caps[depth], None if solved.prices is None else solved.prices[depth]
-        words = [] if price is None else _price_words(_short(depth), "", price, unit)
+        share, binds = percent(given / max(solved.customers, 1)), price is not None and price > 0
         found.append(
             PlannedDepth(
                 depth=depth,
@@ -242,16 +248,25 @@ def _depths(plan: Plan, solved: SolvedLimits, codes: Mapping[float, int], unit: 
                 cap=cap,
                 length=100 * given / most,
                 cap_place=None if cap is None or cap > most else 100 * cap / most,
-                share=percent(given / max(solved.customers, 1)),
-                price=words[0]
-                if words
-                else ""
-                if price is None
-                else f"One more {_short(depth)} code is worth nothing.",
-                binds=price is not None and price > 0,
+                share=share,
+                words=_codes_words(given, cap, kept=solved.reserve[depth] or 0 if binds else 0, share=share),
+                price=price,
+                binds=binds,
             )
         )
     return tuple(found)
+
+
+def _codes_words(codes: int, cap: int | None, *, kept: int, share: str) -> str:
+    """kept: codes that a cap that is reached leaves for late arrivals.
+
+    >>> _codes_words(11_793, 12_500, kept=707, share="23.6%"), _codes_words(40, None, kept=0, share="2.0%")
+    ('11,793 codes of at most 12,500 (707 kept for late arrivals)', '40 codes, 2.0% of customers')
+    """
+    words = counted(codes, "code")
+    if cap is None:
+        return f"{words}, {share} of customers"
+    return f"{words} of at most {cap:,}" + (f" ({kept:,} kept for late arrivals)" if kept else "")
 
 
 def _money(plan: Plan, found: SolvedLimits | SolvedMoney, unit: Money) -> tuple[MoneyFigure, ...]:

@@ -93,7 +93,7 @@ _LABELS = {
     "contact.days": "Days of that limit",
     "objective.revenue_weight": "Weight of revenue",
     "budget.amount": "Budget for code cost",
-    "budget.overspend_risk": "Risk of spending more",
+    "budget.overspend_risk": "Overspend risk",
     "control.share": "Control group",
     "holdout.share": "Holdout",
     "reserve.share": "Kept for late arrivals",

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import date as day_of
 from datetime import datetime
 from functools import partial
-from hashlib import sha256
-from json import dumps
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -133,8 +131,8 @@ class PlannerPage(Page):
     @property
     def groups_words(self) -> str:
         """The groups in brief."""
-        named = {"control": "control.share", "holdout": "holdout.share", "reserve": "reserve.share"}
-        return ", ".join(f"{name} {self.text(key)}" for name, key in named.items() if self.text(key)) or "none"
+        named = {"control": "control.share", "holdout": "holdout.share", "for late arrivals": "reserve.share"}
+        return ", ".join(f"{self.text(key)} {name}" for name, key in named.items() if self.text(key)) or "none"
 
     @property
     def dates_words(self) -> str:
@@ -320,9 +318,8 @@ def save_as_plan(request: Request, shop: ShopOf, draft: DraftName, form: FormOf)
     key = request.headers.get(HEADER)
     body = read_body(JobKind.PLAN, {"plan": dict(found.plan), "dry_run": False})
     content = body.model_dump(mode="json", exclude_unset=True)
-    with shop.store() as store:  # one press is one job; a page that a browser shows again may ask for another plan
-        asked = sha256(dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-        once = None if key is None else f"{store.actor.kind}:{store.actor.name}:{key}:{asked}"
+    with shop.store() as store:
+        once = None if key is None else f"{store.actor.kind}:{store.actor.name}:{key}"
         job = submit(store, JobKind.PLAN, content, clock=shop.clock, once=once)
     return respond(request, make(job=job), part="saving_reply")
 
@@ -427,7 +424,10 @@ def _answer(
         return "These limits give no plan."
     if shown is not None:
         return shown.figures.headline
-    return "Opening the customers." if opening is not None or plan is not None else "This plan is not complete yet."
+    if opening is None and plan is None:
+        return "This plan is not complete yet."
+    whom = "the" if opening is None or opening.eligible is None else f"{opening.eligible:,}"
+    return f"Opening {whom} customers; the numbers follow within a minute."
 
 
 def _audience(opened: OpenAudience, locale: Locale) -> AudienceWords:

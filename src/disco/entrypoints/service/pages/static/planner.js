@@ -17,7 +17,14 @@
     const raw = Math.max(most / 200, 1), power = 10 ** Math.floor(Math.log10(raw));
     return [1, 2, 5, 10].map((size) => size * power).find((size) => size >= raw) ?? 1;
   };
-  const spoken = (slider, field) => slider.setAttribute("aria-valuetext", field.value === "" ? "no limit" : field.value);
+  // a share is also said as a number of customers
+  const meant = (text) => (share(text) && customers() > 0 ? `= ${Math.floor(amount(text) + 1e-9).toLocaleString("en-GB")} customers` : "");
+  const spoken = (slider, field) => {
+    slider.setAttribute("aria-valuetext", field.value === "" ? "no limit" : `${field.value} ${meant(field.value)}`.trim());
+    for (const place of document.querySelectorAll(`.means[data-limit="${field.id}"]`)) {
+      place.textContent = share(field.value) ? `${field.value} ${meant(field.value)}` : "";
+    }
+  };
   const place = (slider) => {
     const field = document.getElementById(slider.dataset.limit), most = customers();
     slider.disabled = most === 0 || form().querySelector("fieldset.all").disabled;
@@ -83,6 +90,10 @@
   addEventListener("pointerdown", ({ target }) => { if (inSaving(target)) pressed = true; }, true);
   addEventListener("click", ({ target }) => { if (!inSaving(target)) pressed = false; }, true);
   addEventListener("submit", ({ target }) => { if (inSaving(target)) pressed = true; }, true);
+  // one press of one revision is one job; a page that is shown again may save another revision
+  addEventListener("htmx:configRequest", ({ detail }) => {
+    if (detail.path.endsWith("/save")) detail.headers["Idempotency-Key"] += `-${detail.parameters.revision}`;
+  });
   addEventListener("htmx:afterRequest", ({ detail }) => {
     if (detail.pathInfo?.requestPath?.endsWith("/save")) pressed = false;
   });
