@@ -47,6 +47,8 @@ class DecisionCounts:
     """What they can be divided by."""
     depths: tuple[float, ...]
     """Those offered, ascending."""
+    segment_column: str | None = None
+    """The column of the customers table whose values are the plan's segments; None: the plan has none."""
     cells: tuple[DecisionCell, ...]
     """Every combination that occurs; those of one part follow each other, the largest part first."""
 
@@ -106,7 +108,12 @@ def decision_counts(store: Store, campaign: str, *, by: str | None = None) -> De
     ]
     cells.sort(key=lambda one: (-sizes[one.part], one.part, one.arm, one.late, one.depth is None, one.depth or 0.0))
     return DecisionCounts(
-        campaign=campaign, by=chosen, divisions=divisions, depths=tuple(record.plan.offered), cells=tuple(cells)
+        campaign=campaign,
+        by=chosen,
+        divisions=divisions,
+        depths=tuple(record.plan.offered),
+        segment_column=None if record.plan.segments is None else record.plan.segments.column,
+        cells=tuple(cells),
     )
 
 

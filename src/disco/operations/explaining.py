@@ -93,7 +93,7 @@ class Explanation(TableResult):
     words: tuple[str, ...]
     """The explanation in sentences."""
     reasons: NotInJson[tuple[str, ...]] = ()
-    """The sentences of `words` that need no knowledge of the model: the rule, and what decided."""
+    """The rule and what decided, in sentences that need no knowledge of the model."""
     revenue_weight: NotInJson[float] = 1.0
     """The weight of the plan: `value` and `price` divided by it are amounts of revenue."""
 
@@ -183,7 +183,7 @@ def explain(
         currency=store.locale.currency.code,
         propensity=made.propensity,
         words=tuple(words),
-        reasons=(rule, *_plain(figure_words)),
+        reasons=_reasons(record, made, figures, runner_up, store.locale.currency, rule, figure_words),
         revenue_weight=record.plan.objective.revenue_weight,
     )
 
@@ -308,16 +308,57 @@ def _figure_words(
     chosen = next((figure for figure in figures if figure.depth == made.depth), None)
     words.append(_verdict(chosen, runner_up, weight=weight, late=made.late, currency=currency))
     if chosen is not None and abs(chosen.value - made.value) > _SAME * max(abs(made.value), 1.0):
-        words.append("These figures are not those of the launch: the settings of the shop have changed since.")
+        words.append(_CHANGED)
     return words
 
 
-_OF_THE_MODEL = ("Expected basket", "Baskets the policy", "Their own chance", "What each code is worth")
+_CHANGED = "These figures are not those of the launch: the settings of the shop have changed since."
 
 
-def _plain(figure_words: list[str]) -> list[str]:
-    """Those of the sentences that are not lists of figures, which a table shows better."""
-    return [words for words in figure_words if not words.startswith(_OF_THE_MODEL)]
+def _reasons(
+    record: CampaignRecord,
+    made: _Decision,
+    figures: tuple[DepthFigures, ...],
+    runner_up: DepthFigures | None,
+    currency: Currency,
+    rule: str,
+    figure_words: list[str],
+) -> tuple[str, ...]:
+    """For readers who know no shadow prices and policies; lists of figures are left to a table."""
+    if not figures:
+        return (rule,)
+    when = " and arrived after the launch" if made.late else ""
+    model = "before anything was learned" if record.version is None else f"using version {record.version} of the model"
+    rule = f"They were in the decided group{when}: the depth was chosen for them, {model}."
+    chosen = next((figure for figure in figures if figure.depth == made.depth), None)
+    weight = record.plan.objective.revenue_weight
+    verdict = _plain_verdict(chosen, runner_up, weight=weight, late=made.late, currency=currency)
+    return (rule, verdict, *((_CHANGED,) if _CHANGED in figure_words else ()))
+
+
+def _plain_verdict(
+    chosen: DepthFigures | None, runner_up: DepthFigures | None, *, weight: float, late: bool, currency: Currency
+) -> str:
+    money = partial(money_text, currency=currency)
+    if chosen is None:
+        if runner_up is None or runner_up.surplus <= 0:
+            return "No code was worth more with them than with somebody else, so they got none."
+        reason = "no such code was left" if late else "they tied with others for the last codes"
+        return f"{depth_percent(runner_up.depth)} was worth more with them than with somebody else, but {reason}."
+    name, value, price = depth_percent(chosen.depth), chosen.value / weight, chosen.price / weight
+    words = f"{name} is worth {money(value)} with them"
+    if price > 0:
+        words += f" and {money(price)} with somebody else: {money(abs(value - price))} "
+        words += "more" if value >= price else "less"
+    if runner_up is None:
+        return f"{words}. No other depth was offered."
+    other, behind = depth_percent(runner_up.depth), (chosen.surplus - runner_up.surplus) / weight
+    if behind >= 0:
+        return f"{words}. {other} was second, {money(behind)} behind."
+    return (
+        f"{words}. {other} would have been worth {money(-behind)} more: the last codes of a limit go to customers for "
+        "whom the difference is smallest, so that all limits hold."
+    )
 
 
 def _chance_words(solution: Solution, figures: tuple[DepthFigures, ...]) -> list[str]:

@@ -22,6 +22,7 @@ def test_the_answer_counts_codes_by_depth(second_reader: TestClient) -> None:
     assert "at 10% off, " in answer_of(page)
     assert '<script type="application/json">' in page
     assert "var(--depth-" in page
+    assert '"name":"No code"' not in page  # codes alone are drawn; the table counts those without
     assert "style=" not in page
 
 
@@ -66,7 +67,11 @@ def test_a_customer_is_explained_in_words_with_the_runner_up(
     words = explained["words"]
     assert isinstance(words, list)
     said = page.split("<h2>Why</h2>")[1].split("</section>")[0].replace("\u00a0", " ")
-    assert words[1] in said  # the rule
+    assert "They were in the decided group: the depth was chosen for them" in said
+    assert "with somebody else" in said
+    for word in ("shadow price", "policy", "w ×"):
+        assert word not in page.split('<details class="science">')[0]
+        assert word in page
     assert "Their context is" not in said  # that is for scientists, below
     assert "Their context is" in page
     assert "Each depth for this customer" in page

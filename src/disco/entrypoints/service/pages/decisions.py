@@ -89,9 +89,9 @@ def decisions(request: Request, shop: ShopOf, name: CampaignName, by: str | None
         header=header,
         address=campaign_address(name, "decisions"),
         by=found.by,
-        divisions=tuple((one, DIVISIONS[one]) for one in found.divisions),
+        divisions=tuple((one, _name_of(found, one)) for one in found.divisions),
         by_part=_chart(found, [Row(part, part) for part in shown], title=_part_title(found)),
-        part_table=_table(found, [Row(part, part) for part in found.parts], caption=DIVISIONS[found.by]),
+        part_table=_table(found, [Row(part, part) for part in found.parts], caption=_name_of(found, found.by)),
         by_group=_chart(found, _groups(found), title=_group_title(found)),
         group_table=_table(found, _groups(found), caption="Group"),
         left_out=_left_out(len(found.parts) - len(shown)),
@@ -137,28 +137,35 @@ def _groups(found: DecisionCounts) -> list[Row]:
     return [Row(name, arm=arm) for arm, name in GROUPS.items() if found.count(arm=arm)]
 
 
-def _columns(found: DecisionCounts) -> list[tuple[str, tuple[float | None, ...], float | None]]:
-    """Name, depths, and the depth whose colour it takes; customers without a code last."""
-    columns: list[tuple[str, tuple[float | None, ...], float | None]] = [
-        (depth_percent(depth), (depth,), depth) for depth in found.depths
-    ]
-    return [*columns, (_NO_CODE, (None,), None)]
+def _name_of(found: DecisionCounts, division: Division) -> str:
+    """Segments are known by the name of their column."""
+    if division == "segment" and found.segment_column is not None:
+        return found.segment_column
+    return DIVISIONS[division]
+
+
+def _size(found: DecisionCounts, row: Row) -> int:
+    return found.count(part=row.part, arm=row.arm)
+
+
+def _columns(found: DecisionCounts) -> list[tuple[str, float | None]]:
+    """Name and depth; customers without a code last."""
+    return [*((depth_percent(depth), depth) for depth in found.depths), (_NO_CODE, None)]
 
 
 def _chart(found: DecisionCounts, rows: Sequence[Row], *, title: str) -> BarChart:
     return BarChart(
         title=title,
-        subtitle="Customers by what they got",
+        subtitle="Share of customers with a code, by its depth; the others got none",
         categories=[row.name for row in rows],
-        y=Axis("Customers", Count()),
+        y=Axis("With a code", Percent(decimals=0)),
         bars=[
             Bars(
-                name,
-                [found.count(part=row.part, arm=row.arm, depths=depths) for row in rows],
+                depth_percent(depth),
+                [found.count(part=row.part, arm=row.arm, depths=[depth]) / _size(found, row) for row in rows],
                 depth=depth,
-                muted=depth is None,
             )
-            for name, depths, depth in _columns(found)
+            for depth in found.depths
         ],
         stacked=True,
     )
@@ -167,11 +174,11 @@ def _chart(found: DecisionCounts, rows: Sequence[Row], *, title: str) -> BarChar
 def _table(found: DecisionCounts, rows: Sequence[Row], *, caption: str) -> Table:
     columns, cells = _columns(found), list[list[Cell]]()
     for row in rows:
-        counts = [found.count(part=row.part, arm=row.arm, depths=depths) for _, depths, _ in columns]
+        counts = [found.count(part=row.part, arm=row.arm, depths=[depth]) for _, depth in columns]
         cells.append([row.name, *counts, sum(counts), 1 - counts[-1] / sum(counts)])
-    names = (Column(name, Count()) for name, _, _ in columns)
+    names = (Column(name, Count()) for name, _ in columns)
     return Table(
-        caption=f"Customers by what they got: {caption.lower()}",
+        caption=f"Customers by what they got, by {caption[:1].lower()}{caption[1:]}",
         columns=[caption, *names, Column("Customers", Count()), Column("Got a code", Percent())],
         rows=cells,
     )
@@ -222,7 +229,16 @@ def _customer_page(
         reasons=() if found is None else found.reasons,
         worth=None if found is None else _worth_chart(found),
         figures=None if found is None else _figures(found),
-        details=() if found is None else found.words,
+        details=() if found is None else (*found.words, *_formula(found)),
+    )
+
+
+def _formula(found: Explanation) -> tuple[str, ...]:
+    if not found.figures:
+        return ()
+    return (
+        "What a code is worth is (w × revenue − markdown) × chance to buy, divided by w, at the figures the policy "
+        f"used for this decision; w is {found.revenue_weight:g}.",
     )
 
 
@@ -276,6 +292,6 @@ def _figures(found: Explanation) -> Table | None:
             ]
             for figure in found.figures
         ],
-        note="Worth: (w × revenue − markdown) × chance to buy, divided by w, at the figures the policy used for this "
-        "decision. Price: what one more such code would bring with somebody else.",
+        note="Worth: what the code brings with this customer, as revenue. Price: what one more such code would bring "
+        "with somebody else.",
     )
