@@ -54,6 +54,10 @@ def test_guesses_are_named_and_dashed():
     for chart in (revenue_chart(DEMAND), engagement_chart(DEMAND), basket_chart(DEMAND)):
         assert [solid for solid, _, _ in chart.lines[0].runs()] == [False, True, False]
         assert any(entry.label == "extrapolated" for entry in chart.key())
+    rarely = (point(0.05, 4.0, 0.05, 40.0, guess=True), point(0.1, 5.0, 0.1, 44.0, guess=True), *CURVE[2:4])
+    assert extrapolation_words(Demand(version=2, currency="GBP", curve=rarely, observed=DEMAND.observed)).startswith(
+        "We have hardly ever offered less than 10%:"  # 10% was offered, and its point is drawn
+    )
     known = Demand(version=2, currency="GBP", curve=CURVE[1:4], observed=DEMAND.observed)
     assert extrapolation_words(known) == ""
 

@@ -36,13 +36,19 @@ def demand_words(demand: Demand, *, whose: str) -> str:
 
 
 def extrapolation_words(demand: Demand) -> str:
-    """Where the curve is a guess; empty: nowhere."""
+    """Where the curve is a guess; empty: nowhere. An end that was offered is not called unoffered."""
+    offered = {round(point.depth, 6) for point in demand.observed}
     ranges = []
     for is_guess, points in groupby(demand.curve, key=lambda point: point.extrapolated):
         run = list(points)
         if is_guess:
             first, last = (depth_percent(point.depth).removesuffix(" off") for point in (run[0], run[-1]))
-            ranges.append(first if first == last else f"{first} to {last}")
+            if first != last and run[0] is demand.curve[0] and round(run[-1].depth, 6) in offered:
+                ranges.append(f"less than {last}")
+            elif first != last and run[-1] is demand.curve[-1] and round(run[0].depth, 6) in offered:
+                ranges.append(f"more than {first}")
+            else:
+                ranges.append(first if first == last else f"{first} to {last}")
     if not ranges:
         return ""
     several = f"{', '.join(ranges[:-1])} and {ranges[-1]}" if len(ranges) > 1 else ranges[0]

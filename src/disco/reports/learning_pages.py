@@ -84,7 +84,7 @@ def drift_chart(found: LearningProgress) -> IntervalChart | None:
         return None
     return IntervalChart(
         title=drift_words(found),
-        subtitle="Actual revenue, relative to its forecast",
+        subtitle="Actual revenue, relative to its forecast; one in ten is outside by chance",
         x=Axis("Against the forecast", Percent(signed=True)),
         interval="90% interval of the forecast",
         rows=rows,
@@ -100,7 +100,7 @@ def drift_words(found: LearningProgress) -> str:
         return f"The last {_IN_A_ROW} campaigns brought {side} than any forecast: customers may have changed"
     if missed and missed[-1]:
         side = "more" if missed[-1] > 0 else "less"
-        return f"The last campaign brought {side} than its forecast; one in ten is outside by chance"
+        return f"The last campaign brought {side} than its forecast"
     return "Nothing points to a drift: the last campaign came out as forecast"
 
 
