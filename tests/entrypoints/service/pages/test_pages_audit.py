@@ -17,7 +17,9 @@ def test_entries_are_listed_the_newest_first_page_by_page(tmp_path: Path) -> Non
         shop.create_key(name=f"key <b>{number}</b>", role=Role.VIEWER)
     with visiting(tmp_path) as browser:
         page = browser.get("/audit")
-        assert "the last one: sign in, by Ada" in page.words
+        assert "changes are on record; the last one was made by Ada on " in page.words
+        assert "signed in" in page.words
+        assert "(person)" not in page.words
         assert "key <b>59</b>" in page.words
         assert "<b>59" not in page.text
         assert "key <b>0</b>" not in page.words

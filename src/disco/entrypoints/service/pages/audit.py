@@ -12,6 +12,7 @@ from disco.entrypoints.service.pages.shell import Page, PageRoute, respond
 from disco.entrypoints.service.route import ShopOf
 from disco.operations.journal import AuditEntry, AuditVerdict, list_journal
 from disco.records.locale import Locale
+from disco.records.people import ActorKind
 from disco.records.wording import local_text
 from disco.reports.formats import Count
 from disco.reports.table import Cell, Column, Table
@@ -20,6 +21,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 _ON_A_PAGE = 50
 _LARGEST = 2**62
 _HASH_CHARACTERS = 64
+_DONE = {"sign in": "signed in", "sign in externally": "signed in", "sign out": "signed out"}  # about themselves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,8 @@ def _answer(last: tuple[AuditEntry, ...], newest: int, locale: Locale) -> str:
     if not last:
         return "Nothing was written yet."
     entry = last[0]
-    return f"{_entries(newest)}; the last one: {entry.action}, by {entry.actor}, {local_text(entry.at, locale)}."
+    on_record = "1 change is" if newest == 1 else f"{newest:,} changes are"
+    return f"{on_record} on record; the last one was made by {entry.actor} on {local_text(entry.at, locale)}."
 
 
 def _entries(number: int) -> str:
@@ -129,14 +132,19 @@ def _table(found: tuple[AuditEntry, ...], locale: Locale) -> Table:
         [
             entry.number,
             local_text(entry.at, locale),
-            f"{entry.actor} ({entry.kind})",
-            entry.action,
-            entry.subject.removeprefix("disco: "),
+            _who(entry),
+            _DONE.get(entry.action, entry.action),
+            "" if entry.action in _DONE else entry.subject.removeprefix("disco: "),
             _details(entry),
         ]
         for entry in reversed(found)
     ]
     return Table(caption="Entries, the newest first", columns=columns, rows=rows)
+
+
+def _who(entry: AuditEntry) -> str:
+    """People by their name; a key and the command line also by what they are."""
+    return entry.actor if entry.kind == ActorKind.PERSON else f"{entry.actor} ({entry.kind})"
 
 
 def _details(entry: AuditEntry) -> str:
