@@ -21,7 +21,7 @@ from disco.records.people import (
     folded,
 )
 from disco.records.ports import PEOPLE, Clock, Store, Transaction
-from disco.records.result import Result
+from disco.records.result import NotInJson, Result
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -38,6 +38,7 @@ _FREE_FAILURES = 5  # attempts in a row before the next one has to wait
 _LONGEST_WAIT = timedelta(minutes=5)
 _FAILURES_KEPT = timedelta(days=1)
 _MOST_EMAIL_CHARACTERS = 254
+DEMO_ISSUER = "disco serve --demo"  # who vouches for the operator of a simulated shop
 # a hash of nothing that anybody knows: compared where there is no password, so that the answer takes the same time
 _NO_PASSWORD = "disco: no password"  # nosec B105
 
@@ -58,6 +59,8 @@ class Person(Result):
     """Whether they cannot sign in any more."""
     created_at: datetime
     """Since when they are known."""
+    by_demo: NotInJson[bool] = False
+    """Whether they sign in by the link of the demo."""
 
     @classmethod
     def of(cls, record: PersonRecord) -> "Person":
@@ -68,6 +71,7 @@ class Person(Result):
             external=record.issuer is not None,
             disabled=record.disabled,
             created_at=record.created_at,
+            by_demo=record.issuer == DEMO_ISSUER,
         )
 
 

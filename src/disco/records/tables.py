@@ -165,7 +165,7 @@ _CODE = Reference("codes", "code_id", optional=True)  # a shop without a table o
 _TABLES = (
     TableSchema(
         "customers",
-        "Everybody who may get a code. Any further columns are kept, for `eligible:` in a plan.",
+        "Everybody who may get a code. Any further columns are kept, for the condition `eligible` of a plan.",
         (
             ColumnSchema("customer_id", Kind.ID, "names the customer"),
             ColumnSchema("joined_on", Kind.DAY, "the day the customer registered"),

@@ -46,6 +46,13 @@ def test_every_page_says_that_the_shop_is_simulated_and_which_day_it_is_there(vi
     assert f"Simulated shop. It is {day.day} {day:%b} {day.year} here" in page
 
 
+def test_the_operator_is_listed_as_the_one_of_the_demo(visitor):
+    visitor.get(f"/demo/{SECRET}")
+    page = visitor.get("/people", headers={"accept": "text/html"}).text
+    assert "the link of the demo" in page
+    assert "an identity provider" not in page
+
+
 @pytest.mark.parametrize(
     ("secret", "headers", "status"),
     [

@@ -14,7 +14,7 @@ HOSTILE = "<script>alert(1)</script>"
 
 def test_somebody_is_invited_by_a_link_that_is_shown_once(newcomer: Browser) -> None:
     page = newcomer.get("/people")
-    assert "1 person can sign in, and 0 keys are in use." in page.words
+    assert "1 person can sign in, and no key is in use." in page.words
     made = newcomer.send("/people", name="Ben", role="planner", email="ben@example.com", key="k1")
     assert made.status == 200
     link = re.search(r"http://localhost/invitation#([\w-]+)", made.text)

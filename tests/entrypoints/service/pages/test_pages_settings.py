@@ -116,6 +116,8 @@ def test_a_wrong_webhook_is_answered_beside_the_field(newcomer: Browser, fields:
 
 def test_a_schedule_is_paused_resumed_and_removed(newcomer: Browser) -> None:
     assert "There is no schedule yet." in newcomer.get("/settings").words
+    assert "no schedule is active" in newcomer.get("/settings").words
+    assert "CSV delimiter" in newcomer.get("/settings").words
     made = newcomer.send("/schedules", kind="validate", rule="every monday at 6:00", body="")
     assert "Check the tables: every monday at 06:00." in json.loads(made.said)["said"]
     item = re.search(r"/schedules/(\w+)/switch", made.text)

@@ -206,7 +206,7 @@ def _account(request: Request, shop: Shop, *, typed: Typed = EMPTY) -> AccountPa
     if not known:
         raise NotFoundError("A key has no account", fix="Sign in as a person.")
     has_password = not known[0].external
-    how = "with a password" if has_password else "through an identity provider"
+    how = f"with {_door(known[0])}"
     return AccountPage(
         title="Your account",
         answer=f"{caller.actor.name} signs in {how} and is {caller.role}.",
@@ -225,10 +225,10 @@ def _page(shop: Shop) -> PeoplePage:
     able = sum(not one.disabled for one in found.people)
     valid = sum(one.valid for one in keys)
     people = "1 person" if able == 1 else f"{able:,} people"
-    verb = "is" if valid == 1 else "are"
+    in_use = "no key is" if not valid else "1 key is" if valid == 1 else f"{counted(valid, 'key')} are"
     return PeoplePage(
         title="People and keys",
-        answer=f"{people} can sign in, and {counted(valid, 'key')} {verb} in use.",
+        answer=f"{people} can sign in, and {in_use} in use.",
         people=found.people,
         people_table=_people(found.people, locale),
         invitations=_invitations(found.invitations, locale),
@@ -243,7 +243,7 @@ def _people(people: tuple[Person, ...], locale: Locale) -> Table:
             one.name,
             str(one.role),
             one.email or "",
-            "an identity provider" if one.external else "a password",
+            _door(one),
             "no" if one.disabled else "yes",
             local_text(one.created_at, locale),
         ]
@@ -251,6 +251,12 @@ def _people(people: tuple[Person, ...], locale: Locale) -> Table:
     ]
     columns = ["Name", "Role", "E-mail", "Signs in with", "May sign in", "Since"]
     return Table(caption="People", columns=columns, rows=rows)
+
+
+def _door(person: Person) -> str:
+    if person.by_demo:
+        return "the link of the demo"
+    return "an identity provider" if person.external else "a password"
 
 
 def _invitations(found: tuple[OpenInvitation, ...], locale: Locale) -> Table:

@@ -45,13 +45,19 @@ _FIELDS = {
     "currency": ("Currency", "A code of ISO 4217, such as EUR. It cannot change once a campaign was launched."),
     "time_zone": ("Time zone", "Where days begin, such as Europe/Berlin."),
     "threads": ("Threads", "Of the engine. Empty: one per processor."),
-    "csv.delimiter": ("CSV: between columns", "Empty: found in each file."),
-    "csv.decimal": ("CSV: decimal mark", "A point or a comma. Empty: a point."),
-    "csv.dates": ("CSV: dates", "Such as %d.%m.%Y. Empty: 2027-03-08."),
-    "csv.encoding": ("CSV: encoding", "Such as cp1252. Empty: found in each file."),
+    "csv.delimiter": ("CSV delimiter", "Empty: found in each file."),
+    "csv.decimal": ("CSV decimal mark", "A point or a comma. Empty: a point."),
+    "csv.dates": ("CSV dates", "Such as %d.%m.%Y. Empty: 2027-03-08."),
+    "csv.encoding": ("CSV encoding", "Such as cp1252. Empty: found in each file."),
     "model.forgetting": ("Weight of older campaigns", "Per campaign since, from above 0 to 1. 1: none is forgotten."),
-    "engagement.prior_rate": ("Share of receivers who buy", "Before anything was learned, between 0 and 1."),
-    "engagement.prior_codes": ("Worth that share in codes", "How many codes it takes to outweigh it."),
+    "engagement.prior_rate": (
+        "Share of receivers who buy",
+        "The model's, before anything was learned; between 0 and 1.",
+    ),
+    "engagement.prior_codes": (
+        "How many codes that share is worth",
+        "The more, the longer it counts against what was learned.",
+    ),
 }
 
 
@@ -209,7 +215,7 @@ def _page(request: Request, shop: Shop) -> SettingsPage:
     return SettingsPage(
         title="Settings",
         answer=f"Money is in {found.currency}, days begin in {found.time_zone}, and a launch needs {asked}; "
-        f"{counted(active, 'schedule')} {'is' if active == 1 else 'are'} active.",
+        f"{counted(active, 'schedule') if active else 'no schedule'} {'is' if active <= 1 else 'are'} active.",
         approval=str(rule.in_database),
         approval_help="disco.yaml asks for a second person, whatever is chosen here." if fixed else "",
         fields=tuple(

@@ -9,12 +9,12 @@ from fastapi import APIRouter, Path, Request, Response
 from disco.entrypoints.service.pages.shell import PageRoute, go_to
 from disco.entrypoints.service.routes.people import set_cookies
 from disco.entrypoints.service.security import refuse_cross_site
-from disco.operations.sign_in import NewSession, sign_in_external
+from disco.operations.sign_in import DEMO_ISSUER, NewSession, sign_in_external
 from disco.records.errors import NotFoundError
 from disco.records.people import Role
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-_ISSUER, _NAME = "disco serve --demo", "Demo operator"  # the demo's last campaign is theirs
+_NAME = "Demo operator"  # the demo's last campaign is theirs
 
 
 @router.get("/demo/{secret}")
@@ -28,7 +28,7 @@ async def enter(request: Request, secret: Annotated[str, Path(max_length=100)]) 
     def signed_in() -> NewSession:
         shop = service.shop()
         return sign_in_external(
-            shop.held_store, issuer=_ISSUER, subject=_NAME, name=_NAME, role=Role.ADMIN, clock=shop.clock
+            shop.held_store, issuer=DEMO_ISSUER, subject=_NAME, name=_NAME, role=Role.ADMIN, clock=shop.clock
         )
 
     session = await to_thread.run_sync(signed_in)
