@@ -85,7 +85,8 @@ def test_the_rail_has_what_a_role_may_see(shop: Path, visit: Visit) -> None:
 def test_refusals_are_pages_in_words_and_notes_on_a_page(onlooker: Browser) -> None:
     lost = onlooker.get("/nowhere")
     assert lost.status == 404
-    assert "There is no such route" in lost.words
+    assert "There is no page at this address" in lost.words
+    assert "route" not in lost.words
     assert "Sign in" not in lost.words
     unknown = onlooker.get("/campaigns?table=nothing&format=csv")
     assert unknown.status == 404

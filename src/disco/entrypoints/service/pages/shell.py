@@ -32,7 +32,7 @@ from disco.entrypoints.service.problems import status_of
 from disco.entrypoints.service.route import DiscoRoute, said_of
 from disco.entrypoints.service.security import POLICY, csrf_token, session_cookie
 from disco.records import wording
-from disco.records.errors import AuthenticationError, InputError, NotFoundError
+from disco.records.errors import AuthenticationError, InputError, NotFoundError, ServiceError
 from disco.records.people import Caller, Role
 from disco.reports.page import environment
 from disco.reports.table import Table
@@ -283,6 +283,9 @@ def refusal(request: Request, error: Exception) -> Response:
         if is_part:
             return Response(status_code=401, headers={"hx-redirect": address})
         return Response(status_code=303 if request.method == "GET" else 401, headers={"location": address})
+    if isinstance(said, ServiceError) and said.kind == "unknown-route":  # whoever reads a page knows no routes
+        what, fix = "There is no page at this address", "Check the address for typing errors."
+        said = ServiceError(what, status=said.status, kind=said.kind, fix=fix)
     first, *lines = str(said).splitlines()
     page = RefusedPage(
         title="This did not work",
