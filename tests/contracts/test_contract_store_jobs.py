@@ -337,7 +337,7 @@ def test_a_draft_has_revisions_and_no_change_is_lost(store: CampaignStore, clock
     assert [draft.name for draft in drafts.list_drafts(store).items] == ["autumn", "spring"]
 
 
-@pytest.mark.parametrize("name", ["", " spring", "a\nb", "x" * 101])
+@pytest.mark.parametrize("name", ["", " spring", "a\nb", "x" * 101, ".", ".."])
 def test_a_draft_needs_a_name_that_can_be_shown(store: CampaignStore, clock: Clock, name: str) -> None:
     with pytest.raises(InputError, match="name of a draft"):
         drafts.put_draft(store, name, {}, clock=clock)

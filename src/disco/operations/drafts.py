@@ -97,8 +97,9 @@ def _found(transaction: Transaction, name: str) -> Draft:
 
 
 def _check_name(name: str) -> None:
-    if not (0 < len(name) <= _MOST_NAME_CHARACTERS and name.isprintable() and name.strip() == name):
-        expected = f"1 to {_MOST_NAME_CHARACTERS} printable characters, without blanks at the ends"
+    is_readable = 0 < len(name) <= _MOST_NAME_CHARACTERS and name.isprintable() and name.strip() == name
+    if not is_readable or name in (".", ".."):  # which browsers take for steps of an address
+        expected = f"1 to {_MOST_NAME_CHARACTERS} printable characters, without blanks at the ends, not . or .."
         raise InputError("name of a draft", found=repr(name), expected=expected)
 
 

@@ -161,7 +161,7 @@ def test_tables_of_the_overview_are_saved_as_files(reader: TestClient) -> None:
 
 def test_codes_are_saved_as_csv_or_parquet(reader: TestClient) -> None:
     csv = reader.get("/campaigns/first/codes?format=csv")
-    assert csv.headers["content-disposition"] == 'attachment; filename="codes.csv"'
+    assert csv.headers["content-disposition"] == 'attachment; filename="first-codes.csv"'
     table = pq.read_table(io.BytesIO(reader.get("/campaigns/first/codes?format=parquet").content))
     assert table.num_rows == reader.get("/api/v1/campaigns/first").json()["codes"]
     assert len(csv.text.splitlines()) == table.num_rows + 1

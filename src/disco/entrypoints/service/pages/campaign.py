@@ -132,7 +132,7 @@ def campaign(request: Request, shop: ShopOf, name: CampaignName) -> Response:
 @router.get("/campaigns/{name}/codes")
 def codes(shop: ShopOf, name: CampaignName, kind: FileFormat = "csv") -> Response:
     """The codes to send."""
-    return file_reply(lambda file: shop.export(name, file), name="codes", kind=_KINDS[kind])
+    return file_reply(lambda file: shop.export(name, file), name=f"{name}-codes", kind=_KINDS[kind])
 
 
 @router.get("/campaigns/{name}/recalled")
