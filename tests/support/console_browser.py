@@ -47,6 +47,14 @@ class Watch:
     complaints: list[str] = field(default_factory=list)
     """Errors and warnings of the console, among them what the policy of content forbade, and exceptions of scripts."""
 
+    def forgive_given_up(self) -> None:
+        """htmx writes two errors for a request that was given up, as where its page was left meanwhile or a newer
+        request took its place. That is how it should be; any other error stays."""
+        if len(self.complaints) >= 2:
+            before, last = self.complaints[-2:]
+            if "htmx:sendAbort" in last and before == last.replace("htmx:sendAbort", "htmx:afterRequest"):
+                del self.complaints[-2:]
+
     def take(self) -> list[str]:
         """Everything since the last time."""
         found = [f"external request: {address}" for address in self.external] + self.complaints
@@ -91,6 +99,7 @@ def _watched(context: BrowserContext, own: str) -> Watch:
     def heard(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not message.text.startswith(_REFUSED):
             watch.complaints.append(f"console {message.type}: {message.text}")
+            watch.forgive_given_up()
 
     context.route("**/*", pass_on)
     context.on("console", heard)
