@@ -176,7 +176,9 @@ class PlannerDesk:
     # ---- limits
 
     def ask(self, page: str, number: int) -> None:
-        """A page asks anew."""
+        """A page asks anew. Without the name of a page nobody waits, so nothing is noted."""
+        if not page:
+            return
         with self._lock:
             _remember(self._asked, page, max(number, self._asked.get(page, 0)))
 
@@ -196,7 +198,7 @@ class PlannerDesk:
         record: the kept plan that they are compared with.
         """
         with self._lock:
-            if self._asked.get(page, number) > number:
+            if page and self._asked.get(page, number) > number:
                 raise SupersededError
         solved = solve(opened, plan)
         self.audiences.settle()

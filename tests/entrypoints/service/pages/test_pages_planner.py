@@ -232,6 +232,24 @@ def test_a_page_that_asked_anew_does_not_wait_for_what_it_asked_before(planning)
     assert planning.get("/plan/autumn/numbers", params={"revision": revision, "page": "other"}).status_code == 200
 
 
+def test_buttons_of_a_page_ask_in_its_name_and_keep_what_it_is_compared_with(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    params = {"revision": revision, "page": "p", "against": "first"}
+    shown = planning.get("/plan/autumn/numbers", params=params).text
+    asked = re.search(r'hx-get="([^"]+)"[^>]*>Read the tables again<', shown)[1]
+    assert asked.endswith("&amp;page=p&amp;against=first&amp;again=true")
+    revision, _ = changed(planning, revision, {"customers.eligible": "contry = 'GB'"})
+    assert "&amp;page=p&amp;against=&amp;again=true" in numbers(planning, revision).split("Try again")[0]
+
+
+def test_a_question_without_a_page_never_stops_the_figures_as_json(planning):
+    revision = drafted(planning)
+    numbers(planning, revision)
+    assert planning.get("/plan/autumn/numbers", params={"revision": revision}).status_code == 200
+    assert planning.get("/plan/autumn/numbers.json").status_code == 200
+
+
 def test_tables_are_read_again_when_asked(planning):
     revision = drafted(planning)
     first = numbers(planning, revision)
