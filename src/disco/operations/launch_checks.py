@@ -7,9 +7,13 @@ from enum import StrEnum
 
 from disco.operations.approvals import PlanApproval, plan_approval
 from disco.operations.audience import ShopData, sources_of
+from disco.operations.plan_review import changed_settings
 from disco.records.decisions import Arm
+from disco.records.errors import PlanError
+from disco.records.jobs import Draft
 from disco.records.life import PlanRecord
 from disco.records.people import ApprovalRule
+from disco.records.plan import read_plan
 from disco.records.ports import Store
 from disco.records.result import Result
 from disco.records.wording import counted, money, percent, validity
@@ -57,8 +61,10 @@ class LaunchChecks(Result):
         return tuple(one for one in self.checks if one.state is CheckState.WRONG)
 
 
-def launch_checks(store: Store, data: ShopData, plan_id: str, *, rule: ApprovalRule, today: date) -> LaunchChecks:
-    """rule: what the settings ask for before a launch. today: in the shop."""
+def launch_checks(
+    store: Store, data: ShopData, plan_id: str, *, rule: ApprovalRule, today: date, draft: Draft | None = None
+) -> LaunchChecks:
+    """rule: what the settings ask for before a launch. today: in the shop. draft: that the plan was saved from."""
     with store.reading() as transaction:
         record = transaction.plans.get(plan_id)
         launched = transaction.plans.find_campaign(record.plan.campaign)
@@ -70,6 +76,7 @@ def launch_checks(store: Store, data: ShopData, plan_id: str, *, rule: ApprovalR
         sentence = f"{record.plan.campaign} was launched with another plan. Give this plan another name."
         found.append(LaunchCheck(name="Name", state=CheckState.WRONG, sentence=sentence))
     if not is_launched:
+        found += _draft(record, draft)
         found += [_tables(record, data), _model(record, None if active is None else active.number)]
     found += [*_approval(approval), _dates(record, today), *_budget(record, store), *_groups(record)]
     found += [LaunchCheck(name="To know", state=CheckState.WARNING, sentence=one) for one in record.summary.warnings]
@@ -83,6 +90,18 @@ def _kept(record: PlanRecord, approval: PlanApproval, store: Store) -> LaunchChe
     when, customers = store.locale.local(record.planned_at), counted(record.summary.customers, "customer")
     sentence = f"Decided for {customers} on {day_text(when)} at {when:%H:%M}{made}."
     return LaunchCheck(name="Plan", state=CheckState.OK, sentence=sentence)
+
+
+def _draft(record: PlanRecord, draft: Draft | None) -> Iterator[LaunchCheck]:
+    if draft is None:
+        return
+    try:
+        is_same = not any(changed_settings(record.plan, read_plan(draft.plan)))
+    except PlanError:
+        is_same = False  # a plan that was saved can be read, so the draft has been changed
+    if not is_same:
+        sentence = "The draft was changed after this plan was saved."
+        yield LaunchCheck(name="Draft", state=CheckState.WARNING, sentence=sentence)
 
 
 def _tables(record: PlanRecord, data: ShopData) -> LaunchCheck:

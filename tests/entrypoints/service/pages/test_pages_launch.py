@@ -93,8 +93,21 @@ def test_a_draft_leads_to_the_newest_plan_of_its_campaign(planning, planned):
     newest = planned("twice", seed=9)
     reply = planning.get("/plan/twice/launch", follow_redirects=False)
     assert reply.status_code == 303
-    assert reply.headers["location"] == f"/plans/{newest}/launch"
+    assert reply.headers["location"] == f"/plans/{newest}/launch?draft=twice"
     assert 'href="/plan/twice"' in planning.get(reply.headers["location"]).text
+
+
+def test_a_draft_that_was_changed_after_its_plan_was_saved_is_pointed_out(planning, planned):
+    planning.put("/api/v1/drafts/other-name", json=content("moved"))
+    planned("moved")
+    changed = "The draft was changed after this plan was saved."
+    assert changed not in planning.get("/plan/other-name/launch").text
+    for plan in (content("moved", depths={"0.1": {"at_most": 5}}), content("moved", depths={"0.1": {"at_most": "x"}})):
+        there = planning.get("/api/v1/drafts/other-name")
+        planning.put("/api/v1/drafts/other-name", json=plan, headers={"if-match": there.headers["etag"]})
+        page = planning.get("/plan/other-name/launch").text
+        assert re.search(re.escape(changed) + r' <a href="/plan/other-name">To the planner</a>', page)
+        assert "look at this" in page
 
 
 def test_where_a_second_person_is_asked_for_only_another_approver_can_approve(planning, planned, planning_shop):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
@@ -80,7 +81,9 @@ def of_draft(request: Request, shop: ShopOf, draft: Annotated[str, Path(max_leng
             kept = transaction.plans.of(name) if isinstance(name, str) else ()
     if kept:
         newest = max(kept, key=lambda record: record.planned_at)
-        return Response(status_code=303, headers={"location": f"/plans/{newest.plan_id}/launch"})
+        return Response(
+            status_code=303, headers={"location": f"/plans/{newest.plan_id}/launch?draft={quote(draft, safe='')}"}
+        )
     page = NothingToLaunchPage(
         title="Launch",
         answer="This draft was not saved as a plan yet, so there is nothing to launch.",
@@ -150,11 +153,18 @@ def _page(
     record = _record(shop, plan_id)
     plan, summary = record.plan, record.summary
     with shop.store() as store:
-        found = launch_checks(store, shop.data, record.plan_id, rule=shop.settings.approval, today=shop.clock.today())
+        drafts = {one.name: one for one in list_drafts(store).items}
+        from_draft = next((name for name in (draft, plan.campaign) if name in drafts), "")
+        found = launch_checks(
+            store,
+            shop.data,
+            record.plan_id,
+            rule=shop.settings.approval,
+            today=shop.clock.today(),
+            draft=drafts.get(from_draft),
+        )
         approval = plan_approval(store, record.plan_id, rule=shop.settings.approval)
         before = plan_to_compare(store, plan.campaign, other_than=record.plan_id)
-        drafts = [one.name for one in list_drafts(store).items]
-    from_draft = next((name for name in (draft, plan.campaign) if name in drafts), "")
     is_maker = any(caller.actor.is_same_person(name) for name in approval.made_by)
     codes = sum(sum(arm.codes.values()) for arm in summary.arms.values())
     state = "launched" if found.launched else "approved" if approval.approved else "saved"
