@@ -4,6 +4,7 @@ import html
 import re
 import time
 
+import pytest
 from planning_drafts import PLAN, drafted
 
 from disco.records.currency import GBP
@@ -81,3 +82,22 @@ def test_a_point_that_is_no_number_is_refused(planning):
     revision = drafted(planning)
     reply = planning.post("/plan/autumn/frontier", data={"revision": str(revision), "weight": "much"})
     assert reply.status_code == 422
+
+
+@pytest.mark.parametrize("typed", ["NaN", "1e999", "-1", "0", "1e300", "inf"])
+@pytest.mark.parametrize("field", ["weight", "budget"])
+def test_a_point_that_no_plan_can_have_is_refused_in_words(planning, field, typed):
+    revision = drafted(planning)
+    point = {"revision": str(revision), "weight": "3", "budget": "500", field: typed}
+    reply = planning.post("/plan/autumn/frontier", data=point)
+    assert reply.status_code == 422
+    name = {"weight": "The weight of revenue", "budget": "The budget"}[field]
+    words = f"{name}: found '{typed}'; expected a number above 0 and at most 1,000,000,000,000,000"
+    assert words in html.unescape(reply.text)
+    assert planning.get("/api/v1/drafts/autumn").json()["plan"] == PLAN
+
+
+def test_a_revision_of_thousands_of_digits_is_no_revision(planning):
+    drafted(planning)
+    point = {"revision": "9" * 5_000, "weight": "3"}
+    assert planning.post("/plan/autumn/frontier", data=point).status_code == 428

@@ -11,7 +11,9 @@ from planning_drafts import PLAN, drafted
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages import plan_form as planner
 from disco.operations.drafts import get_draft
+from disco.operations.jobs import claim, finish, submit
 from disco.operations.people import create_key
+from disco.records.jobs import JobKind
 from disco.records.people import Role
 
 OTHERS = {**PLAN["customers"], "eligible": "country <> 'GB'"}
@@ -385,6 +387,32 @@ def test_a_draft_in_any_shape_can_be_shown(planning):
     assert page.status_code == 200
     assert "not complete" in page.text
     assert "wait until" in planning.get("/plan/odd/numbers", params={"revision": revision}).text
+
+
+@pytest.mark.parametrize("limits", [True, [], "x", 5, *({"GB": one} for one in (True, [], [1], 0, "x", None, {}))])
+def test_limits_of_segments_in_any_shape_can_be_added_to_and_removed(planning, limits):
+    plan = {**PLAN, "segments": {"column": "country", "limits": limits}}
+    fields = {"new_value": "GB", "new_value_depth": "0.3", "value": "GB", "key": "0.3"}
+    revision = drafted(planning, "odd", plan)
+    removed = planning.post("/plan/odd", data={"revision": str(revision), "action": "remove-segment", **fields})
+    assert removed.status_code == 200
+    revision = drafted(planning, "odd", plan)
+    added = planning.post("/plan/odd", data={"revision": str(revision), "action": "add-segment", **fields})
+    assert added.status_code == 200
+    assert planning.get("/api/v1/drafts/odd").json()["plan"]["segments"]["limits"] == {"GB": {"0.3": {}}}
+
+
+def test_a_job_that_saves_no_plan_is_not_there_for_a_planner(planning):
+    drafted(planning)
+    shop = planning.app.state.service.shop()
+    with shop.store() as store:
+        job = submit(store, JobKind.CHECK, {}, clock=shop.clock)
+        while (claimed := claim(store, worker="w", clock=shop.clock)).id != job.id:
+            pass
+        finish(store, claimed, "{}", clock=shop.clock)
+    reply = planning.get(f"/plan/autumn/saving/{job.id}")
+    assert reply.status_code == 404
+    assert "saves no plan" in reply.text
 
 
 def test_an_unknown_draft_is_answered_in_words(planning):

@@ -86,3 +86,10 @@ def test_a_draft_is_deleted_by_whoever_saw_its_last_revision(planning, gone):
     reply = planning.post("/plan/short/delete", data={"revision": "1"}, headers={"hx-request": "true"})
     assert reply.headers["hx-redirect"] == "/plan"
     assert planning.get("/api/v1/drafts/short").status_code == 404
+
+
+def test_a_revision_of_thousands_of_digits_deletes_nothing(planning, gone):
+    gone.append("short")
+    planning.post("/plan", data={"name": "short"})
+    assert planning.post("/plan/short/delete", data={"revision": "9" * 5_000}).status_code == 428
+    assert planning.get("/api/v1/drafts/short").status_code == 200

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from disco.entrypoints.service.pages.forms import FormOf
 from disco.entrypoints.service.pages.header import draft_address, draft_header
+from disco.entrypoints.service.pages.plan_form import revision_of
 from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
 from disco.entrypoints.service.planner_desk import OpeningProgress
 from disco.entrypoints.service.route import ShopOf
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from disco.entrypoints.service.planner_desk import PlannerDesk
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+_MOST = 10**15  # of weights and budgets that can be adopted
 DraftName = Annotated[str, Path(max_length=100)]
 
 
@@ -70,16 +72,18 @@ def adopt(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Res
     """The draft takes the weight and the budget of a point."""
     with shop.store() as store:
         plan = dict(get_draft(store, draft).plan)
-        text = form.text("revision")
-        plan["objective"] = {**_section(plan, "objective"), "revenue_weight": _number(form.text("weight"))}
+        plan["objective"] = {
+            **_section(plan, "objective"),
+            "revenue_weight": _number(form.text("weight"), "The weight of revenue"),
+        }
         budget = form.text("budget")
         if not budget:
             plan.pop("budget", None)
         elif isinstance(plan.get("budget"), Mapping):
-            plan["budget"] = {**plan["budget"], "amount": _number(budget)}
+            plan["budget"] = {**plan["budget"], "amount": _number(budget, "The budget")}
         else:
-            plan["budget"] = _number(budget)
-        put_draft(store, draft, plan, if_match=int(text) if text.isdecimal() else None, clock=shop.clock)
+            plan["budget"] = _number(budget, "The budget")
+        put_draft(store, draft, plan, if_match=revision_of(form), clock=shop.clock)
     return go_to(request, draft_address(draft))
 
 
@@ -88,11 +92,14 @@ def _section(plan: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _number(text: str) -> float:
+def _number(text: str, name: str) -> float:
+    """name: what the number is, in words."""
     try:
         number = float(text)
     except ValueError:
-        raise InputError("point", found=repr(text[:40]), expected="a number") from None
+        number = 0.0
+    if not 0 < number <= _MOST:  # nor is it NaN
+        raise InputError(name, found=repr(text[:40]), expected=f"a number above 0 and at most {_MOST:,}")
     return int(number) if number.is_integer() else number
 
 

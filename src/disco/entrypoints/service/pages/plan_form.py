@@ -207,6 +207,12 @@ def other_keys(plan: Mapping[str, Any]) -> tuple[str, ...]:
 # ---- from a form to a draft ----
 
 
+def revision_of(form: Form) -> int | None:
+    """The revision that a page saw; None: it names none that a draft could have."""
+    text = form.text("revision")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
+
+
 def written(plan: Mapping[str, Any], form: Form) -> dict[str, Any]:
     """The draft with what a form says; fields that the form does not have stay as they are."""
     new: dict[str, Any] = _copy(plan)
@@ -308,23 +314,29 @@ def with_segment(plan: Mapping[str, Any], value: str, key: str) -> dict[str, Any
     row = next((row for row in depth_rows(new) if row.key == key), None)
     if row is None:
         raise InputError("value", found=key or "no depth", expected="a depth on offer")
-    limits = new["segments"].setdefault("limits", {}).setdefault(value, {})
-    if any(one.depth == row.depth for one in _rows(limits)):
+    limits = _section(_section(new, "segments"), "limits")
+    of_value = _section(limits, value)
+    if any(one.depth == row.depth for one in _rows(of_value)):
         raise InputError("value", found=f"{value} at {row.name}", expected="limits that are not there yet")
-    limits[row.key] = {}
+    new["segments"]["limits"] = {**limits, value: {**of_value, row.key: {}}}
     return dict(new)
 
 
 def without_segment(plan: Mapping[str, Any], value: str, key: str) -> dict[str, Any]:
-    """The draft without limits for a value at a depth."""
+    """The draft without limits for a value at a depth; other limits stay as they are."""
     new = _copy(plan)
-    limits = _section(_section(new, "segments"), "limits")
-    if value in limits:
-        limits[value].pop(key, None)
-        if not limits[value]:
-            del limits[value]  # type: ignore[attr-defined]
-        if not limits:
-            del new["segments"]["limits"]
+    limits = dict(_section(_section(new, "segments"), "limits"))
+    if value not in limits:
+        return dict(new)
+    of_value = {depth: one for depth, one in _section(limits, value).items() if depth != key}
+    if of_value:
+        limits[value] = of_value
+    else:
+        del limits[value]
+    if limits:
+        new["segments"]["limits"] = limits
+    else:
+        del new["segments"]["limits"]
     return dict(new)
 
 

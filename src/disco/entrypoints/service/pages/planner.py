@@ -31,7 +31,15 @@ from disco.operations.drafts import get_draft, put_draft
 from disco.operations.jobs import get_job, submit
 from disco.operations.plan_list import plan_to_compare
 from disco.operations.planner import OpenAudience
-from disco.records.errors import DiscoError, InfeasibleError, InputError, PlanError, RevisionError, StateError
+from disco.records.errors import (
+    DiscoError,
+    InfeasibleError,
+    InputError,
+    NotFoundError,
+    PlanError,
+    RevisionError,
+    StateError,
+)
 from disco.records.jobs import Draft, Job, JobKind, JobState
 from disco.records.locale import Locale
 from disco.records.plan import Plan
@@ -194,7 +202,7 @@ def planner(request: Request, shop: ShopOf, draft: DraftName, against: Against =
 @router.post("/plan/{draft}")
 def save(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
     """Keep what was typed; `action` adds or removes a depth or a limit of a segment."""
-    action, seen, against = form.text("action"), _revision(form), form.text("against")[:100]
+    action, seen, against = form.text("action"), plan_form.revision_of(form), form.text("against")[:100]
     found, desk = _draft(shop, draft), _desk(request)
     mine, refused = plan_form.written(found.plan, form), {}
     try:
@@ -301,7 +309,7 @@ async def numbers_json(request: Request, shop: ShopOf, draft: DraftName) -> Resp
 @router.post("/plan/{draft}/save")
 def save_as_plan(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
     """Decide the plan of a draft as a job, as `POST /api/v1/plans` does: the plan that the fields of the page say."""
-    found, desk, seen = _draft(shop, draft), _desk(request), _revision(form)
+    found, desk, seen = _draft(shop, draft), _desk(request), plan_form.revision_of(form)
     if seen != found.revision and not _is_shown(found, form, by=request.state.caller.actor.name):
         return _conflicting(request, shop, form, found, found.plan)
     if not plan_form.is_same(found.plan, form):  # a field may have been left by the press of this very button
@@ -329,8 +337,11 @@ def saving(request: Request, shop: ShopOf, draft: DraftName, job_id: Annotated[s
     """How far the job is; its plan, once it is there."""
     with shop.store() as store:
         job = get_job(store, job_id)
-    if job.state is JobState.DONE and job.result is not None:
-        return go_to(request, f"/plans/{job.result['plan_id']}/launch?draft={quote(draft, safe='')}")
+    plan_id = None if job.result is None else job.result.get("plan_id")
+    if job.kind is not JobKind.PLAN or (job.state is JobState.DONE and plan_id is None):
+        raise NotFoundError(f"Job {job_id} saves no plan", fix="The page Jobs says what it does.")
+    if job.state is JobState.DONE:
+        return go_to(request, f"/plans/{plan_id}/launch?draft={quote(draft, safe='')}")
     found = _draft(shop, draft)
     plan, _, _ = _read(shop, found)
     return respond(request, _page(shop, _desk(request), found, plan, asked=True, job=job), part="saving")
@@ -451,11 +462,6 @@ async def _answered(request: Request, make: Any, **more: Any) -> Response:
 
 
 # ---- changes ----
-
-
-def _revision(form: Form) -> int | None:
-    text = form.text("revision")
-    return int(text) if text.isdecimal() and len(text) < 18 else None
 
 
 def _is_shown(draft: Draft, form: Form, *, by: str) -> bool:
