@@ -7,6 +7,7 @@ up to a limit; a page that has asked anew no longer waits for what it asked befo
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -90,7 +91,6 @@ class PlannerDesk:
         self.solving = CapacityLimiter(_SOLVED_AT_ONCE)
         self._threads = ThreadPoolExecutor(_OPENED_AT_ONCE, thread_name_prefix="audience")
         self._keys: OrderedDict[str, str] = OrderedDict()  # what a plan says about its customers → key of the audience
-        self._counts: OrderedDict[str, int] = OrderedDict()  # the same → customers who meet condition and lists
         self._progress: dict[str, OpeningProgress] = {}
         self._failed: OrderedDict[str, DiscoError] = OrderedDict()
         self._asked: OrderedDict[str, int] = OrderedDict()  # page → its newest question
@@ -112,7 +112,7 @@ class PlannerDesk:
         name = about(plan)
         with self._lock:
             if name in self._failed:
-                raise self._failed[name]
+                raise copy(self._failed[name])  # each thread raises an error of its own
             if name not in self._progress:
                 self._progress[name] = OpeningProgress()
                 self._threads.submit(self._load, shop, plan, name)
@@ -128,11 +128,6 @@ class PlannerDesk:
             key = self._keys.pop(name, None)
         if key is not None:
             self.audiences.close(key)
-
-    def count(self, plan: Plan) -> int | None:
-        """Customers who meet a plan's condition and lists, where they were counted."""
-        with self._lock:
-            return self._counts.get(about(plan))
 
     def _load(self, shop: Shop, plan: Plan, name: str) -> None:
         def watch() -> None:
@@ -162,16 +157,19 @@ class PlannerDesk:
                 )
             with self._lock:
                 _remember(self._keys, name, opened.key)
-                _remember(self._counts, name, counted)
         except Exception as error:
-            said = in_words(error)
-            if isinstance(said, DefectError):
-                log().error("an exception that nobody expected", **places_of(error))
+            said = self._said(error)
             with self._lock:
                 _remember(self._failed, name, said)
         finally:
             with self._lock:
                 del self._progress[name]
+
+    def _said(self, error: BaseException) -> DiscoError:
+        said = in_words(error)
+        if isinstance(said, DefectError):
+            log().error("an exception that nobody expected", **places_of(error))
+        return said
 
     # ---- limits
 
@@ -215,12 +213,12 @@ class PlannerDesk:
             _remember(self._solved, draft, kept, most=_SOLVED)
         return solved
 
-    def intervals(self, draft: str, revision: int) -> SolvedMoney | None:
-        """Draw the intervals of a draft's solved limits; None: they are no longer those of this revision."""
+    def intervals(self, draft: str, revision: int, plan: Plan, opened: OpenAudience) -> SolvedMoney:
+        """Draw the intervals of a draft's limits, which are solved again where their arrays are no longer kept."""
         with self._lock:
             kept = self._solved.get(draft)
         if kept is None or kept.revision != revision:
-            return None
+            kept = SolvedDraft(revision=revision, opened=opened, plan=plan, solved=solve(opened, plan))
         money = intervals(kept.opened, kept.plan, kept.solved)
         with self._lock:
             now = self._shown.get(draft)
@@ -235,13 +233,20 @@ class PlannerDesk:
             return self._shown.get(draft)
 
     def frontier(self, plan: Plan, opened: OpenAudience) -> Frontier | None:
-        """What a plan could reach; None while that is being computed. Raises why it could not."""
+        """What a plan could reach; None while that is being computed. Raises why it failed; the next call tries again."""
         name = f"{opened.key} {opened.opened_at} {plan.model_dump_json()}"
         with self._lock:
             if name not in self._frontiers:
                 _remember(self._frontiers, name, self._drawing.submit(self._draw, opened, plan), most=_FRONTIERS)
             found = self._frontiers[name]
-        return found.result() if found.done() else None
+            if not found.done():
+                return None
+            failure = found.exception()
+            if failure is not None:
+                del self._frontiers[name]
+        if failure is None:
+            return found.result()
+        raise copy(self._said(failure))
 
     def _draw(self, opened: OpenAudience, plan: Plan) -> Frontier:
         found = reachable(opened, plan)

@@ -101,3 +101,19 @@ def test_a_revision_of_thousands_of_digits_is_no_revision(planning):
     drafted(planning)
     point = {"revision": "9" * 5_000, "weight": "3"}
     assert planning.post("/plan/autumn/frontier", data=point).status_code == 428
+
+
+def test_a_frontier_that_failed_can_be_tried_again(planning, monkeypatch):
+    drafted(planning, plan={**PLAN, "seed": 11})
+    drawn(planning)
+
+    def fail(*args):
+        raise MemoryError
+
+    drafted(planning, plan={**PLAN, "objective": {"revenue_weight": 4}})
+    with monkeypatch.context() as patched:
+        patched.setattr("disco.entrypoints.service.planner_desk.reachable", fail)
+        failed = drawn(planning)
+    assert "There is not enough memory" in failed
+    assert '<a href="/plan/autumn/frontier">Try again</a>' in failed
+    assert "Adopt a point" in drawn(planning)

@@ -13,6 +13,7 @@ from disco.entrypoints.service.pages import plan_form as planner
 from disco.operations.drafts import get_draft
 from disco.operations.jobs import claim, finish, submit
 from disco.operations.people import create_key
+from disco.records.errors import DiscoError
 from disco.records.jobs import JobKind
 from disco.records.people import Role
 
@@ -250,6 +251,32 @@ def test_a_question_without_a_page_never_stops_the_figures_as_json(planning):
     numbers(planning, revision)
     assert planning.get("/plan/autumn/numbers", params={"revision": revision}).status_code == 200
     assert planning.get("/plan/autumn/numbers.json").status_code == 200
+
+
+def test_intervals_of_three_drafts_that_were_solved_together_all_follow(planning):
+    names = ("autumn", "second", "third")
+    revisions = {name: drafted(planning, name) for name in names}
+    for name in names:
+        numbers(planning, revisions[name], name, page=f"of {name}")
+    for name in names:
+        money = planning.get(f"/plan/{name}/intervals", params={"revision": revisions[name]})
+        assert money.status_code == 200, name
+        assert 'class="interval waiting"' not in money.text
+
+
+def test_a_failure_is_raised_anew_for_each_page_that_asks(planning):
+    service = planning.app.state.service
+    drafted(planning)
+    plan = service.shop().read_plan({**PLAN, "customers": {**PLAN["customers"], "eligible": "contry = 'GB'"}})
+    revision = drafted(planning, "failing", {**PLAN, "customers": {**PLAN["customers"], "eligible": "contry = 'GB'"}})
+    numbers(planning, revision, "failing")
+    raised = []
+    for _ in range(2):
+        with pytest.raises(DiscoError) as caught:
+            service.desk.open(service.shop(), plan)
+        raised.append(caught.value)
+    assert raised[0] is not raised[1]
+    assert str(raised[0]) == str(raised[1])
 
 
 def test_tables_are_read_again_when_asked(planning):

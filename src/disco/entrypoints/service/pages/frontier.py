@@ -56,7 +56,7 @@ class FrontierPage(Page):
 
 @router.get("/plan/{draft}/frontier")
 async def frontier(request: Request, shop: ShopOf, draft: DraftName) -> Response:
-    page = await _drawn(request, shop, draft)
+    page = await _drawn(request, shop, draft, again=True)
     return respond(request, page)
 
 
@@ -103,7 +103,8 @@ def _number(text: str, name: str) -> float:
     return int(number) if number.is_integer() else number
 
 
-async def _drawn(request: Request, shop: Any, draft: str) -> FrontierPage:
+async def _drawn(request: Request, shop: Any, draft: str, *, again: bool = False) -> FrontierPage:
+    """again: customers who could not be opened before are tried again."""
     service: Service = request.app.state.service
     desk: PlannerDesk = service.desk
 
@@ -121,6 +122,8 @@ async def _drawn(request: Request, shop: Any, draft: str) -> FrontierPage:
     )
     try:
         plan: Plan = shop.read_plan(found.plan)
+        if again:
+            desk.forget(plan, failure_only=True)
         opened = desk.find(plan)
         if opened is None:
             return make(answer="Opening the customers.", opening=desk.open(shop, plan))

@@ -20,7 +20,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from disco.entrypoints.bodies import read_body
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages import plan_form
-from disco.entrypoints.service.pages.forms import Form, FormOf
+from disco.entrypoints.service.pages.forms import Form, FormOf, sentence
 from disco.entrypoints.service.pages.header import draft_address, draft_header
 from disco.entrypoints.service.pages.plan_form import DepthRow, SegmentRow, field_id
 from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
@@ -208,9 +208,9 @@ def save(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Resp
     try:
         mine = _acted(mine, action, form)
     except InputError as error:
-        refused["new_value" if action == "add-segment" else "new_depth"] = _sentence(error)
+        refused["new_value" if action == "add-segment" else "new_depth"] = sentence(error)
         if error.what == "segments.column":
-            refused = {"segments.column": _sentence(error)}
+            refused = {"segments.column": sentence(error)}
     try:
         if refused or mine != found.plan or seen != found.revision:
             with shop.store() as store:
@@ -272,7 +272,7 @@ async def numbers(
         return await _answered(request, make, errors=beside, problem=_lines(error))
     except DiscoError as error:
         field = plan_form.error_field(error, plan_form.texts_of(found.plan)) if isinstance(error, InputError) else None
-        beside = {} if field is None else {field: _sentence(error)}
+        beside = {} if field is None else {field: sentence(error)}
         return await _answered(request, make, errors=beside, problem=_lines(error), can_retry=True)
     return await _answered(request, make)
 
@@ -282,12 +282,12 @@ async def intervals(
     request: Request, shop: ShopOf, draft: DraftName, revision: Annotated[int, Query(ge=0)], against: Against = ""
 ) -> Response:
     """The money of the limits that were solved last, with its intervals."""
-    desk = _desk(request)
-    money = await to_thread.run_sync(desk.intervals, draft, revision, limiter=desk.solving)
-    if money is None:
-        return Response(status_code=204)
-    found = await to_thread.run_sync(_draft, shop, draft)
+    desk, found = _desk(request), await to_thread.run_sync(_draft, shop, draft)
     plan, _, _ = _read(shop, found)
+    opened = None if plan is None else desk.find(plan)
+    if plan is None or opened is None or found.revision != revision:
+        return Response(status_code=204)
+    await to_thread.run_sync(desk.intervals, draft, revision, plan, opened, limiter=desk.solving)
     page = await to_thread.run_sync(partial(_page, shop, desk, found, plan, against=against, asked=True))
     return respond(request, page, part="money_reply")
 
@@ -302,8 +302,8 @@ async def numbers_json(request: Request, shop: ShopOf, draft: DraftName) -> Resp
         raise StateError("The customers of this plan are not open", fix="Open the planner, and ask again.")
     solve = partial(desk.solve, draft, found.revision, plan, opened, page="", number=0)
     solved = await to_thread.run_sync(solve, limiter=desk.solving)
-    money = await to_thread.run_sync(desk.intervals, draft, found.revision, limiter=desk.solving)
-    return json_reply({**solved.as_dict(), **({} if money is None else money.as_dict()), "seconds": solved.seconds})
+    money = await to_thread.run_sync(desk.intervals, draft, found.revision, plan, opened, limiter=desk.solving)
+    return json_reply({**solved.as_dict(), **money.as_dict(), "seconds": solved.seconds})
 
 
 @router.post("/plan/{draft}/save")
@@ -524,10 +524,3 @@ def _retargeted(response: Response, target: str, swap: str) -> Response:
 
 def _lines(error: DiscoError) -> tuple[str, ...]:
     return tuple(line.strip() for line in str(error).splitlines() if line.strip())
-
-
-def _sentence(error: DiscoError) -> str:
-    if error.expected is None:
-        return str(error)
-    fix = f" {error.fix}" if error.fix else ""
-    return f"Found {error.found}; expected {error.expected}.{fix}"
