@@ -224,7 +224,8 @@ def main() -> None:
     if options.served is not None:
         print(f"[load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors]")
         times = measure_served(options.served, draft="F", count=options.moves)
-        print("over HTTP: " + ", ".join(f"{name} {1000 * took:.0f} ms" for name, took in times.items()))
+        said = (f"{name.removesuffix('_s').replace('_', ' ')} {1000 * took:.0f} ms" for name, took in times.items())
+        print(f"over HTTP, from a moved cap to the numbers and from there to the intervals: {', '.join(said)}")
         return
     sizes, count = ([5_000], 2) if options.quick else (options.customers, options.moves)
     if not options.quick:

@@ -233,7 +233,7 @@ class PlannerDesk:
             return self._shown.get(draft)
 
     def frontier(self, plan: Plan, opened: OpenAudience) -> Frontier | None:
-        """What a plan could reach; None while that is being computed. Raises why it failed; the next call tries again."""
+        """What a plan could reach; None while it is computed. Raises why it failed; the next call tries again."""
         name = f"{opened.key} {opened.opened_at} {plan.model_dump_json()}"
         with self._lock:
             if name not in self._frontiers:
