@@ -22,7 +22,10 @@ _GROUPS = {
     Arm.CONTROL: "Control group, random codes",
     Arm.HOLDOUT: "Holdout, no code",
 }
+_NO_CODE_ALLOWED = "These limits allow no code."
 _NONE_LEARNED = "No purchase was learned yet, so nobody can say what the codes will bring."
+_LARGEST_WEIGHT = 1_000_000_000  # that is written in digits
+_LARGEST_AMOUNT = 1e15  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,9 @@ class PlannerFigures:
     codes: int
     depths: tuple[PlannedDepth, ...]
     money: tuple[MoneyFigure, ...]
-    """Revenue, markdown and objective; empty before any purchase was learned."""
+    """Revenue, markdown and objective; empty before any purchase was learned, and where nobody gets a code."""
+    no_money: str
+    """Why there is no money, in a sentence; empty where there is."""
     binding: tuple[str, ...]
     """What holds the plan back and what one more code or unit of budget is worth, in sentences."""
     budget: str
@@ -119,6 +124,7 @@ def planner_figures(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None)
         codes=sum(codes.values()),
         depths=_depths(plan, solved, codes),
         money=_money(plan, source, unit),
+        no_money="" if solved.total is not None else _no_money(plan, solved),
         binding=binding_words(plan, solved),
         budget=_budget_words(plan, solved, money, unit),
         groups=group_table(source.arms, unit),
@@ -155,8 +161,22 @@ def headline(plan: Plan, solved: SolvedLimits, money: SolvedMoney | None) -> str
         parts.append(cost if plan.budget_amount is None else f"{cost} of {unit.text(plan.budget_amount)} budget")
     sentence = ", ".join(parts)
     if total is None:
-        return f"{sentence}. {_NONE_LEARNED}"
+        return f"{sentence}. {_no_money(plan, solved)}"
     return f"{sentence}; {_what_holds(plan, solved)}."
+
+
+def _no_money(plan: Plan, solved: SolvedLimits) -> str:
+    if _allows_no_code(plan, solved):
+        return _NO_CODE_ALLOWED
+    is_unlearned = solved.version is None or any(_codes(solved.arms).values())
+    return _NONE_LEARNED if is_unlearned else "Nobody gets a code under these limits."
+
+
+def _allows_no_code(plan: Plan, solved: SolvedLimits) -> bool:
+    if any(_codes(solved.arms).values()):
+        return False
+    caps = [limit_count(one.at_most, eligible=solved.customers) for one in plan.depths.values()]
+    return plan.budget_amount == 0 or all(cap == 0 for cap in caps)
 
 
 def _what_holds(plan: Plan, solved: SolvedLimits) -> str:
@@ -191,6 +211,8 @@ def binding_words(plan: Plan, solved: SolvedLimits) -> tuple[str, ...]:
     if solved.budget_price > 0:
         one, worth = unit.text(1.0).removesuffix(".00"), unit.text(solved.budget_price)
         words.append(f"The budget is reached: {one} more brings {worth} of revenue.")
+    if not words and _allows_no_code(plan, solved):
+        return (_NO_CODE_ALLOWED,)
     return tuple(words)
 
 
@@ -272,7 +294,7 @@ def _codes_words(codes: int, cap: int | None, *, kept: int, share: str) -> str:
 def _money(plan: Plan, found: SolvedLimits | SolvedMoney, unit: Money) -> tuple[MoneyFigure, ...]:
     if found.total is None or found.objective is None:
         return ()
-    weight = f"{plan.objective.revenue_weight:g}"
+    weight = _weight_text(plan.objective.revenue_weight)
     named = {
         "Revenue": found.total.revenue,
         "Markdown (code cost)": found.total.markdown,
@@ -284,6 +306,24 @@ def _money(plan: Plan, found: SolvedLimits | SolvedMoney, unit: Money) -> tuple[
     return tuple(_figure(name, one, unit, 1.15 * scale or 1.0) for name, one in named.items())
 
 
+def _weight_text(weight: float) -> str:
+    """
+    >>> _weight_text(3), _weight_text(1.25), _weight_text(2e6), _weight_text(1e300)
+    ('3', '1.25', '2,000,000', 'more than 1,000,000,000')
+    """
+    return f"{weight:,.10g}" if weight <= _LARGEST_WEIGHT else f"more than {_LARGEST_WEIGHT:,}"
+
+
+def _amount_text(value: float, unit: Money) -> str:
+    """
+    >>> _amount_text(1234.5, Money()), _amount_text(1e300, Money()), _amount_text(-1e300, Money())
+    ('£1.23k', 'more than £1,000,000bn', 'less than −£1,000,000bn')
+    """
+    if abs(value) <= _LARGEST_AMOUNT:
+        return unit.text(value)
+    return f"more than {unit.text(_LARGEST_AMOUNT)}" if value > 0 else f"less than {unit.text(-_LARGEST_AMOUNT)}"
+
+
 def _figure(name: str, one: Estimate, unit: Money, scale: float) -> MoneyFigure:
     def place(value: float) -> float:
         return min(max(100 * value / scale, 0.0), 100.0)
@@ -291,9 +331,16 @@ def _figure(name: str, one: Estimate, unit: Money, scale: float) -> MoneyFigure:
     interval, band = "", None
     if one.ends is not None:
         lower, upper = one.ends
-        interval, band = f"{unit.text(lower)} to {unit.text(upper)}", (place(lower), place(upper) - place(lower))
+        is_stated = max(abs(lower), abs(upper)) <= _LARGEST_AMOUNT
+        interval = f"{unit.text(lower)} to {unit.text(upper)}" if is_stated else "too large to state an interval"
+        band = (place(lower), place(upper) - place(lower))
     return MoneyFigure(
-        name=name, estimate=one, text=unit.text(one.value), interval=interval, place=place(one.value), band=band
+        name=name,
+        estimate=one,
+        text=_amount_text(one.value, unit),
+        interval=interval,
+        place=place(one.value),
+        band=band,
     )
 
 

@@ -279,6 +279,28 @@ def test_a_failure_is_raised_anew_for_each_page_that_asks(planning):
     assert str(raised[0]) == str(raised[1])
 
 
+@pytest.mark.parametrize(
+    "limits", [{"budget": 0}, {"depths": {"0.1": {"at_most": 0}, "0.2": {"at_most": 0}}, "control": {"share": 0}}]
+)
+def test_limits_that_allow_no_code_are_called_so(planning, limits):
+    depths = {"depths": {"0.1": {"at_most": 50}}, "control": {"share": 0}}
+    revision = drafted(planning, "none", {**PLAN, **depths, **limits})
+    shown = numbers(planning, revision, "none", page="of none")
+    assert "0 codes. These limits allow no code." in shown
+    assert "No purchase was learned" not in shown
+    assert "No limit costs revenue" not in shown
+
+
+def test_an_objective_of_any_size_is_written_in_few_digits(planning):
+    revision = drafted(planning, "huge", {**PLAN, "objective": {"revenue_weight": 1e300}})
+    numbers(planning, revision, "huge", page="of huge")
+    shown = planning.get("/plan/huge/intervals", params={"revision": revision}).text
+    assert "Objective (more than 1,000,000,000 × revenue − markdown)" in shown
+    assert "<strong>more than £1,000,000bn</strong>" in shown
+    assert "too large to state an interval" in shown
+    assert not re.search(r"[\d,]{40}", shown)
+
+
 def test_tables_are_read_again_when_asked(planning):
     revision = drafted(planning)
     first = numbers(planning, revision)
