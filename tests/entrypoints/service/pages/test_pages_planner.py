@@ -464,7 +464,46 @@ def test_a_job_that_saves_no_plan_is_not_there_for_a_planner(planning):
     assert "saves no plan" in reply.text
 
 
-def test_an_unknown_draft_is_answered_in_words(planning):
-    reply = planning.get("/plan/nowhere")
+@pytest.mark.parametrize("page", ["", "/frontier", "/launch", "/numbers.json"])
+def test_an_unknown_draft_is_answered_in_words_of_the_console(planning, page):
+    reply = planning.get(f"/plan/nowhere{page}")
     assert reply.status_code == 404
-    assert "There is no draft nowhere" in reply.text
+    assert "There is no draft nowhere. It may have been deleted. The page Plans lists all drafts." in reply.text
+    assert "GET" not in reply.text
+
+
+def test_digits_of_other_scripts_are_no_numbers(planning):
+    revision = drafted(planning)
+    _, reply = changed(planning, revision, {"depths.0.3.at_most": "٣"})
+    assert error_beside(reply, "depths-0-3-at_most")
+    assert planning.get("/api/v1/drafts/autumn").json()["plan"]["depths"]["0.3"]["at_most"] == "٣"
+
+
+def test_a_tiny_share_is_written_so_that_its_field_reads_it(planning):
+    revision = drafted(planning)
+    revision, _ = changed(planning, revision, {"control.share": "0.0000000001", "budget.amount": "0.00001"})
+    shown = fields_of(planning)
+    assert (shown["control.share"], shown["budget.amount"]) == ("0.00000001%", "0.00001")
+    _, reply = changed(planning, revision, {"control.share": "0.00000001%"})
+    assert not error_beside(reply, "control-share")
+
+
+def test_a_text_that_is_too_long_is_refused_beside_its_field_and_stays_in_it(planning):
+    revision = drafted(planning)
+    typed = "country = 'GB' or " * 200 + "false"
+    said = f"Found {len(typed):,} characters; expected at most 2,000. It was not saved."
+    fields = {"customers.eligible": typed, "budget.amount": "900"}
+    revision, reply = changed(planning, revision, fields)
+    assert error_beside(reply, "customers-eligible") == said
+    plan = planning.get("/api/v1/drafts/autumn").json()["plan"]
+    assert (plan["customers"], plan["budget"]) == (PLAN["customers"], 900)
+    data = {"revision": str(revision), **fields, "action": "add-depth", "new_depth": "25"}
+    acted = planning.post("/plan/autumn", data=data)
+    assert acted.status_code == 422
+    assert error_beside(acted.text, "customers-eligible") == said
+    assert "country = &#39;GB&#39; or " * 200 in acted.text
+    revision = planning.get("/api/v1/drafts/autumn").json()["revision"]
+    before = planning.get("/api/v1/jobs").json()["items"]
+    saved = planning.post("/plan/autumn/save", data={**fields_of(planning), "revision": str(revision), **fields})
+    assert saved.status_code == 422
+    assert planning.get("/api/v1/jobs").json()["items"] == before

@@ -11,10 +11,11 @@ from fastapi import APIRouter, Path, Request, Response
 from disco.entrypoints.service.pages.forms import FormOf
 from disco.entrypoints.service.pages.header import draft_address, draft_header
 from disco.entrypoints.service.pages.plan_form import revision_of
+from disco.entrypoints.service.pages.planner import draft_of
 from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
 from disco.entrypoints.service.planner_desk import OpeningProgress
 from disco.entrypoints.service.route import ShopOf
-from disco.operations.drafts import get_draft, put_draft
+from disco.operations.drafts import put_draft
 from disco.records.errors import DiscoError, InputError
 from disco.records.plan import Plan
 from disco.reports.charts import CurveChart
@@ -70,8 +71,8 @@ async def drawn(request: Request, shop: ShopOf, draft: DraftName) -> Response:
 @router.post("/plan/{draft}/frontier")
 def adopt(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
     """The draft takes the weight and the budget of a point."""
+    plan = dict(draft_of(shop, draft).plan)
     with shop.store() as store:
-        plan = dict(get_draft(store, draft).plan)
         plan["objective"] = {
             **_section(plan, "objective"),
             "revenue_weight": _number(form.text("weight"), "The weight of revenue"),
@@ -107,12 +108,7 @@ async def _drawn(request: Request, shop: Any, draft: str, *, again: bool = False
     """again: customers who could not be opened before are tried again."""
     service: Service = request.app.state.service
     desk: PlannerDesk = service.desk
-
-    def read() -> Any:
-        with shop.store() as store:
-            return get_draft(store, draft)
-
-    found = await to_thread.run_sync(read)
+    found = await to_thread.run_sync(draft_of, shop, draft)
     make = partial(
         FrontierPage,
         title=f"Frontier of {draft}",

@@ -10,11 +10,12 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.forms import FormOf
 from disco.entrypoints.service.pages.header import campaign_address, draft_address, draft_header
+from disco.entrypoints.service.pages.planner import draft_of
 from disco.entrypoints.service.pages.shell import Header, Page, PageRoute, go_to, respond
 from disco.entrypoints.service.route import ShopOf
 from disco.entrypoints.worker import prepare_later
 from disco.operations.approvals import PlanApproval, plan_approval
-from disco.operations.drafts import get_draft, list_drafts
+from disco.operations.drafts import list_drafts
 from disco.operations.launch_checks import LaunchCheck, launch_checks
 from disco.operations.plan_list import plan_to_compare
 from disco.records.errors import DiscoError
@@ -75,10 +76,9 @@ class NothingToLaunchPage(Page):
 @router.get("/plan/{draft}/launch")
 def of_draft(request: Request, shop: ShopOf, draft: Annotated[str, Path(max_length=100)]) -> Response:
     """The newest plan that was saved for the campaign of a draft."""
-    with shop.store() as store:
-        name = get_draft(store, draft).plan.get("campaign")
-        with store.reading() as transaction:
-            kept = transaction.plans.of(name) if isinstance(name, str) else ()
+    name = draft_of(shop, draft).plan.get("campaign")
+    with shop.store() as store, store.reading() as transaction:
+        kept = transaction.plans.of(name) if isinstance(name, str) else ()
     if kept:
         newest = max(kept, key=lambda record: record.planned_at)
         return Response(

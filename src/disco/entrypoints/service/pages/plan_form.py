@@ -8,6 +8,7 @@ stay as they are.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
@@ -40,8 +41,8 @@ _NUMBERS = (
 )
 _LIMITS = ("at_most", "at_least")
 _SHARES = ("budget.overspend_risk", "control.share", "holdout.share", "reserve.share")
-_WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+")
-_DECIMAL = re.compile(r"(\d{1,3}(,\d{3})+|\d+)?\.\d+")
+_WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+", re.ASCII)
+_DECIMAL = re.compile(r"(\d{1,3}(,\d{3})+|\d+)?\.\d+", re.ASCII)
 _LONGEST_TEXT = 2_000
 
 
@@ -172,9 +173,10 @@ def _text(value: object, *, share: bool = False) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
+        digits = Decimal(f"{value:.10g}")  # written without an exponent, which a field would not read
         if share and 0 <= value <= 1:
-            return f"{round(100 * value, 10):g}%"
-        return f"{int(value):,}" if value.is_integer() else f"{value:,.10g}"
+            return f"{(100 * digits).normalize():f}%"
+        return f"{int(value):,}" if value.is_integer() else f"{digits:,f}"
     return str(value)
 
 
@@ -214,14 +216,15 @@ def revision_of(form: Form) -> int | None:
 
 
 def written(plan: Mapping[str, Any], form: Form) -> dict[str, Any]:
-    """The draft with what a form says; fields that the form does not have stay as they are."""
+    """The draft with what a form says; fields that the form does not have, or that are too long, stay as they are."""
+    form = Form({name: form.sent[name] for name in form.sent if len(form.text(name)) <= _LONGEST_TEXT})
     new: dict[str, Any] = _copy(plan)
     budget = new.get("budget")
     if not isinstance(budget, dict):
         new["budget"] = {} if budget is None else {"amount": budget}
     for name in (*_TEXTS, *_NUMBERS):
         if name in form:
-            text = form.text(name)[:_LONGEST_TEXT]
+            text = form.text(name)
             _put(new, name.split("."), _typed(text) if name in _NUMBERS else text or None)
     for row in depth_rows(new):
         for limit in _LIMITS:
@@ -238,6 +241,13 @@ def written(plan: Mapping[str, Any], form: Form) -> dict[str, Any]:
     elif isinstance(budget, dict) and list(budget) == ["amount"]:
         new["budget"] = budget["amount"]
     return new
+
+
+def too_long(plan: Mapping[str, Any], form: Form) -> dict[str, str]:
+    """The sentences beside fields whose texts a draft does not take, because they are too long."""
+    lengths = {name: len(form.text(name)) for name in (*texts_of(plan), "new_value", "new_depth")}
+    expected = f"expected at most {_LONGEST_TEXT:,}. It was not saved."
+    return {name: f"Found {size:,} characters; {expected}" for name, size in lengths.items() if size > _LONGEST_TEXT}
 
 
 def is_same(plan: Mapping[str, Any], form: Form) -> bool:
@@ -257,7 +267,6 @@ def _copy(value: Any) -> Any:
 
 def _typed(text: str) -> int | float | str | None:
     """A number where the text is one; else the text, so that nothing typed is lost."""
-    text = text[:_LONGEST_TEXT]
     if not text:
         return None
     if _WHOLE.fullmatch(text) and len(text) < 20:

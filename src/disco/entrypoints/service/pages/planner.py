@@ -190,7 +190,7 @@ class PlannerPage(Page):
 
 @router.get("/plan/{draft}")
 def planner(request: Request, shop: ShopOf, draft: DraftName, against: Against = "") -> Response:
-    found, desk = _draft(shop, draft), _desk(request)
+    found, desk = draft_of(shop, draft), _desk(request)
     plan, errors, others = _read(shop, found)
     if plan is not None:
         opened = desk.find(plan)
@@ -203,14 +203,16 @@ def planner(request: Request, shop: ShopOf, draft: DraftName, against: Against =
 def save(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
     """Keep what was typed; `action` adds or removes a depth or a limit of a segment."""
     action, seen, against = form.text("action"), plan_form.revision_of(form), form.text("against")[:100]
-    found, desk = _draft(shop, draft), _desk(request)
-    mine, refused = plan_form.written(found.plan, form), {}
+    found, desk = draft_of(shop, draft), _desk(request)
+    mine, long = plan_form.written(found.plan, form), plan_form.too_long(found.plan, form)
+    refused: dict[str, str] = {}
     try:
-        mine = _acted(mine, action, form)
+        mine = mine if long else _acted(mine, action, form)
     except InputError as error:
         refused["new_value" if action == "add-segment" else "new_depth"] = sentence(error)
         if error.what == "segments.column":
             refused = {"segments.column": sentence(error)}
+    refused |= long
     try:
         if refused or mine != found.plan or seen != found.revision:
             with shop.store() as store:
@@ -218,7 +220,7 @@ def save(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Resp
     except RevisionError:
         return _conflicting(request, shop, form, found, mine)
     plan, errors, others = _read(shop, found)
-    texts = {name: form.text(name) for name in ("new_depth", "new_value") if name in form and refused}
+    texts = {name: form.text(name) for name in ("new_depth", "new_value", *long) if name in form and refused}
     page = _page(
         shop,
         desk,
@@ -248,7 +250,7 @@ async def numbers(
     """Solve the limits of a draft; or how far its customers are; or why there are no figures."""
     desk = _desk(request)
     desk.ask(page, revision)
-    found = await to_thread.run_sync(_draft, shop, draft)
+    found = await to_thread.run_sync(draft_of, shop, draft)
     if found.revision != revision and found.actor.is_same_person(request.state.caller.actor.name):
         return Response(status_code=204)  # a later change of theirs asks by itself
     plan, errors, others = _read(shop, found)
@@ -282,7 +284,7 @@ async def intervals(
     request: Request, shop: ShopOf, draft: DraftName, revision: Annotated[int, Query(ge=0)], against: Against = ""
 ) -> Response:
     """The money of the limits that were solved last, with its intervals."""
-    desk, found = _desk(request), await to_thread.run_sync(_draft, shop, draft)
+    desk, found = _desk(request), await to_thread.run_sync(draft_of, shop, draft)
     plan, _, _ = _read(shop, found)
     opened = None if plan is None else desk.find(plan)
     if plan is None or opened is None or found.revision != revision:
@@ -295,7 +297,7 @@ async def intervals(
 @router.get("/plan/{draft}/numbers.json")
 async def numbers_json(request: Request, shop: ShopOf, draft: DraftName) -> Response:
     """What the planner shows, as `disco plan --json` would state it."""
-    desk, found = _desk(request), await to_thread.run_sync(_draft, shop, draft)
+    desk, found = _desk(request), await to_thread.run_sync(draft_of, shop, draft)
     plan = shop.read_plan(found.plan)
     opened = desk.find(plan)
     if opened is None:
@@ -309,7 +311,7 @@ async def numbers_json(request: Request, shop: ShopOf, draft: DraftName) -> Resp
 @router.post("/plan/{draft}/save")
 def save_as_plan(request: Request, shop: ShopOf, draft: DraftName, form: FormOf) -> Response:
     """Decide the plan of a draft as a job, as `POST /api/v1/plans` does: the plan that the fields of the page say."""
-    found, desk, seen = _draft(shop, draft), _desk(request), plan_form.revision_of(form)
+    found, desk, seen = draft_of(shop, draft), _desk(request), plan_form.revision_of(form)
     if seen != found.revision and not _is_shown(found, form, by=request.state.caller.actor.name):
         return _conflicting(request, shop, form, found, found.plan)
     if not plan_form.is_same(found.plan, form):  # a field may have been left by the press of this very button
@@ -319,8 +321,9 @@ def save_as_plan(request: Request, shop: ShopOf, draft: DraftName, form: FormOf)
         except RevisionError:
             return _conflicting(request, shop, form, found, found.plan)
     plan, errors, others = _read(shop, found)
+    errors |= plan_form.too_long(found.plan, form)
     make = partial(_page, shop, desk, found, plan, against=form.text("against")[:100], page_id=form.text("page")[:40])
-    if plan is None:
+    if plan is None or errors:
         page = make(errors=errors, others=others, asked=True)
         return respond(request, page, part="saving_reply", status=422)
     key = request.headers.get(HEADER)
@@ -342,7 +345,7 @@ def saving(request: Request, shop: ShopOf, draft: DraftName, job_id: Annotated[s
         raise NotFoundError(f"Job {job_id} saves no plan", fix="The page Jobs says what it does.")
     if job.state is JobState.DONE:
         return go_to(request, f"/plans/{plan_id}/launch?draft={quote(draft, safe='')}")
-    found = _draft(shop, draft)
+    found = draft_of(shop, draft)
     plan, _, _ = _read(shop, found)
     return respond(request, _page(shop, _desk(request), found, plan, asked=True, job=job), part="saving")
 
@@ -355,9 +358,14 @@ def _desk(request: Request) -> "PlannerDesk":
     return service.desk
 
 
-def _draft(shop: Shop, name: str) -> Draft:
-    with shop.store() as store:
-        return get_draft(store, name)
+def draft_of(shop: Shop, name: str) -> Draft:
+    """A draft; where it is gone, operators read which page lists the others."""
+    try:
+        with shop.store() as store:
+            return get_draft(store, name)
+    except NotFoundError:
+        fix = "It may have been deleted. The page Plans lists all drafts."
+        raise NotFoundError(f"There is no draft {name}", fix=fix) from None
 
 
 def _read(shop: Shop, draft: Draft) -> tuple[Plan | None, dict[str, str], tuple[str, ...]]:
@@ -487,7 +495,7 @@ def _acted(plan: dict[str, Any], action: str, form: Form) -> dict[str, Any]:
 
 def _conflicting(request: Request, shop: Shop, form: Form, theirs: Draft, mine: Mapping[str, Any]) -> Response:
     """Both versions, field by field; nothing was written."""
-    theirs = _draft(shop, theirs.name)
+    theirs = draft_of(shop, theirs.name)
     own = plan_form.texts_of(plan_form.written(theirs.plan, form))
     before = plan_form.texts_of(theirs.plan)
     me = theirs.actor.is_same_person(request.state.caller.actor.name)

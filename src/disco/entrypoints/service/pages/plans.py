@@ -11,6 +11,7 @@ from disco.entrypoints.python import Shop
 from disco.entrypoints.service.pages.forms import FormOf
 from disco.entrypoints.service.pages.header import campaign_address, draft_address
 from disco.entrypoints.service.pages.plan_form import revision_of
+from disco.entrypoints.service.pages.planner import draft_of
 from disco.entrypoints.service.pages.shell import Page, PageRoute, go_to, respond
 from disco.entrypoints.service.route import ShopOf
 from disco.operations.approvals import plan_approval
@@ -99,6 +100,7 @@ def begin(request: Request, shop: ShopOf, form: FormOf) -> Response:
 
 @router.post("/plan/{draft}/delete")
 def delete(request: Request, shop: ShopOf, draft: Annotated[str, Path(max_length=100)], form: FormOf) -> Response:
+    draft_of(shop, draft)
     with shop.store() as store:
         delete_draft(store, draft, if_match=revision_of(form), clock=shop.clock)
     return go_to(request, "/plan")
