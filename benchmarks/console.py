@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _console_served import measure_served
 
 from disco.adapters.engines import LocalEngine
 from disco.belief import BasketModel, Engagement, EngagementCounts
@@ -222,6 +221,8 @@ def main() -> None:
     parser.add_argument("--served", type=Path, metavar="SHOP", help="over HTTP, on the demo's shop in this folder")
     options = parser.parse_args()
     if options.served is not None:
+        from _console_served import measure_served  # lies beside this file, which tests load by its path
+
         print(f"[load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors]")
         times = measure_served(options.served, draft="F", count=options.moves)
         said = (f"{name.removesuffix('_s').replace('_', ' ')} {1000 * took:.0f} ms" for name, took in times.items())
