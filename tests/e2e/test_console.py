@@ -336,7 +336,10 @@ def test_outcomes_that_come_through_the_api_change_the_results(planner: Page, sh
     assert "60 purchases" in answer(planner)
 
 
-def test_a_customers_reason_is_looked_up_and_an_unknown_one_is_answered_beside_the_field(planner: Page) -> None:
+def test_a_customers_reason_is_looked_up_and_an_unknown_one_is_answered_beside_the_field(
+    people: dict[Role, tuple[Page, Watch]],
+) -> None:
+    planner, watch = people[Role.PLANNER]
     planner.goto("/campaigns/winter/decisions")
     planner.get_by_label("Customer", exact=True).fill("c0000017")
     planner.get_by_role("button", name="Look up").click()
@@ -347,6 +350,8 @@ def test_a_customers_reason_is_looked_up_and_an_unknown_one_is_answered_beside_t
     field = planner.get_by_label("Customer", exact=True)
     expect(field).to_have_value("nobody-of-this-name")
     expect(field).to_have_attribute("aria-invalid", "true")
+    (said,) = watch.take()  # the page about somebody who is not there
+    assert "a status of 404" in said
 
 
 def test_codes_and_figures_are_saved_as_files(planner: Page) -> None:

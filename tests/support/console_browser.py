@@ -20,8 +20,8 @@ _PATIENCE_MS = 30_000  # a page that is slow on a busy machine is not a wrong on
 _HEIGHT_PX = {DESKTOP_PX: 800, PHONE_PX: 844}
 _AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 _SERIOUS = ("serious", "critical")
-# what Chromium writes for a reply of 4xx or 5xx, which a page may well ask for
-_REFUSED = "Failed to load resource: the server responded with a status of"
+# what Chromium writes for a refusal that a page answers in words: signed out, changed by somebody else, a wrong field
+_REFUSED = tuple(f"Failed to load resource: the server responded with a status of {code}" for code in (401, 412, 422))
 
 
 @contextmanager
