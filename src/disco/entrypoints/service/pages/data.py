@@ -39,10 +39,8 @@ class DataPage(Page):
     rail = "Data"
     every: Table
     addresses: tuple[str, ...]
-    last_check: str
-    """When the tables were checked last, and what was found; empty: never."""
     check_address: str
-    """The job of that check."""
+    """The job of the last check; empty: there was none."""
     is_ready: bool
     """Whether there is a table that can be checked."""
 
@@ -99,7 +97,6 @@ def data(request: Request, shop: ShopOf) -> Response:
         answer=_answer(states, check, shop),
         every=_tables(states, check),
         addresses=tuple(table_address(one.name) for one in states),
-        last_check="" if check is None else _checked(check, shop),
         check_address="" if check is None else job_address(check.id),
         is_ready=bool(here),
     )
