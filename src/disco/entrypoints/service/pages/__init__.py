@@ -17,12 +17,12 @@ from disco.entrypoints.service.pages import (
     plans,
     results,
     settings,
+    shell,
     sign_in,
-    static_files,
 )
 
 _TOPICS = (
-    static_files,
+    shell,
     sign_in,
     header,
     campaigns,

@@ -22,10 +22,10 @@ from functools import cache
 from hashlib import sha256
 from importlib import resources
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 from urllib.parse import quote, urlsplit
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from disco.entrypoints.python import Shop
 from disco.entrypoints.service.problems import status_of
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from disco.entrypoints.service.app import Service
 
+router = APIRouter(route_class=DiscoRoute, include_in_schema=False)
 _HTML = "text/html; charset=utf-8"
 _PARTS_OF_STYLE = (
     ("disco.reports", "templates/report.css"),
@@ -229,12 +230,13 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={_content(name)[1]}"
 
 
-def asset_reply(name: str) -> Response:
-    """A file of the pages."""
-    if name not in _FILES:
-        raise NotFoundError(f"The pages have no file {name[:100]}", fix=f"They have {', '.join(_FILES)}.")
+@router.get("/static/{file}")
+async def static_file(file: Annotated[str, Path(max_length=60)]) -> Response:
+    """A file of the pages: their stylesheet, their scripts."""
+    if file not in _FILES:
+        raise NotFoundError(f"The pages have no file {file}", fix=f"They have {', '.join(_FILES)}.")
     headers = {"cache-control": "public, max-age=31536000, immutable"}
-    return Response(_content(name)[0], 200, headers, media_type=_FILES[name][1])
+    return Response(_content(file)[0], 200, headers, media_type=_FILES[file][1])
 
 
 @cache
