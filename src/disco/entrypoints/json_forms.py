@@ -54,6 +54,7 @@ FORMS: dict[str, tuple[str, ...]] = {  # command → its results as module:class
     "allocate": ("operations.allocating:AllocationSummary",),
     "replay": ("operations.replaying:ReplayResult",),
     "power": ("operations.power:PowerResult",),
+    "ab": ("operations.experiment:ExperimentResult",),
     "db upgrade": ("operations.doctor:DatabaseUpgrade",),
 }
 

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, Per, SampleRatio, read_arms, sample_ratio
-from disco.evaluation.estimates import Adjusted, Comparison, Mean, compare, compare_adjusted, to_date
+from disco.evaluation.estimates import Adjusted, Comparison, Mean, compare, compare_adjusted, holm, to_date
 from disco.objective import read_revenue_weight
 from disco.records.arguments import read_level, read_number
+from disco.records.arrays import Vector
 from disco.records.errors import InputError
 from disco.records.frames import data_frame
 
@@ -69,6 +70,8 @@ class AbTest:
     holm: Mapping[float, float]
     """By depth: p-values of `undifferentiated` on the primary metric, adjusted for the number of depths."""
     incremental: Mapping[str, Comparison]  # each arm against the holdout: revenue per customer, with and without codes
+    incremental_adjusted: Mapping[str, Adjusted]
+    """`incremental`, adjusted by figures from before the campaign; empty without them."""
     deciding: Finding
     """On which the verdict rests: the primary metric against control, or all revenue against the holdout."""
     verdict: Verdict
@@ -102,7 +105,10 @@ class AbTest:
             )
         compared: list[tuple[str, Comparison]]
         compared = [(f.metric, f.decisive) for f in self.findings if f.per == "customer"]
-        compared += [(f"all revenue, {name} against the holdout,", found) for name, found in self.incremental.items()]
+        for name, found in self.incremental.items():
+            sharper = self.incremental_adjusted.get(name)
+            used = found if sharper is None else sharper.comparison
+            compared.append((f"all revenue, {name} against the holdout,", used))
         return "\n".join([*lines, *(f"{name} per customer: {_in_words(found)}" for name, found in compared)])
 
     def to_arrow(self) -> "pa.Table":
@@ -205,14 +211,17 @@ def ab_test(
             if len(group := theirs.take(theirs.depth == value)) > 1
         }
     compared = {name: rows for name, rows in arms.items() if name in (names.decided, names.control)}
-    incremental = {} if names.holdout is None else _incremental(compared, arms[names.holdout], level=level)
+    incremental, incremental_adjusted = (
+        ({}, {}) if names.holdout is None else _incremental(compared, arms[names.holdout], level=level)
+    )
     primary: Metric = "objective" if revenue_weight is not None and findings else "revenue"
     if findings:
         found = next(entry for entry in findings if (entry.metric, entry.per) == (primary, "customer"))
     else:
-        alone = incremental[names.decided]
-        running = None if information is None else to_date(alone, information=information, level=level)
-        found = Finding(metric="revenue", per="customer", comparison=alone, to_date=running)
+        alone, sharper = incremental[names.decided], incremental_adjusted.get(names.decided)
+        decisive = alone if sharper is None else sharper.comparison
+        running = None if information is None else to_date(decisive, information=information, level=level)
+        found = Finding(metric="revenue", per="customer", comparison=alone, adjusted=sharper, to_date=running)
     ratio = None if shares is None else sample_ratio({name: len(rows) for name, rows in arms.items()}, shares)
     verdict, reason = _verdict(found, ratio, final=final, level=level)
     return AbTest(
@@ -220,13 +229,14 @@ def ab_test(
         sample_ratio=ratio,
         findings=findings,
         undifferentiated=undifferentiated,
-        holm=_holm(
+        holm=holm(
             {
                 value: next(entry.decisive.p_value for entry in entries if entry.metric == primary)
                 for value, entries in undifferentiated.items()
             }
         ),
         incremental=incremental,
+        incremental_adjusted=incremental_adjusted,
         deciding=found,
         verdict=verdict,
         reason=reason,
@@ -297,23 +307,12 @@ def _verdict(found: Finding, ratio: SampleRatio | None, *, final: bool, level: f
     return Verdict.UNDECIDED, f"{name}: the {level:.0%} interval of the difference includes 0 (p = {used.p_value:.2g})."
 
 
-def _holm(p_values: Mapping[float, float]) -> dict[float, float]:
-    """Holm's step-down adjustment: the chance of any false alarm among all of them stays below the level.
+def _incremental(
+    arms: Mapping[str, ArmOutcomes], holdout: ArmOutcomes, *, level: float
+) -> tuple[dict[str, Comparison], dict[str, Adjusted]]:
+    """Revenue per customer with and without codes, against customers who got none; as measured, and adjusted."""
 
-    >>> _holm({0.1: 0.01, 0.2: 0.04, 0.3: 0.03})
-    {0.1: 0.03, 0.3: 0.06, 0.2: 0.06}
-    """
-    adjusted, running = {}, 0.0
-    for place, (depth, p_value) in enumerate(sorted(p_values.items(), key=lambda entry: entry[1])):
-        running = max(running, min(1.0, (len(p_values) - place) * p_value))
-        adjusted[depth] = running
-    return adjusted
-
-
-def _incremental(arms: Mapping[str, ArmOutcomes], holdout: ArmOutcomes, *, level: float) -> dict[str, Comparison]:
-    """Revenue per customer with and without codes, against customers who got none."""
-
-    def total(rows: ArmOutcomes) -> Mean:
+    def total(rows: ArmOutcomes) -> Vector:
         if rows.other_revenue is None:
             raise InputError(
                 "other_revenue",
@@ -321,10 +320,17 @@ def _incremental(arms: Mapping[str, ArmOutcomes], holdout: ArmOutcomes, *, level
                 expected="what every customer paid without a code in the campaign's time",
                 fix="Without it a holdout would always seem to spend nothing.",
             )
-        return Mean.of(rows.figure("revenue", revenue_weight=None) + rows.other_revenue)
+        return rows.figure("revenue", revenue_weight=None) + rows.other_revenue
 
     without_codes = total(holdout)
-    return {name: compare(total(rows), without_codes, level=level) for name, rows in arms.items()}
+    totals = {name: total(rows) for name, rows in arms.items()}
+    plain = {name: compare(Mean.of(paid), Mean.of(without_codes), level=level) for name, paid in totals.items()}
+    adjusted = {
+        name: compare_adjusted(paid, without_codes, before=(rows.before, holdout.before), level=level)
+        for (name, paid), rows in zip(totals.items(), arms.values(), strict=True)
+        if rows.before is not None and holdout.before is not None
+    }
+    return plain, adjusted
 
 
 def _in_words(found: Comparison) -> str:

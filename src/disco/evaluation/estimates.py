@@ -4,7 +4,9 @@ Customers are assigned at random, so customers are what varies. A ratio of sums,
 turned into a mean over customers through its linear terms (delta method).
 """
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +16,8 @@ from disco.records.arguments import read_column, read_level, read_number
 from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 # ---- one figure ------------------------------------------------------------------------------------------------------
 
@@ -210,6 +214,19 @@ def compare_adjusted(
     spread = _error(plain.difference) ** 2
     reduction = 1 - _error(found.difference) ** 2 / spread if spread > 0 else 0.0
     return Adjusted(found, reduction)
+
+
+def holm(p_values: Mapping[_Key, float]) -> dict[_Key, float]:
+    """Holm's step-down adjustment: the chance of any false alarm among all of them stays below the level.
+
+    >>> holm({0.1: 0.01, 0.2: 0.04, 0.3: 0.03})
+    {0.1: 0.03, 0.3: 0.06, 0.2: 0.06}
+    """
+    adjusted, running = {}, 0.0
+    for place, (key, p_value) in enumerate(sorted(p_values.items(), key=lambda entry: entry[1])):
+        running = max(running, min(1.0, (len(p_values) - place) * p_value))
+        adjusted[key] = running
+    return adjusted
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,18 @@ _SMALLEST_UPLIFT, _LARGEST_UPLIFT = 1e-9, 1e7  # beyond, it is no difference any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """A two-sided Welch test of a figure per customer. An uplift u scales mean and sd of the decided arm by 1 + u."""
+    """A two-sided Welch test of a figure per customer.
+
+    An uplift u multiplies the decided arm's mean by 1 + u. Its sd grows as much where the figure is an amount: every
+    basket is larger. Of a rate p it follows from the mean, √(p·(1 − p)), and grows by far less.
+    """
 
     baseline: float  # mean per customer in control
     sd: float  # per customer in control
     control_share: float = 0.5  # control's share of all customers
     explained: float = 0.0  # share of the variance that pre-period figures take away (the R² of CUPED)
     level: float = 0.95  # 1 − α
+    is_rate: bool = False  # the figure is 0 or 1; `sd` is then √(p·(1 − p))
 
     def __post_init__(self) -> None:
         _require_amounts(baseline=self.baseline, sd=self.sd)
@@ -51,12 +56,32 @@ class Design:
         variance = engagement * (sd**2 + baseline**2) - (engagement * baseline) ** 2
         return cls(baseline=engagement * baseline, sd=variance**0.5, control_share=control_share, level=level)
 
+    @classmethod
+    def of_rate(cls, rate: float, *, control_share: float = 0.5, level: float = 0.95) -> "Design":
+        """Of the share of customers who do something.
+
+        >>> design = Design.of_rate(0.1)
+        >>> round(design.sd, 3), design.customers(0.5)
+        (0.3, 1366)
+        """
+        read_number(rate, where="rate", expected="a share above 0 and below 1", above=0, below=1)
+        return cls(baseline=rate, sd=(rate * (1 - rate)) ** 0.5, control_share=control_share, level=level, is_rate=True)
+
     def standard_error(self, customers: float, *, uplift: float = 0.0) -> float:
         """Of the difference of the arms' means, with this many customers in both arms together."""
         read_number(customers, where="customers", expected="a number above 0", above=0)
         share = self.control_share
-        parts = 1 / share + (1 + uplift) ** 2 / (1 - share)
-        return float(self.sd * np.sqrt((1 - self.explained) / customers * parts))
+        parts = self.sd**2 / share + self._decided_variance(uplift) / (1 - share)
+        return float(np.sqrt((1 - self.explained) / customers * parts))
+
+    def _decided_variance(self, uplift: float) -> float:
+        if not self.is_rate:
+            return (self.sd * (1 + uplift)) ** 2
+        rate = self.baseline * (1 + uplift)
+        if rate > 1:
+            expected = f"at most {1 / self.baseline - 1:.4g}, with which the rate is 100%"
+            raise InputError("uplift", found=uplift, expected=expected)
+        return rate * (1 - rate)
 
     def power(self, uplift: float, *, customers: float) -> float:
         """P(|z + δ/se| > z_α), δ = uplift·baseline: the chance that the test rejects.
@@ -91,7 +116,7 @@ class Design:
     def detectable_uplift(self, *, customers: int, power: float = 0.8) -> float:
         """The smallest relative difference that this many customers show with this chance."""
         self._check_power(power)
-        top = _LARGEST_UPLIFT / 10
+        top = 1 / self.baseline - 1 if self.is_rate else _LARGEST_UPLIFT / 10
         if self.power(top, customers=customers) < power:
             raise InputError(
                 "customers", found=customers, expected=f"enough to find any uplift with a chance of {power:.0%}"

@@ -28,6 +28,7 @@ TOPICS = {
     "worker": ("worker",),
     "schedule": ("schedule",),
     "calculators": ("allocate", "power"),
+    "ab": ("ab",),
     "replay": ("replay",),
     "reproduce": ("reproduce",),
     "db": ("db",),

@@ -74,8 +74,13 @@ def _read_limits(path: Path) -> object:
 
 
 def power(
-    baseline: Annotated[float, typer.Option(help="Mean of the figure in control, per customer.")],
-    sd: Annotated[float, typer.Option(help="Its standard deviation between customers.")],
+    baseline: Annotated[
+        float | None, typer.Option(help="Mean of the figure in control, per customer, those without it as 0.")
+    ] = None,
+    sd: Annotated[float | None, typer.Option(help="Its standard deviation between customers.")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Instead of both: the share of control who do something, such as buying.")
+    ] = None,
     uplift: Annotated[str | None, typer.Option(help="Relative difference to detect, such as 1%.")] = None,
     customers: Annotated[int | None, typer.Option(help="Customers in both groups together, if that is given.")] = None,
     chance: Annotated[str, typer.Option("--power", help="Wanted probability of detecting it.")] = "80%",
@@ -96,17 +101,24 @@ def power(
 
     if uplift is None and customers is None:
         raise UsageError("power needs --uplift, --customers, or both")
-    with _naming_options():
+    if rate is None and (baseline is None or sd is None):
+        raise UsageError("power needs --baseline and --sd of an amount, or --rate")
+    if rate is not None and not (baseline is None and sd is None and engagement is None):
+        raise UsageError(
+            "--rate", found="an amount as well", expected="--rate alone, without --baseline, --sd, --engagement"
+        )
+    with naming_options():
         found = power(
             baseline=baseline,
             sd=sd,
-            uplift=None if uplift is None else _share(uplift, "--uplift"),
+            rate=None if rate is None else read_share(rate, "--rate"),
+            uplift=None if uplift is None else read_share(uplift, "--uplift"),
             customers=customers,
-            power=_share(chance, "--power"),
-            control_share=_share(control_share, "--control-share"),
-            level=_share(level, "--level"),
-            engagement=None if engagement is None else _share(engagement, "--engagement"),
-            explained=_share(explained, "--explained"),
+            power=read_share(chance, "--power"),
+            control_share=read_share(control_share, "--control-share"),
+            level=read_share(level, "--level"),
+            engagement=None if engagement is None else read_share(engagement, "--engagement"),
+            explained=read_share(explained, "--explained"),
         )
     show(found, _power_text(found, asked=uplift is not None and customers is None), as_json=as_json, quiet=quiet)
 
@@ -115,7 +127,18 @@ def _power_text(found: "PowerResult", *, asked: bool) -> str:
     """`asked`: how many customers are needed was the question."""
     whom = f"{found.customers:,} customers" + (f" ({found.control:,} of them in control)" if asked else "")
     text = f"{whom} give a chance of {_percent(found.power)} of detecting an uplift of {_percent(found.uplift)}."
-    return text if found.purchasers is None else f"{text} About {found.purchasers:,} of them buy."
+    text += "" if found.purchasers is None else f" About {found.purchasers:,} of them buy."
+    after = found.baseline * (1 + found.uplift)
+    shown = (
+        [_percent(one) for one in (found.baseline, after)]
+        if found.is_rate
+        else [f"{one:,.4g}" for one in (found.baseline, after)]
+    )
+    return (
+        f"{text}\n"
+        f"The figure is {found.figure}. The uplift takes its mean per customer from {shown[0]} to {shown[1]}. "
+        f"The test is two-sided with {_percent(1 - found.level)} of false alarms."
+    )
 
 
 def _percent(share: float) -> str:
@@ -124,18 +147,20 @@ def _percent(share: float) -> str:
 
 
 @contextmanager
-def _naming_options() -> Iterator[None]:
-    """Every figure comes from an option, so one that cannot be used is wrong usage."""
+def naming_options(*names: str) -> Iterator[None]:
+    """A figure that comes from an option and cannot be used is wrong usage. names: the options; none: all are."""
     try:
         yield
     except UsageError:
         raise
     except InputError as error:
+        if names and error.what not in names:
+            raise
         option = f"--{error.what.replace('_', '-')}"
         raise UsageError(option, found=error.found, expected=error.expected, fix=error.fix) from None
 
 
-def _share(text: str, option: str) -> float:
+def read_share(text: str, option: str) -> float:
     """`1%` or `0.01`."""
     number = text.strip()
     expected = "a share such as 1% or 0.01"

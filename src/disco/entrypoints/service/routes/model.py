@@ -38,8 +38,9 @@ class _Body(BaseModel):
 class PowerRequest(_Body):
     """How large an A/B test has to be. With `uplift`: the customers needed; with `customers`: what they can detect."""
 
-    baseline: float = Field(description="Mean of the figure in control, per customer.")
-    sd: float = Field(description="Its standard deviation between customers.")
+    baseline: float | None = Field(None, description="Mean of the figure in control, per customer.")
+    sd: float | None = Field(None, description="Its standard deviation between customers.")
+    rate: float | None = Field(None, description="Instead of both: the share of control who do something.")
     uplift: float | None = Field(None, description="Relative difference to detect; 0.01 is 1%.")
     customers: int | None = Field(None, description="Customers in both groups together.")
     power: float = Field(0.8, description="Wanted probability of detecting it.")

@@ -1,0 +1,112 @@
+"""A file with the result of a test: any columns, of which some are named as arms and some as figures."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.adapters.tables.csv import CsvSource
+from disco.adapters.tables.notation import number_advice, plain_cells
+from disco.adapters.tables.parquet import ParquetSource
+from disco.records.errors import FileFormatError, InputError, TableError
+from disco.records.table_format import PLAIN, TableFormat
+from disco.records.tables import Kind
+from disco.records.validation.cells import flags, is_bytes, is_text, parse_text, plain_text, shown
+
+_ID = "customer_id"
+
+
+def read_experiment_file(
+    path: Path, *, arm: str, figures: Sequence[str], written: TableFormat = PLAIN, file: str | None = None
+) -> pa.Table:
+    """The column of arms as text and the figures as float64, null where a cell is empty; and customer_id, if there.
+
+    file: what to call it in messages. written: how CSV files are written.
+    """
+    file = file or str(path)
+    if not path.is_file():
+        raise InputError(file, found="no such file", expected="a Parquet or CSV file with one row per customer")
+    written = replace(written, columns={})  # the columns are named by the user as the file has them
+    source: CsvSource | ParquetSource
+    if path.suffix.lower() == ".csv":
+        source = CsvSource("customers", file=file, path=path, written=written)
+    else:
+        source = ParquetSource("customers", file=file, parts=[(file, path)], written=written)
+    there = source.schema().names
+    names = [*dict.fromkeys((arm, *figures))]
+    for name in names:
+        if name not in there:
+            raise _absent(file, name, there)
+    names += [_ID] if _ID in there and _ID not in names else []
+    batches = list(source.batches(names))
+    if problems := source.problems():
+        raise TableError(f"{file} cannot be read:", problems)
+    table = pa.Table.from_batches(batches) if batches else pa.table({name: pa.array([], pa.string()) for name in names})
+    columns = {}
+    for name in names:
+        cells = table[name].combine_chunks()
+        columns[name] = _labels(cells, name, source) if name in (arm, _ID) else _figures(cells, name, source, written)
+    return pa.table(columns)
+
+
+def _labels(cells: pa.Array, name: str, source: CsvSource | ParquetSource) -> pa.Array:
+    """Names as text; every row has one."""
+    cells = cells.cast(cells.type.value_type) if pa.types.is_dictionary(cells.type) else cells
+    kind = cells.type
+    if is_bytes(kind) or is_text(kind):
+        parsed = parse_text(cells, Kind.ID)
+        bad, text = parsed.not_unicode, parsed.values
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        bad, text = np.zeros(len(cells), np.bool_), cells.cast(pa.string())
+    else:
+        raise FileFormatError(f"{source.file}, column {name}", found=str(kind), expected="text or integers")
+    bad = bad | flags(text.is_null())
+    if bad.any():
+        row = int(np.argmax(bad))
+        found = "an empty cell" if not cells[row].is_valid else shown(cells[row])
+        raise InputError(_place(source, name, row), found=found, expected="a name in every row")
+    return text.cast(pa.large_string())
+
+
+def _figures(cells: pa.Array, name: str, source: CsvSource | ParquetSource, written: TableFormat) -> pa.Array:
+    cells = cells.cast(cells.type.value_type) if pa.types.is_dictionary(cells.type) else cells
+    kind = cells.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
+        return cells.cast(pa.int8() if pa.types.is_boolean(kind) else kind).cast(pa.float64(), safe=False)
+    if pa.types.is_decimal(kind):
+        return cells.cast(pa.float64())
+    if not (is_bytes(kind) or is_text(kind)):
+        raise FileFormatError(f"{source.file}, column {name}", found=str(kind), expected="numbers")
+    text = plain_text(cells.view(pa.string()) if is_bytes(kind) else cells)
+    if is_text(text.type):
+        text = plain_cells(_without_words(text), Kind.MONEY, written.csv)
+    parsed = parse_text(text, Kind.MONEY)
+    bad = parsed.unreadable | parsed.not_unicode
+    if bad.any():
+        row = int(np.argmax(bad))
+        fix = None if written.csv.decimal is not None or not is_text(text.type) else number_advice([text])
+        raise InputError(_place(source, name, row), found=shown(text[row]), expected="a number such as 12.50", fix=fix)
+    return parsed.values
+
+
+def _without_words(text: pa.Array) -> pa.Array:
+    """true and false as 1 and 0."""
+    lower = pc.utf8_lower(pc.utf8_trim_whitespace(text))
+    number = pc.if_else(pc.equal(lower, "true"), "1", pc.if_else(pc.equal(lower, "false"), "0", text))
+    return number.cast(pa.string())
+
+
+def _place(source: CsvSource | ParquetSource, name: str, row: int) -> str:
+    file, number = source.place(row)
+    return f"{file}, column {name}, row {number:,}"
+
+
+def _absent(file: str, name: str, there: Sequence[str]) -> FileFormatError:
+    near = get_close_matches(name, there, n=1)
+    some = ", ".join(there[:12]) + ("…" if len(there) > 12 else "")
+    fix = f"Did you mean {near[0]}?" if near else None
+    return FileFormatError(file, found=f"no column {name} (it has {some})", expected=f"a column {name}", fix=fix)

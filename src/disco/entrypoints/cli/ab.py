@@ -1,0 +1,134 @@
+"""`disco ab FILE`: the read-out of any test with named arms."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from disco.entrypoints.cli.calculators import naming_options, read_share
+from disco.entrypoints.cli.output import JsonFlag, QuietFlag, ShopFolder, figures_text, show, warn
+from disco.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from disco.operations.experiment import ExperimentResult
+    from disco.reports.table import Cell
+
+EXAMPLE = "Example: disco ab test.csv --arm group --metric revenue --metric revenue/orders --before revenue_last_year"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ab", epilog=EXAMPLE)(ab)
+
+
+def ab(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Parquet or CSV, one row per customer assigned.")],
+    arm: Annotated[str, typer.Option(metavar="COLUMN", help="The column with the name of each customer's arm.")],
+    metric: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COLUMN[/COLUMN]",
+            help="A figure per customer (0 and 1: a rate), or a ratio of two sums; may be repeated.",
+        ),
+    ],
+    control: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The arm to compare the others with (default: control).")
+    ] = None,
+    before: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A figure known before the test, to reduce noise; may be repeated."),
+    ] = None,
+    shares: Annotated[
+        str, typer.Option(metavar="NAME=SHARE,…", help="The planned share of each arm (default: equal shares).")
+    ] = "",
+    looks: Annotated[
+        int, typer.Option(min=1, help="How many times the test is looked at in all; intervals hold at each of them.")
+    ] = 1,
+    level: Annotated[str, typer.Option(help="Of all intervals.")] = "95%",
+    shop: ShopFolder = Path(),
+    as_json: JsonFlag = False,
+    quiet: QuietFlag = False,
+) -> None:
+    """Compare the arms of a test: differences with intervals, a check of the sample ratio, and a verdict in words.
+
+    Several arms and metrics are adjusted for by Holm's method. A CSV file is read as the settings of the shop say.
+    """
+    from disco.adapters.tables.experiment_file import read_experiment_file
+    from disco.entrypoints.python import Shop
+    from disco.operations.experiment import parse_metric, read_experiment
+    from disco.records.errors import InputError
+
+    try:
+        figures = [name for text in metric for name in parse_metric(text) if name is not None]
+    except InputError as error:
+        raise UsageError("--metric", found=error.found, expected=error.expected) from None
+    known = [*dict.fromkeys(before or [])]
+    written = Shop.open(shop).settings.written
+    table = read_experiment_file(file, arm=arm, figures=[*figures, *known], written=written)
+    with naming_options("level", "shares"):
+        found = read_experiment(
+            table,
+            arm=arm,
+            metrics=metric,
+            control=control,
+            before=known,
+            shares=_shares(shares),
+            looks=looks,
+            level=read_share(level, "--level"),
+            source=str(file),
+        )
+    warn(found.warnings)
+    show(found, _text(found), as_json=as_json, quiet=quiet)
+
+
+def _shares(text: str) -> dict[str, float] | None:
+    """`control=10%,new=90%`."""
+    if not text.strip():
+        return None
+    shares: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, share = (word.strip() for word in part.partition("="))
+        if not equals or not name:
+            raise UsageError("--shares", found=repr(part), expected="NAME=SHARE, such as control=10%")
+        if name in shares:
+            raise UsageError("--shares", found=f"{name} twice", expected="each arm once")
+        shares[name] = read_share(share, "--shares")
+    return shares
+
+
+def _text(found: "ExperimentResult") -> str:
+    from disco.reports.formats import Count, Number, Percent
+    from disco.reports.table import Column, Table
+
+    rows: list[list[Cell]] = [
+        [one.metric, one.arm, one.value, one.control, one.difference, one.relative, one.holm]
+        for one in found.differences
+    ]
+    level = f"{found.level:.0%}"
+    columns: list[Column | str] = [
+        "Metric",
+        "Arm",
+        Column("Value", Number(decimals=4)),
+        Column("Control", Number(decimals=4)),
+        Column(f"Difference ({level})", Number(decimals=4, signed=True)),
+        Column(f"Relative ({level})", Percent(decimals=2, signed=True)),
+        Column("p, adjusted", Number(decimals=4)),
+    ]
+    sizes: list[list[Cell]] = [
+        [name + (" (control)" if name == found.control else ""), count, count / sum(found.customers.values())]
+        for name, count in found.customers.items()
+    ]
+    arms = Table(caption="Arms", columns=["Arm", Column("Customers", Count()), Column("Share", Percent())], rows=sizes)
+    parts = [figures_text(arms), figures_text(Table(caption="Differences", columns=columns, rows=rows))]
+    tested, adjustments = len(found.differences), []
+    if tested > 1:
+        adjustments.append(f"{tested} comparisons (Holm)")
+    if found.looks > 1:
+        adjustments.append(f"{found.looks} looks")
+    if adjustments:
+        parts.append(f"p-values are adjusted for {' and '.join(adjustments)}.")
+    reductions = [one.variance_reduction for one in found.differences if one.variance_reduction is not None]
+    if reductions:
+        least, most = min(reductions), max(reductions)
+        share = f"{least:.0%}" if round(least, 2) == round(most, 2) else f"{least:.0%} to {most:.0%}"
+        parts.append(f"Figures from before the test took away {share} of the variance of the differences.")
+    return "\n\n".join([*parts, "\n".join(one.sentence for one in found.differences)])

@@ -1,0 +1,183 @@
+"""The read-out of a test from a table of one's own: named arms, figures, and what was known before."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.evaluation.arms import SampleRatio
+from disco.evaluation.experiment import ArmDifference, MetricColumns, experiment
+from disco.records.errors import InputError
+from disco.records.result import Result
+from disco.records.wording import counted, p_value
+
+_CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExperimentResult(Result):
+    """What a test of several arms says."""
+
+    control: str
+    """The arm that the others are compared with."""
+    customers: Mapping[str, int]
+    """By arm, control first."""
+    sample_ratio: SampleRatio
+    """Customers per arm against the planned shares; equal shares where none were stated."""
+    sample_ratio_ok: bool
+    """Whether the arms have their shares (p ≥ 0.001). If not, every verdict is `blocked`."""
+    differences: tuple[ArmDifference, ...]
+    """By metric, then by arm: each against control."""
+    level: float
+    """Of the intervals."""
+    looks: int
+    """How many times the test is looked at in all; every interval and p-value holds at each of them."""
+    warnings: tuple[str, ...]
+    """What to know, in sentences."""
+
+
+def parse_metric(text: str) -> tuple[str, str | None]:
+    """`COLUMN`, or `COLUMN/COLUMN` for a ratio of two sums.
+
+    >>> parse_metric("revenue/orders"), parse_metric("bought")
+    (('revenue', 'orders'), ('bought', None))
+    """
+    numerator, slash, denominator = (part.strip() for part in text.partition("/"))
+    if not numerator or (slash and not denominator) or "/" in denominator:
+        raise InputError("metric", found=repr(text), expected="COLUMN, or COLUMN/COLUMN for a ratio of two sums")
+    return numerator, denominator or None
+
+
+def read_experiment(
+    table: pa.Table,
+    *,
+    arm: str,
+    metrics: Sequence[str],
+    control: str | None = None,
+    before: Sequence[str] = (),
+    shares: Mapping[str, float] | None = None,
+    looks: int = 1,
+    level: float = 0.95,
+    source: str = "the table",
+) -> ExperimentResult:
+    """Compare every arm of a table with control: one row per customer assigned.
+
+    arm: the column of arms. metrics: columns of figures, or `numerator/denominator`. before: columns known before the
+    test. control: the arm to compare with; None: the one called control. shares: planned share of each arm; None:
+    equal ones. looks: how many times the test is looked at in all. source: what to call the table in messages.
+    """
+    pairs = [parse_metric(text) for text in metrics]
+    if not pairs:
+        raise InputError("metric", found="none", expected="at least one column of figures")
+    if len(set(pairs)) != len(pairs):
+        raise InputError("metric", found=", ".join(metrics), expected="each metric once")
+    _refuse_shared(arm, pairs, before)
+    labels = table[arm].combine_chunks()
+    _refuse_repeated(table, source)
+    names = pc.unique(labels).to_pylist()
+    used = _control(control, names, source)
+    columns = [
+        MetricColumns(
+            name=numerator if denominator is None else f"{numerator}/{denominator}",
+            numerator=_numbers(table, numerator, source),
+            denominator=None if denominator is None else _numbers(table, denominator, source),
+        )
+        for numerator, denominator in pairs
+    ]
+    known = np.column_stack([np.asarray(table[name], np.float64) for name in before]) if before else None
+    found = experiment(
+        np.asarray(labels.to_pylist(), object),
+        columns,
+        control=used,
+        before=known,
+        shares=shares,
+        looks=looks,
+        level=level,
+    )
+    return ExperimentResult(
+        control=used,
+        customers=found.customers,
+        sample_ratio=found.sample_ratio,
+        sample_ratio_ok=found.sample_ratio.ok,
+        differences=found.differences,
+        level=level,
+        looks=looks,
+        warnings=_warnings(found.sample_ratio, stated=shares is not None),
+    )
+
+
+def _warnings(ratio: SampleRatio, *, stated: bool) -> tuple[str, ...]:
+    if ratio.ok:
+        return ()
+    counts = ", ".join(f"{name} {ratio.found[name]:,} (expected {ratio.expected[name]:,.0f})" for name in ratio.found)
+    chance = p_value(ratio.p_value)
+    chance = f"p {chance}" if chance.startswith("<") else f"p = {chance}"
+    kind = "their planned shares" if stated else "equal shares"
+    fix = (
+        "Customers were lost or assigned wrongly; find out why before any figure is used."
+        if stated
+        else "If other shares were planned, state them with --shares; if not, customers were lost or assigned wrongly."
+    )
+    return (f"The arms do not have {kind}: {counts}; {chance}. {fix}",)
+
+
+def _control(control: str | None, names: list[str], source: str) -> str:
+    there = ", ".join(sorted(names)[:12]) + ("…" if len(names) > 12 else "")
+    if control is not None:
+        if control in names:
+            return control
+        raise InputError("control", found=repr(control), expected=f"an arm of {source}: {there}")
+    named = [name for name in names if name.strip().casefold() == _CONTROL]
+    if len(named) == 1:
+        return named[0]
+    fix = "Say which arm the others are compared with: --control NAME."
+    raise InputError("control", found=f"the arms {there}", expected="one arm called control", fix=fix)
+
+
+def _refuse_shared(arm: str, pairs: Sequence[tuple[str, str | None]], before: Sequence[str]) -> None:
+    """A figure that is also said to be known before would explain itself."""
+    figures = {name for pair in pairs for name in pair if name is not None}
+    if arm in figures or arm in before:
+        raise InputError("arm", found=f"{arm}, which is a figure as well", expected="a column of its own")
+    if both := sorted(figures & set(before)):
+        raise InputError(
+            "before", found=f"{both[0]}, which is a metric as well", expected="a column known before the test"
+        )
+
+
+def _refuse_repeated(table: pa.Table, source: str) -> None:
+    """Customers were assigned, so customers are what varies: two rows of one customer are not two observations."""
+    if "customer_id" not in table.column_names:
+        return
+    ids = table["customer_id"].combine_chunks()
+    counts = pc.value_counts(ids)
+    repeated = pc.greater(counts.field("counts"), 1)
+    several = pc.sum(repeated).as_py() or 0
+    if several:
+        first = counts.field("values").filter(repeated)[0].as_py()
+        raise InputError(
+            f"{source}, column customer_id",
+            found=f"{counted(several, 'customer')} in more than one row, the first {first!r}",
+            expected="one row per customer",
+            fix="Sum the figures per customer first.",
+        )
+
+
+def _numbers(table: pa.Table, name: str, source: str) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+    column = np.asarray(table[name], np.float64)
+    wrong = ~np.isfinite(column)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        empty = table[name].null_count > 0 and not table[name][row].is_valid
+        found = "an empty cell" if empty else str(column[row])
+        more = f" (and {wrong.sum() - 1:,} more)" if wrong.sum() > 1 else ""
+        fix = "Write 0 for a customer who did nothing."
+        raise InputError(
+            f"{source}, column {name}",
+            found=f"{found} in data row {row + 1:,}{more}",
+            expected="a number in every row",
+            fix=fix,
+        )
+    return column
