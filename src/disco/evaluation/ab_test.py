@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, Per, SampleRatio, read_arms, sample_ratio
-from disco.evaluation.estimates import Adjusted, Comparison, Mean, compare, compare_adjusted, holm, to_date
+from disco.evaluation.estimates import Adjusted, Comparison, Mean, compare, compare_adjusted, compare_few, holm, to_date
 from disco.objective import read_revenue_weight
 from disco.records.arguments import read_level, read_number
 from disco.records.arrays import Vector
@@ -283,9 +283,10 @@ def compare_arms(
     """
     figures = [arm.figure(metric, revenue_weight=weight) for arm in (decided, control)]
     first, second = (Mean.of(figure, arm.divisor(per)) for figure, arm in zip(figures, (decided, control), strict=True))
-    found = compare(first, second, level=level)
+    few = compare_few(*figures, level=level) if metric == "engagement" and per == "customer" else None
+    found = few or compare(first, second, level=level)
     adjusted = None
-    if per == "customer" and decided.before is not None and control.before is not None:
+    if few is None and per == "customer" and decided.before is not None and control.before is not None:
         adjusted = compare_adjusted(figures[0], figures[1], before=(decided.before, control.before), level=level)
     decisive = found if adjusted is None else adjusted.comparison
     running = None if information is None else to_date(decisive, information=information, level=level)

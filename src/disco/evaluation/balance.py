@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfc
+from scipy.special import bdtr, bdtrc
 
-from disco.records.arrays import Integers, Matrix, Vector
+from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label
 
 _LEAST_P_VALUE = 1e-3
+_MOST_WEIGHT = 10.0  # of a row, in multiples of the depth's average one
+_SAME = 1e-9  # relative spread of propensities that are written as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,51 +34,103 @@ class Imbalance:
 
 
 def unevenness(place: Integers, propensity: Vector, *, depths: int) -> Unevenness:
-    """Per depth: Σ1{depth}/p = n under the propensities; the largest deviation in standard errors, Bonferroni.
+    """Per depth: Σ1{depth}/p = n under the propensities; the least likely deviation, Bonferroni over depths.
 
     >>> unevenness(np.repeat([0, 1], [30, 70]), np.full(100, 0.5), depths=2).p_value < 0.001
     True
     """
-    rows = place.size
-    z = np.zeros(depths)
+    ones = np.ones((place.size, 1))
+    p_values = []
     for column in range(depths):
         here = place == column
-        inverse = 1 / propensity[here]
-        # under the null Σ1{a}/p has mean n and variance Σ(1/p − 1), itself estimated from the rows that got a
-        z[column] = (inverse.sum() - rows) / np.sqrt(max((inverse * (inverse - 1)).sum(), 1e-300))
-    worst = int(np.abs(z).argmax())
+        likely = propensity[here]
+        if here.any() and np.ptp(likely) <= _SAME * likely.max():  # a binomial count
+            found, chance = int(here.sum()), float(likely[0])
+            p_values.append(
+                2 * min(float(bdtr(found, place.size, chance)), float(bdtrc(found - 1, place.size, chance)))
+            )
+        else:
+            p_values.append(float(_deviation(here, propensity, ones)[1][0]))
+    worst = int(np.argmin(p_values))
     here = place == worst
     found = int(here.sum())
-    expected = rows * found / float((1 / propensity[here]).sum()) if found else 0.0
-    return Unevenness(worst, found, expected, bonferroni(z[worst], tests=depths))
+    expected = place.size * found / float((1 / propensity[here]).sum()) if found else 0.0
+    return Unevenness(worst, found, expected, min(1.0, depths * float(p_values[worst])))
 
 
 def imbalance(context: Matrix, place: Integers, stratum: Integers, propensity: Vector, *, depths: int) -> Imbalance:
     """Per depth and feature: Σ(1{depth}/p − 1)·(x − x̄) = 0 when depths are random given the propensities.
 
-    x̄ is the mean of the row's stratum. z uses the terms' own spread; Bonferroni over depths × features.
+    x̄ is the mean of the row's stratum. Bonferroni over depths × features.
     """
     sizes = np.bincount(stratum)
     centred = np.column_stack(
         [column - (np.bincount(stratum, weights=column) / sizes)[stratum] for column in context.T]
         or [np.zeros(len(context))]
     )
-    z = np.zeros((depths, centred.shape[1]))
-    for column in range(depths):
-        terms = ((place == column) / propensity - 1)[:, None] * centred
-        spread = np.sqrt((terms**2).sum(axis=0))
-        z[column] = np.divide(terms.sum(axis=0), spread, out=np.zeros_like(spread), where=spread > 0)
-    depth, feature = np.unravel_index(np.abs(z).argmax(), z.shape)
-    return Imbalance(int(depth), int(feature), float(z[depth, feature]), bonferroni(z[depth, feature], tests=z.size))
+    found = [_deviation(place == column, propensity, centred) for column in range(depths)]
+    z, p_values = (np.stack([one[part] for one in found]) for part in (0, 1))
+    depth, feature = np.unravel_index(p_values.argmin(), p_values.shape)
+    p_value = min(1.0, z.size * float(p_values[depth, feature]))
+    return Imbalance(int(depth), int(feature), float(z[depth, feature]), p_value)
 
 
-def bonferroni(z: float, *, tests: int) -> float:
-    """The two-sided p-value of the largest of `tests` standardised deviations, at most.
+def _deviation(here: Flags, propensity: Vector, figures: Matrix) -> tuple[Vector, Vector]:
+    """T = Σ(1{here}/p − 1)·x of each column x of `figures` (n, d): T in standard errors, and its p-value, each (d,).
 
-    >>> round(bonferroni(1.96, tests=1), 3), bonferroni(0.5, tests=9)
-    (0.05, 1.0)
+    Where every row has the same propensity of being here, T has mean 0 and variance V = (1/p − 1)·Σx², whatever was
+    seen: with few rows that carry x the terms' own spread is far too small as often as not.
+
+    Where propensities vary, rows elsewhere do not say theirs of being here, and a depth that is very unlikely for some
+    customers is seldom seen with them: T lies below 0 nearly always, and far above 0 in between. What holds in any case
+    is one side of it. With 1/p cut at c, Σ1{here}·min(1/p, c)·x has at most the mean Σx for x ≥ 0. So the positive and
+    the negative part of x are tested apart, each for too much weight.
     """
-    return min(1.0, tests * float(erfc(abs(z) / np.sqrt(2))))
+    likely = propensity[here]
+    if not here.any() or np.ptp(likely) <= _SAME * likely.max():
+        p = float(likely[0]) if here.any() else 1 / here.size
+        total = (here / p - 1) @ figures
+        variance = (1 / p - 1) * (figures**2).sum(axis=0)
+        chance = 2 * _bennett(np.abs(total), variance, max(1 / p - 1, 1.0) * np.abs(figures).max(axis=0))
+        return _ratio(total, np.sqrt(variance)), np.minimum(1.0, chance)
+    weight = np.where(here, np.minimum(1 / propensity, _MOST_WEIGHT / here.mean()), 0.0)
+    sides = []
+    for part in (np.maximum(figures, 0.0), np.maximum(-figures, 0.0)):
+        total, variance = (weight - 1) @ part, weight**2 @ part**2
+        chance = np.where(total > 0, _bennett(np.maximum(total, 0.0), variance, weight.max() * part.max(axis=0)), 1.0)
+        sides.append((_ratio(total, np.sqrt(variance)), chance))
+    (z, above), (other, below) = sides
+    return np.where(above <= below, z, -other), np.minimum(1.0, 2 * np.minimum(above, below))
+
+
+def excess_weight(inverse: Vector) -> tuple[float, float]:
+    """The mean of 1{here}/p over all rows, and the chance of at least as much where the propensities are true.
+
+    inverse (n,): 1/p where the row is here, else 0. Cut at a multiple of its average, its mean is at most 1.
+    """
+    weight = np.minimum(inverse, _MOST_WEIGHT / max(float((inverse > 0).mean()), 1 / inverse.size))
+    total, variance = np.array([weight.sum() - inverse.size]), np.array([weight @ weight])
+    chance = _bennett(np.maximum(total, 0.0), variance, np.array([weight.max()]))[0] if total[0] > 0 else 1.0
+    return float(inverse.mean()), float(chance)
+
+
+def _bennett(deviation: Vector, variance: Vector, largest: Vector) -> Vector:
+    """P(T ≥ t) ≤ exp(−V/M²·h(M·t/V)), h(u) = (1 + u)·ln(1 + u) − u, for a sum T of independent terms of at most M.
+
+    An inequality, not an approximation: it holds however few rows there are. For small u it is exp(−t²/2V).
+
+    >>> _bennett(np.array([3.0]), np.array([1.0]), np.array([1e-9])).round(4).tolist()
+    [0.0111]
+    """
+    known = (variance > 0) & (largest > 0)
+    v, m = np.where(known, variance, 1.0), np.where(known, largest, 1.0)
+    u = m * deviation / v
+    rate = np.where(u < 1e-4, u**2 / 2, (1 + u) * np.log1p(u) - u)  # the difference cancels for small u
+    return np.where(known, np.exp(-v / m**2 * rate), np.where(deviation > 0, 0.0, 1.0))
+
+
+def _ratio(total: Vector, error: Vector) -> Vector:
+    return np.divide(total, error, out=np.zeros_like(error), where=error > 0)
 
 
 def doubts(

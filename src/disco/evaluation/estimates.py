@@ -17,6 +17,7 @@ from disco.records.arrays import Integers, Matrix, Vector
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 
+_FEW = 10  # successes or failures in an arm, below which the normal law of a rate cannot be relied on
 _Key = TypeVar("_Key", bound=Hashable)
 
 # ---- one figure ------------------------------------------------------------------------------------------------------
@@ -175,6 +176,28 @@ def compare(decided: Mean, control: Mean, *, level: float = 0.95, shared_varianc
         relative,
         p_value,
     )
+
+
+def compare_few(decided: Vector, control: Vector, *, level: float = 0.95) -> Comparison | None:
+    """Two rates, figures of 0 and 1, of which an arm has fewer than ten of either; None: Welch's test serves.
+
+    p̃ = (x + 1)/(n + 2) in both arms (Agresti and Caffo 2000); the interval is that of p̃_d − p̃_c, within −1 and 1, so
+    no success at all gives no interval of one point. A percentage of so few means nothing.
+
+    >>> found = compare_few(np.zeros(50), np.zeros(50))
+    >>> found.difference.value, round(found.difference.upper, 3)
+    (0.0, 0.053)
+    """
+    arms = (decided, control)
+    if all(min(arm.sum(), arm.size - arm.sum()) >= _FEW for arm in arms):
+        return None
+    shrunk = [(float(arm.sum()) + 1) / (arm.size + 2) for arm in arms]
+    first, second = (Mean(p, p * (1 - p) / (arm.size + 2), arm.size + 2) for p, arm in zip(shrunk, arms, strict=True))
+    found = compare(first, second, level=level)
+    lower, upper = found.difference.ends or (-1.0, 1.0)
+    value = float(decided.mean()) - float(control.mean())
+    difference = Estimate(value, max(lower, -1.0), min(upper, 1.0), level, found.difference.standard_error)
+    return Comparison(float(decided.mean()), float(control.mean()), difference, None, found.p_value)
 
 
 @dataclass(frozen=True, slots=True)

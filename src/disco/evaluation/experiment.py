@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from disco.evaluation.arms import SampleRatio, sample_ratio
-from disco.evaluation.estimates import Comparison, Mean, compare, compare_adjusted, holm
+from disco.evaluation.estimates import Comparison, Mean, compare, compare_adjusted, compare_few, holm
 from disco.records.arguments import read_column, read_count, read_labels, read_level, read_matrix
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
@@ -20,7 +20,6 @@ from disco.records.wording import counted, number, p_value, percent
 
 POWER = 0.8  # with which a difference that is stated as detectable would be shown
 _LARGEST = 1e100  # of a figure: its square must still be a number
-_FEW = 10  # successes or failures in an arm, below which the normal law of a rate cannot be relied on
 
 Kind = Literal["mean", "rate", "ratio"]
 
@@ -232,10 +231,10 @@ def _compared(
     first, second = (_terms(metric, part) for part in (rows, control))
     if first is None or second is None or (np.ptp(first) == 0 and np.ptp(second) == 0 and metric.kind != "rate"):
         return _unknown(first, second, level=level)
-    if metric.kind == "rate" and _few(first, second):
-        return _few_successes(first, second, level=level)
-    means = Mean.of(first), Mean.of(second)
-    plain, reduction = compare(*means, level=level), None
+    rates = compare_few(first, second, level=level) if metric.kind == "rate" else None
+    if rates is not None:
+        return _Compared(rates.decided, rates.control, rates.difference, rates.relative, rates.p_value)
+    plain, reduction = compare(Mean.of(first), Mean.of(second), level=level), None
     used: Comparison = plain
     if before is not None:
         adjusted = compare_adjusted(first, second, before=(before[rows], before[control]), level=level)
@@ -261,25 +260,6 @@ def _unknown(first: Vector | None, second: Vector | None, *, level: float) -> _C
     value, control = (None if part is None else float(part.mean()) for part in (first, second))
     difference = 0.0 if value is None or control is None else value - control
     return _Compared(value, control, Estimate(difference, -math.inf, math.inf, level), None, 1.0)
-
-
-def _few(*arms: Vector) -> bool:
-    return any(min(arm.sum(), arm.size - arm.sum()) < _FEW for arm in arms)
-
-
-def _few_successes(first: Vector, second: Vector, *, level: float) -> _Compared:
-    """p̃ = (x + 1)/(n + 2) in both arms; the interval is that of p̃₁ − p̃₂, within −1 and 1."""
-    shrunk = [(float(arm.sum()) + 1) / (arm.size + 2) for arm in (first, second)]
-    variances = [p * (1 - p) / (arm.size + 2) for p, arm in zip(shrunk, (first, second), strict=True)]
-    means = [
-        Mean(p, variance, arm.size + 2) for p, variance, arm in zip(shrunk, variances, (first, second), strict=True)
-    ]
-    found = compare(*means, level=level)
-    value, control = float(first.mean()), float(second.mean())
-    lower, upper = found.difference.ends or (-1.0, 1.0)
-    ends = max(lower, -1.0), min(upper, 1.0)
-    difference = Estimate(value - control, *ends, level, found.difference.standard_error)
-    return _Compared(value, control, difference, None, found.p_value)
 
 
 # ---- in words --------------------------------------------------------------------------------------------------------

@@ -12,18 +12,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from disco.evaluation.balance import doubts
+from disco.evaluation.balance import doubts, excess_weight
 from disco.records.arguments import column_names, read_column, read_labels, read_matrix
 from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError
 from disco.records.grid import CONTEXT_LIMIT, GRID, LOG_PRICE_LIMIT
 from disco.records.validation.cells import is_bytes
+from disco.records.wording import counted
 
 NO_CONTEXT = ("customer_id", "depth", "full_price", "propensity")  # columns of a log file with a meaning of their own
 SUM_TOLERANCE = 1e-3  # written propensities are rounded: 0.333 · 3
 MOST_SCORE = 32.0  # log odds beyond it are no estimate of anything
-CHANCE_ALARM = 6.0  # standard errors; beyond it, propensities that vary by row cannot sum to one
+CHANCE_ALARM = 6.0  # standard errors, beyond which a mean is not what it should be
+IMPOSSIBLE = 1e-9  # the chance below which propensities that vary by row cannot sum to one
 
 
 class RandomisationWarning(UserWarning):
@@ -40,7 +42,7 @@ class RandomLog:
     full_price: Vector  # (n,) money before the discount, NaN = no purchase
     propensity: Vector  # (n,) the probability with which the row got its depth
     customer: Integers  # (n,) 0, 1, …, equal for rows of one customer
-    warnings: tuple[str, ...] = ()  # reasons to doubt that the depths were random
+    warnings: tuple[str, ...] = ()  # reasons to doubt that the depths were random, and propensities that were cut
     context_names: tuple[str, ...] | None = None  # of the context's columns, where they came with names
     score: Vector | None = None  # (n,) engagement scores, NaN = none known; None: the log has no such column
 
@@ -119,8 +121,12 @@ def random_log(
     stratum = np.zeros(rows, np.int64) if strata is None else _numbered(strata, rows=rows, name="strata")
     customer = np.arange(rows) if customer_id is None else _numbered(customer_id, rows=rows, name="customer_id")
     depths = tuple(offered.tolist())
-    chances = _propensities(propensity, place, stratum, depths, estimate=strata is not None)
-    notes = doubts(contexts, place, stratum, chances, depths) if check_balance else ()
+    exact = _propensities(propensity, place, stratum, depths, estimate=strata is not None)
+    chances, notes = _clipped(exact, depths=len(depths))
+    if not isinstance(propensity, str) and propensity is not None:
+        notes += _too_likely(exact, depths=len(depths))
+    if check_balance:
+        notes += doubts(contexts, place, stratum, exact, depths)
     for note in notes:
         warnings.warn(note, RandomisationWarning, stacklevel=2)
     return RandomLog(
@@ -195,7 +201,7 @@ def _propensities(
 def _refuse_unless_one(
     chances: Vector, place: Integers, stratum: Integers, cells: Matrix, depths: tuple[float, ...]
 ) -> None:
-    """Propensities must sum to one over the depths: exactly where constant per depth, else Σ1/p = n up to chance."""
+    """Propensities must sum to one over the depths: exactly where constant per depth, else as far as can be told."""
     first = np.zeros_like(cells)
     first[stratum, place] = chances
     if np.allclose(first[stratum, place], chances, rtol=1e-9):
@@ -210,23 +216,54 @@ def _refuse_unless_one(
                 expected="a sum of one",
             )
         return
-    whole = 1 / chances  # E[1/p] is the number of depths, row by row, whatever the propensities: the sharpest test
-    error = whole.std(ddof=1) / np.sqrt(whole.size)
-    if abs(whole.mean() - len(depths)) > max(CHANCE_ALARM * error, SUM_TOLERANCE * len(depths)):
-        raise InputError(
-            "log, propensity",
-            found=f"inverse propensities with mean {whole.mean():.6g}",
-            expected=f"a mean of {len(depths)}, one per depth, as probabilities that sum to one give",
-        )
+    # With probabilities that sum to one, 1{depth}/p has the mean 1 at every depth, and cut at c at most that. Only too
+    # much is impossible: a depth that is nearly impossible for many customers is seldom seen, and its mean then small.
     for column, depth in enumerate(depths):
         inverse = np.where(place == column, 1 / chances, 0.0)
-        error = inverse.std(ddof=1) / np.sqrt(inverse.size)
-        if abs(inverse.mean() - 1) > max(CHANCE_ALARM * error, SUM_TOLERANCE):
+        found, chance = excess_weight(inverse)
+        if chance < IMPOSSIBLE:
             raise InputError(
                 f"log, propensity at depth {depth_label(depth)}",
-                found=f"inverse propensities with mean {inverse.mean():.4g} over all rows",
-                expected="a mean of 1, as probabilities that sum to one give",
+                found=f"inverse propensities with mean {found:.4g} over all rows",
+                expected="a mean of 1 at most, as probabilities that sum to one give",
+                fix="Give the probability with which each row got its own depth.",
             )
+
+
+def _clipped(chances: Vector, *, depths: int) -> tuple[Vector, tuple[str, ...]]:
+    """Propensities so small that a single row would outweigh all others count as larger ones.
+
+    A weight of at most √n keeps estimates consistent (Ionides 2008); it is at least a few times that of a uniform log.
+    """
+    least = 1 / max(math.sqrt(chances.size), 4.0 * depths)
+    small = int((chances < least).sum())
+    if not small:
+        return chances, ()
+    clipped = np.maximum(chances, least)
+    weights = 1 / clipped
+    effective = float(weights.sum() ** 2 / (weights @ weights))
+    verb, rows = "counts" if small == 1 else "count", f"{counted(small, 'row')} of {chances.size:,}"
+    return clipped, (
+        f"{rows} had a propensity below {least:.2g}, the least {chances.min():.1g}, "
+        f"and {verb} as if it had been {least:.2g}: otherwise a single row could outweigh all others. "
+        f"With these weights the log is worth about {effective:,.0f} rows.",
+    )
+
+
+def _too_likely(chances: Vector, *, depths: int) -> tuple[str, ...]:
+    """A warning where every row had a likely depth and yet 1/p has less than its mean, the number of depths.
+
+    Depths that are impossible for some customers explain it, so nothing is refused.
+    """
+    inverse = 1 / chances
+    error = float(inverse.std(ddof=1)) / math.sqrt(inverse.size) if inverse.size > 1 else math.inf
+    seldom = chances.min() < 0.1 / depths  # then unlikely depths were played, and the mean is known badly
+    if seldom or inverse.mean() > depths * (1 - SUM_TOLERANCE) - CHANCE_ALARM * error:
+        return ()
+    return (
+        f"The propensities may not sum to one: inverse propensities have the mean {inverse.mean():.4g}, and would have "
+        f"{depths}, one per depth, if every depth was possible for every customer.",
+    )
 
 
 def require_model_contexts(log: RandomLog, *, name: str = "log") -> None:
