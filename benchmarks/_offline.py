@@ -123,7 +123,7 @@ def replay_coverage(repetitions: int, *, rows: int = 1500, seed: int = 1) -> int
     for number in range(repetitions):
         x, place = customers(rng, rows), rng.integers(0, 3, rows)
         log = random_log(x, GRID[place], outcomes(rng, x, place), check_balance=False)
-        found = replay(log, FixedPolicy(), batch=rows, repeats=0, learning=False, seed=number)
+        found = replay(log, FixedPolicy(), batch=rows, passes=1, repeats=0, learning=False, seed=number)
         covered += found.policies["fixed"].average_basket_value.covers(revenue / purchases)
     return covered
 

@@ -5,11 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from disco.belief import BasketModel, Engagement, EngagementCounts, OneHotDepth, SmoothSpline
 from disco.campaign import Belief
 from disco.evaluation.log import random_log
 from disco.evaluation.passes import (
+    PassReading,
+    Played,
     UnconstrainedLearner,
     bootstrap_rows,
     play,
@@ -17,7 +20,7 @@ from disco.evaluation.passes import (
     read_batch_limits,
     with_scores,
 )
-from disco.evaluation.replay import _believing, replay
+from disco.evaluation.replay import FigureOverPasses, _believing, replay
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.errors import InputError, LimitError, SchemaMismatchError
 from disco.records.score import EngagementHead, ScoreBins
@@ -43,7 +46,7 @@ def model_of(log):
 
 
 def test_a_fixed_policy_against_a_plain_loop(offline, log):
-    found = replay(log, offline.FixedPolicy(), batch=400, repeats=0).policies["fixed"]
+    found = replay(log, offline.FixedPolicy(), batch=400, passes=1, repeats=0).policies["fixed"]
     chosen = offline.fixed_choice(log.context)
     accepted = [row for row in range(1200) if chosen[row] == log.place[row]]
     revenue = [log.full_price[row] * (1 - log.depth[row]) for row in accepted if log.bought[row]]
@@ -79,7 +82,7 @@ def engagement_of(log):
 
 
 def test_customers_without_a_code_are_counted_and_never_accepted(offline, log):
-    found = replay(log, offline.FixedPolicy(), batch=400, caps={0.1: 0, 0.2: 100, 0.3: 0}, repeats=0)
+    found = replay(log, offline.FixedPolicy(), batch=400, caps={0.1: 0, 0.2: 100, 0.3: 0}, passes=1, repeats=0)
     one = found.policies["fixed"]
     assert (one.no_code, one.codes.tolist()) == (900, [0, 300, 0])
     assert one.accepted <= 300
@@ -87,7 +90,7 @@ def test_customers_without_a_code_are_counted_and_never_accepted(offline, log):
 
 def test_only_accepted_rows_are_learned_from(log):
     """Outcomes of rows that the policy did not accept may be anything; nothing that follows changes."""
-    first = replay(log, Thompson(), belief=model_of(log), batch=300, repeats=0, seed=3)
+    first = replay(log, Thompson(), belief=model_of(log), batch=300, passes=1, repeats=0, seed=3)
     limits = read_batch_limits(None, depths=log.depths, batch=300, rows=1200, revenue_weight=None)
     start = Belief(basket=model_of(log), engagement=engagement_of(log))
     played = play(
@@ -96,13 +99,14 @@ def test_only_accepted_rows_are_learned_from(log):
     prices = log.full_price.copy()
     prices[~played.accepted(log) & log.bought] = 1e6
     other = random_log(log.context, log.depth, prices, check_balance=False)
-    again = replay(other, Thompson(), belief=model_of(log), batch=300, repeats=0, seed=3)
+    again = replay(other, Thompson(), belief=model_of(log), batch=300, passes=1, repeats=0, seed=3)
     assert again.policies["thompson"].average_basket_value == first.policies["thompson"].average_basket_value
 
 
 def test_learning_changes_later_batches_only(log):
     wise, blind = (
-        replay(log, Greedy(), batch=300, repeats=0, learning=learning).policies["greedy"] for learning in (True, False)
+        replay(log, Greedy(), batch=300, passes=1, repeats=0, learning=learning).policies["greedy"]
+        for learning in (True, False)
     )
     assert wise.series.accepted[0] == blind.series.accepted[0]
     assert wise.codes.tolist() != blind.codes.tolist()
@@ -110,7 +114,7 @@ def test_learning_changes_later_batches_only(log):
 
 def test_warm_and_cold_start_differ_from_the_first_batch(log):
     cold, warm = (
-        replay(log, Greedy(), belief=belief, batch=600, repeats=0).policies["greedy"]
+        replay(log, Greedy(), belief=belief, batch=600, passes=1, repeats=0).policies["greedy"]
         for belief in (None, model_of(log))
     )
     assert cold.series.accepted[0] != warm.series.accepted[0]
@@ -120,9 +124,9 @@ def test_the_unconstrained_learner_learns_without_caps_and_earns_within_them(log
     """With a cap of 0 on two depths the consumer plays one depth; its learner still hears of the others."""
     caps = {0.1: 0, 0.3: 0}
     ulcc = UnconstrainedLearner(policy=Thompson())
-    found = replay(log, [ulcc, Thompson()], belief=model_of(log), batch=300, caps=caps, repeats=0)
+    found = replay(log, [ulcc, Thompson()], belief=model_of(log), batch=300, caps=caps, passes=1, repeats=0)
     assert found.policies["ulcc"].codes.tolist() == [0, 1200, 0]
-    free = replay(log, [ulcc, Thompson()], belief=model_of(log), batch=300, repeats=0).policies
+    free = replay(log, [ulcc, Thompson()], belief=model_of(log), batch=300, passes=1, repeats=0).policies
     # without caps learner and consumer are one: the same draws, the same rows, the same belief
     assert free["ulcc"].average_basket_value == free["thompson"].average_basket_value
 
@@ -138,7 +142,7 @@ def test_equal_seeds_give_equal_results_and_random_is_the_unit(log):
 
 def test_revenue_weight_prefers_shallow_depths(log):
     deep, shallow = (
-        replay(log, Greedy(), belief=model_of(log), batch=600, repeats=0, revenue_weight=w).policies["greedy"]
+        replay(log, Greedy(), belief=model_of(log), batch=600, passes=1, repeats=0, revenue_weight=w).policies["greedy"]
         for w in (50.0, 0.6)
     )
     assert (shallow.codes @ [0.1, 0.2, 0.3]) / max(shallow.codes.sum(), 1) < (deep.codes @ [0.1, 0.2, 0.3]) / 1200
@@ -162,7 +166,9 @@ def markdown_per_customer(log, found):
 
 def test_engagement_is_learned_when_asked(log):
     fixed, learned = (
-        replay(log, Greedy(), belief=model_of(log), batch=300, repeats=0, learn_engagement=flag).policies["greedy"]
+        replay(log, Greedy(), belief=model_of(log), batch=300, passes=1, repeats=0, learn_engagement=flag).policies[
+            "greedy"
+        ]
         for flag in (False, True)
     )
     assert fixed.codes.tolist() != learned.codes.tolist()
@@ -195,14 +201,14 @@ def test_resampling_and_weighting_agree_with_the_truth_on_a_skewed_log(offline):
     shares = (0.55, 0.3, 0.15)
     log = make_log(offline, 30_000, seed=9, shares=shares, propensity="observed")
     for skew in ("resample", "weight"):
-        found = replay(log, offline.FixedPolicy(), batch=10_000, repeats=0, skew=skew).policies["fixed"]
+        found = replay(log, offline.FixedPolicy(), batch=10_000, passes=1, repeats=0, skew=skew).policies["fixed"]
         assert (
             abs(found.average_basket_value.value - revenue / purchases) < 4 * found.average_basket_value.standard_error
         )
         for estimate in (found.revenue.ips, found.revenue.snips, found.revenue.dr):
             assert abs(estimate.value - revenue) < 4 * estimate.standard_error
     naive = make_log(offline, 30_000, seed=9, shares=shares)  # taken for uniform
-    wrong = replay(naive, offline.FixedPolicy(), batch=10_000, repeats=0).policies["fixed"].revenue.ips
+    wrong = replay(naive, offline.FixedPolicy(), batch=10_000, passes=1, repeats=0).policies["fixed"].revenue.ips
     assert abs(wrong.value - revenue) > 4 * wrong.standard_error
 
 
@@ -261,30 +267,95 @@ def test_under_caps_the_interval_covers_the_simulated_retailers_truth(offline, l
     ],
 )
 def test_what_cannot_be_replayed_is_refused(log, settings, error, message):
-    given = {"batch": 400, "repeats": 0, **settings}
+    given = {"batch": 400, "passes": 1, "repeats": 0, **settings}
     with pytest.raises(error, match=message):
         replay(log, given.pop("policies", Greedy()), **given)
 
 
-def test_a_log_too_short_for_its_repeats_says_so():
+def test_a_log_of_one_purchase_is_replayed_without_an_error_bar():
     log = random_log([[0.1], [0.2], [0.3]], [0.1, 0.2, 0.1], [20.0, np.nan, np.nan], check_balance=False)
-    with pytest.raises(InputError, match=r"accepted|enough rows"):
-        replay(log, Greedy(), batch=3, repeats=30)
+    found = replay(log, Greedy(), batch=3, repeats=30).policies["greedy"]
+    assert found.revenue.ips.ends == (-np.inf, np.inf)
 
 
-def test_accepted_rows_without_a_purchase_say_so(log):
-    """Only depth 0.1 may be given, and nobody bought there: rows are accepted, and still there is nothing to value."""
+def test_a_policy_without_an_accepted_purchase_does_not_stop_the_others(log):
+    """Nobody bought at depth 0.1, which is all that may be given."""
     price = np.where(log.depth == log.depths[0], np.nan, log.full_price)
     barren = replace(log, full_price=price)
-    with pytest.raises(InputError, match="rows accepted, none of them with a purchase"):
-        replay(barren, Greedy(), batch=400, caps=dict.fromkeys(log.depths[1:], 0), repeats=0)
+    found = replay(barren, Greedy(), batch=400, caps=dict.fromkeys(log.depths[1:], 0), repeats=2)
+    greedy = found.policies["greedy"]
+    assert greedy.accepted > 0
+    assert (greedy.purchasers, greedy.average_basket_value, greedy.relative_to_random) == (0, None, None)
+    assert greedy.revenue.ips.value == 0
+    assert greedy.revenue.ips.upper == np.inf  # no purchase was seen, which does not prove that there are none
+    assert "no accepted purchase" in found.summary()
+    assert pd.isna(found.to_pandas().set_index("policy").loc["greedy", "average_basket_value"])
+
+
+def test_a_policy_that_gives_no_code_earns_nothing_for_certain(log):
+    choices = np.full(1200, -1)
+    limits = read_batch_limits(None, depths=log.depths, batch=400, rows=1200, revenue_weight=None)
+    played = Played(rows=np.arange(1200), batch=np.arange(1200) // 400, choice=choices, predicted=np.zeros(1200))
+    nothing = PassReading.of(log, played, skew="weight")
+    figures = nothing.figures(nothing, limits)
+    assert "basket" not in figures
+    for name in ("revenue ips", "revenue snips", "revenue dr"):
+        value, terms = figures[name]
+        assert value == 0
+        assert not terms.any()
+
+
+def test_figures_are_means_over_passes_with_the_luck_of_the_draws_told(log):
+    alone = [replay(log, Thompson(), batch=300, passes=1, repeats=0, seed=5 + number) for number in range(4)]
+    found = replay(log, Thompson(), batch=300, passes=4, repeats=0, seed=5).policies["thompson"]
+    values = [one.policies["thompson"].revenue.dr.value for one in alone]
+    assert found.revenue.dr.value == pytest.approx(np.mean(values))
+    assert found.draw_error == pytest.approx(np.std(values, ddof=1) / 2)
+    gains = [one.policies["thompson"].revenue_against_random.value for one in alone]
+    assert found.revenue_against_random.value == pytest.approx(np.mean(gains))
+
+
+def test_the_error_of_a_mean_over_passes_by_hand():
+    """Four passes; customers account for A, draws for D of what passes differ by, resampled logs vary by V."""
+    values, rng = [10.0, 12.0, 10.0, 12.0], np.random.default_rng(1)
+    terms = [0.05 * rng.normal(size=100) for _ in values]
+    resampled = np.array([8.0, 14.0, 8.0, 14.0, 11.0])
+    figure = FigureOverPasses()
+    for value, term in zip(values, terms, strict=True):
+        figure.add(value, term - term.mean())
+    found = figure.estimate(resampled, level=0.95)
+    centred = [term - term.mean() for term in terms]
+    alone = np.mean([100 / 99 * (term**2).sum() for term in centred])
+    average = sum(centred) / 4
+    by_customer = 100 / 99 * (average**2).sum()
+    by_draws = np.var(values, ddof=1) - (alone - by_customer) * 4 / 3
+    by_way = np.var(resampled, ddof=1) - alone - by_draws * 3 / 4
+    assert found.value == 11
+    assert found.standard_error == pytest.approx(np.sqrt(by_customer + by_way))
+    assert by_way / (by_customer + by_way) > 0.8
+    assert found.upper - 11 > stats.t.ppf(0.975, 9) * found.standard_error
+    alone = FigureOverPasses()
+    alone.add(values[0], centred[0])
+    assert alone.estimate(np.array([]), level=0.95).standard_error == pytest.approx(
+        np.sqrt(100 / 99 * (centred[0] ** 2).sum())
+    )
+    assert FigureOverPasses().estimate(resampled, level=0.95) is None
+
+
+def test_forgetting_is_felt_from_batch_to_batch(log):
+    """With every batch a campaign of its own, older batches weigh less than newer ones."""
+    kept, forgetful = (
+        replay(log, Greedy(), belief=BasketModel(forgetting=forgetting), batch=100, passes=1, repeats=0)
+        for forgetting in (1.0, 0.3)
+    )
+    assert kept.policies["greedy"].codes.tolist() != forgetful.policies["greedy"].codes.tolist()
 
 
 # ---- how it reads ----------------------------------------------------------------------------------------------------
 
 
 def test_it_reads_in_a_line_in_words_and_as_a_table(log):
-    found = replay(log, [Greedy(), Thompson()], batch=400, repeats=0)
+    found = replay(log, [Greedy(), Thompson()], batch=400, passes=1, repeats=0)
     assert repr(log) == f"RandomLog(1,200 rows, {log.bought.sum():,} purchases, depths 0.1, 0.2, 0.3)"
     assert repr(found) == "Replay(greedy, thompson on 1,200 rows in batches of 400, 0 repeats)"
     assert repr(found.random).startswith("PolicyReplay(Random(): ")
@@ -308,13 +379,13 @@ def test_columns_of_model_log_and_earlier_log_must_have_one_order(log):
     assert named(names).context_names == tuple(names)
     assert log.context_names is None
     for other in (log, named(names)):
-        assert replay(named(names), Greedy(), batch=400, repeats=0, warm=other).rows == 1200
+        assert replay(named(names), Greedy(), batch=400, passes=1, repeats=0, warm=other).rows == 1200
     swapped = named(names[1::-1] + names[2:])
     with pytest.raises(SchemaMismatchError, match=r"context columns: found x1, x0.*expected x0, x1"):
-        replay(named(names), Greedy(), batch=400, repeats=0, warm=swapped)
+        replay(named(names), Greedy(), batch=400, passes=1, repeats=0, warm=swapped)
     learned = BasketModel(context_names=tuple(names))
     with pytest.raises(SchemaMismatchError, match=r"context columns: found x1, x0.*expected x0, x1"):
-        replay(swapped, Greedy(), batch=400, repeats=0, belief=learned)
+        replay(swapped, Greedy(), batch=400, passes=1, repeats=0, belief=learned)
 
 
 # ---- engagement scores ---------------------------------------------------------------------------------------------
@@ -363,7 +434,7 @@ def test_with_scores_a_policy_earns_more_per_customer():
     log, _ = scored_log()
     caps = {0.1: 0.1, 0.2: 0.1, 0.3: 0.1}
     with_scores, without = (
-        replay(one, Greedy(), batch=1000, caps=caps, revenue_weight=3.0, repeats=0, learn_engagement=True)
+        replay(one, Greedy(), batch=1000, caps=caps, revenue_weight=3.0, passes=1, repeats=0, learn_engagement=True)
         for one in (log, replace(log, score=None))
     )
     better, plain = (found.policies["greedy"].revenue.dr.value for found in (with_scores, without))
@@ -389,7 +460,7 @@ def test_bins_come_from_the_earlier_log_or_the_first_batch_and_stay(monkeypatch)
 def test_without_learned_engagement_scores_change_nothing():
     log, _ = scored_log(rows=900)
     found = [
-        replay(one, Thompson(), batch=300, caps={0.1: 0.2}, repeats=0).to_arrow()
+        replay(one, Thompson(), batch=300, caps={0.1: 0.2}, passes=1, repeats=0).to_arrow()
         for one in (log, replace(log, score=None))
     ]
     assert found[0].equals(found[1])
@@ -422,16 +493,18 @@ def test_scores_that_cannot_be_used_are_refused():
     log, _ = scored_log(rows=900)
     late = replace(log, score=np.where(np.arange(900) < 300, np.nan, 0.5))
     with pytest.raises(InputError, match="no score in the first batch"):
-        replay(late, Greedy(), batch=300, repeats=0, learn_engagement=True)
+        replay(late, Greedy(), batch=300, passes=1, repeats=0, learn_engagement=True)
     with pytest.raises(InputError, match="warm"):
-        replay(log, Greedy(), batch=300, repeats=0, learn_engagement=True, warm=replace(log, score=None))
+        replay(log, Greedy(), batch=300, passes=1, repeats=0, learn_engagement=True, warm=replace(log, score=None))
     counts = EngagementCounts.of(log.depth, log.bought)
     counted = Belief(basket=BasketModel(), engagement=Engagement(counts=counts))
     with pytest.raises(InputError, match="counted without engagement scores"):
-        replay(log, Greedy(), belief=counted, batch=300, repeats=0, learn_engagement=True)
+        replay(log, Greedy(), belief=counted, batch=300, passes=1, repeats=0, learn_engagement=True)
     with_bins = _started(log, 300)
     with pytest.raises(InputError, match="no engagement scores"):
-        replay(replace(log, score=None), Greedy(), belief=with_bins, batch=300, repeats=0, learn_engagement=True)
+        replay(
+            replace(log, score=None), Greedy(), belief=with_bins, batch=300, passes=1, repeats=0, learn_engagement=True
+        )
 
 
 def test_without_scores_of_its_own_a_log_has_those_of_the_beliefs_head():

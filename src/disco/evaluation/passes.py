@@ -17,7 +17,6 @@ from disco import objective
 from disco.belief import Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, decide, learn
 from disco.evaluation.log import RandomLog
-from disco.evaluation.off_policy import OffPolicy, off_policy
 from disco.objective import read_revenue_weight
 from disco.policy import Policy
 from disco.records.arguments import read_count
@@ -221,7 +220,9 @@ def play(
         if learning:
             buyers = accepted[bought[accepted]]
             purchases = Purchases(context=log.context[buyers], depth=depth[buyers], full_price=log.full_price[buyers])
-            belief = learn(belief, [Lesson.of("replay", purchases, counts if learn_engagement else None)])
+            # a batch is a campaign of its own where older campaigns count less; else their sums are the same
+            name = "replay" if belief.basket.forgetting == 1 else f"replay, batch {number + 1}"
+            belief = learn(belief, [Lesson.of(name, purchases, counts if learn_engagement else None)])
     return Played(rows=rows, batch=batches, choice=choice, predicted=predicted)
 
 
@@ -266,18 +267,64 @@ class PassReading:
         revenue, purchases = np.column_stack([sums, sums.sum(axis=1)])
         return np.asarray(np.divide(revenue, purchases, out=np.full(batches + 1, np.nan), where=purchases > 0))
 
-    def influence(self) -> Vector:
-        """Per customer: how far their rows move the average basket value (the delta method's linear term)."""
-        total = float(self.weight @ self.bought)
-        value = float(self.weight @ self.revenue) / total
-        terms = self.weight * (self.revenue - value * self.bought) / total
-        owner = self.log.customer[self.played.rows]
-        return np.asarray(np.bincount(owner, weights=terms, minlength=self.log.customer.max() + 1), np.float64)
+    @property
+    def has_purchase(self) -> bool:
+        """Whether somebody accepted bought."""
+        return bool(self.weight @ self.bought > 0)
 
-    def per_customer(self, limits: BatchLimits, *, weight: float | None, level: float) -> OffPolicy:
-        """Revenue (weight None) or objective w·R − C per presented customer; without a code it is 0 for certain."""
+    @property
+    def basket(self) -> float:
+        """Σw·R/Σw·bought: revenue per purchaser."""
+        return float(self.weight @ self.revenue) / float(self.weight @ self.bought)
+
+    @property
+    def customer_weight(self) -> Vector:
+        """(m,) 1{accepted}/p, and 1 without a code: what such a customer brings is 0 for certain."""
+        return np.where(self.played.choice < 0, 1.0, self.weight)
+
+    def figures(self, baseline: "PassReading", limits: BatchLimits) -> dict[str, tuple[float, Vector]]:
+        """Every figure of this pass by name, with its linear terms per customer (how far their rows move it); those of
+        baskets only where purchases were accepted.
+
+        baseline: the pass of Random over the same rows.
+        """
+        found: dict[str, tuple[float, Vector]] = {}
+        if self.has_purchase:
+            basket, moved = self._basket()
+            found["basket"] = basket, moved
+            if baseline.has_purchase:
+                unit, unit_moved = baseline._basket()
+                ratio = basket / unit
+                found["relative"] = ratio, (moved - ratio * unit_moved) / unit
+        weights = (
+            {"revenue": None}
+            if limits.revenue_weight is None
+            else {"revenue": None, "objective": limits.revenue_weight}
+        )
+        for name, weight in weights.items():
+            own = self._per_customer(limits, weight=weight)
+            found |= {f"{name} {kind}": figure for kind, figure in own.items()}
+            value, terms = own["dr"]
+            other, other_terms = baseline._per_customer(limits, weight=weight)["dr"]
+            found[f"{name} against"] = value - other, terms - other_terms
+        return found
+
+    def _by_customer(self, terms: Vector) -> Vector:
+        owner = self.log.customer[self.played.rows]
+        return np.asarray(np.bincount(owner, weights=terms, minlength=int(self.log.customer.max()) + 1), np.float64)
+
+    def _basket(self) -> tuple[float, Vector]:
+        """`basket`, and how far each customer's rows move it (the delta method's linear terms)."""
+        total, value = float(self.weight @ self.bought), self.basket
+        return value, self._by_customer(self.weight * (self.revenue - value * self.bought) / total)
+
+    def _per_customer(self, limits: BatchLimits, *, weight: float | None) -> dict[str, tuple[float, Vector]]:
+        """Revenue (weight None) or objective w·R − C per presented customer, by estimator, each with its linear terms.
+
+        As `off_policy` has them; without a code the figure is 0 for certain.
+        """
         depth = np.append(limits.depths, 0.0)
-        logged, chosen = self.log.depth[self.played.rows], depth[self.played.choice]
+        rows, w = self.played.rows, self.customer_weight
 
         def figure(full_price: Floats, at: Floats) -> Vector:
             revenue = objective.revenue(full_price, at)
@@ -285,14 +332,17 @@ class PassReading:
                 revenue if weight is None else weight * revenue - objective.markdown(full_price, at), np.float64
             )
 
-        predicted = figure(self.played.predicted, chosen)
-        matched = self.weight > 0
-        return off_policy(
-            figure(np.nan_to_num(self.log.full_price[self.played.rows]), logged),
-            propensity=np.divide(1.0, self.weight, out=np.ones_like(self.weight), where=matched),
-            target=matched.astype(np.float64),
-            predicted_logged=np.where(matched, predicted, 0.0),
-            predicted_target=predicted,
-            level=level,
-            customers=np.unique(self.log.customer[self.played.rows], return_inverse=True)[1],
+        y = np.where(
+            self.played.choice < 0, 0.0, figure(np.nan_to_num(self.log.full_price[rows]), self.log.depth[rows])
         )
+        q = figure(self.played.predicted, depth[self.played.choice])
+        found = {}
+        for kind, values, total in (("ips", w * y, float(rows.size)), ("snips", w * y, float(w.sum()))):
+            if total > 0:
+                value = float(values.sum()) / total
+                terms = values - value if kind == "ips" else values - value * w
+                found[kind] = value, self._by_customer(terms / total)
+        values = q + w * (y - q)
+        value = float(values.mean())
+        found["dr"] = value, self._by_customer((values - value) / rows.size)
+        return found

@@ -3,8 +3,9 @@
 `passes.py` runs a policy over the log; this file says what the passes come to.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,14 +74,18 @@ class BatchSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class PolicyReplay:
-    """What a policy would have earned."""
+    """What a policy would have earned: figures are means over the passes."""
 
     policy: str
-    average_basket_value: Estimate  # mean revenue F·(1−a) per purchaser, money
-    relative_to_random: Estimate  # its ratio to that of Random under the same caps, on the same log
+    average_basket_value: Estimate | None  # mean revenue F·(1−a) per purchaser, money; None: no accepted purchase
+    relative_to_random: Estimate | None  # its ratio to that of Random under the same caps, on the same log
     revenue: OffPolicy  # per customer presented, money; 0 without a code
     objective: OffPolicy | None  # w·R − C per customer presented; None where revenue alone counts
-    presented: int
+    revenue_against_random: Estimate  # doubly robust revenue per customer, less that of Random in the same passes
+    objective_against_random: Estimate | None  # likewise
+    draw_error: float | None
+    """Of `revenue.dr`: the part of its standard error that is the luck of the policy's draws; None with one pass."""
+    presented: int  # of the first pass, as are all counts below and the series
     accepted: int
     purchasers: int  # among the accepted
     no_code: int  # presented customers to whom the policy gave no code; they are never accepted
@@ -98,7 +103,8 @@ class Replay:
     depths: tuple[float, ...]
     policies: Mapping[str, PolicyReplay]  # by name
     random: PolicyReplay  # the baseline, also where nobody asked for it
-    repeats: int
+    passes: int  # over the log itself
+    repeats: int  # over resampled logs
     batch: int  # customers presented together
     rows: int  # of the log
     skew: Skew
@@ -123,14 +129,18 @@ class Replay:
         rows = []
         for name, found in self._by_name().items():
             row: dict[str, object] = {"policy": name}
-            for column in ("average_basket_value", "relative_to_random"):
-                estimate: Estimate = getattr(found, column)
-                row |= {
-                    column: estimate.value,
-                    f"{column}_lower": estimate.lower,
-                    f"{column}_upper": estimate.upper,
-                    f"{column}_standard_error": estimate.standard_error,
-                }
+            estimates: dict[str, Estimate | None] = {
+                "average_basket_value": found.average_basket_value,
+                "relative_to_random": found.relative_to_random,
+                "revenue_per_customer": found.revenue.dr,
+                "revenue_against_random": found.revenue_against_random,
+                "objective_per_customer": None if found.objective is None else found.objective.dr,
+                "objective_against_random": found.objective_against_random,
+            }
+            for column, estimate in estimates.items():
+                for suffix, part in (("", "value"), ("_lower", "lower"), ("_upper", "upper")):
+                    row[column + suffix] = None if estimate is None else getattr(estimate, part)
+                row[f"{column}_standard_error"] = None if estimate is None else estimate.standard_error
             counts = ("presented", "accepted", "purchasers", "no_code")
             rows.append(row | {column: getattr(found, column) for column in counts})
         return pa.Table.from_pylist(rows)
@@ -141,13 +151,17 @@ class Replay:
 
 
 def _in_words(found: PolicyReplay, *, baseline: PolicyReplay | None = None) -> str:
-    value = f"{found.average_basket_value.value:,.2f} per purchaser, "
+    """Per customer first: a policy that sells to fewer customers may look equal per purchaser."""
+    name, own, against = "revenue", found.revenue.dr, found.revenue_against_random
+    if found.objective is not None and found.objective_against_random is not None:
+        name, own, against = "objective", found.objective.dr, found.objective_against_random
+    value = "" if own is None else f"{name} {own.value:,.3f} per customer"
     if found is not baseline:
-        relative = found.relative_to_random
-        lower, upper = relative.ends or (-np.inf, np.inf)
-        value += f"{relative.value - 1:+.1%} against random ({relative.level:.0%} interval "
-        value += f"{lower - 1:+.1%} to {upper - 1:+.1%}), "
-    return f"{value}{found.accepted:,} of {found.presented:,} rows accepted"
+        lower, upper = against.ends or (-np.inf, np.inf)
+        value += f", {against.value:+,.3f} against random ({against.level:.0%} interval {lower:+,.3f} to {upper:+,.3f})"
+    basket = found.average_basket_value
+    value += ", no accepted purchase" if basket is None else f", basket {basket.value:,.2f} per purchaser"
+    return f"{value}, {found.accepted:,} of {found.presented:,} rows accepted"
 
 
 def replay(
@@ -158,6 +172,7 @@ def replay(
     batch: int = 5000,
     caps: Mapping[float, int | float | None] | None = None,
     revenue_weight: float | None = None,
+    passes: int = 8,
     repeats: int = 20,
     seed: int = 0,
     warm: RandomLog | None = None,
@@ -176,8 +191,9 @@ def replay(
     batch: customers presented together.
     caps: most customers per depth and batch; a whole number is a count, a float a share of the batch.
     revenue_weight: the weight w of w·R − C; None: revenue alone.
-    repeats: whole passes over logs resampled by customer, whose spread is the standard error; with fewer than 2, the
-        delta method's from the single pass.
+    passes: over the log, each with draws of its own; figures are their means, because one pass is mostly luck.
+    repeats: further passes over logs resampled by customer, whose spread makes the standard errors; with fewer than 2,
+        those of the delta method, which take the path along which a policy learned as given.
     seed: equal seeds give equal results.
     warm: an earlier log, all of whose purchases (and codes, with `learn_engagement`) are learned before the start.
     skew: how a log with unequal propensities is used. "resample" drops rows at random until depths are uniform,
@@ -213,6 +229,7 @@ def replay(
             expected="a full_price where a customer bought",
             fix="Without purchases there are no baskets to value; check the column.",
         )
+    read_count(passes, where="passes")
     read_count(repeats, where="repeats", least=0)
     read_seed(seed)
     read_level(level)
@@ -243,31 +260,43 @@ def replay(
             progress()
         return readings
 
-    first = read(rows, 0)
+    runs = [read(rows, 0)]
+    if all((reading.played.choice < 0).all() for reading in runs[0].values()):
+        raise InputError(
+            "replay",
+            found=f"no code for any of {rows.size:,} customers, by any policy",
+            expected="at least one code",
+            fix="Raise the caps where all are 0, or the revenue weight where w·R − C is negative at every depth.",
+        )
+    runs += [read(presented_rows(log, skew=skew, seed=seed, repeat=number), number) for number in range(1, passes)]
     batches = -(-rows.size // limits.batch)
-    again: dict[str, list[Vector]] = {name: [] for name in players}
-    for repeat in range(1, repeats + 1):
+    again: dict[str, list[dict[str, float]]] = {name: [] for name in players}
+    series: dict[str, list[Vector]] = {name: [] for name in players}
+    for repeat in range(passes, passes + repeats):
         kept = presented_rows(log, skew=skew, seed=seed, repeat=repeat)
-        for name, reading in read(bootstrap_rows(log, kept, seed=seed, repeat=repeat), repeat).items():
-            again[name].append(reading.basket_values(batches))
-    repeated = {name: np.reshape(values, (len(values), batches + 1)) for name, values in again.items()}
+        readings = read(bootstrap_rows(log, kept, seed=seed, repeat=repeat - passes + 1), repeat)
+        for name, reading in readings.items():
+            figures = reading.figures(readings["random"], limits)
+            again[name].append({figure: value for figure, (value, _) in figures.items()})
+            series[name].append(reading.basket_values(batches)[:-1])
     results = {
         name: _policy_replay(
-            reading,
-            first["random"],
+            [run[name] for run in runs],
+            [run["random"] for run in runs],
             repr(players[name]),
-            repeated=repeated[name],
-            repeated_baseline=repeated["random"][:, -1],
+            again=again[name],
+            series=np.reshape(series[name], (repeats, batches)),
             limits=limits,
             level=level,
         )
-        for name, reading in first.items()
+        for name in players
     }
     return Replay(
         depths=log.depths,
         policies={name: results[name] for name in chosen},
         random=results["random"],
-        repeats=repeats,
+        passes=int(passes),
+        repeats=int(repeats),
         batch=limits.batch,
         rows=len(log),
         skew=skew,
@@ -382,64 +411,64 @@ def _centred(log: RandomLog, warm: RandomLog | None, *, first: Integers) -> tupl
 
 
 def _policy_replay(
-    reading: PassReading,
-    baseline: PassReading,
+    runs: list[PassReading],
+    baselines: list[PassReading],
     policy: str,
     *,
-    repeated: Matrix,
-    repeated_baseline: Vector,
+    again: list[dict[str, float]],
+    series: Matrix,
     limits: BatchLimits,
     level: float,
 ) -> PolicyReplay:
-    """`repeated` (repeats, batches + 1): `basket_values` of the resampled passes; `repeated_baseline` (repeats,)."""
-    played, log = reading.played, reading.log
+    """runs, baselines: passes over the log. again: figures of those over resampled logs; series (repeats, batches)."""
+    reading, log = runs[0], runs[0].log
+    played = reading.played
     accepted = played.accepted(log)
     bought = accepted & (reading.bought > 0)
-    if (played.choice < 0).all():
-        raise InputError(
-            f"replay of {policy}",
-            found=f"no code for any of {accepted.size:,} customers",
-            expected="at least one code",
-            fix="Raise the caps where all are 0, or the revenue weight where w·R − C is negative at every depth.",
-        )
-    if not bought.any():
-        raise InputError(
-            f"replay of {policy}",
-            found=f"{int(accepted.sum())} of {accepted.size:,} rows accepted, none of them with a purchase",
-            expected="at least one accepted purchase",
-            fix="The policy never did what the log did: raise the caps, or bring a longer log.",
-        )
     batches = int(played.batch[-1]) + 1
-    over_passes = _mean_and_sd(repeated[:, :-1])
-    values = reading.basket_values(batches)
-    value, random_value = float(values[-1]), float(baseline.basket_values(batches)[-1])
-    ratio = value / random_value
-    if np.isnan(repeated[:, -1]).any() or np.isnan(repeated_baseline).any() or np.isnan(random_value):
-        raise InputError(
-            f"replay of {policy}",
-            found="a pass in which no purchase was accepted",
-            expected="enough rows for every pass",
-            fix="Bring a longer log, or take repeats=0.",
+    over_repeats = _mean_and_sd(series)
+    figures: defaultdict[str, FigureOverPasses] = defaultdict(FigureOverPasses)
+    for one, baseline in zip(runs, baselines, strict=True):
+        for name, (value, terms) in one.figures(baseline, limits).items():
+            figures[name].add(value, terms)
+    purchases = max(int((one.weight * one.bought > 0).sum()) for one in runs)
+    codes = any((one.played.choice >= 0).any() for one in runs)
+
+    def estimate(name: str) -> Estimate | None:
+        found = figures[name].estimate(np.array([run.get(name, np.nan) for run in again]), level=level)
+        if found is not None and codes and purchases < 2:  # what was hardly seen shows no spread
+            return Estimate(found.value, -np.inf, np.inf, level, np.inf)
+        return found
+
+    def per_customer(name: str) -> OffPolicy:
+        weights = reading.customer_weight
+        ips = estimate(f"{name} ips")
+        assert ips is not None  # for the type checker: it is there in every pass
+        return OffPolicy(
+            rows=weights.size,
+            effective_rows=float(weights.sum() ** 2 / (weights @ weights)) if weights.any() else 0.0,
+            largest_weight=float(weights.max()),
+            ips=ips,
+            snips=estimate(f"{name} snips"),
+            dr=estimate(f"{name} dr"),
         )
-    mine, random = reading.influence(), baseline.influence()
-    error, freedom = error_of_sum(mine) if bought.sum() > 1 else (np.inf, np.inf)  # one purchase shows no spread
-    ratio_error, ratio_freedom = error_of_sum((mine - ratio * random) / random_value)
-    if len(repeated) >= 2:
-        # what a single pass cannot tell (one customer, one purchase), resampling that one does not tell either
-        error = float(repeated[:, -1].std(ddof=1)) if np.isfinite(error) else error
-        ratio_error = (
-            float((repeated[:, -1] / repeated_baseline).std(ddof=1)) if np.isfinite(ratio_error) else ratio_error
-        )
-        # two reasons why the error is not known exactly: few passes, and a log in which few rows may dominate
-        freedom, ratio_freedom = (1 / (1 / (len(repeated) - 1) + 1 / known) for known in (freedom, ratio_freedom))
+
+    relative = estimate("relative")
+    if relative is not None:  # the ratio of the means, so that it is the ratio of the two figures stated
+        means = [np.mean([one.basket for one in ones if one.has_purchase]) for ones in (runs, baselines)]
+        relative = _moved(relative, float(means[0] / means[1]))
+    draws = np.array(figures["revenue dr"].values)
+    against = estimate("revenue against")
+    assert against is not None
     return PolicyReplay(
         policy=policy,
-        average_basket_value=estimate_around(value, error, level=level, freedom=freedom),
-        relative_to_random=estimate_around(ratio, ratio_error, level=level, freedom=ratio_freedom),
-        revenue=reading.per_customer(limits, weight=None, level=level),
-        objective=None
-        if limits.revenue_weight is None
-        else reading.per_customer(limits, weight=limits.revenue_weight, level=level),
+        average_basket_value=estimate("basket"),
+        relative_to_random=relative,
+        revenue=per_customer("revenue"),
+        objective=None if limits.revenue_weight is None else per_customer("objective"),
+        revenue_against_random=against,
+        objective_against_random=estimate("objective against"),
+        draw_error=None if draws.size < 2 else float(draws.std(ddof=1)) / draws.size**0.5,
         presented=played.rows.size,
         accepted=int(accepted.sum()),
         purchasers=int(bought.sum()),
@@ -449,11 +478,67 @@ def _policy_replay(
             presented=np.bincount(played.batch, minlength=batches),
             accepted=np.bincount(played.batch[accepted], minlength=batches),
             purchasers=np.bincount(played.batch[bought], minlength=batches),
-            average_basket_value=values[:-1],
-            repeats_mean=over_passes[0],
-            repeats_sd=over_passes[1],
+            average_basket_value=reading.basket_values(batches)[:-1],
+            repeats_mean=over_repeats[0],
+            repeats_sd=over_repeats[1],
         ),
     )
+
+
+@dataclass(slots=True)
+class FigureOverPasses:
+    """One figure, pass by pass over the log."""
+
+    values: list[float] = field(default_factory=list)
+    single: list[float] = field(default_factory=list)  # of each pass: the delta method's variance, its path as given
+    terms: Vector | None = None  # (customers,) linear terms, summed over the passes
+
+    def add(self, value: float, terms: Vector) -> None:
+        self.values.append(value)
+        self.single.append(error_of_sum(terms)[0] ** 2)
+        self.terms = terms if self.terms is None else self.terms + terms
+
+    def estimate(self, resampled: Vector, *, level: float) -> Estimate | None:
+        """The mean over the passes with its error; None where no pass has the figure. resampled: by resampled log.
+
+        A figure varies because customers do, and because a policy that learns goes another way on another log, or with
+        other draws. The first part, given the ways gone, is the delta method's with terms averaged over the passes:
+        A. A single pass has δ² of it, its mean over the passes. Single passes over resampled logs, each with draws of
+        its own, vary by V, so their ways alone by V − δ². Passes over one log vary by S; of that, (δ² − A)·P/(P − 1) is
+        that each accepts other customers, and the rest, D, is that draws lead other ways. The mean of P passes has a
+        Pth of D. So the variance is A + max(V − δ² − D·(1 − 1/P), D/P). A is known well, the second part with as many
+        degrees of freedom as there are resampled logs.
+        """
+        passes = len(self.values)
+        if self.terms is None:
+            return None
+        value = float(np.mean(self.values))
+        error, freedom = error_of_sum(self.terms / passes)
+        if not np.isfinite(error):
+            return estimate_around(value, np.inf, level=level)
+        by_customer, alone = error**2, float(np.mean(self.single))
+        by_draws = 0.0
+        if passes > 1:
+            other_customers = max(alone - by_customer, 0.0) * passes / (passes - 1)
+            by_draws = max(float(np.var(self.values, ddof=1)) - other_customers, 0.0)
+        there = resampled[~np.isnan(resampled)]
+        by_way = by_draws / passes
+        if there.size > 1:
+            by_way = max(by_way, float(there.var(ddof=1)) - alone - by_draws * (1 - 1 / passes))
+        variance = by_customer + by_way
+        uncertain = 1 / freedom
+        if variance > 0 and by_way > 0:
+            count = there.size if there.size > 1 else passes
+            uncertain += (by_way / variance) ** 2 / max(count - 1, 1)
+        freedom = np.inf if uncertain == 0 else max(1.0, 1 / uncertain)
+        return estimate_around(value, float(np.sqrt(variance)), level=level, freedom=freedom)
+
+
+def _moved(found: Estimate, value: float) -> Estimate:
+    """The same error around another value."""
+    lower, upper = found.ends or (-np.inf, np.inf)
+    shift = value - found.value
+    return replace(found, value=value, lower=lower + shift, upper=upper + shift)
 
 
 def _mean_and_sd(passes: Matrix) -> tuple[Vector, Vector]:

@@ -22,7 +22,7 @@ from disco.records.result import DepthKey, Result
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayFigure:
-    """An estimate per customer presented."""
+    """An estimate."""
 
     value: float | None
     """The estimate."""
@@ -41,6 +41,11 @@ class ReplayFigure:
             lower=_known(found.lower),
             upper=_known(found.upper),
         )
+
+    @classmethod
+    def of_any(cls, found: Estimate | None) -> "ReplayFigure":
+        """What is not known is null in every part."""
+        return cls(value=None, standard_error=None, lower=None, upper=None) if found is None else cls.of(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,7 @@ class ReplayedPolicy:
     relative_to_random_interval: tuple[float | None, float | None]
     """95% interval of relative_to_random."""
     presented: int
-    """Customers presented to the policy."""
+    """Customers presented to the policy. Counts are those of the first pass."""
     accepted: int
     """Customers for whom the policy chose the depth that was played."""
     acceptance: float
@@ -115,12 +120,18 @@ class ReplayedPolicy:
     """Revenue per customer presented."""
     objective_per_customer: ReplayOffPolicy | None
     """w·revenue − markdown; null without a revenue weight."""
+    revenue_against_random: ReplayFigure
+    """Revenue per customer (doubly robust) less that of random codes in the same passes."""
+    objective_against_random: ReplayFigure | None
+    """The objective likewise; null without a revenue weight."""
+    draw_error: float | None
+    """Standard error of revenue per customer that is the luck of the policy's draws; more passes make it smaller."""
     series: tuple[ReplayBatch, ...]
-    """Batch by batch, in the order of the log."""
+    """Batch by batch, in the order of the log, of the first pass."""
 
     @classmethod
     def of(cls, found: PolicyReplay, depths: Sequence[float]) -> "ReplayedPolicy":
-        value, relative = (ReplayFigure.of(one) for one in (found.average_basket_value, found.relative_to_random))
+        value, relative = (ReplayFigure.of_any(one) for one in (found.average_basket_value, found.relative_to_random))
         series = found.series
         rows = zip(
             series.presented.tolist(),
@@ -147,6 +158,11 @@ class ReplayedPolicy:
             codes=dict(zip(depths, found.codes.tolist(), strict=True)),
             revenue_per_customer=ReplayOffPolicy.of(found.revenue),
             objective_per_customer=None if found.objective is None else ReplayOffPolicy.of(found.objective),
+            revenue_against_random=ReplayFigure.of(found.revenue_against_random),
+            objective_against_random=None
+            if found.objective_against_random is None
+            else ReplayFigure.of(found.objective_against_random),
+            draw_error=_known(found.draw_error),
             series=tuple(
                 ReplayBatch(
                     presented=presented,
@@ -175,8 +191,10 @@ class ReplayResult(Result):
     """Rows of the log."""
     batch: int
     """Customers presented together."""
+    passes: int
+    """Passes over the log, over which figures are averaged."""
     repeats: int
-    """Resampled passes."""
+    """Passes over resampled logs, for the standard errors."""
     skew: str
     """How unequal propensities were treated: resample or weight."""
     warnings: tuple[str, ...]
@@ -190,6 +208,7 @@ class ReplayResult(Result):
             depths=tuple(found.depths),
             rows=found.rows,
             batch=found.batch,
+            passes=found.passes,
             repeats=found.repeats,
             skew=found.skew,
             warnings=tuple(found.warnings),
@@ -263,6 +282,7 @@ def replay_log(
     batch: int = 5000,
     caps: Mapping[float, int | float | None] | None = None,
     revenue_weight: float | None = None,
+    passes: int = 8,
     repeats: int = 20,
     seed: int = 0,
     skew: Skew = "resample",
@@ -278,6 +298,7 @@ def replay_log(
         batch=batch,
         caps=caps or {},
         revenue_weight=revenue_weight,
+        passes=passes,
         repeats=repeats,
         seed=seed,
         warm=warm,

@@ -12,7 +12,7 @@ from disco.records.errors import UsageError
 if TYPE_CHECKING:
     from disco.belief import BasketModel
     from disco.evaluation.replay import Player
-    from disco.operations.replaying import ReplayResult
+    from disco.operations.replaying import ReplayFigure, ReplayResult
     from disco.reports.table import Cell
 
 EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
@@ -36,8 +36,12 @@ def replay(
     caps: Annotated[str, typer.Option(help="Most customers per depth and batch: 0.1=25%,0.2=500.")] = "",
     batch: Annotated[int, typer.Option(min=1, help="Customers presented together.")] = 5000,
     warm: Annotated[Path | None, typer.Option(help="An earlier log to learn from before the start.")] = None,
+    passes: Annotated[
+        int, typer.Option(min=1, help="Passes over the log with different draws, over which figures are averaged.")
+    ] = 8,
     repeats: Annotated[
-        int, typer.Option(min=0, help="Resampled passes for the standard errors; 0: by the delta method.")
+        int,
+        typer.Option(min=0, help="Further passes over resampled logs for the standard errors; 0: by the delta method."),
     ] = 20,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0,
     revenue_weight: Annotated[
@@ -75,8 +79,8 @@ def replay(
     """Estimate what policies would have earned, on the log of a campaign whose depths were assigned at random.
 
     The policies decide batch by batch under the caps. Where one chooses the depth that was played, the outcome counts
-    and is learned from (rejection sampling). Values are per purchaser, and relative to random codes under the same
-    caps.
+    and is learned from (rejection sampling). Values are per customer and per purchaser, and against random codes under
+    the same caps in the same passes.
     """
     from disco.entrypoints.python import Shop
     from disco.evaluation.log import NO_CONTEXT
@@ -105,7 +109,7 @@ def replay(
     )
     warn(notes)
     with progress(quiet=quiet or as_json) as bar:
-        task = bar.add_task("passes over the log", total=(repeats + 1) * len({"random", *policy}))
+        task = bar.add_task("passes over the log", total=(passes + repeats) * len({"random", *policy}))
         result = replay_log(
             found,
             players,
@@ -113,6 +117,7 @@ def replay(
             batch=batch,
             caps=limits,
             revenue_weight=revenue_weight,
+            passes=passes,
             repeats=repeats,
             seed=seed,
             warm=earlier,
@@ -181,29 +186,39 @@ def _text(result: "ReplayResult") -> str:
     from disco.reports.formats import Count, Number, Percent
     from disco.reports.table import Column, Table
 
+    policies = {"random": result.random} | dict(result.policies)
+    weighted = result.random.objective_per_customer is not None
+
+    def estimate(found: "ReplayFigure | None") -> "Cell":
+        if found is None or found.value is None:
+            return None
+        if found.lower is None or found.upper is None:
+            return Estimate(found.value)
+        return Estimate(found.value, found.lower, found.upper)
+
     rows: list[list[Cell]] = []
-    for name, found in ({"random": result.random} | dict(result.policies)).items():
-        value, relative = found.average_basket_value, found.relative_to_random
-        change = None if relative is None else relative - 1
-        low, high = found.relative_to_random_interval
-        ends = (None, None) if low is None or high is None else (low - 1, high - 1)
-        rows.append(
-            [
-                name,
-                None if value is None else Estimate(value, *found.interval),
-                None if change is None else Estimate(change, *ends),
-                found.presented,
-                found.accepted,
-                found.acceptance,
-            ]
-        )
+    for name, found in policies.items():
+        is_random = name == "random"
+        row: list[Cell] = [name, estimate(found.revenue_per_customer.dr)]
+        row.append(None if is_random else estimate(found.revenue_against_random))
+        if weighted:
+            row.append(None if found.objective_per_customer is None else estimate(found.objective_per_customer.dr))
+            row.append(None if is_random else estimate(found.objective_against_random))
+        rows.append([*row, found.average_basket_value, found.presented, found.accepted, found.acceptance])
+    figure, change = Number(decimals=3), Number(decimals=3, signed=True)
+    objective = [Column("Objective per customer (95%)", figure), Column("Against random (95%)", change)]
     columns: list[Column | str] = [
         "Policy",
-        Column("Basket value (95%)", Number(decimals=3)),
-        Column("Against random (95%)", Percent(decimals=2, signed=True)),
+        Column("Revenue per customer (95%)", figure),
+        Column("Against random (95%)", change),
+        *(objective if weighted else []),
+        Column("Basket value", Number(decimals=2)),
         Column("Presented", Count()),
         Column("Accepted", Count()),
         Column("Share accepted", Percent()),
     ]
-    head = f"{result.rows:,} rows, batches of {result.batch:,}, {result.repeats} resampled passes"
-    return f"{head}\n{figures_text(Table(caption='Replay', columns=columns, rows=rows))}"
+    over = "1 pass" if result.passes == 1 else f"means over {result.passes} passes"
+    head = f"{result.rows:,} rows, batches of {result.batch:,}; {over}, errors from {result.repeats} resampled passes"
+    luck = [f"{name} ±{found.draw_error:.3g}" for name, found in policies.items() if found.draw_error is not None]
+    tail = f"\nOf the error of revenue per customer, the luck of the draws is: {', '.join(luck)}." if luck else ""
+    return f"{head}\n{figures_text(Table(caption='Replay', columns=columns, rows=rows))}{tail}"

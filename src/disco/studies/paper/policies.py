@@ -172,11 +172,16 @@ def _replayed(environment: Environment, settings: ReproductionSettings, *, start
         batch=size.batch,
         caps=dict(zip(depths, caps, strict=True)),
         revenue_weight=REVENUE_WEIGHT,
+        passes=1,
         repeats=0,
         seed=environment.seed,
         learn_engagement=True,
     )
-    by_name = {result.policy: result.relative_to_random.value - 1 for result in found.policies.values()}
+    by_name = {
+        result.policy: result.relative_to_random.value - 1
+        for result in found.policies.values()
+        if result.relative_to_random is not None
+    }
     return {"uplift": np.array([by_name[repr(PLAYERS[name])] for name in REPLAYED])}
 
 
