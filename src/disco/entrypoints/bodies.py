@@ -126,6 +126,7 @@ class ReplayBody(JobBody):
     )
     batch: StrictInt = Field(5000, ge=1, description="Customers presented together.")
     warm: FileInShop | None = Field(None, description="An earlier log to learn from before the start.")
+    passes: StrictInt = Field(8, ge=1, le=1000, description="Passes over the log, over which figures are averaged.")
     repeats: StrictInt = Field(20, ge=0, le=10_000, description="Resampled passes for the standard errors.")
     seed: StrictInt = Field(0, ge=-(2**63), le=2**63 - 1, description="Equal seeds give equal results.")
     revenue_weight: Annotated[StrictFloat, Field(gt=0, lt=1e12)] | None = Field(

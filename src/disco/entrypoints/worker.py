@@ -118,7 +118,7 @@ def _replay(shop: "Shop", body: bodies.ReplayBody, report: Report) -> Result:
         score=body.engagement_score,
         warm=None if body.warm is None else _within(shop, body.warm),
     )
-    passes, done = (body.repeats + 1) * len({"random", *body.policies}), [0]
+    passes, done = (body.passes + body.repeats) * len({"random", *body.policies}), [0]
 
     def one_more() -> None:
         done[0] += 1
@@ -131,6 +131,7 @@ def _replay(shop: "Shop", body: bodies.ReplayBody, report: Report) -> Result:
         batch=body.batch,
         caps=limits,
         revenue_weight=body.revenue_weight,
+        passes=body.passes,
         repeats=body.repeats,
         seed=body.seed,
         warm=warm,
