@@ -67,14 +67,14 @@ def train(folder: Path, *, customers: int) -> Result:
 
 
 def embed(folder: Path, *, customers: int) -> Result:
-    """ψ1 of `customers` rows (the table repeated, without a copy), and the bare products [76, 64, 16, 6] on as many."""
+    """ψ1 of `customers` rows (the table repeated, without a copy), and the bare products [76, 64, 16, 6] on as many;
+    both on one thread and on two."""
     from disco.adapters.engines import LocalEngine
     from disco.features import ContextNetwork
 
-    network, engine = ContextNetwork.load(folder / "network.safetensors"), LocalEngine()
+    network = ContextNetwork.load(folder / "network.safetensors")
     part = pq.read_table(folder / "features.arrow")
     table = pa.concat_tables([part] * -(-customers // part.num_rows)).slice(0, customers)
-    ours = _timed(lambda: network.transform(table, check_scale=False, engine=engine))
     sizes = network.embedding_.sizes
     rng = np.random.default_rng(1)
     weights = [rng.standard_normal(pair) for pair in pairwise(sizes)]
@@ -86,10 +86,13 @@ def embed(folder: Path, *, customers: int) -> Result:
             layer = layer @ matrix
         return layer
 
-    def bare() -> None:
-        list(engine.map(products, range(-(-customers // CHUNK_ROWS))))
+    def figures(threads: int) -> Result:
+        engine, chunks = LocalEngine(threads=threads), -(-customers // CHUNK_ROWS)
+        bare = _timed(lambda: list(engine.map(products, range(chunks))))
+        ours = _timed(lambda: network.transform(table, check_scale=False, engine=engine))
+        return {f"seconds_{threads}": ours, f"bare_{threads}": bare * customers / (chunks * CHUNK_ROWS)}
 
-    return {"seconds": ours, "rows_per_s": customers / ours, "bare_rows_per_s": customers / _timed(bare)}
+    return figures(1) | figures(2)
 
 
 def _timed(job: Callable[[], Any]) -> float:
@@ -154,11 +157,13 @@ def main() -> None:
             f"peak {fitted['peak_gb']:.2f} GB"
         )
         run = alone(embed, Path(scratch) / str(large), embedded)
-        print(
-            f"embedding {embedded:>9,} customers  {run['rows_per_s']:>12,.0f} rows/s  {run['seconds']:.1f} s  "
-            f"bare products {run['bare_rows_per_s']:,.0f} rows/s, "
-            f"{run['bare_rows_per_s'] / run['rows_per_s']:.1f} × as fast  peak {run['peak_gb']:.2f} GB"
-        )
+        for threads in (1, 2):
+            ours, bare = run[f"seconds_{threads}"], run[f"bare_{threads}"]
+            print(
+                f"embedding {embedded:>9,} customers, {threads} thread{'s' if threads > 1 else ' '}"
+                f"  {embedded / ours:>12,.0f} rows/s  {ours:.1f} s  bare products {embedded / bare:,.0f} rows/s, "
+                f"{ours / bare:.1f} × as fast  peak {run['peak_gb']:.2f} GB"
+            )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The context network: what it computes, that it learns what it should, and that a row's bits belong to the row."""
 
 import datetime as dt
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disco.features import ContextNetwork, build_features, has_history
+from disco.features import ContextNetwork, build_features, has_history, network
 from disco.features import rows as feature_rows
 from disco.features.kernel import scale_rows
 from disco.features.rows import MemoryRows
@@ -97,6 +98,67 @@ def test_chunks_side_by_side_give_the_bits_of_one(trained, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK_ROWS", 77)
     assert (trained.transform(X) == whole).all()
     assert (trained.transform(pa.table({f"x{place}": X[:, place] for place in range(9)})) == whole).all()
+
+
+def by_hand(e, X, shift):
+    """ψ1 with one operation after another in the order the kernel promises; all rows at once, elementwise."""
+    scaled = np.empty_like(X)
+    for place in range(X.shape[1]):
+        size = 1.0 + np.abs(X[:, place]) * e.scaling.unit[place]
+        mantissa, exponent = np.frexp(size)
+        mantissa, exponent = mantissa * 2.0, exponent - 1.0
+        s = (mantissa - 1.0) / (mantissa + 1.0)
+        q, series = s * s, np.full(len(X), 1 / 15)
+        for odd in (13, 11, 9, 7, 5, 3, 1):
+            series = 1 / odd + q * series
+        curved = exponent * np.log(2.0) + 2.0 * s * series
+        curved = np.where(X[:, place] >= 0, curved, -curved)
+        value = (curved - e.scaling.centre[place]) * e.scaling.spread[place] + shift[place]
+        scaled[:, place] = np.where(np.isnan(X[:, place]), 0.0, np.clip(value, -6.0, 6.0))
+    layer, at = scaled, 0
+    for incoming, outgoing in pairwise(e.sizes):
+        sums = np.tile(e.weights[at : at + outgoing], (len(X), 1))
+        for place in range(incoming):
+            at += outgoing
+            sums = sums + e.weights[at : at + outgoing] * layer[:, place, None]
+        at += outgoing
+        layer = np.where(sums > 0, sums, sums * e.leak)
+    return np.rint(np.clip((layer - e.mean) * e.inverse_sd, -4, 4) * 65536) / 65536
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_context_is_summed_from_the_first_input_to_the_last(trained, order):
+    # 9 inputs: two groups of four and one left over; 333 rows: five blocks and a part of one
+    X, shift = shop(333, seed=5)[0], np.linspace(-0.3, 0.3, 9)
+    X[::7, 3] *= -1e3
+    expected = by_hand(trained.embedding_, X, shift)
+    assert (trained.embedding_.context(np.array(X, order=order), shift) == expected).all()
+
+
+def test_a_table_in_pieces_gives_the_bits_of_an_array(trained, monkeypatch):
+    X = shop(1000, seed=2)[0]
+    whole = trained.transform(X)
+    nulls = [pa.array(X[:, place], from_pandas=True) for place in range(9)]  # gaps are null
+    parts = [[column.slice(0, 130), column.slice(130, 1), column.slice(131)] for column in nulls]
+    table = pa.table([pa.chunked_array(part) for part in parts], names=[f"x{place}" for place in range(9)])
+    for rows in (1, 7, 100, 4096):
+        monkeypatch.setattr(network, "PIECE_ROWS", rows)
+        assert (trained.transform(table) == whole).all()
+        assert (trained.transform(table.slice(123, 500)) == whole[123:623]).all()
+    odd = table.set_column(2, "x2", pa.nulls(1000)).set_column(3, "x3", pa.array(range(1000), pa.int32()))
+    X[:, 2], X[:, 3] = np.nan, np.arange(1000)
+    assert (trained.transform(odd, check_scale=False) == trained.transform(X, check_scale=False)).all()
+    assert trained.transform(table.slice(0, 0)).shape == (0, 6)
+
+
+def test_an_infinite_value_is_named_by_its_row_in_the_table(trained, monkeypatch):
+    X = shop(300, seed=2)[0]
+    X[222, 4] = -np.inf
+    monkeypatch.setattr(chunks, "CHUNK_ROWS", 77)
+    monkeypatch.setattr(network, "PIECE_ROWS", 10)
+    for rows in (X, pa.table({f"x{place}": X[:, place] for place in range(9)})):
+        with pytest.raises(InputError, match="column x4, row 223"):
+            trained.transform(rows, check_scale=False)
 
 
 def test_the_slope_head_carries_elasticity_that_the_level_head_loses():

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from disco.features.kernel import INPUT_LIMIT, context_rows
-from disco.features.rows import history_column
+from disco.features.rows import history_column, refuse_infinite
 from disco.features.scaling import Scaling
 from disco.features.snapshot import Snapshot, shift_of
 from disco.records.arguments import read_count, read_number, require_floats
@@ -115,13 +115,16 @@ class Embedding:
             trained=self.trained_means,
         )
 
-    def context(self, rows: Matrix, shift: Vector | None = None) -> Matrix:
-        """ψ1 of raw features (rows, features), NaN = missing, centred by `shift`; shape (rows, d1)."""
+    def context(self, rows: Matrix, shift: Vector | None = None, *, first: int = 0) -> Matrix:
+        """ψ1 of raw features (rows, features), NaN = missing, centred by `shift`; shape (rows, d1).
+
+        rows: row by row or column by column in memory. first: number of the first of them, from 0, for messages.
+        """
         given = np.zeros(len(self.feature_names)) if shift is None else shift
         require_floats(given, (len(self.feature_names),), where="shift")
         out = np.empty((rows.shape[0], self.dimensions))
-        context_rows(
-            np.ascontiguousarray(rows),
+        infinite = context_rows(
+            rows if rows.flags.f_contiguous else np.ascontiguousarray(rows),
             self.scaling.unit,
             self.scaling.centre,
             self.scaling.spread,
@@ -134,6 +137,8 @@ class Embedding:
             given,
             out,
         )
+        if infinite:
+            refuse_infinite(rows, self.feature_names, first=first)
         return out
 
     def levels(self, context: Matrix) -> Vector:

@@ -1,6 +1,6 @@
 """The network at decision time: a pure function of one row, with a fixed order of summation.
 
-Rows are the lanes of the vector unit: 32 of them walk through the layers together, each sum over inputs running from
+Rows are the lanes of the vector unit: 64 of them walk through the layers together, each sum over inputs running from
 the first input to the last. No lane reads another, nothing is reassociated and nothing is fused, so a row gets the same
 bits alone, in any chunk, in any order and on any machine with IEEE arithmetic.
 """
@@ -8,60 +8,90 @@ bits alone, in any chunk, in any order and on any machine with IEEE arithmetic.
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from disco.records.arrays import Integers, Keys, Matrix, Vector
 from disco.records.compiled import njit
 from disco.records.grid import CONTEXT_LIMIT, GRID
 from disco.records.identity_kernels import mix
 
-LANES = 32
+LANES = 64
 INPUT_LIMIT = 6.0  # scaled inputs beyond this many robust sds count as this many
 _LN_2 = math.log(2.0)
+_BITS_OF_2_52 = 0x4330000000000000
 SIZE_BITS = 6  # of the mantissa: values of one size differ by less than 1/64
 SIZES = 64 << SIZE_BITS  # from 2⁻²⁰ to 2⁴⁴; smaller and larger values count as the first and the last
 _FIRST_SIZE = (1023 - 20) << SIZE_BITS
 
+Work = tuple[Vector, Integers, Vector, Integers]  # (LANES,) twice: floats, and the same memory as integers
 
-@njit(nogil=True, cache=True)
-def _scale_row(
-    row: Vector,
-    unit: Vector,
-    centre: Vector,
-    spread: Vector,
-    shift: Vector,
-    size: Vector,
-    bits: Integers,
-    out: Vector,
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _scale_block(
+    block: Matrix, unit: Vector, centre: Vector, spread: Vector, shift: Vector, work: Work, out: Matrix
 ) -> None:
-    """(sign·ln(1 + |x|·unit) − centre)·spread + shift, clipped; missing → 0 (the centre). `bits` is `size` seen as
-    integers.
+    """(sign·ln(1 + |x|·unit) − centre)·spread + shift, clipped; missing → 0 (the centre). `block` and `out` are
+    (features, LANES), so that a feature's constants are scalars of the loop over rows.
 
     The logarithm is our own, from exponent and mantissa: y = 2ᵉ·m, s = (m − 1) / (m + 1), ln y = e·ln 2 + 2·artanh s as
     a series up to s¹⁵ (error below 2e-9). It needs nothing but IEEE arithmetic, so no library's last digit can move a
-    context, and it runs in the vector unit.
+    context, and it runs in the vector unit. So does the exponent: vector units of most processors do not turn 64-bit
+    integers into floats, but e set into the mantissa of 2⁵² is the float 2⁵² + e, exactly.
     """
-    for place in range(row.size):
-        size[place] = 1.0 + abs(row[place]) * unit[place]
-    for place in range(row.size):
-        exponent = float((bits[place] >> 52) - 1023)
-        bits[place] = (bits[place] & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000
-        s = (size[place] - 1.0) / (size[place] + 1.0)
-        q = s * s
-        series = 1 / 7 + q * (1 / 9 + q * (1 / 11 + q * (1 / 13 + q * (1 / 15))))
-        series = 1.0 + q * (1 / 3 + q * (1 / 5 + q * series))
-        size[place] = exponent * _LN_2 + 2.0 * s * series
-    for place in range(row.size):
-        curved = size[place] if row[place] >= 0.0 else -size[place]
-        scaled = (curved - centre[place]) * spread[place] + shift[place]
-        out[place] = 0.0 if math.isnan(row[place]) else min(max(scaled, -INPUT_LIMIT), INPUT_LIMIT)
+    size, size_bits, power, power_bits = work
+    for place in range(unit.size):
+        per, middle, scale, moved = unit[place], centre[place], spread[place], shift[place]
+        for lane in range(LANES):
+            size[lane] = 1.0 + abs(block[place, lane]) * per
+        for lane in range(LANES):
+            power_bits[lane] = (size_bits[lane] >> 52) | _BITS_OF_2_52
+            size_bits[lane] = (size_bits[lane] & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000
+        for lane in range(LANES):
+            exponent = power[lane] - (2.0**52 + 1023.0)
+            s = (size[lane] - 1.0) / (size[lane] + 1.0)
+            q = s * s
+            series = 1 / 7 + q * (1 / 9 + q * (1 / 11 + q * (1 / 13 + q * (1 / 15))))
+            series = 1.0 + q * (1 / 3 + q * (1 / 5 + q * series))
+            size[lane] = exponent * _LN_2 + 2.0 * s * series
+        for lane in range(LANES):
+            value = block[place, lane]
+            curved = size[lane] if value >= 0.0 else -size[lane]
+            scaled = (curved - middle) * scale + moved
+            scaled = scaled if scaled > -INPUT_LIMIT else -INPUT_LIMIT
+            scaled = scaled if scaled < INPUT_LIMIT else INPUT_LIMIT
+            out[place, lane] = scaled if value == value else 0.0  # NaN alone differs from itself
+
+
+@njit(nogil=True, cache=True)
+def _read_block(rows: Matrix, start: int, lanes: int, block: Matrix) -> bool:
+    """The rows from `start` on as columns; returns whether one of their values is infinite. Lanes beyond the last row
+    keep the numbers of an earlier block."""
+    infinite = False
+    for place in range(rows.shape[1]):
+        for lane in range(lanes):
+            block[place, lane] = rows[start + lane, place]
+            infinite |= abs(rows[start + lane, place]) == np.inf
+    return infinite
+
+
+@njit(nogil=True, cache=True)
+def _work() -> Work:
+    size, power = np.empty(LANES), np.empty(LANES)
+    return size, size.view(np.int64), power, power.view(np.int64)
 
 
 @njit(nogil=True, cache=True)
 def scale_rows(rows: Matrix, unit: Vector, centre: Vector, spread: Vector, out: Matrix) -> None:
     """Inputs as the first layer sees them, without a shift; shape (rows, features)."""
-    size, shift = np.empty(rows.shape[1]), np.zeros(rows.shape[1])
-    for row in range(rows.shape[0]):
-        _scale_row(rows[row], unit, centre, spread, shift, size, size.view(np.int64), out[row])
+    block, shift, work = np.zeros((rows.shape[1], LANES)), np.zeros(rows.shape[1]), _work()
+    scaled = np.empty_like(block)
+    for start in range(0, rows.shape[0], LANES):
+        lanes = min(LANES, rows.shape[0] - start)
+        _read_block(rows, start, lanes, block)
+        _scale_block(block, unit, centre, spread, shift, work, scaled)
+        for lane in range(lanes):
+            for place in range(rows.shape[1]):
+                out[start + lane, place] = scaled[place, lane]
 
 
 @njit(nogil=True, cache=True)
@@ -110,6 +140,46 @@ def row_keys(rows: Matrix, bits: Keys, out: Keys) -> None:
 
 
 @njit(nogil=True, cache=True)
+def _layer(inputs: Matrix, incoming: int, outgoing: int, weights: Vector, at: int, sums: Matrix) -> None:
+    """sums (outgoing, LANES) = biases + weights · inputs (incoming, LANES), from the first input to the last.
+
+    Four inputs are added to a sum while it is in a register, each by an addition of its own.
+    """
+    for unit_out in range(outgoing):
+        bias = weights[at + unit_out]
+        for lane in range(LANES):
+            sums[unit_out, lane] = bias
+    at += outgoing
+    fours = incoming - incoming % 4
+    for place in range(0, fours, 4):
+        for unit_out in range(outgoing):
+            w0 = weights[at + unit_out]
+            w1 = weights[at + unit_out + outgoing]
+            w2 = weights[at + unit_out + 2 * outgoing]
+            w3 = weights[at + unit_out + 3 * outgoing]
+            for lane in range(LANES):
+                sums[unit_out, lane] = (
+                    ((sums[unit_out, lane] + w0 * inputs[place, lane]) + w1 * inputs[place + 1, lane])
+                    + w2 * inputs[place + 2, lane]
+                ) + w3 * inputs[place + 3, lane]
+        at += 4 * outgoing
+    for place in range(fours, incoming):
+        for unit_out in range(outgoing):
+            weight = weights[at + unit_out]
+            for lane in range(LANES):
+                sums[unit_out, lane] += weight * inputs[place, lane]
+        at += outgoing
+
+
+@njit(nogil=True, cache=True)
+def known_values(values: Vector, bits: NDArray[np.uint8], offset: int, out: Vector) -> None:
+    """The values of an Arrow column (rows,), NaN where the bit of its validity map, from `offset` on, is 0."""
+    for row in range(values.size):
+        bit = offset + row
+        out[row] = values[row] if (bits[bit >> 3] >> (bit & 7)) & 1 else np.nan
+
+
+@njit(nogil=True, cache=True)
 def context_rows(
     rows: Matrix,
     unit: Vector,
@@ -123,47 +193,35 @@ def context_rows(
     history: int,
     shift: Vector,
     out: Matrix,
-) -> None:
+) -> bool:
     """ψ1 of each row: layers with leaky ReLU, standardised, clipped at ±4, rounded to the grid; shape (rows, d1).
 
-    `shift` (features,) is added to the scaled inputs: how far the day's mean lies below that of training. `weights`
-    holds, layer by layer, the biases and then one row of weights per input. Where the feature number `history`
-    (−1: none) is 0 or missing, the customer has bought nothing in the year and gets the population's context, zeros.
+    `rows` may lie in memory row by row or column by column. `shift` (features,) is added to the scaled inputs: how far
+    the day's mean lies below that of training. `weights` holds, layer by layer, the biases and then one row of weights
+    per input. Where the feature number `history` (−1: none) is 0 or missing, the customer has bought nothing in the
+    year and gets the population's context, zeros. Returns whether a value is infinite, which the caller refuses.
     """
-    widest = sizes.max()
-    inputs = np.zeros((widest, LANES))
-    sums = np.zeros((widest, LANES))
-    size, scaled = np.empty(sizes[0]), np.empty(sizes[0])
-    bits = size.view(np.int64)
+    infinite, widest = False, sizes.max()
+    block = np.zeros((sizes[0], LANES))
+    inputs, sums = np.zeros((widest, LANES)), np.zeros((widest, LANES))
+    work = _work()
     for start in range(0, rows.shape[0], LANES):
         lanes = min(LANES, rows.shape[0] - start)
-        for lane in range(lanes):
-            _scale_row(rows[start + lane], unit, centre, spread, shift, size, bits, scaled)
-            for place in range(sizes[0]):
-                inputs[place, lane] = scaled[place]
+        infinite |= _read_block(rows, start, lanes, block)
+        _scale_block(block, unit, centre, spread, shift, work, inputs)
         at = 0
         for layer in range(sizes.size - 1):
             incoming, outgoing = sizes[layer], sizes[layer + 1]
-            for unit_out in range(outgoing):
-                bias = weights[at + unit_out]
-                for lane in range(LANES):
-                    sums[unit_out, lane] = bias
-            at += outgoing
-            for place in range(incoming):
-                source = inputs[place]
-                for unit_out in range(outgoing):
-                    weight = weights[at + unit_out]
-                    target = sums[unit_out]
-                    for lane in range(LANES):
-                        target[lane] += weight * source[lane]
-                at += outgoing
+            _layer(inputs, incoming, outgoing, weights, at, sums)
+            at += (incoming + 1) * outgoing
             for unit_out in range(outgoing):
                 for lane in range(LANES):
                     value = sums[unit_out, lane]
                     inputs[unit_out, lane] = value if value > 0.0 else value * leak
-        for lane in range(lanes):
-            known = history < 0 or rows[start + lane, max(history, 0)] > 0.0
-            for place in range(sizes[-1]):
+        for place in range(sizes[-1]):
+            for lane in range(lanes):
+                known = history < 0 or block[max(history, 0), lane] > 0.0
                 value = (inputs[place, lane] - mean[place]) * inverse_sd[place]
                 value = min(max(value, -CONTEXT_LIMIT), CONTEXT_LIMIT)
                 out[start + lane, place] = np.rint(value * GRID) / GRID + 0.0 if known else 0.0
+    return infinite

@@ -28,6 +28,7 @@ from disco.features.rows import (
     parquet_rows,
     schema_of,
     table_matrix,
+    table_pieces,
 )
 from disco.features.selection import from_text
 from disco.features.snapshot import Snapshot, counted, snapshot_of
@@ -41,6 +42,7 @@ from disco.records.score import EngagementHead
 HEADS = ("level", "level+slope", "level+slope+engagement")
 WITH_ENGAGEMENT = HEADS[-1]
 DEVICES = ("auto", "cpu", "cuda")
+PIECE_ROWS = 4096  # of 76 columns are 2.5 MB: what is copied from a table is still in the cache when it is read
 _ONLY = 'the network was fitted with heads="{}" and does not know who uses a code'
 _MORE_CODES = (
     f"hand in at least {FEWEST_CODES:,} matured codes, of which {FEWEST_OF_A_KIND} were used and as many were not"
@@ -261,18 +263,21 @@ class ContextNetwork:
             rows = table.num_rows
             snapshot = snapshot or snapshot_of(table.schema)
 
-        def features_of(part: slice) -> Matrix:
-            if table is None:
-                return matrix[part]
-            return table_matrix(table.slice(part.start, part.stop - part.start), names)
-
-        first = features_of(next(iter(row_chunks(rows)), slice(0, 0)))
         if check_scale:
-            self._check_scale(first)
+            some = row_chunks(rows)[0] if rows else slice(0, 0)
+            self._check_scale(matrix[some] if table is None else table_matrix(table.slice(0, some.stop), names))
         embedding, shift = self.embedding_, self.embedding_.shift(snapshot)
-        return stack_rows(
-            lambda part: embedding.context(features_of(part) if part.start else first, shift), rows, engine=engine
-        )
+
+        def contexts_of(part: slice) -> Matrix:
+            if table is None:
+                return embedding.context(matrix[part], shift, first=part.start)
+            out, done = np.empty((part.stop - part.start, embedding.dimensions)), 0
+            for piece in table_pieces(table.slice(part.start, len(out)), names, size=PIECE_ROWS):
+                out[done : done + len(piece)] = embedding.context(piece, shift, first=part.start + done)
+                done += len(piece)
+            return out
+
+        return stack_rows(contexts_of, rows, engine=engine)
 
     def fit_transform(
         self,

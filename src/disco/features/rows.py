@@ -20,11 +20,12 @@ from numpy.typing import ArrayLike
 
 from disco.features.builder import SCHEMA_KEY
 from disco.features.catalogue import HISTORY_FEATURE, NOT_FEATURES
-from disco.features.kernel import row_keys
+from disco.features.kernel import known_values, row_keys
 from disco.features.scaling import Scaling
 from disco.features.selection import FEATURES_KEY
 from disco.features.snapshot import Snapshot, snapshot_of
 from disco.records.arrays import Flags, Matrix, Vector
+from disco.records.chunks import row_chunks
 from disco.records.errors import InputError, SchemaMismatchError
 
 TARGET, DEPTH = "log_full_price", "depth"  # columns of a training file
@@ -75,23 +76,53 @@ def table_matrix(table: pa.Table, names: tuple[str, ...]) -> Matrix:
     >>> table_matrix(pa.table({"b": [1, 2], "a": [3.0, None]}), ("a", "b")).tolist()
     [[3.0, 1.0], [nan, 2.0]]
     """
-    missing = [name for name in names if table.column_names.count(name) != 1]
+    out = np.empty((table.num_rows, len(names)))
+    for place, column in enumerate(_float_columns(table, names)):
+        out[:, place] = column.to_numpy()
+    return refuse_infinite(out, names)
+
+
+def table_pieces(table: pa.Table, names: tuple[str, ...], *, size: int) -> Iterator[Matrix]:
+    """As `table_matrix`, in pieces of `size` rows that fit into the cache, column by column in memory as Arrow has
+    them. Infinite values are left for `Embedding.context` to refuse.
+
+    >>> [piece.tolist() for piece in table_pieces(pa.table({"a": [1.0, None, 3.0]}), ("a",), size=2)]
+    [[[1.0], [nan]], [[3.0]]]
+    """
+    columns = []
+    for column in _float_columns(table, names):
+        array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+        bits, numbers = array.buffers()
+        values = np.frombuffer(numbers, np.float64, count=len(array), offset=8 * array.offset)
+        columns.append((values, np.frombuffer(bits, np.uint8) if array.null_count else None, array.offset))
+    for rows in row_chunks(table.num_rows, size=size):
+        out = np.empty((len(names), rows.stop - rows.start))
+        for place, (values, known, offset) in enumerate(columns):
+            if known is None:
+                out[place] = values[rows]
+            else:
+                known_values(values[rows], known, offset + rows.start, out[place])
+        yield out.T
+
+
+def _float_columns(table: pa.Table, names: tuple[str, ...]) -> Iterator[pa.ChunkedArray]:
+    """The named columns as float64; refused where one is absent, there twice, or no column of numbers."""
+    columns = table.column_names
+    missing = [name for name in names if columns.count(name) != 1]
     if missing:
         close = near_column(missing[0], table, names)
-        twice = missing[0] in table.column_names
+        twice = missing[0] in columns
         raise SchemaMismatchError(
             f"column {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
             found="it more than once" if twice else "no such column",
             expected="each column the network was trained on, once",
             fix=f"Is it the column {close}?" if close and not twice else "Build the features with the same catalogue.",
         )
-    out = np.empty((table.num_rows, len(names)))
-    for place, name in enumerate(names):
+    for name in names:
         column = table.column(name)
         if not is_numeric(column.type):
             raise SchemaMismatchError(f"column {name}", found=f"the type {column.type}", expected="numbers")
-        out[:, place] = column.cast(pa.float64()).to_numpy()
-    return _finite_or_missing(out, names)
+        yield column if column.type == pa.float64() else column.cast(pa.float64())
 
 
 def is_numeric(kind: pa.DataType) -> bool:
@@ -117,7 +148,7 @@ def array_matrix(X: Any, names: tuple[str, ...] | None) -> Matrix:
             fix="Hand in a table, so that columns are found by name.",
         )
     matrix = np.ascontiguousarray(array, np.float64)
-    return _finite_or_missing(matrix, names or tuple(f"x{place}" for place in range(matrix.shape[1])))
+    return refuse_infinite(matrix, names or tuple(f"x{place}" for place in range(matrix.shape[1])))
 
 
 def vector(values: Any, *, rows: int, where: str) -> Vector:
@@ -155,12 +186,13 @@ def near_column(name: str, table: pa.Table, names: Sequence[str]) -> str | None:
     return next(iter(get_close_matches(name, others, n=1)), None)
 
 
-def _finite_or_missing(matrix: Matrix, names: tuple[str, ...]) -> Matrix:
+def refuse_infinite(matrix: Matrix, names: tuple[str, ...], *, first: int = 0) -> Matrix:
+    """The matrix, in which NaN may stand for missing values; `first` is the number of its first row, from 0."""
     infinite = np.isinf(matrix)
     if infinite.any():
         row, place = (int(index[0]) for index in np.nonzero(infinite))
         raise InputError(
-            f"column {names[place]}, row {row + 1}",
+            f"column {names[place]}, row {first + row + 1}",
             found=matrix[row, place],
             expected="a finite number, or null if unknown",
         )
