@@ -1,11 +1,14 @@
 """What prices mean, what the certificate refuses, who gets a late code, how the frontier runs."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disco.allocation import Segments, Status, allocate, decide_late, frontier
+from disco.adapters.engines.local import LocalEngine
+from disco.allocation import Segments, Status, allocate, certificate, decide_late, frontier
 from disco.allocation.certificate import certify
 from disco.allocation.problem import read_problem
 from disco.records.errors import CertificateError, InputError, UsageError
@@ -80,6 +83,33 @@ def test_bound_holds_at_any_prices():
     problem = read_problem(values, [10, 5, 20])
     for _ in range(50):
         assert certify(problem, np.full(50, -1), rng.exponential(1.0, 3)).bound >= best - 1e-12
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_certificate_sums_exactly_whatever_the_chunks_and_threads(dtype, monkeypatch):
+    rng = np.random.default_rng(3)
+    values = (rng.lognormal(0.0, 4.0, (9000, 5)) * rng.choice([-1.0, 1.0], (9000, 5))).astype(dtype)
+    costs = rng.lognormal(0.0, 3.0, (9000, 5))
+    eligible = rng.random((9000, 5)) < 0.9
+    choice = rng.integers(-1, 5, 9000).astype(np.int16)
+    rows = np.flatnonzero(choice >= 0)
+    choice[rows[~eligible[rows, choice[rows]]]] = -1
+    rows = np.flatnonzero(choice >= 0)
+    prices, rate = rng.exponential(1.0, 5), 0.25
+    problem = read_problem(values, [9000] * 5, costs=costs, budget=1e9, eligible=eligible)
+    net = np.where(eligible, values.astype(np.float64) - prices - rate * costs, -np.inf)
+    own = np.zeros(9000)
+    own[rows] = net[rows, choice[rows]]
+    left = [Fraction(x) for x in (np.maximum(net.max(axis=1), 0.0) - own).tolist()]
+    value = float(sum(map(Fraction, values[rows, choice[rows]].tolist())))
+    cost = float(sum(map(Fraction, costs[rows, choice[rows]].tolist())))
+    counts = np.bincount(choice[rows], minlength=5)
+    lost = float(sum(left)) + float((prices * (9000 - counts)).sum()) + rate * (1e9 - cost)
+    for chunk, engine in ((262_144, None), (2500, None), (700, LocalEngine(threads=3))):
+        monkeypatch.setattr(certificate, "_CHUNK", chunk)
+        found = certify(problem, choice, prices, budget_price=rate, engine=engine)
+        assert (found.value, found.cost, found.counts.tolist()) == (value, cost, counts.tolist())
+        assert found.bound == value + lost
 
 
 def test_late_arrivals_get_what_the_solve_would_have_given():

@@ -88,25 +88,32 @@ def solve_problem(
         filled = solve_budget(problem, warm=warm, engine=engine)
         if filled is None:
             return infeasible(problem, budget_conflict(problem), start)
-        return certified_budget(problem, filled, seconds=time.perf_counter() - start)
+        return certified_budget(problem, filled, seconds=time.perf_counter() - start, engine=engine)
     found = solve(problem, warm=warm, engine=engine)
     if not found.feasible:
         return infeasible(problem, count_conflicts(problem), start)
-    return certified(problem, found, seconds=time.perf_counter() - start)
+    return certified(problem, found, seconds=time.perf_counter() - start, engine=engine)
 
 
-def certified_budget(problem: AllocationProblem, filled: BudgetSolution, *, seconds: float) -> Allocation:
+def certified_budget(
+    problem: AllocationProblem, filled: BudgetSolution, *, seconds: float, engine: Engine | None = None
+) -> Allocation:
     """The filled budget with the bound of its Lagrangian prices, or with its own value where the search proved it."""
     priced = filled.bound_from
     prices = replace(priced.solution, choice=filled.solution.choice)
-    allocation = certified(problem, prices, seconds=seconds, budget_price=priced.rate)
+    allocation = certified(problem, prices, seconds=seconds, budget_price=priced.rate, engine=engine)
     if filled.exact and allocation.status is not Status.OPTIMAL:
         return replace(allocation, bound=allocation.value, gap=0.0, status=Status.OPTIMAL)
     return allocation
 
 
 def certified(
-    problem: AllocationProblem, found: Assignment, *, seconds: float, budget_price: float | None = None
+    problem: AllocationProblem,
+    found: Assignment,
+    *,
+    seconds: float,
+    budget_price: float | None = None,
+    engine: Engine | None = None,
 ) -> Allocation:
     """A solution with its proof: prices per depth, and per segment on top of them."""
     columns = problem.columns
@@ -114,7 +121,15 @@ def certified(
     on_top = None
     if problem.limits.segment_caps is not None:
         on_top = found.potentials[found.tree.leaf] - prices
-    return certify(problem, found.choice, prices, segment_prices=on_top, budget_price=budget_price, seconds=seconds)
+    return certify(
+        problem,
+        found.choice,
+        prices,
+        segment_prices=on_top,
+        budget_price=budget_price,
+        seconds=seconds,
+        engine=engine,
+    )
 
 
 def _read_warm(prices: ArrayLike | None, *, columns: int) -> Vector | None:

@@ -7,9 +7,13 @@ For any prices, with q = depth price + segment price + budget price · cost, no 
 (prices of limits without a cap may not be positive). The bound is taken as value + what each customer and each limit
 leaves on the table, term by term: differences of two large sums would drown the gap in rounding. A customer's loss
 below 2⁻⁴⁹ of the values and prices it is a difference of (or below 2⁻⁹⁹⁹) is rounding, and counts as none.
+
+`_audit` is a pure function of one chunk of customers. All its sums carry their own rounding error, so that chunks and
+threads do not show in them.
 """
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,12 +21,116 @@ from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Allocation, Status, relative_gap
 from disco.records.arrays import Array
+from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
 from disco.records.errors import CertificateError
+from disco.records.ports import Engine
 
 _ROUNDING = 2.0**-49
 _NOTHING = 2.0**-999  # denormal money: two steps of the finest grid there is
 _BLOCK = 2048  # customers at a time, so that what is known of them stays in the cache
+_CHUNK = 262_144  # customers per chunk: a pass is memory-bound and takes milliseconds, so few and long chunks
+
+
+class _Total(NamedTuple):
+    """A sum and what rounding took from it."""
+
+    sum: float
+    lost: float
+
+
+class _Audited(NamedTuple):
+    """What the customers of one chunk add up to."""
+
+    wrong: int  # the first row with an impossible choice; -1: none
+    value: _Total  # of the cells chosen
+    left: _Total  # what customers leave on the table at these prices
+    cost: _Total  # of the cells chosen
+
+
+@njit(inline="always", cache=True)
+def _plus(total: float, low: float, term: float) -> tuple[float, float]:
+    """One more term in a sum that carries its own rounding error (Neumaier)."""
+    more = total + term
+    low += (total - more) + term if abs(total) >= abs(term) else (term - more) + total
+    return more, low
+
+
+@njit(nogil=True, cache=True)
+def _net(
+    values: Array,
+    eligible: Array | None,
+    costs: Array | None,
+    segment: Array | None,
+    prices: Array,
+    budget_price: float,
+    budget: float,
+    k: int,
+    base: int,
+    line: Array,
+) -> None:
+    """line[j] = what depth k is worth to customer base + j beyond its price; NaN where they cannot have it."""
+    for j in range(line.size):
+        line[j] = np.float64(values[k, base + j]) - (prices[0, k] if segment is None else prices[segment[base + j], k])
+    if costs is not None:  # what costs more than the whole budget nobody can have: costs are not negative
+        for j in range(line.size):
+            price = np.float64(costs[k, base + j])
+            line[j] = line[j] - budget_price * price if price <= budget else np.nan
+    if eligible is not None:
+        for j in range(line.size):
+            line[j] = line[j] if eligible[k, base + j] else np.nan
+
+
+@njit(nogil=True, cache=True)
+def _best_of(line: Array, price: float, best: Array) -> None:
+    for j in range(best.size):
+        net = np.float64(line[j]) - price
+        best[j] = net if net > best[j] else best[j]
+
+
+@njit(nogil=True, cache=True)
+def _best_of_four(a: Array, b: Array, c: Array, d: Array, prices: Array, best: Array) -> None:
+    """Four depths at once: a quarter of the traffic of `_best_of`."""
+    price_a, price_b, price_c, price_d = prices[0], prices[1], prices[2], prices[3]
+    for j in range(best.size):
+        first = np.float64(a[j]) - price_a
+        other = np.float64(b[j]) - price_b
+        third = np.float64(c[j]) - price_c
+        last = np.float64(d[j]) - price_d
+        first = first if first > other else other
+        third = third if third > last else last
+        first = first if first > third else third
+        best[j] = first if first > best[j] else best[j]
+
+
+@njit(nogil=True, cache=True)
+def _add_lanes(terms: Array, total: Array, low: Array) -> None:
+    """total[j] + low[j] grows by terms[j], exactly: as many sums as there are terms, none waiting for another."""
+    for j in range(terms.size):
+        term = terms[j]
+        before = total[j]
+        after = before + term
+        taken = after - before
+        low[j] += (before - (after - taken)) + (term - taken)
+        total[j] = after
+
+
+@njit(nogil=True, cache=True)
+def _of_lanes(totals: Array, lows: Array) -> tuple[float, float]:
+    total = low = 0.0
+    for j in range(totals.size):
+        total, low = _plus(total, low, totals[j])
+        low += lows[j]
+    return total, low
+
+
+@njit(nogil=True, cache=True)
+def _any_short(best: Array, own: Array) -> bool:
+    """Whether somebody has less than their best (or NaN)."""
+    short = 0
+    for j in range(best.size):
+        short += 0 if best[j] <= own[j] else 1
+    return short > 0
 
 
 @njit(nogil=True, cache=True)
@@ -35,54 +143,82 @@ def _audit(
     prices: Array,
     budget_price: float,
     budget: float,
+    start: int,
+    stop: int,
     counts: Array,
-) -> tuple[float, float, float, int]:
-    """value, what customers leave on the table, cost, and the first row with an impossible choice (-1: none)."""
-    columns, customers = values.shape
+) -> tuple[int, tuple[float, float], tuple[float, float], tuple[float, float]]:
+    """`_Audited` of the customers start to stop; counts (groups, depths) grows by those who have each place."""
+    columns = values.shape[0]
+    plain = eligible is None and costs is None and segment is None
     dearest = np.abs(prices).max()
-    best, own, size = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
-    value = value_low = cost = cost_low = lost = 0.0
-    for base in range(0, customers, _BLOCK):
-        count = min(_BLOCK, customers - base)
+    best, own, line = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+    worth, paid = np.empty(_BLOCK), np.empty(_BLOCK)
+    value, value_low, cost, cost_low = np.zeros(_BLOCK), np.zeros(_BLOCK), np.zeros(_BLOCK), np.zeros(_BLOCK)
+    dear = np.zeros((counts.shape[0], columns + 1))  # prices, with that of no code before them
+    dear[:, 1:] = prices
+    seen = np.zeros((4, counts.shape[0], columns + 1), np.int64)  # four, because neighbours often choose alike
+    left = left_low = 0.0
+    for base in range(start, stop, _BLOCK):
+        count = min(_BLOCK, stop - base)
+        end = base + count
+        best[:] = 0.0
+        column = 0
+        if plain:
+            while column + 4 <= columns:
+                _best_of_four(
+                    values[column, base:end], values[column + 1, base:end], values[column + 2, base:end],
+                    values[column + 3, base:end],
+                    prices[0, column : column + 4], best[:count],
+                )  # fmt: skip
+                column += 4
+        for k in range(column, columns):
+            if plain:
+                _best_of(values[k, base:end], prices[0, k], best[:count])
+            else:
+                _net(values, eligible, costs, segment, prices, budget_price, budget, k, base, line[:count])
+                _best_of(line[:count], 0.0, best[:count])
         for j in range(count):
-            best[j] = 0.0
-            own[j] = 0.0 if choice[base + j] == -1 else np.nan  # stays so where the choice is no eligible column
-            size[j] = 0.0
-        for k in range(columns):
-            for j in range(count):
-                worth = np.float64(values[k, base + j])
-                size[j] = abs(worth) if abs(worth) > size[j] else size[j]
-                net = worth - (prices[0, k] if segment is None else prices[segment[base + j], k])
-                if costs is not None:  # what costs more than the whole budget nobody can have: costs are not negative
-                    price = np.float64(costs[k, base + j])
-                    net = net - budget_price * price if price <= budget else np.nan
-                if eligible is not None:
-                    net = net if eligible[k, base + j] else np.nan
-                best[j] = net if net > best[j] else best[j]
-                own[j] = net if choice[base + j] == k else own[j]
-        for j in range(count):
-            if np.isnan(own[j]):
-                return value, lost, cost, base + j
-            if best[j] - own[j] > _ROUNDING * (size[j] + dearest) + _NOTHING:
-                lost += best[j] - own[j]
-            picked = choice[base + j]
-            if picked < 0:
-                continue
+            i = base + j
+            picked = choice[i]
+            if picked < -1 or picked >= columns:
+                return i, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)
             group = 0
             if segment is not None:
-                group = segment[base + j]
-            counts[group, picked] += 1
-            # Neumaier: the sum carries its own rounding error
-            term = np.float64(values[picked, base + j])
-            total = value + term
-            value_low += (value - total) + term if abs(value) >= abs(term) else (term - total) + value
-            value = total
+                group = segment[i]
+            seen[j & 3, group, picked + 1] += 1
+            some = max(picked, 0)  # read a cell in any case: whether there is one would be a branch hard to predict
+            cell = np.float64(values[some, i])
+            worth[j] = cell if picked >= 0 else 0.0
+            own[j] = worth[j] - dear[group, picked + 1]
             if costs is not None:
-                term = np.float64(costs[picked, base + j])
-                total = cost + term
-                cost_low += (cost - total) + term if abs(cost) >= abs(term) else (term - total) + cost
-                cost = total
-    return value + value_low, lost, cost + cost_low, -1
+                price = np.float64(costs[some, i])
+                paid[j] = price if picked >= 0 else 0.0
+                own[j] = own[j] - budget_price * paid[j] if paid[j] <= budget else np.nan
+            if eligible is not None and picked >= 0 and not eligible[picked, i]:
+                own[j] = np.nan
+        _add_lanes(worth[:count], value, value_low)
+        if costs is not None:
+            _add_lanes(paid[:count], cost, cost_low)
+        if _any_short(best[:count], own[:count]):
+            for j in range(count):
+                if np.isnan(own[j]):
+                    return base + j, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)
+                if best[j] > own[j]:
+                    size = 0.0
+                    for k in range(columns):
+                        size = max(size, abs(np.float64(values[k, base + j])))
+                    if best[j] - own[j] > _ROUNDING * (size + dearest) + _NOTHING:
+                        left, left_low = _plus(left, left_low, best[j] - own[j])
+    counts += seen.sum(axis=0)[:, 1:]
+    return -1, _of_lanes(value, value_low), (left, left_low), _of_lanes(cost, cost_low)
+
+
+def _sum_of(totals: list[_Total]) -> float:
+    """The sum of all chunks, in their order."""
+    total, low = totals[0]
+    for part in totals[1:]:
+        total, low = _plus(total, low + part.lost, part.sum)
+    return total + low
 
 
 def _limit_slack(counts: Array, caps: Array, floors: Array, prices: Array, *, what: str) -> float:
@@ -107,8 +243,12 @@ def certify(
     budget_price: float | None = None,
     tolerance: float = 1e-12,
     seconds: float = 0.0,
+    engine: Engine | None = None,
 ) -> Allocation:
-    """Check choice and prices against the problem itself and state value, bound and gap."""
+    """Check choice and prices against the problem itself and state value, bound and gap.
+
+    engine: what the customers are spread over; it changes no bit.
+    """
     start = time.perf_counter()
     limits = problem.limits
     if choice.shape != (problem.customers,):
@@ -120,16 +260,27 @@ def certify(
         extra = np.where(limits.segment_caps >= UNLIMITED, np.minimum(segment_prices, 0.0), segment_prices)
         extra = np.where(limits.segment_floors > 0, extra, np.maximum(extra, 0.0))
     effective = at_most_zero + extra
-    by_group = np.zeros(effective.shape, np.int64)
     rate = 0.0 if budget_price is None else budget_price
     most = np.inf if limits.budget is None else limits.budget
-    value, lost, cost, wrong = _audit(
-        problem.values, problem.eligible, problem.costs, limits.segment, choice, effective, rate, most, by_group
-    )
+
+    def audited(rows: slice) -> tuple[_Audited, Array]:
+        counts = np.zeros(effective.shape, np.int64)
+        wrong, *totals = _audit(
+            problem.values, problem.eligible, problem.costs, limits.segment, choice, effective, rate, most,
+            rows.start, rows.stop, counts,
+        )  # fmt: skip
+        return _Audited(wrong, *(_Total(*total) for total in totals)), counts
+
+    parts = list(spread(audited, row_chunks(problem.customers, size=_CHUNK), engine=engine))
+    wrong = next((part.wrong for part, _ in parts if part.wrong >= 0), -1)
     if wrong >= 0:
         raise CertificateError(
             f"choice of row {wrong + 1}", found=int(choice[wrong]), expected="an eligible column, or -1"
         )
+    value = _sum_of([part.value for part, _ in parts])
+    lost = _sum_of([part.left for part, _ in parts])
+    cost = _sum_of([part.cost for part, _ in parts])
+    by_group = np.sum([counts for _, counts in parts], axis=0)
     counts = by_group.sum(axis=0)
     lost += _limit_slack(counts, limits.caps, limits.floors, at_most_zero, what="depth")
     if limits.segment_caps is not None and limits.segment_floors is not None:
