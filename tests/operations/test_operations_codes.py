@@ -2,6 +2,10 @@
 
 import hmac
 
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from disco.operations import codes
 from disco.operations.codes import ALPHABET
 
@@ -49,3 +53,37 @@ def test_ids_with_a_separator_are_not_mistaken_for_another_attempt():
         for code in make_codes([*plain, *hostile], campaign=campaign, secret=SECRET, attempt=attempt)
     ]
     assert len(set(every)) == len(every)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    ids=st.lists(st.one_of(st.text(max_size=150), st.sampled_from(["", "ключ", "x" * 119])), max_size=12),
+    campaign=st.text(alphabet="abcü-", min_size=1, max_size=80),
+    secret=st.binary(min_size=0, max_size=130),
+    skipped=st.integers(0, 5),
+)
+def test_whole_columns_get_the_codes_that_customers_get_one_by_one(ids, campaign, secret, skipped):
+    """More customers than `_FEW` are hashed by the compiled half, whatever their ids' lengths and places in memory."""
+    column = pa.array([one.replace("\x1f", "") for one in ids] + [f"customer {n}" for n in range(80)])[skipped:]
+    made = make_codes(column, campaign=campaign, secret=secret)
+    assert made == [make_codes([one], campaign=campaign, secret=secret)[0] for one in column.to_pylist()]
+
+
+def test_integers_get_the_codes_of_their_digits():
+    column = pa.chunked_array([pa.array(range(-50, 50)), pa.array([2**62, -(2**62)])])
+    whole = make_codes(column, campaign="c", secret=SECRET, prefix="MAY")
+    assert whole == [make_codes([str(one)], campaign="c", secret=SECRET, prefix="MAY")[0] for one in column.to_pylist()]
+
+
+def test_a_code_that_two_customers_would_share_goes_to_the_first_alone(monkeypatch):
+    """Made codes never meet; a secret that repeats itself is simulated by the first attempt."""
+    make = codes.make_codes
+
+    def alike(ids, *, attempt=0, **more):
+        made = make(ids, attempt=attempt, **more)
+        return made if attempt else pa.concat_arrays([made[:1], made[:-1]])
+
+    monkeypatch.setattr(codes, "make_codes", alike)
+    found = codes.new_codes(None, list(range(100)), campaign="c", secret=SECRET)
+    assert len(set(found.to_pylist())) == 100
+    assert found[1] != found[0] == make([0], campaign="c", secret=SECRET)[0]

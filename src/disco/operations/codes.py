@@ -14,14 +14,15 @@ of the shared code by this customer, so that the ledger, the evidence and every 
 import hmac
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.records.arrays import Flags, Integers
+from disco.records.arrays import Flags, Integers, Vector
 from disco.records.errors import InputError, StateError
+from disco.records.identity import customer_keys
 from disco.records.plan import Plan
 from disco.records.ports import DecisionRepository
 from disco.records.wording import counted
@@ -29,48 +30,94 @@ from disco.records.wording import counted
 if TYPE_CHECKING:
     from disco.operations.audience import ShopData
 
+CodeIds: TypeAlias = "pa.Array | pa.ChunkedArray | Iterable[object]"  # of customers: integers or text
+
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # 32 characters; no 0/O, 1/I: nobody mistypes a look-alike
 LENGTH = 16  # 80 bits
 _POOL_CODE = r"\A[A-Za-z0-9][A-Za-z0-9_.-]{3,63}\z"
 _EXPECTED_CODE = "4 to 64 letters, digits, '-', '_' and '.', beginning with a letter or digit"
 _LEAST_ASKED = 64  # codes of a pool that are looked up at once
+_WIDTH = LENGTH + 3  # with the dashes
+_BETWEEN = "\x1f"  # the parts of a message
+_FEW = 64  # codes that are made sooner in Python than Numba is imported
 _ATTEMPTS = 8  # with 2⁸⁰ codes the second is never needed, unless a secret or a pool repeats itself
 
 
-def make_codes(
-    ids: Iterable[object], *, campaign: str, secret: bytes, prefix: str | None = None, attempt: int = 0
-) -> pa.Array:
+def make_codes(ids: CodeIds, *, campaign: str, secret: bytes, prefix: str | None = None, attempt: int = 0) -> pa.Array:
     """One code per customer; another `attempt` makes other ones.
 
     >>> code = make_codes([17], campaign="spring", secret=b"k" * 32)[0].as_py()
     >>> code.count("-"), make_codes([17], campaign="spring", secret=b"k" * 32, prefix="SPRING")[0].as_py()[:7]
     (3, 'SPRING-')
     """
-    ending = f"\x1f{attempt}" if attempt else ""
+    names = _names(ids)
+    plain = attempt == 0 and len(names) > _FEW and not pc.any(pc.match_substring(names, _BETWEEN)).as_py()
+    make = _codes_of_column if plain else _codes_one_by_one
+    codes = make(names, campaign=campaign, secret=secret, attempt=attempt)
+    return codes if prefix is None else pc.binary_join_element_wise(prefix, codes, "-")
+
+
+def _names(ids: CodeIds) -> pa.Array:
+    """Ids as the text that goes into their messages."""
+    if not isinstance(ids, pa.Array | pa.ChunkedArray):
+        return pa.array([str(one) for one in ids], pa.large_string())
+    names = ids.cast(pa.large_string())
+    return names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
+
+
+def _codes_one_by_one(names: pa.Array, *, campaign: str, secret: bytes, attempt: int) -> pa.Array:
+    """As the head of this module says: what the compiled half must give, too."""
+    ending = f"{_BETWEEN}{attempt}" if attempt else ""
     digests = b"".join(
         hmac.digest(
             secret,
             (
-                f"{campaign}\x1f{name}{ending}"
-                if "\x1f" not in (name := str(customer))
-                else f"\x1f{len(campaign)}:{campaign}{len(name)}:{name}{attempt}"
+                f"{campaign}{_BETWEEN}{name}{ending}"
+                if _BETWEEN not in name
+                else f"{_BETWEEN}{len(campaign)}:{campaign}{len(name)}:{name}{attempt}"
             ).encode(),
             sha256,
         )[:10]
-        for customer in ids
+        for name in names.to_pylist()
     )
     # ten bytes are sixteen groups of five bits
     bits = np.unpackbits(np.frombuffer(digests, np.uint8)).reshape(-1, LENGTH, 5)
     places = bits @ (1 << np.arange(4, -1, -1)).astype(np.uint8)
     letters = np.frombuffer(ALPHABET.encode(), np.uint8)[places]
-    text = np.insert(letters, (4, 8, 12), ord("-"), axis=1) if len(letters) else np.zeros((0, LENGTH + 3), np.uint8)
-    codes = pa.array(np.ascontiguousarray(text).view(f"S{LENGTH + 3}").ravel().astype(str), pa.string())
-    return codes if prefix is None else pc.binary_join_element_wise(prefix, codes, "-")
+    text = np.insert(letters, (4, 8, 12), ord("-"), axis=1) if len(letters) else np.zeros((0, _WIDTH), np.uint8)
+    return _as_text(np.ascontiguousarray(text).ravel())
+
+
+def _codes_of_column(names: pa.Array, *, campaign: str, secret: bytes, attempt: int) -> pa.Array:
+    """The same, compiled, of first attempts for ids without U+001F."""
+    from disco.operations.code_kernels import BLOCK, START, K, write_codes  # Numba is not needed for a few
+
+    key = sha256(secret).digest() if len(secret) > BLOCK else secret
+    _, offsets, data = names.buffers()
+    letters = np.empty(len(names) * _WIDTH, np.uint8)
+    write_codes(
+        np.frombuffer(key.ljust(BLOCK, b"\0"), np.uint8),
+        np.frombuffer(f"{campaign}{_BETWEEN}".encode(), np.uint8),
+        np.frombuffer(offsets, np.int64, len(names) + 1, names.offset * 8),
+        np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8),
+        np.frombuffer(ALPHABET.encode(), np.uint8),
+        START,
+        K,
+        letters,
+    )
+    return _as_text(letters)
+
+
+def _as_text(letters: "np.ndarray[tuple[int], np.dtype[np.uint8]]") -> pa.Array:
+    """Codes whose letters stand one after the other."""
+    count = letters.size // _WIDTH
+    codes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_WIDTH), count, [None, pa.py_buffer(letters)])
+    return codes.cast(pa.binary()).cast(pa.string())
 
 
 def new_codes(
     decisions: DecisionRepository | None,
-    ids: Sequence[object],
+    ids: CodeIds,
     *,
     campaign: str,
     secret: bytes,
@@ -81,14 +128,14 @@ def new_codes(
     decisions: those of the campaign so far; None at its launch. Other campaigns are not asked: their codes come from
     another message under the secret, so that two of 2⁸⁰ are equal once in 2⁸⁰ pairs.
     """
-    codes = make_codes(ids, campaign=campaign, secret=secret, prefix=prefix)
+    names = _names(ids)
+    codes = make_codes(names, campaign=campaign, secret=secret, prefix=prefix)
     for attempt in range(1, _ATTEMPTS):
         taken = _taken(codes, campaign, decisions)
         if not taken.size:
             return codes
-        others = make_codes(
-            [ids[row] for row in taken], campaign=campaign, secret=secret, prefix=prefix, attempt=attempt
-        )
+        left = names.take(pa.array(taken))
+        others = make_codes(left, campaign=campaign, secret=secret, prefix=prefix, attempt=attempt)
         mask = np.zeros(len(codes), np.bool_)
         mask[taken] = True
         codes = pc.replace_with_mask(codes, pa.array(mask), others)
@@ -185,8 +232,8 @@ def read_pool(data: "ShopData", plan: Plan) -> list[str] | None:
 def codes_for(
     decisions: DecisionRepository,
     plan: Plan,
-    ids: Sequence[object],
-    depths: Sequence[float],
+    ids: CodeIds,
+    depths: Sequence[float] | Vector,
     *,
     pool: Sequence[str] | CodePool | None,
     secret: bytes | None,
@@ -206,7 +253,7 @@ def codes_for(
     so_far = decisions if late else None
     if pool is None:
         return new_codes(so_far, ids, campaign=plan.campaign, secret=key, prefix=plan.codes.prefix)
-    shares = np.array([depth in plan.shared_codes for depth in depths], np.bool_)
+    shares = np.isin(np.asarray(depths, np.float64), list(plan.shared_codes))
     needed = int((~shares).sum())
     single = (
         pool.unused(decisions, needed=needed)
@@ -215,7 +262,8 @@ def codes_for(
     )
     if not shares.any():
         return single
-    kept = new_codes(so_far, [ids[row] for row in np.flatnonzero(shares).tolist()], campaign=plan.campaign, secret=key)
+    sharers = _names(ids).filter(pa.array(shares))
+    kept = new_codes(so_far, sharers, campaign=plan.campaign, secret=key)
     place = np.empty(shares.size, np.int64)
     place[~shares], place[shares] = np.arange(len(single)), len(single) + np.arange(len(kept))
     return pa.concat_arrays([single, kept]).take(pa.array(place))
@@ -261,8 +309,10 @@ def own_codes(
 
 def _taken(codes: pa.Array, campaign: str, decisions: DecisionRepository | None) -> Integers:
     """Rows whose code is in use in the campaign, or was made for an earlier row."""
-    first = pc.index_in(codes, value_set=codes).to_numpy(zero_copy_only=False)
-    taken = first != np.arange(len(codes))
+    taken = np.zeros(len(codes), np.bool_)
+    keys = np.sort(customer_keys(codes, where="code"))
+    if (keys[1:] == keys[:-1]).any():  # mostly none; where keys repeat, the texts decide
+        taken = pc.index_in(codes, value_set=codes).to_numpy(zero_copy_only=False) != np.arange(len(codes))
     if decisions is not None:
         in_use = decisions.codes_in_use(codes, campaign=campaign)
         taken |= pc.is_in(codes, value_set=in_use).to_numpy(zero_copy_only=False)

@@ -284,8 +284,8 @@ def _write(
 ) -> pa.Table:
     plan = planned.plan
     coded = planned.decisions.take(pa.array(coded_rows(planned.decisions)))
-    ids, depths = coded["customer_id"].to_pylist(), coded["depth"].to_pylist()
-    codes = codes_for(transaction.decisions, plan, ids, depths, pool=pool, secret=secret)
+    depths = coded["depth"].to_numpy()
+    codes = codes_for(transaction.decisions, plan, coded["customer_id"], depths, pool=pool, secret=secret)
     decisions = with_codes(planned.decisions, codes)
     keep_within(transaction, planned, by=store.actor)
     transaction.plans.launch(
@@ -307,7 +307,7 @@ def _write(
     head = planned.solution.engagement_head
     evidence = CampaignEvidence.launched(decisions, plan, contexts=planned.contexts, head=head)
     transaction.beliefs.put_evidence(plan.campaign, planned.network, evidence.to_bytes())
-    transaction.journal.note(plan_id=planned.plan_id, customers=decisions.num_rows, codes=len(ids))
+    transaction.journal.note(plan_id=planned.plan_id, customers=decisions.num_rows, codes=coded.num_rows)
     return decisions
 
 
