@@ -1,4 +1,8 @@
-"""From a retailer's tables to features, as of a date: one DuckDB program, streaming, spilling to disk when it must."""
+"""From a retailer's tables to features, as of a date: one DuckDB program, streaming, spilling to disk when it must.
+
+A shop of many customers goes through the same program bucket by bucket (`buckets`). Measures are sums of integers, so
+features have the same bits for any size of a bucket.
+"""
 
 import re
 import warnings
@@ -6,19 +10,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from disco.features.buckets import BUCKET_CUSTOMERS, Buckets
 from disco.features.catalogue import FEATURES, TABLES, Feature, choose, schema_hash
 from disco.features.measures import MEASURES, Measure
 from disco.features.selection import FEATURES_KEY, to_text
 from disco.features.snapshot import SnapshotCounter, with_snapshot
-from disco.features.sources import REFUSED, Sources
+from disco.features.sources import REFUSED, Scope, Sources
 from disco.records.chunks import read_threads
 from disco.records.errors import InputError, TableError
 from disco.records.ports import Tables, locale_of
 from disco.records.private import temporary_folder
+from disco.records.progress import Report, tell
 from disco.records.validation import Source, TableSource, mixed_ids, readable, validate
 
 
@@ -26,6 +33,7 @@ class MissingTableWarning(UserWarning):
     """A table is absent; the features that need it are unknown (null) for everybody."""
 
 
+_BATCH_ROWS = 65_536
 SCHEMA_KEY = b"disco.schema"  # metadata of a feature table: which catalogue its columns come from
 AS_OF_KEY = b"disco.as_of"
 
@@ -78,17 +86,53 @@ def feature_batches(
     features: Sequence[Feature | str] | None = None,
     threads: int | None = None,
     memory_limit: str | None = None,
+    bucket_customers: int = BUCKET_CUSTOMERS,
+    report: Report | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """The rows of `build_features` as (schema, record batches), never all in memory at once."""
+    """The rows of `build_features` as (schema, record batches), never all in memory at once.
+
+    bucket_customers: how many customers are measured at a time; the features do not depend on it. report: is told how
+    far the work is.
+    """
     chosen = choose(features)
-    with connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present):
+    with (
+        temporary_folder("buckets") as folder,
+        connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present),
+    ):
         if "customers" not in present:
             raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
         with reading(tables):
+            tell(report, 0, 1, "checking the tables")
             sources = Sources.describe(connection, present, as_of, locale_of(tables))
-            reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(65536)
-        schema = reader.schema.with_metadata(metadata_of(chosen, as_of))
+            buckets = Buckets.of(connection, sources, bucket_customers)
+            reader: Any
+            if buckets is None:
+                reader = connection.sql(feature_sql(chosen, sources)).to_arrow_reader(_BATCH_ROWS)
+                kinds = reader.schema
+            else:
+                nobody = f"SELECT * FROM ({feature_sql(chosen, sources)}) LIMIT 0"
+                kinds = connection.sql(nobody).to_arrow_table().schema
+                reader = _by_bucket(connection, chosen, sources, buckets, folder, report)
+        schema = kinds.with_metadata(metadata_of(chosen, as_of))
         yield schema, _checked(reader, schema, tables)
+
+
+def _by_bucket(
+    connection: Any,
+    features: Sequence[Feature],
+    sources: Sources,
+    buckets: Buckets,
+    folder: Path,
+    report: Report | None,
+) -> Iterator[pa.RecordBatch]:
+    """The result of the program, one bucket of customers after the other."""
+    buckets.scatter(connection, sources, tuple(_by_source(features, sources)), folder, report)
+    program = feature_sql(features, sources, of=buckets.scope)
+    for number in range(buckets.count):
+        tell(report, number, buckets.count, "computing features")
+        buckets.open(connection, number, folder)
+        yield from connection.sql(program).to_arrow_reader(_BATCH_ROWS)
+    tell(report, buckets.count, buckets.count, "computing features")
 
 
 def metadata_of(features: Sequence[Feature], as_of: date) -> dict[bytes, bytes]:
@@ -205,36 +249,50 @@ def missing_tables(features: Sequence[Feature], present: Sequence[str]) -> tuple
     return (f"{tables} {verb} missing: {len(lost)} of {len(features)} features are unknown (null) for everybody",)
 
 
-def feature_sql(features: Sequence[Feature], sources: Sources) -> str:
-    """The whole program: one aggregation per source, joined to the customers, then one formula per feature."""
-    needed = dict.fromkeys(name for feature in features for name in feature.measures)
-    by_source: dict[str, list[str]] = {}
+def feature_sql(features: Sequence[Feature], sources: Sources, *, of: Scope | None = None) -> str:
+    """The whole program: one aggregation per source, joined to the customers, then one formula per feature.
+
+    of: whose rows it reads; None: everybody's, from the tables.
+    """
+    scope = of or sources.everybody()
+    by_source = _by_source(features, sources)
     values = []
-    for name in needed:
+    for name in _needed(features):
         measure = MEASURES[name]
-        if any(table not in sources.types for table in measure.tables) or _is_unknown(measure, sources):
-            values.append(f"CAST(NULL AS DOUBLE) AS {name}")
-        elif measure.source == "customers":
+        if measure.source == "customers":
             values.append(f"CAST({sources.age('joined_on', 'c')} AS DOUBLE) AS {name}")
-        else:
-            by_source.setdefault(measure.source, []).append(name)
+        elif name in by_source.get(measure.source, ()):
             value = _in_hundredths(measure, f"{measure.source}_m.{name}", sources.minor_per_unit)
             values.append(f"{value if measure.empty is None else f'coalesce({value}, {measure.empty})'} AS {name}")
+        else:
+            values.append(f"CAST(NULL AS DOUBLE) AS {name}")
     parts = []
     for source, names in by_source.items():
         aggregates = ",\n         ".join(f"CAST({MEASURES[name].aggregate} AS DOUBLE) AS {name}" for name in names)
-        parts.append(f"{source}_m AS (SELECT customer, {aggregates} FROM ({sources.rows(source)}) GROUP BY customer)")
-    joins = "\n".join(
-        f"LEFT JOIN {source}_m ON {source}_m.customer = {sources.key('customer', 'customers', 'c')}"
-        for source in by_source
-    )
+        parts.append(f"{source}_m AS (SELECT customer, {aggregates} FROM ({scope.rows(source)}) GROUP BY customer)")
+    joins = "\n".join(f"LEFT JOIN {source}_m ON {source}_m.customer = {scope.key}" for source in by_source)
     formulas = ",\n       ".join(f"{_value(feature)} AS {feature.name}" for feature in features)
-    customer_id = sources.cell("customers", "customer_id", "c")
     parts.append(
-        f"""measured AS (SELECT {customer_id} AS customer_id, {", ".join(values)} FROM raw_customers c {joins}
+        f"""measured AS (SELECT {scope.customer_id} AS customer_id, {", ".join(values)} FROM {scope.people} {joins}
          WHERE {sources.within("joined_on", days=None, alias="c")})"""
     )
     return f"WITH {', '.join(parts)}\nSELECT customer_id, {formulas} FROM measured ORDER BY customer_id"
+
+
+def _needed(features: Sequence[Feature]) -> list[str]:
+    """The measures that the features are made of."""
+    return list(dict.fromkeys(name for feature in features for name in feature.measures))
+
+
+def _by_source(features: Sequence[Feature], sources: Sources) -> dict[str, list[str]]:
+    """Source → the measures of it that can be known."""
+    found: dict[str, list[str]] = {}
+    for name in _needed(features):
+        measure = MEASURES[name]
+        known = all(table in sources.types for table in measure.tables) and not _is_unknown(measure, sources)
+        if known and measure.source != "customers":
+            found.setdefault(measure.source, []).append(name)
+    return found
 
 
 def _in_hundredths(measure: Measure, value: str, minor_per_unit: int) -> str:

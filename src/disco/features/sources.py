@@ -3,6 +3,7 @@
 A query that meets a row which breaks a rule stops with `REFUSED` and the table; `builder.reading` then says which rows.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -34,6 +35,19 @@ _ABSENT_TYPES = {Kind.MONEY: "DOUBLE", Kind.COUNT: "BIGINT", Kind.ID: "VARCHAR"}
 _MADE_FROM = {"paid": ("paid_minor",), "items": ("items",), "code": ("coded", "depth_bp")}
 """Columns of orders that may be absent, and what `Sources.rows` makes of them."""
 _COUNTS = tuple(column.name for column in SCHEMAS["site"].columns if column.kind is Kind.COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the program of features reads: all customers from the tables, or those of a bucket."""
+
+    people: str
+    """FROM of the customers, as `c`."""
+    customer_id: str
+    key: str
+    """Of `c`: what `customer` of the rows is compared with."""
+    rows: Callable[[str], str]
+    """Source → SELECT of its rows, as `Sources.rows` gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +132,11 @@ class Sources:
     @property
     def minor_per_unit(self) -> int:
         return self.locale.currency.minor_per_unit
+
+    def everybody(self) -> Scope:
+        """All customers, from the tables."""
+        customer_id, key = self.cell("customers", "customer_id", "c"), self.key("customer", "customers", "c")
+        return Scope(people="raw_customers c", customer_id=customer_id, key=key, rows=self.rows)
 
     def rows(self, source: str) -> str:
         """SELECT of a source's rows: `customer`, `age` in days before the as-of date, and what measures aggregate."""
