@@ -334,10 +334,10 @@ def test_contexts_are_centred_on_all_customers_of_the_day_and_the_plan_names_the
     assert day.customers == 300  # not only those of the plan
     assert loaded.inputs["snapshot"] == day.hash
     assert loaded.head == network.head_ is not None
-    uncentred = network.transform(loaded.features.replace_schema_metadata(None))
+    uncentred = network.transform(loaded.features.read().replace_schema_metadata(None))
     assert not np.array_equal(loaded.audience.context, uncentred)
     # a rebuild embeds the features kept with the campaign, which carry the snapshot
-    assert network.transform(loaded.features).tobytes() == loaded.audience.context.tobytes()
+    assert network.transform(loaded.features.read()).tobytes() == loaded.audience.context.tobytes()
 
 
 def test_customers_outside_the_plan_move_the_snapshot_and_with_it_the_inputs(busy_shop: Shop) -> None:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from disco.adapters.tables import FolderTables, SqlTables
     from disco.features import ContextNetwork
     from disco.records.id_list import IdList
+
+_MOST_HASHED = 256  # files whose hash is remembered while they do not change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +57,9 @@ class FolderShopData:
         files = (path for path in folder.rglob("*") if path.suffix in (".parquet", ".csv") and path.is_file())
         for path in sorted(files):
             if path.relative_to(folder).parts[0].split(".")[0] in SCHEMAS:
-                with path.open("rb") as file:
-                    content = file_digest(file, "sha256").hexdigest()
+                found = path.stat()
+                stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+                content = _content(path, stamp)
                 digest.update(f"{path.relative_to(folder)}\x1f{content}\x1f".encode())
         digest.update(self.written.fingerprint().encode())
         return digest.hexdigest()
@@ -156,3 +160,10 @@ class FolderShopData:
     def network_hash(self) -> str:
         """Of the network's file; equal networks are equal files."""
         return sha256(self.network_file.read_bytes()).hexdigest()
+
+
+@lru_cache(maxsize=_MOST_HASHED)
+def _content(path: Path, stamp: tuple[int, ...]) -> str:
+    """Of a file that has not changed since: a program cannot set the time of the last change."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from disco.operations.versions import Activated
     from disco.records.people import Actor, Role
     from disco.records.plan import Plan
+    from disco.records.progress import Report
 
 Missing = Literal["refuse", "create", "scratch"]
 _SQLITE = "sqlite:///"
@@ -152,11 +153,17 @@ class Shop:
 
     # ---- a campaign's life
 
-    def plan(self, plan: "str | Path | Mapping[str, Any] | Plan", *, dry_run: bool = False) -> "PlanResult":
+    def plan(
+        self,
+        plan: "str | Path | Mapping[str, Any] | Plan",
+        *,
+        dry_run: bool = False,
+        report: "Report | None" = None,
+    ) -> "PlanResult":
         """Decide a campaign: who would get which code, what that is expected to bring, and what each limit costs.
 
         plan: a YAML or JSON file, its content, or a plan that was read. The decided plan is kept under its id, and
-        `launch` makes it real; a dry run keeps nothing.
+        `launch` makes it real; a dry run keeps nothing. report: is told (done, total, stage) now and then.
         """
         from disco.operations.planning import make_plan
 
@@ -171,6 +178,7 @@ class Shop:
                 cache=self.cache(keep=not dry_run),
                 engine=self.engine,
                 dry_run=dry_run,
+                report=report,
             )
 
     def plan_show(self, plan_id: str, *, by: Sequence[str] = ()) -> "PlanReview":
@@ -731,9 +739,12 @@ class Shop:
 
     def cache(self, *, keep: bool = True) -> "FeatureCache":
         """Features that were built before; with `keep`, those that have to be built are kept."""
+        from disco.features.buckets import streaming_memory
         from disco.operations.audience import FeatureCache
 
-        return FeatureCache(folder=self.artefacts / "features", keep=keep, threads=self.engine.threads)
+        return FeatureCache(
+            folder=self.artefacts / "features", keep=keep, threads=self.engine.threads, memory_limit=streaming_memory()
+        )
 
     @property
     def engine(self) -> "LocalEngine":

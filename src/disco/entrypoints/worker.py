@@ -54,7 +54,7 @@ class _Stopped(BaseException):
 
 
 def _plan(shop: "Shop", body: bodies.PlanBody, report: Report) -> Result:
-    return shop.plan(body.plan, dry_run=body.dry_run)
+    return shop.plan(body.plan, dry_run=body.dry_run, report=report)
 
 
 def _learn(shop: "Shop", body: bodies.LearnBody, report: Report) -> Result:

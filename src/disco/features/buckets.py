@@ -4,6 +4,7 @@ The rows of every table are read once and laid aside by the bucket of their cust
 bucket. Each customer has a number, their place in the order of ids, which stands for the id from then on.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from disco.records.progress import Report, tell
 
 BUCKET_CUSTOMERS = 131_072  # their rows of a year take a few hundred megabytes
 _MOST_BUCKETS = 512  # files that are open at once
+_STREAMING_BYTES, _LEAST_BYTES = 3 << 30, 256 << 20
 _GATHERED_ROWS = 1 << 20  # sorted by bucket at a time
 _READ_ROWS = 1 << 17
 _SCOPE = Scope(
@@ -26,6 +28,15 @@ _SCOPE = Scope(
     key="c.place",
     rows=lambda source: f"SELECT * FROM bucket_{source}",
 )
+
+
+def streaming_memory() -> str:
+    """The memory that DuckDB gets for buckets, as it writes sizes: 3 GB, or half of what the machine has.
+
+    Beyond it rows spill to the temporary folder. A larger limit is hardly faster.
+    """
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{max(min(_STREAMING_BYTES, there // 2), _LEAST_BYTES) >> 20}MiB"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,11 @@
 
 import base64
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -11,10 +14,13 @@ from disco.features.builder import AS_OF_KEY
 from disco.features.catalogue import Feature
 from disco.features.selection import FEATURES_KEY, from_text
 from disco.features.snapshot import SnapshotCounter, with_snapshot
+from disco.records.arrays import Flags
 from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
+from disco.records.table_rows import in_pieces
 
-_ROW_GROUP = 1 << 17  # rows that training reads at a time
+_ROW_GROUP = 1 << 17  # rows that are read at a time
+_COLUMNS_AT_ONCE = 4  # that Arrow reads side by side
 SAMPLE_ROWS = 300_000  # enough to see a change of distribution
 TABLES_KEY = b"disco.tables"  # metadata: the folder the rows were computed from
 
@@ -30,15 +36,26 @@ def write_batches(
 
     at_end: the same schema with the metadata that is known only after the last batch.
     """
-    rows, waiting, held = 0, 0, []
-    with written_whole(path) as unfinished, pq.ParquetWriter(unfinished, schema) as writer:
-        for batch in batches:
-            held.append(batch)
-            rows, waiting = rows + batch.num_rows, waiting + batch.num_rows
-            if waiting >= _ROW_GROUP:
-                writer.write_table(pa.Table.from_batches(held, schema), row_group_size=waiting)
-                held, waiting = [], 0
-        writer.write_table(pa.Table.from_batches(held, schema))
+    with written_whole(path) as unfinished:
+        return stream_batches(unfinished, schema, batches, at_end=at_end)
+
+
+def stream_batches(
+    path: Path,
+    schema: pa.Schema,
+    batches: Iterator[pa.RecordBatch],
+    *,
+    at_end: Callable[[], pa.Schema] | None = None,
+) -> int:
+    """As `write_batches`, into a file that its caller brings to disk and names.
+
+    The bytes do not depend on how the rows are divided into batches.
+    """
+    rows = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for piece in in_pieces(batches, _ROW_GROUP):
+            writer.write_table(piece.cast(schema), row_group_size=_ROW_GROUP)
+            rows += piece.num_rows
         if at_end is not None:
             complete = at_end()
             # Arrow reads the metadata of a file from the copy of its schema under this key
@@ -49,8 +66,89 @@ def write_batches(
 
 def write_features(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
     """Stream the features of a shop to a Parquet file whose metadata holds their snapshot; returns the customers."""
+    with written_whole(path) as unfinished:
+        return stream_features(unfinished, schema, batches)
+
+
+def stream_features(path: Path, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> int:
+    """As `write_features`, into a file that its caller brings to disk and names."""
     counter = SnapshotCounter(schema)
-    return write_batches(path, schema, counter.watch(batches), at_end=lambda: with_snapshot(schema, counter.snapshot))
+    return stream_batches(path, schema, counter.watch(batches), at_end=lambda: with_snapshot(schema, counter.snapshot))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeatureFile:
+    """Features in a Parquet file, of all its customers or of some, read a column or a row group at a time.
+
+    Implements `records.table_rows.TableRows`. The file stays open, so it can be read after its name is gone.
+    """
+
+    file: pq.ParquetFile
+    schema: pa.Schema
+    rows: Flags | None = None
+    """Of the file, which are meant; None: all."""
+
+    @classmethod
+    def open(cls, path: Path) -> "FeatureFile":
+        """OSError or ArrowException where it cannot be read."""
+        file = pq.ParquetFile(pa.OSFile(str(path)))
+        return cls(file, file.schema_arrow)
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.file.metadata.num_rows if self.rows is None else np.count_nonzero(self.rows))
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self.schema.names)
+
+    @property
+    def columns(self) -> Iterator[pa.ChunkedArray]:
+        names = self.column_names
+        for first in range(0, len(names), _COLUMNS_AT_ONCE):
+            yield from self._read(names[first : first + _COLUMNS_AT_ONCE]).columns
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return self._read([name])[0]
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        at = 0
+        for number in range(self.file.num_row_groups):
+            rows = self.file.metadata.row_group(number).num_rows
+            wanted = None if self.rows is None else self.rows[at : at + rows]
+            at += rows
+            if wanted is None or wanted.any():
+                group = self.file.read_row_group(number)
+                if wanted is not None and not wanted.all():
+                    group = group.filter(pa.array(wanted))
+                yield from group.cast(self.schema).to_batches()
+
+    def filter(self, rows: Flags) -> "FeatureFile":
+        """Those of these customers for whom the flag is set."""
+        if rows.all():
+            return self
+        kept = rows
+        if self.rows is not None:
+            kept = self.rows.copy()
+            kept[self.rows] = rows
+        return replace(self, rows=kept)
+
+    def head(self, rows: int) -> pa.Table:
+        """The first rows, in memory."""
+        found = next(in_pieces(self.to_batches(), rows), None)
+        return self.schema.empty_table() if found is None else found
+
+    def read(self) -> pa.Table:
+        """All rows, in memory."""
+        return pa.Table.from_batches(self.to_batches(), self.schema).combine_chunks()
+
+    def with_schema(self, schema: pa.Schema) -> "FeatureFile":
+        """The same with other metadata."""
+        return replace(self, schema=schema)
+
+    def _read(self, names: list[str]) -> Any:
+        found = self.file.read(columns=names).select(names)
+        return found if self.rows is None else found.filter(pa.array(self.rows))
 
 
 def read_schema(path: Path) -> pa.Schema:

@@ -130,10 +130,10 @@ def load_arrivals(
 
     everybody, snapshot, notes = features_of_day(data, network, day, cache=cache)
     wanted = shop.filter(reasons.is_null())
-    features = everybody.filter(pc.is_in(everybody["customer_id"].cast(pa.large_string()), value_set=wanted))
-    features = features.combine_chunks()
+    ids_there = everybody["customer_id"].cast(pa.large_string())
+    features = everybody.filter(flags(pc.is_in(ids_there, value_set=wanted))).read()
     # judged by everybody, because customers who joined lately may spend otherwise as a whole
-    network.transform(everybody.slice(0, _JUDGED), snapshot=snapshot, engine=engine)
+    network.transform(everybody.head(_JUDGED), snapshot=snapshot, engine=engine)
     known = has_history(features)
     embedded = features["customer_id"].cast(pa.large_string()).combine_chunks()
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import date, datetime
 from difflib import get_close_matches
@@ -14,16 +14,16 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from disco.features import FEATURES, ContextNetwork, Feature, has_history, schema_hash
-from disco.features.builder import feature_table, missing_tables
+from disco.features.buckets import BUCKET_CUSTOMERS
+from disco.features.builder import feature_batches, missing_tables
 from disco.features.eligibility import eligible_customers
-from disco.features.snapshot import Snapshot, moved_beyond_reason, snapshot_of, with_snapshot
-from disco.features.snapshot import counted as counted_snapshot
+from disco.features.files import FeatureFile, stream_features
+from disco.features.snapshot import Snapshot, SnapshotCounter, moved_beyond_reason, snapshot_of, with_snapshot
 from disco.operations.freshness import far_dates, stale_features, stale_tables
 from disco.operations.selection import CONDITION, Selection, customer_ids, refusal
-from disco.records.arrays import Labels
+from disco.records.arrays import Flags, Labels, Matrix
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
 from disco.records.errors import FileFormatError, InputError
@@ -32,15 +32,19 @@ from disco.records.id_list import IdList
 from disco.records.locale import Locale
 from disco.records.plan import Plan, is_channel
 from disco.records.ports import Engine, Tables
-from disco.records.private import private_folder
+from disco.records.private import private_folder, temporary_folder
+from disco.records.progress import Report, tell
 from disco.records.score import EngagementHead
 from disco.records.suggestions import near_ids
+from disco.records.table_rows import TableRows, in_pieces
+from disco.records.validation.cells import flags
 from disco.records.wording import counted
 
 _NAME_LENGTH = 32  # hexadecimal digits: 128 bits
 _SEGMENT, _CHANNEL = "segments.column", "channel.column"
 _MOST_SHOWN = 12  # values of a column in a message
 _CACHED = re.compile("[0-9a-f]{32}")  # how the name of a cached file begins
+_EMBEDDED_ROWS = 1 << 17  # at a time
 
 
 class ShopData(Protocol):
@@ -85,8 +89,8 @@ class LoadedAudience:
     """The customers of a plan with everything a decision about them rests on."""
 
     audience: Audience
-    features: pa.Table
-    """One row per customer, in the audience's order."""
+    features: TableRows
+    """One row per customer, in the audience's order; read from a file when they are asked for."""
     network: str
     """The name of the context network that embedded them."""
     head: EngagementHead | None = None
@@ -113,33 +117,66 @@ class FeatureCache:
     """Whether features that had to be built are kept for the next time."""
     threads: int | None = None
     """Of DuckDB; None: one per processor."""
+    memory_limit: str | None = None
+    """Of DuckDB, such as 3GB; None: most of the memory."""
+    bucket_customers: int = BUCKET_CUSTOMERS
+    """Measured at a time; features do not depend on it."""
 
     def features_as_of(
-        self, data: ShopData, day: date, *, features: Sequence[Feature] | None = None
-    ) -> tuple[pa.Table, tuple[str, ...]]:
+        self,
+        data: ShopData,
+        day: date,
+        *,
+        features: Sequence[Feature] | None = None,
+        report: Report | None = None,
+    ) -> tuple[FeatureFile, tuple[str, ...]]:
         """The features of every customer, and what to know about them; `features` are the network's (`catalogue_`),
-        None is the whole catalogue. The table carries the day's snapshot."""
+        None is the whole catalogue. They carry the day's snapshot."""
         chosen = FEATURES if features is None else tuple(features)
         with data.tables() as tables:
             notes = missing_tables(chosen, tables.names())
+            tell(report, 0, None, "hashing the tables")
             content = data.tables_hash()
             if content is None:
-                return feature_table(tables, as_of=day, features=chosen, threads=self.threads), notes
+                return self._built(tables, day, chosen, None, report), notes
             key = sha256(f"{day} {schema_hash(chosen)} {content}".encode()).hexdigest()[:_NAME_LENGTH]
             there = sorted(path for path in self.folder.glob(f"{key}*.parquet") if path.is_file())
+            tell(report, 0, None, "reading kept features")
             for path in there:
                 if (kept := _verified(path)) is not None:
                     return kept, notes
-            built = feature_table(tables, as_of=day, features=chosen, threads=self.threads)
-        if there:
-            notes += (f"The cached features of {day} could not be verified, so they were built again.",)
-        if self.keep:
-            private_folder(self.folder)
-            for path in there:
-                path.unlink(missing_ok=True)
-            with written_whole(self.folder / f"{key}-{content_hash(built)[:_NAME_LENGTH]}.parquet") as unfinished:
-                pq.write_table(built, unfinished)
-        return built, notes
+            if there:
+                notes += (f"The cached features of {day} could not be verified, so they were built again.",)
+            if self.keep:
+                for path in there:
+                    path.unlink(missing_ok=True)
+            return self._built(tables, day, chosen, key if self.keep else None, report), notes
+
+    def _built(
+        self, tables: Tables, day: date, features: Sequence[Feature], key: str | None, report: Report | None
+    ) -> FeatureFile:
+        """Build features into a file, which is kept under a name that begins with the key. None: it has no name."""
+        with ExitStack() as stack:
+            folder, name = self.folder, "features.parquet"
+            if key is None:
+                folder = stack.enter_context(temporary_folder("features"))
+            private_folder(folder)
+            unfinished = stack.enter_context(written_whole(folder / name, name=lambda: name))
+            with feature_batches(
+                tables,
+                as_of=day,
+                features=features,
+                threads=self.threads,
+                memory_limit=self.memory_limit,
+                bucket_customers=self.bucket_customers,
+                report=report,
+            ) as (schema, batches):
+                stream_features(unfinished, schema, batches)
+            built = FeatureFile.open(unfinished)
+            if key is not None:
+                tell(report, 0, None, "hashing features")
+                name = f"{key}-{content_hash(built)[:_NAME_LENGTH]}.parquet"
+            return built
 
     def purge(self, *, before: datetime | None = None, dry_run: bool = False) -> dict[Path, int]:
         """Remove cached features, all or those written before a moment; files and their bytes. They are built again."""
@@ -153,15 +190,18 @@ class FeatureCache:
         return old
 
 
-def _verified(path: Path) -> pa.Table | None:
+def _verified(path: Path) -> FeatureFile | None:
     """The features in a file; None where they are not those that its name states."""
     try:
-        table = pq.read_table(path)
-        if content_hash(table)[:_NAME_LENGTH] != path.stem.partition("-")[2]:
+        kept = FeatureFile.open(path)
+        if content_hash(kept)[:_NAME_LENGTH] != path.stem.partition("-")[2]:
             return None
-        if snapshot_of(table.schema) is None:  # written by an earlier version
-            table = table.cast(with_snapshot(table.schema, counted_snapshot(table)))
-        return table
+        if snapshot_of(kept.schema) is None:  # written by an earlier version
+            counter = SnapshotCounter(kept.schema)
+            for batch in kept.to_batches():
+                counter.add(batch)
+            kept = kept.with_schema(with_snapshot(kept.schema, counter.snapshot))
+        return kept
     except (OSError, ValueError, pa.ArrowException, FileFormatError):  # cut, empty, or of types that no feature has
         return None
 
@@ -176,13 +216,17 @@ def load_audience(
     only: Sequence[str] | None = None,
     settled: pa.Array | None = None,
     contacted: pa.Array | None = None,
+    report: Report | None = None,
 ) -> LoadedAudience:
     """Read customers, build (or find) their features, embed them. A pure function of the shop's files and `contacted`.
+
+    Features are read a few rows or a column at a time: memory holds ids, contexts and labels.
 
     For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text, `settled` those
     of them who have a decision already. contacted: ids of customers who may get no further code (`contacts.contacted`).
     """
     network, day = data.network(), as_of or plan.customers.as_of
+    tell(report, 0, None, "reading customers")
     rows = eligible_rows(data, plan)
     eligible = rows["customer_id"].combine_chunks()
     selection = Selection.of(data, plan, contacted=contacted)
@@ -196,11 +240,11 @@ def load_audience(
         eligible, left_out = selection.apply(eligible)
         if not len(eligible):
             raise _nobody(plan, left_out)
-    everybody, snapshot, notes = features_of_day(data, network, day, cache=cache)
+    everybody, snapshot, notes = features_of_day(data, network, day, cache=cache, report=report)
     if only is None:
         notes = (*notes, *stale_features(everybody, day), *far_dates(plan))
-    wanted = pc.is_in(everybody["customer_id"].cast(pa.large_string()), value_set=eligible)
-    features = everybody.filter(wanted).combine_chunks()
+    ids = everybody["customer_id"].cast(pa.large_string())
+    features = everybody.filter(flags(pc.is_in(ids, value_set=eligible)))
     missing = len(eligible) - features.num_rows
     if missing:
         _refuse_strangers(data, plan, eligible)
@@ -212,21 +256,20 @@ def load_audience(
             expected="at least one customer to decide about",
             fix="Look at the day (`customers.as_of`) and at the column joined_on.",
         )
-    segment, channel = labels_of(plan, rows, features)
+    customers = pa.table({"customer_id": features["customer_id"]})
+    segment, channel = labels_of(plan, rows, customers)
     if only is None:
         refuse_unknown_segments(plan, _labels_there(segment))
     if channel is not None:
-        _refuse_unknown_channels(data, plan, features["customer_id"], channel)
+        _refuse_unknown_channels(data, plan, customers["customer_id"], channel)
+    context, known = _embedded(network, features, snapshot, engine=engine, report=report)
     audience = Audience(
-        ids=features["customer_id"].to_numpy(),
-        context=network.transform(features, snapshot=snapshot, engine=engine),
-        known=has_history(features),
-        segment=segment,
-        channel=channel,
+        ids=customers["customer_id"].to_numpy(), context=context, known=known, segment=segment, channel=channel
     )
+    tell(report, 0, None, "hashing inputs")
     name = data.network_hash()
     inputs = {
-        "customers": content_hash(features.select(["customer_id"])),
+        "customers": content_hash(customers),
         "features": content_hash(features),
         "network": name,
         # only where contexts rest on it, so that plans with other networks keep their ids
@@ -236,7 +279,7 @@ def load_audience(
     }
     return LoadedAudience(
         audience=audience,
-        features=features,
+        features=features if only is None else features.read(),
         network=name,
         head=network.head_,
         inputs=inputs,
@@ -252,11 +295,32 @@ def eligible_rows(data: ShopData, plan: Plan) -> pa.Table:
         return eligible_customers(table, plan.customers.eligible, name=name, columns=columns, time_zone=zone)
 
 
+def _embedded(
+    network: ContextNetwork,
+    features: FeatureFile,
+    snapshot: Snapshot,
+    *,
+    engine: Engine | None,
+    report: Report | None,
+) -> tuple[Matrix, Flags]:
+    """(n, d1) contexts, and (n,) who has a history; a piece of the features is in memory at a time."""
+    customers, at = features.num_rows, 0
+    context, known = np.empty((customers, network.embedding_.dimensions)), np.empty(customers, np.bool_)
+    for piece in in_pieces(features.to_batches(), _EMBEDDED_ROWS):
+        tell(report, at, customers, "embedding customers")
+        until = at + piece.num_rows
+        # the scales are judged by the first customers, as if all were embedded at once
+        context[at:until] = network.transform(piece, snapshot=snapshot, check_scale=not at, engine=engine)
+        known[at:until] = has_history(piece)
+        at = until
+    return context, known
+
+
 def features_of_day(
-    data: ShopData, network: ContextNetwork, day: date, *, cache: FeatureCache
-) -> tuple[pa.Table, Snapshot, tuple[str, ...]]:
+    data: ShopData, network: ContextNetwork, day: date, *, cache: FeatureCache, report: Report | None = None
+) -> tuple[FeatureFile, Snapshot, tuple[str, ...]]:
     """The network's features of every customer of the shop, their snapshot, and what to know about them."""
-    everybody, notes = cache.features_as_of(data, day, features=network.catalogue_)
+    everybody, notes = cache.features_as_of(data, day, features=network.catalogue_, report=report)
     snapshot = snapshot_of(everybody.schema)
     assert snapshot is not None  # for the type checker: features of a whole shop carry one
     shift = network.embedding_.shift(snapshot)
@@ -284,7 +348,9 @@ def _labels(rows: pa.Table, features: pa.Table, setting: str) -> Labels:
         features["customer_id"].cast(pa.large_string()), value_set=rows["customer_id"].combine_chunks()
     )
     values = pc.fill_null(rows[setting].combine_chunks().take(places.combine_chunks()), "")
-    return np.asarray(values.to_pylist(), object)
+    coded = values.dictionary_encode()  # customers share the texts of few labels
+    labels: Labels = np.asarray(coded.dictionary.to_pylist(), object)
+    return labels.take(coded.indices.to_numpy())
 
 
 def _labels_there(segment: Labels | None) -> set[str]:
@@ -312,7 +378,8 @@ def refuse_unknown_segments(plan: Plan, labels: Collection[str]) -> None:
 
 def _refuse_unknown_channels(data: ShopData, plan: Plan, ids: pa.ChunkedArray, channel: Labels) -> None:
     """A code without a channel could not be sent; the first is named with its row in the table."""
-    wrong = np.flatnonzero([not is_channel(name) for name in channel])
+    unusable = [name for name in set(channel.tolist()) if not is_channel(name)]
+    wrong = np.flatnonzero(np.isin(channel, unusable))
     if not wrong.size:
         return
     customer, value = str(ids[int(wrong[0])].as_py()), channel[wrong[0]]
@@ -338,9 +405,9 @@ def label_columns(audience: Audience) -> dict[str, pa.Array]:
     """Labels as they are kept with the decisions: null where a customer has none."""
     found = {}
     if audience.segment is not None:
-        found["segment"] = pa.array([label or None for label in audience.segment], pa.string())
+        found["segment"] = pa.array(audience.segment, pa.string(), mask=audience.segment == "")
     if audience.channel is not None:
-        found["channel"] = pa.array([label or None for label in audience.channel], pa.string())
+        found["channel"] = pa.array(audience.channel, pa.string(), mask=audience.channel == "")
     return found
 
 

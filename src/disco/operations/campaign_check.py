@@ -68,7 +68,8 @@ def check_shop(
     if as_of is None:
         with data.tables() as tables:
             as_of = day_after_last_order(tables)
-    features, notes = cache.features_as_of(data, as_of, features=trained.catalogue_)
+    found, notes = cache.features_as_of(data, as_of, features=trained.catalogue_)
+    features = found.read()
     return _result(check_context(trained, features), features, notes)
 
 

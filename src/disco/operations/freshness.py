@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from disco.features.measures import YEAR_DAYS
 from disco.records.plan import Plan
 from disco.records.ports import Tables, locale_of
+from disco.records.table_rows import TableRows
 from disco.records.validation import readable
 from disco.records.validation.cells import by_wall_clock, microseconds
 from disco.records.validation.rules import DAY_MICROSECONDS, start_of_day
@@ -24,7 +25,7 @@ _SOURCES = (
 )
 
 
-def stale_features(features: pa.Table, day: date) -> tuple[str, ...]:
+def stale_features(features: TableRows, day: date) -> tuple[str, ...]:
     """What the features of all customers as of a day tell about the tables they were built from."""
     found: list[str] = []
     for table, noun, recency, count in _SOURCES:

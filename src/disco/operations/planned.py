@@ -27,6 +27,7 @@ from disco.records.people import Actor
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast, PlanSummary, Solution
 from disco.records.ports import Store, Transaction
+from disco.records.table_rows import TableRows
 
 _ID_LENGTH = 16
 ARMS = (Arm.DECIDED, Arm.CONTROL, Arm.HOLDOUT)
@@ -47,7 +48,7 @@ class Planned:
     total: MoneyForecast | None  # of all codes together
     binding: tuple[str, ...]  # limits that cost something, in words
     warnings: tuple[str, ...]
-    features: pa.Table | None  # retained so that another network can embed the customers again
+    features: TableRows | None  # retained so that another network can embed the customers again
     planned_at: datetime
     sources: Mapping[str, str] = field(default_factory=dict)  # file or table → hash when the plan was made
     overspend_chance: float | None = None  # that the codes cost more than the budget

@@ -1,7 +1,7 @@
 """From a plan and its customers to decisions: split the arms, decide each by its rule, say what to expect."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -39,7 +39,9 @@ from disco.records.decisions import Arm, Audience
 from disco.records.plan import Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast
 from disco.records.ports import Clock, Engine, Store
+from disco.records.progress import Report, Stages, tell
 from disco.records.result import DepthKey, NotInJson, TableResult
+from disco.records.table_rows import TableRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -94,12 +96,14 @@ class PlanResult(TableResult):
     """Name → hash of everything the decisions rest on; a launch compares them."""
     planned_at: datetime
     """When it was decided."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """How long each stage of the work took, in their order; nothing else depends on it."""
     dry_run: bool
     """Whether this was a rehearsal: nothing was written."""
     planned: NotInJson[Planned]
 
     @classmethod
-    def of(cls, planned: Planned, *, dry_run: bool) -> "PlanResult":
+    def of(cls, planned: Planned, *, dry_run: bool, seconds: Mapping[str, float] | None = None) -> "PlanResult":
         solution, weight = planned.solution, planned.plan.objective.revenue_weight
         return cls(
             plan_id=planned.plan_id,
@@ -124,6 +128,7 @@ class PlanResult(TableResult):
             warnings=planned.warnings,
             inputs=planned.inputs,
             planned_at=planned.planned_at,
+            seconds=seconds or {},
             dry_run=dry_run,
             planned=planned,
         )
@@ -143,14 +148,18 @@ def make_plan(
     cache: FeatureCache,
     engine: Engine | None = None,
     dry_run: bool = False,
+    report: Report | None = None,
 ) -> PlanResult:
     """Load the plan's customers, decide every one of them with the active model, and keep the plan.
 
-    A dry run does the same and keeps nothing.
+    A dry run does the same and keeps nothing. report: is told how far the work is.
     """
+    stages = Stages(report)
+    stages(0, None, "reading customers")
     refuse_export(data, plan)
     pool = read_pool(data, plan)
-    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=contacted(store, data, plan))
+    at_limit = contacted(store, data, plan)
+    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=at_limit, report=stages)
     belief, version = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
     planned = plan_campaign(
         store,
@@ -166,6 +175,7 @@ def make_plan(
         sources=sources_of(data, plan),
         left_out=loaded.left_out,
         engine=engine,
+        report=stages,
     )
     more = (
         *hour_warnings(plan, store.locale),
@@ -174,8 +184,9 @@ def make_plan(
     )
     planned = replace(planned, warnings=(*planned.warnings, *more))
     if not dry_run:
+        stages(0, None, "keeping the plan")
         keep(store, planned)
-    return PlanResult.of(planned, dry_run=dry_run)
+    return PlanResult.of(planned, dry_run=dry_run, seconds=stages.seconds())
 
 
 def plan_campaign(
@@ -188,11 +199,12 @@ def plan_campaign(
     network: str,
     inputs: Mapping[str, str],
     clock: Clock,
-    features: pa.Table | None = None,
+    features: TableRows | None = None,
     notes: Sequence[str] = (),
     sources: Mapping[str, str] | None = None,
     left_out: Mapping[str, int] | None = None,
     engine: Engine | None = None,
+    report: Report | None = None,
 ) -> Planned:
     """Decide every customer of the audience. Writes nothing.
 
@@ -212,11 +224,13 @@ def plan_campaign(
         currency=store.locale.currency,
         engine=engine,
     )
+    tell(report, 0, None, "deciding")
     decided = decide_groups(basis, plan)
+    tell(report, 0, None, "forecasting")
     found = forecast(basis, plan, decided)
+    tell(report, 0, None, "looking for warnings")
     inputs = {
-        "customers": content_hash(pa.table({"customer_id": audience.ids})),
-        **label_inputs(audience),
+        **_audience_inputs(audience, inputs),
         **inputs,
         **inputs_of_belief(belief),
         **inputs_of_locale(store.locale),
@@ -262,6 +276,15 @@ def plan_campaign(
         overspend_chance=overspend_chance(plan, decided, found.total),
         left_out=left_out or None,
     )
+
+
+def _audience_inputs(audience: Audience, there: Mapping[str, str]) -> dict[str, str]:
+    """Hashes of the customers and their labels; those that are there need no second reading of all customers."""
+    labels = {"segment": audience.segment, "channel": audience.channel}
+    names = ("customers", *(name for name, given in labels.items() if given is not None))
+    if all(name in there for name in names):
+        return {name: there[name] for name in names}
+    return {"customers": content_hash(pa.table({"customer_id": audience.ids})), **label_inputs(audience)}
 
 
 def _contacts(store: Store, plan: Plan, audience: Audience) -> dict[str, str]:

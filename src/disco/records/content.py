@@ -6,9 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disco.records.table_rows import TableRows
 
-def content_hash(table: pa.Table) -> str:
-    """SHA-256 of column names, kinds, values and nulls, in their order.
+
+def content_hash(table: TableRows) -> str:
+    """SHA-256 of column names, kinds, values and nulls, in their order. One column is in memory at a time.
 
     >>> whole = pa.table({"x": ["a", None, "b"]})
     >>> content_hash(whole) == content_hash(pa.concat_tables([whole[:1], whole[1:]]))

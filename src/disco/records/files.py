@@ -5,7 +5,7 @@ import re
 import shutil
 import socket
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +54,10 @@ def check_place(path: Path, *, protected: Iterable[Protected] = ()) -> None:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, name: Callable[[], str] | None = None) -> Iterator[Path]:
     """A name to write under; its content becomes `path` when the body succeeds, and is removed otherwise.
+
+    name: of the file in the folder of `path`, where it depends on the content; asked for at the end.
 
     What was written has reached the disk before it takes the name, so a crash leaves the old file or the new one.
     A new file is its owner's alone (`records.private`); one that is replaced keeps its mode. A symbolic link stays one,
@@ -76,6 +78,8 @@ def written_whole(path: Path) -> Iterator[Path]:
                 return
             with partial.open("rb+") as file:
                 os.fsync(file.fileno())
+            if name is not None:
+                target = target.with_name(name())
             partial.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else new_file_mode(target.parent))
             os.replace(partial, target)
     except OSError as error:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from disco.records.arrays import Matrix
     from disco.records.plan_summary import PlanSummary, Solution
+    from disco.records.table_rows import TableRows
 
 
 GRACE_DAYS = 2  # an order of the last day may be reported a little later
@@ -65,7 +66,7 @@ class PlanTables:
 
     decisions: "pa.Table"  # the columns of `kept.PLANNED`
     contexts: "Matrix"  # (n, d1)
-    features: "pa.Table | None"  # retained so that another network can embed the customers again
+    features: "TableRows | None"  # retained so that another network can embed the customers again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         VersionRecord,
     )
     from disco.records.people import ApprovalRecord, InvitationRecord, KeyRecord, PersonRecord, SessionRecord
+    from disco.records.table_rows import TableRows
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -80,7 +81,7 @@ class Clock(Protocol):
 class Artefacts(Protocol):
     """Large tables, each written once and named by the SHA-256 of its bytes. A folder, or an object store."""
 
-    def put(self, table: "pa.Table", *, compressed: bool = False) -> str:
+    def put(self, table: "TableRows", *, compressed: bool = False) -> str:
         """Keep a table; its name. It is whole and on disk before this returns; the same table again changes nothing.
 
         Compressed tables are smaller and must be read whole; others are mapped, so that one row costs one row.

@@ -24,6 +24,7 @@ from disco.records.errors import FileFormatError, InputError, StateError
 from disco.records.identity import customer_keys
 from disco.records.ports import Artefacts
 from disco.records.private import new_file_mode, private_folder, temporary_folder, unfinished_file
+from disco.records.table_rows import TableRows, in_pieces
 
 _ROWS_PER_BATCH = 2**24  # few batches open fast; a batch of text stays below two gigabytes
 _ROWS_PER_COMPRESSED_BATCH = 2**17
@@ -59,16 +60,18 @@ class FolderArtefacts:
         self._compared: dict[str, _Stamp] = {}  # files whose bytes are those of their names, as they were then
         self._mapped: dict[str, tuple[_Stamp, pa.Table]] = {}  # opening a file costs more than finding a row
 
-    def put(self, table: pa.Table, *, compressed: bool = False) -> str:
-        table = table.combine_chunks()
+    def put(self, table: TableRows, *, compressed: bool = False) -> str:
         options = pa.ipc.IpcWriteOptions(compression="zstd" if compressed else None)
         rows = _ROWS_PER_COMPRESSED_BATCH if compressed else _ROWS_PER_BATCH
+        # a table in memory is cut by Arrow, without a copy
+        pieces = [table.combine_chunks()] if isinstance(table, pa.Table) else in_pieces(table.to_batches(), rows)
         try:
             private_folder(self.folder)
             with unfinished_file(self.folder) as partial, partial.open("wb") as file:
                 sink = _Hashed(file)
                 with pa.ipc.new_file(pa.PythonFile(sink, "w"), table.schema, options=options) as writer:
-                    writer.write_table(table, max_chunksize=rows)
+                    for piece in pieces:
+                        writer.write_table(piece, max_chunksize=rows)
                 file.flush()
                 os.fsync(file.fileno())
                 name = sink.digest.hexdigest()
@@ -136,7 +139,7 @@ class _Overlay:
         self._below = below
         self._above = above
 
-    def put(self, table: pa.Table, *, compressed: bool = False) -> str:
+    def put(self, table: TableRows, *, compressed: bool = False) -> str:
         return self._above.put(table, compressed=compressed)
 
     def get(self, name: str) -> pa.Table:

@@ -14,6 +14,7 @@ from disco.entrypoints.cli.output import (
     ShopFolder,
     figures_text,
     next_command,
+    progress,
     show,
     warn,
 )
@@ -76,12 +77,19 @@ def plan(
     if names:
         fix = "Give one plan file, or show ID, diff A B, copy CAMPAIGN."
         raise UsageError("disco plan", found=" ".join(words), expected="one plan file", fix=fix)
-    planned = here.plan(verb, dry_run=dry_run)
+    with progress(quiet=quiet or as_json) as bar:
+        task = bar.add_task("starting", total=1)
+
+        def report(done: int, total: int | None, stage: str) -> None:
+            bar.update(task, description=stage, completed=done, total=total or 1)
+
+        planned = here.plan(verb, dry_run=dry_run, report=report)
     warn(planned.warnings)
     done = None if dry_run else f"Plan {planned.plan_id} of {planned.planned.plan.campaign} is kept"
     show(planned, _plan_text(planned, shop), as_json=as_json, quiet=quiet, done=done)
 
 
+_LONG_S = 20.0  # a plan that took longer says where the time went
 _REVIEWS = {
     "show": (1, "the id of a plan, or a campaign"),
     "diff": (2, "two plans: ids, campaigns or plan files"),
@@ -186,9 +194,17 @@ def _plan_text(planned: "PlanResult", shop: Path) -> str:
         parts.append(_budget(planned))
     if planned.prices is not None:
         parts.append("\n".join([_certificate(planned), *(f"  {words}" for words in planned.binding)]))
+    if sum(planned.seconds.values()) >= _LONG_S:
+        parts.append(_stages(planned))
     after = next_command(f"launch {planned.plan_id}", shop)
     parts.append("Nothing was written." if planned.dry_run else f"Plan {planned.plan_id}. {after}")
     return "\n\n".join(parts)
+
+
+def _stages(planned: "PlanResult") -> str:
+    """How long each stage took that took a second or more."""
+    long = [f"{stage} {seconds:,.0f} s" for stage, seconds in planned.seconds.items() if seconds >= 1]
+    return f"It took {sum(planned.seconds.values()):,.0f} s: {', '.join(long)}."
 
 
 def _groups(planned: "PlanResult") -> "dict[str, ArmForecast]":
