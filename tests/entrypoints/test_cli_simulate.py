@@ -42,7 +42,18 @@ def shop(disco: Disco, tmp_path: Path) -> Path:
 def test_simulate_writes_the_tables_and_says_so(disco: Disco, tmp_path: Path) -> None:
     code, out, _ = disco("simulate", "--customers", 300, "--seed", 7, "-o", tmp_path / "one", "--json")
     assert code == 0
-    assert json.loads(out) == {"folder": str(tmp_path / "one"), "customers": 300, "seed": 7, "today": "2025-09-01"}
+    said = json.loads(out)
+    tables = {path.stem: path for path in (tmp_path / "one").glob("*.parquet")}
+    assert {name: said[name] for name in ("folder", "customers", "seed", "today")} == {
+        "folder": str(tmp_path / "one"),
+        "customers": 300,
+        "seed": 7,
+        "today": "2025-09-01",
+    }
+    assert said["rows"] == {name: pq.read_metadata(path).num_rows for name, path in tables.items()}
+    assert said["written_bytes"] == sum(path.stat().st_size for path in tables.values())
+    assert said["seconds"] > 0
+    assert 10e6 < said["peak_memory_bytes"] < 100e9
     assert disco("simulate", "--customers", 300, "--seed", 7, "-o", tmp_path / "two")[0] == 0
     assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
     assert pq.read_metadata(tmp_path / "one" / "customers.parquet").num_rows == 300

@@ -2,15 +2,20 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from disco.adapters.engines import LocalEngine
 from disco.records.errors import FileFormatError, InputError
 from disco.retailer import Response, Retailer, RetailerSettings
+from disco.retailer.draws import BLOCK
 from disco.retailer.simulation import is_simulated
 from disco.retailer.tables import Tables
 
@@ -57,6 +62,41 @@ def test_two_writes_are_byte_identical_and_another_seed_is_not(shop: Retailer, t
     assert one == two
     assert sorted(one) == sorted([*(f"{name}.parquet" for name in shop.tables()), "retailer.json"])
     assert all(one[name] != three[name] for name in one)
+
+
+class _Reordering:
+    """An engine that computes the chunks from the last to the first."""
+
+    threads = 1
+
+    def map(self, function: Callable[[int], Tables], chunks: Iterable[int]) -> Iterator[Tables]:
+        done = {chunk: function(chunk) for chunk in sorted(chunks, reverse=True)}
+        return (done[chunk] for chunk in sorted(done))
+
+
+def test_threads_and_the_order_of_blocks_do_not_change_a_byte(tmp_path: Path) -> None:
+    calendar = replace(_SETTINGS.calendar, history_start=date(2025, 7, 1))
+    shop = Retailer.simulate(replace(_SETTINGS, customers=2 * BLOCK + 300, calendar=calendar))
+    for name, engine in (("one", None), ("two", LocalEngine(threads=2)), ("back", _Reordering())):
+        shop.write(tmp_path / name, engine=engine)
+    assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two") == _bytes(tmp_path / "back")
+    assert pq.read_metadata(tmp_path / "one" / "orders.parquet").num_row_groups == 3  # written as they are made
+    head = Retailer.simulate(replace(shop.settings, customers=BLOCK)).tables()  # the same customers, fewer of them
+    for name, table in shop.tables().items():
+        assert table.slice(0, head[name].num_rows).equals(head[name])
+
+
+def test_a_disk_too_small_is_refused_after_the_first_block_with_both_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calendar = replace(_SETTINGS.calendar, history_start=date(2025, 8, 1))
+    shop = Retailer.simulate(replace(_SETTINGS, customers=400 * BLOCK, calendar=calendar))
+    blocks: list[None] = []
+    monkeypatch.setattr("disco.retailer.simulation.disk_usage", lambda folder: SimpleNamespace(free=123_000_000))
+    with pytest.raises(InputError, match=r"0\.12 GB free.*about \d\.\d\d GB for the tables") as refused:
+        shop.write(tmp_path, after_block=lambda: blocks.append(None))
+    assert "too small" in str(refused.value)
+    assert (blocks, list(tmp_path.iterdir())) == ([], [])
 
 
 def test_a_written_shop_is_read_back_and_answers_alike(

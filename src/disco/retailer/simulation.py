@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from disco.records.arrays import Matrix, Vector
+from disco.records.chunks import spread
 from disco.records.depths import read_depths
 from disco.records.errors import FileFormatError, InputError
 from disco.records.files import written_whole
+from disco.records.ports import Engine
 from disco.records.private import private_folder
 from disco.retailer.answers import answer_tables, positions, read_codes, returns_of
 from disco.retailer.draws import BLOCK
@@ -76,14 +79,14 @@ class Response:
                 found=f"a simulated retailer on {today}",
                 expected=f"the one that answered, on {self.start}",
             )
-        with _replacing(folder, tuple(DATED_BY)) as writers:
+        with _replacing(folder, tuple(DATED_BY)) as tables:
             for name, rows in self.tables().items():
                 column = DATED_BY[name]
                 with _whole(folder, name) as path, pq.ParquetFile(path) as old:
                     for place in range(old.num_row_groups):
                         group = old.read_row_group(place)
-                        writers[name].write_table(group.filter(pc.less(group[column], _moment(column, today))))
-                writers[name].write_table(rows)
+                        tables.writers[name].write_table(group.filter(pc.less(group[column], _moment(column, today))))
+                tables.writers[name].write_table(rows)
         _write_state(self.shop, folder)
 
 
@@ -116,21 +119,26 @@ class Retailer:
         """How many blocks of customers `history` yields."""
         return -(-self.settings.customers // BLOCK)
 
-    def history(self) -> Iterator[Tables]:
-        """The tables up to the end of the history, block by block: bounded memory for any number of customers."""
-        calendar = self.settings.calendar
-        for block in range(self.blocks):
-            customers = block_of_customers(self.settings, block=block)
-            yield {
-                "customers": customers_table(customers, settings=self.settings),
-                **ordinary_rows(
-                    customers,
-                    settings=self.settings,
-                    block=block,
-                    start=calendar.history_start,
-                    end=calendar.history_end,
-                ),
-            }
+    def history(self, *, engine: Engine | None = None) -> Iterator[Tables]:
+        """The tables up to the end of the history, block by block: bounded memory for any number of customers.
+
+        engine: what spreads the blocks over threads; None: one thread. The tables are the same.
+        """
+        return spread(self._block_history, range(self.blocks), engine=engine)
+
+    def _block_history(self, block: int) -> Tables:
+        """A pure function of the settings and the block."""
+        customers, calendar = block_of_customers(self.settings, block=block), self.settings.calendar
+        return {
+            "customers": customers_table(customers, settings=self.settings),
+            **ordinary_rows(
+                customers,
+                settings=self.settings,
+                block=block,
+                start=calendar.history_start,
+                end=calendar.history_end,
+            ),
+        }
 
     def tables(self) -> Tables:
         """All tables up to today, in memory."""
@@ -197,24 +205,36 @@ class Retailer:
         when = returns["returned_at"]
         return returns.filter(pc.and_(pc.greater_equal(when, start), pc.less(when, stop)))
 
-    def write(self, folder: str | Path, *, after_block: Callable[[], None] = lambda: None) -> None:
+    def write(
+        self,
+        folder: str | Path,
+        *,
+        engine: Engine | None = None,
+        after_block: Callable[[], None] = lambda: None,
+    ) -> None:
         """All tables up to today and retailer.json. A table appears whole or not at all.
 
-        after_block: called once per block of customers written; rows are streamed, so memory stays bounded.
+        Rows are streamed, one row group of each table per block, so memory stays bounded. After the first block it is
+        known how much the rest will take, and a disk that is too small for it is refused.
+
+        engine: as for `history`; the files are the same. after_block: called once per block of customers written.
         """
         folder = Path(folder)
         try:
             private_folder(folder)
         except OSError as error:
             raise InputError(str(folder), found=error.strerror, expected="a folder that can be written") from None
-        with _replacing(folder, TABLES) as writers:
-            for block in self.history():
+        with _replacing(folder, TABLES) as tables:
+            free = disk_usage(folder).free
+            for number, block in enumerate(self.history(engine=engine)):
                 for name, rows in block.items():
-                    writers[name].write_table(rows)
+                    tables.writers[name].write_table(rows)
+                if number == 0:
+                    _refuse_small_disk(folder, needed=self.blocks * tables.written(), free=free)
                 after_block()
             for name, rows in self.since_history.items():
                 if rows.num_rows:
-                    writers[name].write_table(rows)
+                    tables.writers[name].write_table(rows)
             # if the replacing is interrupted, this is no retailer, rather than half of two; and it is known to be ours
             _write_json(folder / STATE, {"format": FORMAT, _UNFINISHED: True})
         _write_state(self, folder)
@@ -280,17 +300,40 @@ def is_simulated(folder: Path) -> bool:
     return "format" in state and ("settings" in state or _UNFINISHED in state)
 
 
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """Tables that are being written, under temporary names."""
+
+    writers: dict[str, pq.ParquetWriter]
+    paths: dict[str, Path]
+
+    def written(self) -> int:
+        """Bytes so far, whole row groups."""
+        return sum(path.stat().st_size for path in self.paths.values())
+
+
 @contextmanager
-def _replacing(folder: Path, names: tuple[str, ...]) -> Iterator[dict[str, pq.ParquetWriter]]:
-    """Writers to temporary files, which replace their tables once all of them are complete."""
-    writers: dict[str, pq.ParquetWriter] = {}
+def _replacing(folder: Path, names: tuple[str, ...]) -> Iterator[_Unfinished]:
+    """Temporary files, which replace their tables once all of them are complete."""
+    tables = _Unfinished({}, {})
     with ExitStack() as files:
         for name in names:
-            path = files.enter_context(written_whole(folder / f"{name}.parquet"))
-            writers[name] = files.enter_context(_parquet_writer(path, SCHEMAS[name]))
-        yield writers
-        for writer in writers.values():
+            tables.paths[name] = files.enter_context(written_whole(folder / f"{name}.parquet"))
+            tables.writers[name] = files.enter_context(_parquet_writer(tables.paths[name], SCHEMAS[name]))
+        yield tables
+        for writer in tables.writers.values():
             writer.close()
+
+
+def _refuse_small_disk(folder: Path, *, needed: int, free: int) -> None:
+    """Both in bytes; the tables that they replace are there until the end."""
+    if needed > free:
+        raise InputError(
+            f"The disk of {folder} is too small",
+            found=f"{free / 1e9:,.2f} GB free",
+            expected=f"about {needed / 1e9:,.2f} GB for the tables",
+            fix="Free some space, name a folder on another disk, or simulate fewer customers.",
+        )
 
 
 @contextmanager

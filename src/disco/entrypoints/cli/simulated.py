@@ -74,7 +74,12 @@ def simulate(
     The settings are kept in retailer.json, so that `disco respond` simulates the same customers. The tables replace the
     examples that `disco init` wrote. If DIR holds a table of your own (TABLE.parquet, TABLE.csv or a folder TABLE/),
     nothing is written, not even with --overwrite.
+
+    Customers are simulated in blocks of 10,000, on all processors, and written as they are made: memory stays below
+    1 GB for any number of customers. A million take about 650 MB of disk; a disk that is too small is refused after the
+    first block.
     """
+    from disco.adapters.engines import open_engine
     from disco.operations.simulating import refuse_occupied, simulate, written_files
 
     chosen = _retailer_settings(settings, customers=customers, seed=seed)
@@ -87,10 +92,13 @@ def simulate(
             chosen,
             out,
             replaced=examples,
+            engine=open_engine(),
             progress=lambda block, blocks: bar.update(task, completed=block, total=blocks),
         )
     text = f"{done.customers:,} customers, seed {done.seed}, written to {out}. The simulated date is {done.today}"
-    show(done, f"{text}.", as_json=as_json, quiet=quiet, done=text)
+    size = f"{done.rows['orders']:,} orders and {done.rows['site']:,} site rows, {done.written_bytes / 1e6:,.1f} MB"
+    peak = "" if done.peak_memory_bytes is None else f", at most {done.peak_memory_bytes / 1e9:.2f} GB of memory"
+    show(done, f"{text}.\n{size}: {done.seconds:,.1f} s{peak}.", as_json=as_json, quiet=quiet, done=text)
 
 
 def _examples(folder: Path, *, simulated: bool) -> list[Path]:
