@@ -61,7 +61,7 @@ def audience(rows: int) -> Any:
     return Audience(ids=np.arange(rows) + 10**9, context=context, known=np.ones(rows, bool))
 
 
-def planned(store: Any, rows: int) -> Any:
+def planned(store: Any, rows: int, campaign: str = "bench") -> Any:
     """Everybody gets a code, assigned at random: no solve, so that the store's part shows."""
     from disco.belief import BasketModel, Engagement
     from disco.campaign import Belief
@@ -70,7 +70,7 @@ def planned(store: Any, rows: int) -> Any:
 
     plan = read_plan(
         {
-            "campaign": "bench",
+            "campaign": campaign,
             "customers": {"as_of": "2027-03-01"},
             "depths": {depth: {"at_most": rows} for depth in DEPTHS},
             "objective": {"revenue_weight": 3},
@@ -90,14 +90,14 @@ def planned(store: Any, rows: int) -> Any:
     )
 
 
-def purchases(decisions: pa.Table) -> pa.Table:
+def purchases(decisions: pa.Table, campaign: str = "bench") -> pa.Table:
     """One purchase per code, in a random order."""
     rng = np.random.default_rng(2)
     rows = decisions.num_rows
     table = pa.table(
         {
             "event_id": pa.array(np.char.add("order-", np.arange(rows).astype(str))),
-            "campaign_id": pa.array(["bench"]).take(pa.array(np.zeros(rows, int))),
+            "campaign_id": pa.array([campaign]).take(pa.array(np.zeros(rows, int))),
             "customer_id": decisions["customer_id"],
             "code": decisions["code"],
             "ordered_at": np.datetime64("2027-03-09", "us") + rng.integers(0, 10**12, rows).astype("timedelta64[us]"),
@@ -134,6 +134,71 @@ def life(url: str, rows: int) -> tuple[list[Stage], float]:
     with watch.stage("ingest", rows):
         done = ingest(store, "bench", outcomes, source="bench", clock=FixedClock())
     assert done.counts.applied == rows, done.counts
+    clock, processor = write_plainly(url, outcomes)
+    watch.stages.append(Stage("rows and two indexes", clock, processor, rows))
+    return watch.stages, peak_gb()
+
+
+def write_plainly(url: str, outcomes: pa.Table) -> tuple[float, float]:
+    """The limit: the same rows by the driver alone, in one transaction, and two indexes built from them.
+
+    Seconds of the clock and of this process's processors, without making the driver's values.
+    """
+    columns = ("event_id", "customer_id", "code", "ordered_at", "full_price")
+    cells = outcomes.select(list(columns)).set_column(3, "ordered_at", outcomes["ordered_at"].cast(pa.int64()))
+    cells = cells.set_column(4, "full_price", pa.array((outcomes["full_price"].to_numpy() * 100).astype(int)))
+    cell_types = "event_id TEXT, customer_id TEXT, code TEXT, at BIGINT, price BIGINT"
+    table = f"CREATE TABLE plain (number INTEGER PRIMARY KEY, {cell_types})"
+    indexes = ("CREATE INDEX plain_event ON plain (event_id)", "CREATE INDEX plain_code ON plain (code)")
+    if url.startswith("sqlite"):
+        import sqlite3
+
+        values = list(zip(range(len(cells)), *(cells[name].to_pylist() for name in columns), strict=True))
+        started = time.perf_counter(), time.process_time()
+        driver = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+        driver.execute("PRAGMA synchronous = EXTRA")
+        driver.execute("BEGIN IMMEDIATE")
+        driver.execute(table)
+        driver.executemany("INSERT INTO plain VALUES (?, ?, ?, ?, ?, ?)", values)
+        for index in indexes:
+            driver.execute(index)
+        driver.execute("COMMIT")
+    else:
+        import io
+
+        import psycopg
+        import pyarrow.csv as csv
+
+        sink = io.BytesIO()
+        numbered = cells.add_column(0, "number", pa.array(np.arange(len(cells))))
+        csv.write_csv(numbered, sink, csv.WriteOptions(include_header=False))
+        started = time.perf_counter(), time.process_time()
+        with psycopg.connect(url) as session:
+            session.execute(table)
+            with session.cursor() as cursor, cursor.copy("COPY plain FROM STDIN (FORMAT csv)") as copy:
+                copy.write(sink.getbuffer())
+            for index in indexes:
+                session.execute(index)
+    return time.perf_counter() - started[0], time.process_time() - started[1]
+
+
+def second(url: str, rows: int) -> tuple[list[Stage], float]:
+    """A batch into a ledger that holds ten of its size: nine of other campaigns, and one of its own."""
+    from disco.operations.launching import launch
+    from disco.operations.ledger import ingest
+
+    store, watch = opened(url), Watch()
+    for number in range(9):
+        campaign = f"other-{number}"
+        launched = launch(store, planned(store, rows, campaign), clock=FixedClock())
+        ingest(store, campaign, purchases(launched.decisions, campaign), source="bench", clock=FixedClock())
+    launched = launch(store, planned(store, 2 * rows), clock=FixedClock())
+    outcomes = purchases(launched.decisions)
+    for name, first in (("the tenth batch", 0), ("the eleventh batch", rows)):
+        with watch.stage(name, rows):
+            part = outcomes.slice(first, rows)
+            done = ingest(store, "bench", part, source=name, clock=FixedClock())
+        assert done.counts.applied == rows, done.counts
     return watch.stages, peak_gb()
 
 

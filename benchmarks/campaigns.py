@@ -1,6 +1,8 @@
 """A campaign's life at size: `./run bench campaigns [PART …] [--quick] [--database sqlite]`.
 
-life      a million decisions launched and a million outcomes ingested, on SQLite and on PostgreSQL
+life      a million decisions launched and a million outcomes ingested, on SQLite and on PostgreSQL, beside the
+          rows and two indexes written by the driver alone
+second    a million outcomes into a ledger of ten million, of which one million is the campaign's own
 revert    ten batches, the sixth poisoned (× 100): taken back, against a run that never saw it, bit for bit
 lookup    one customer's decision among five million
 decide    five million customers × eight depths, from stored contexts to a written Parquet of decisions
@@ -18,7 +20,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from _campaign_jobs import DEPTHS, Stage, decide_all, fill_contexts, life, lookup, machine_limits, revert
+from _campaign_jobs import DEPTHS, Stage, decide_all, fill_contexts, life, lookup, machine_limits, revert, second
 
 DATABASES = ("sqlite", "postgresql")
 
@@ -60,6 +62,13 @@ def show_life(rows: int, kinds: Sequence[str]) -> None:
         with database(kind) as url:
             stages, peak = alone(life, url, rows)
         show_stages(f"life, {kind}: {rows:,} decisions, {rows:,} outcomes", stages, peak)
+
+
+def show_second(rows: int, kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        with database(kind) as url:
+            stages, peak = alone(second, url, rows)
+        show_stages(f"second, {kind}: {rows:,} outcomes into {10 * rows:,}", stages, peak)
 
 
 def show_revert(rows: int, kinds: Sequence[str]) -> None:
@@ -106,6 +115,7 @@ def show_decide(rows: int, kinds: Sequence[str]) -> None:
 
 
 PARTS = {"life": (show_life, 10**6), "revert": (show_revert, 10**6), "lookup": (show_lookup, 5 * 10**6)}
+PARTS["second"] = (show_second, 10**6)
 PARTS["decide"] = (show_decide, 5 * 10**6)
 
 

@@ -89,6 +89,38 @@ def test_restrictions_hold_together(store: CampaignStore) -> None:
             found(events=pa.array(["e\0"]))
 
 
+@pytest.mark.parametrize("others", [0, 400])
+def test_rows_that_share_an_event_a_code_or_a_reference_come_once(store: CampaignStore, others: int) -> None:
+    """However many are asked for: more texts than the ledger has rows are compared outside the database."""
+    table = outcomes(
+        "b1",
+        ["e1", "e2", "r1", "e1", "q"],
+        code=["A", "B", "A", "A", "A"],
+        refers_to=[None, None, "e1", None, None],
+        disposition=["applied", "expired", "applied", "duplicate", "rejected"],
+        raw=[None, None, None, None, "{}"],
+    )
+    with store.writing("spring", action="test") as transaction:
+        receive(transaction, batch("b1"), table)
+        receive(transaction, batch("b2"), outcomes("b2", ["e5", "e6"], code=["A", None]))
+        receive(transaction, batch("b3"), outcomes("b3", ["e7"], code=["C"]))
+        receive(transaction, batch("b4", "autumn"), outcomes("b4", ["e1"], code=["A"]))
+        receive(transaction, replace(batch("b3"), reverted_at=batch("b3").received_at))
+
+        def found(events: list[str], codes: list[str]) -> list[tuple[str, int]]:
+            more = [f"no {number}" for number in range(others)]
+            given = (pa.array([*texts, *more], pa.string()) for texts in (events, codes))
+            rows = transaction.ledger.sharing("spring", **dict(zip(("events", "codes"), given, strict=True)))
+            assert rows.schema == OUTCOMES
+            return list(zip(rows["batch_id"].to_pylist(), rows["row"].to_pylist(), strict=True))
+
+        assert found(["e1", "e5"], []) == [("b1", 0), ("b1", 2), ("b1", 3), ("b2", 0)]
+        assert found([], ["A"]) == [("b1", 0), ("b1", 2), ("b1", 3), ("b2", 0)]
+        assert found(["e6", "e2"], ["B"]) == [("b1", 1), ("b2", 1)]
+        assert found(["e7", "q"], ["C"]) == []
+        assert found([], []) == []
+
+
 def test_an_event_is_in_force_once_per_campaign(store: CampaignStore) -> None:
     with store.writing("spring", action="test") as transaction:
         receive(transaction, batch("b1"), outcomes("b1", ["e1", "e1"], disposition=["applied", "duplicate"]))

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disco.operations.net_purchases import judge, net_purchases
+from disco.operations.net_purchases import judge, judge_apart, judge_together, net_purchases
 from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
 
@@ -129,6 +129,46 @@ def test_every_row_has_a_disposition_and_all_but_the_applied_ones_a_reason(recei
     judged = judge(table(received))
     for disposition, reason in zip(judged.disposition.to_pylist(), judged.reason.to_pylist(), strict=True):
         assert (Disposition(disposition) is Disposition.APPLIED) == (reason is None)
+
+
+@st.composite
+def sparse_rows(draw):
+    """Of many customers and events, so that most rows have nothing in common."""
+    one = draw(rows())
+    code = draw(st.sampled_from("ABCDEFGHIJKLMNOP"))
+    refers = None if one.refers is None else f"e{draw(st.integers(0, 30))}"
+    code_given = None if one.code is None else code
+    return replace(one, code=code_given, customer=code.lower(), refers=refers, event=f"e{draw(st.integers(0, 30))}")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    received=st.lists(st.one_of(sparse_rows(), rows()), max_size=40),
+    recalled=st.one_of(st.none(), st.integers(0, 4)),
+)
+def test_rows_judged_apart_have_the_dispositions_of_all_judged_together(received, recalled):
+    """Purchases, returns, corrections, repeated, contradicting and late rows, before and after a recall."""
+    at = None if recalled is None else DAY + timedelta(hours=recalled)
+    apart, together = (judged(table(received), recalled_at=at) for judged in (judge_apart, judge_together))
+    assert apart.codes.tolist() == together.codes.tolist()
+
+
+def test_purchases_with_nothing_in_common_are_not_judged_together(monkeypatch):
+    """The rules over all rows cost hash tables of a million texts: only entangled rows may go through them."""
+    from disco.operations import net_purchases as module
+
+    seen, rules = [], module.judge_together
+
+    def watched(entangled, **more):
+        seen.append(entangled.num_rows)
+        return rules(entangled, **more)
+
+    monkeypatch.setattr(module, "judge_together", watched)
+    alone = [Row(1, 5, "purchase", f"C{n}", f"c{n}", None, f"e{n}") for n in range(module._FEW + 1)]
+    refund = Row(2, 1, "refund", None, "c7", "e7", "r7")
+    judged = judge(table([*alone, alone[3], refund]))
+    assert seen == [4]  # the purchase that comes twice, the one that is given back, and the refund
+    assert int(judged.applied.sum()) == len(alone) + 1
 
 
 def test_a_purchase_ordered_earlier_takes_the_code_over_whenever_it_comes():

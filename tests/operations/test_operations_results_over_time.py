@@ -110,3 +110,28 @@ def test_days_are_spread_evenly_and_never_more_than_asked_for():
     steps = {(after - before).days for before, after in pairwise(days)}
     assert steps <= {40, 41}
     assert days_to_read(year, as_of=date(2027, 1, 1)) == (date(2027, 1, 1),)
+
+
+def test_results_of_a_day_read_the_rows_ordered_until_then_alone(shop, launched, monkeypatch):
+    """However long the ledger has become: a later purchase never leaves the database."""
+    database, fetched = type(shop.store._database), []
+    select = database.select
+
+    def counted(self, connection, statement, schema):
+        found = select(self, connection, statement, schema)
+        if "ordered_at" in schema.names:
+            fetched.append(found.num_rows)
+        return found
+
+    monkeypatch.setattr(database, "select", counted)
+    with shop.store.reading() as transaction:
+        every = transaction.ledger.applied("spring")["ordered_at"].to_pylist()
+        assert transaction.ledger.applied("spring", before=None).num_rows == len(every) > 0
+    for day in (date(2027, 3, 7), date(2027, 3, 9), date(2027, 3, 12), MATURED):
+        until = sum(moment.date() <= day for moment in every)
+        fetched.clear()
+        read_out(shop.store, "spring", as_of=day)
+        assert fetched == [until]
+        fetched.clear()
+        results_over_time(shop.store, Tables(), "spring", as_of=day)
+        assert fetched == [until]

@@ -24,7 +24,8 @@ from disco.records.arrays import Flags, Integers, Matrix, Vector
 from disco.records.decisions import Arm
 from disco.records.diagnosis import REPAIR
 from disco.records.errors import FileFormatError, SealError
-from disco.records.life import CampaignRecord, Disposition
+from disco.records.life import CampaignRecord
+from disco.records.matching import places_in
 from disco.records.money import from_minor_units
 from disco.records.plan import Plan
 from disco.records.ports import Transaction
@@ -163,18 +164,26 @@ def head_of(transaction: Transaction, record: CampaignRecord, network: str) -> E
     return None
 
 
-def update(transaction: Transaction, record: CampaignRecord, *, before: NetPurchases, after: NetPurchases) -> None:
-    """Move the stored evidence from the net purchases of some codes to others, under every network it is kept for."""
-    old, new = _changes(before, after)
-    if not len(old.code) and not len(new.code):
+def update(
+    transaction: Transaction,
+    record: CampaignRecord,
+    *,
+    before: NetPurchases,
+    after: NetPurchases,
+    decisions: pa.Table | None = None,
+) -> None:
+    """Move the stored evidence from the net purchases of some codes to others, under every network it is kept for.
+
+    decisions: those that were read already, which may be about other codes.
+    """
+    old, new = (_bought(transaction, record, part, decisions) for part in _changes(before, after))
+    if old is None and new is None:
         return
-    touched = pc.unique(pa.concat_arrays([old.code, new.code]))
-    decisions = transaction.decisions.of(record.campaign, codes=touched)
     for network in transaction.beliefs.networks(record.campaign):
         kept = stored(transaction, record.campaign, network)
         assert kept is not None
         (gained_baskets, gained_codes), (lost_baskets, lost_codes) = (
-            _of_purchases(transaction, record, network, decisions, part, kept) for part in (new, old)
+            _of_purchases(transaction, record, network, part, kept) for part in (new, old)
         )
         codes = kept.codes if record.recalled_at is not None else _redeemed(kept.codes, gained_codes, lost_codes)
         moved = replace(kept, baskets=kept.baskets - lost_baskets + gained_baskets, codes=codes)
@@ -195,11 +204,12 @@ def rebuilt_with(
     others as nothing, which is a rate of 1, so a recalled campaign teaches baskets and no engagement at all.
     """
     decisions = transaction.decisions.of(record.campaign)
-    applied = transaction.ledger.outcomes(record.campaign, dispositions=(Disposition.APPLIED,))
+    applied = transaction.ledger.applied(record.campaign)
     contexts = transaction.contexts.of(record.campaign, network, decisions["row"].to_numpy())
     fresh = CampaignEvidence.launched(decisions, record.plan, contexts=contexts, head=head)
     coded = decisions.filter(decisions["code"].is_valid())
-    baskets, codes = _of_purchases(transaction, record, network, coded, net_purchases(applied), fresh)
+    bought = _bought(transaction, record, net_purchases(applied), coded)
+    baskets, codes = _of_purchases(transaction, record, network, bought, fresh)
     if record.recalled_at is not None:
         return replace(fresh, baskets=baskets, codes=EngagementCounts())
     return replace(fresh, baskets=baskets, codes=_redeemed(fresh.codes, gained=codes))
@@ -218,22 +228,44 @@ def _places(found: pa.Array) -> Integers:
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False), np.int64)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bought:
+    """Purchases of which something was kept, with the decisions about their codes in the same order."""
+
+    decisions: pa.Table  # row, arm, late, depth, known
+    full_price_minor: Integers
+
+
+def _bought(
+    transaction: Transaction, record: CampaignRecord, purchases: NetPurchases, decisions: pa.Table | None
+) -> _Bought | None:
+    """None where there is no code at all. decisions: in which their codes are looked for first."""
+    if not len(purchases.code):
+        return None
+    kept = purchases.full_price_minor > 0
+    codes = purchases.code if kept.all() else purchases.code.filter(pa.array(kept))
+    place = None if decisions is None else places_in(codes, among=decisions["code"].combine_chunks())
+    if decisions is None or place is None or place.null_count:
+        decisions = transaction.decisions.of(record.campaign, codes=codes)
+        place = places_in(codes, among=decisions["code"].combine_chunks())
+    told = decisions.select(["row", "arm", "late", "depth", "known"])
+    return _Bought(told.take(place), purchases.full_price_minor[kept])
+
+
 def _of_purchases(
-    transaction: Transaction,
-    record: CampaignRecord,
-    network: str,
-    decisions: pa.Table,
-    purchases: NetPurchases,
-    kept: CampaignEvidence,
+    transaction: Transaction, record: CampaignRecord, network: str, bought: _Bought | None, kept: CampaignEvidence
 ) -> tuple[Evidence, EngagementCounts]:
     """Evidence of these purchases; codes redeemed, counted as `kept` counts them (both counts are equal)."""
-    bought = purchases.full_price_minor > 0
-    place = pc.index_in(purchases.code.filter(pa.array(bought)), value_set=decisions["code"].combine_chunks())
-    rows = decisions.take(place)
+    if bought is None:
+        contexts, none = np.zeros((0, kept.baskets.context_size)), np.zeros(0)
+        return Evidence.of(contexts, none, none), _codes(none, used=True, contexts=contexts, head=kept.head)
+    rows = bought.decisions
     depth, known = rows["depth"].to_numpy(), np.asarray(rows["known"].to_numpy(), np.bool_)
     contexts = transaction.contexts.of(record.campaign, network, rows["row"].to_numpy())
-    price = from_minor_units(purchases.full_price_minor[bought], transaction.locale.currency)
+    price = from_minor_units(bought.full_price_minor, transaction.locale.currency)
     counted = assigned_at_random(rows, record.plan) if kept.only_random else np.ones(rows.num_rows, np.bool_)
+    if known.all() and counted.all():
+        return Evidence.of(contexts, depth, price), _codes(depth, used=True, contexts=contexts, head=kept.head)
     return (
         Evidence.of(contexts[known], depth[known], price[known]),
         _codes(depth[counted], used=True, contexts=contexts[counted], head=kept.head),

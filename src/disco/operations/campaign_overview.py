@@ -13,7 +13,8 @@ from disco.operations.net_purchases import net_purchases
 from disco.operations.next_steps import CampaignProgress, progress_of
 from disco.records.currency import Currency
 from disco.records.decisions import Arm
-from disco.records.life import CampaignRecord, Disposition
+from disco.records.life import CampaignRecord
+from disco.records.matching import places_in
 from disco.records.money import from_minor_units
 from disco.records.plan import Plan
 from disco.records.plan_summary import MoneyForecast, PlanSummary
@@ -91,13 +92,15 @@ def code_sales(transaction: Transaction, campaign: str) -> CodeSales:
 
     Reads the outcomes that count and looks up the codes they name, so it costs what was bought and not what was sent.
     """
-    net = net_purchases(transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,)))
+    net = net_purchases(transaction.ledger.applied(campaign))
     if not len(net.code):
         return CodeSales(purchases=0, revenue=0.0, markdown=0.0, late_revenue=0.0)
-    sold = transaction.decisions.of(campaign, codes=net.code)
-    place = pc.index_in(net.code, value_set=sold["code"].combine_chunks())
+    order = pc.sort_indices(net.code)  # sums of money are made in one order, whatever came first
+    codes = net.code.take(order)
+    sold = transaction.decisions.of(campaign, codes=codes)
+    place = places_in(codes, among=sold["code"].combine_chunks())
     depth = sold["depth"].combine_chunks().take(place).to_numpy(zero_copy_only=False)
-    full_price = from_minor_units(net.full_price_minor, transaction.locale.currency)
+    full_price = from_minor_units(net.full_price_minor[order.to_numpy()], transaction.locale.currency)
     late = sold["late"].combine_chunks().take(place).to_numpy(zero_copy_only=False).astype(np.bool_)
     paid = full_price * (1 - depth)
     return CodeSales(

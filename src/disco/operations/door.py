@@ -22,6 +22,7 @@ from disco.operations.codes import own_codes, which_shared
 from disco.records.arrays import Flags, Integers
 from disco.records.life import Disposition
 from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.matching import places_in
 from disco.records.tables import CELLS, ROWS, SCHEMAS
 from disco.records.validation import check_columns, check_rows
 from disco.records.validation.cells import cell_texts, flags, is_text, plain_text
@@ -57,12 +58,17 @@ def read_outcomes(
     """
     checked = check_rows("outcomes", outcomes, locale)
     table = _completed(checked.table, outcomes.column_names, campaign=campaign)
-    table = _set(table, "code", known_codes(table["code"].combine_chunks(), decisions["code"].combine_chunks()))
+    sent = decisions["code"].combine_chunks()
+    place = places_in(table["code"].combine_chunks(), among=sent)
+    if place.null_count > table["code"].null_count:  # some are written otherwise, or are none
+        table = _set(table, "code", known_codes(table["code"].combine_chunks(), sent))
+        place = places_in(table["code"].combine_chunks(), among=sent)
     unsent = np.zeros(table.num_rows, np.bool_)
     if shared:
         customers, typed = (table[name].combine_chunks() for name in ("customer_id", "code"))
         own, unsent = own_codes(shared, customers, typed, decisions)
         table = _set(table, "code", own)
+        place = places_in(own, among=sent)
     if not _is_alike_another(campaign, other_campaigns):
         named = pc.equal(pc.utf8_lower(table["campaign_id"]), campaign.lower())
         table = _set(table, "campaign_id", pc.if_else(named, campaign, table["campaign_id"]))
@@ -79,7 +85,8 @@ def read_outcomes(
             reason = np.where(flags(outcomes[CELLS].is_valid()), outcomes[CELLS].to_numpy(), reason)
         quarantined = broken
         validity = (locale.moment(start), locale.moment(end))
-        tests = _tests(table, campaign=campaign, decisions=decisions, validity=validity, unsent=unsent)
+        owner = decisions["customer_id"].cast(pa.string()).combine_chunks().take(place)
+        tests = _tests(table, campaign=campaign, owner=owner, validity=validity, unsent=unsent)
     for kind, words, passed in tests:  # the first test that fails gives the reason
         failed = ~passed & ~quarantined
         disposition[failed], reason[failed] = str(kind), words
@@ -167,12 +174,13 @@ def known_columns(outcomes: pa.Table, *, file: str = "outcomes") -> pa.Table:
 
 
 def codes_in(outcomes: pa.Table) -> pa.Array:
-    """The distinct codes of the rows, of those cells that can be a code, as written and in capitals, as codes are made.
+    """The codes of the rows, of those cells that can be a code, as written and in capitals, as codes are made.
 
     outcomes: as `known_columns` gives them.
     """
-    codes = pc.drop_null(pc.unique(good_cells("outcomes", "code", outcomes["code"].combine_chunks())))
-    return pc.unique(pa.concat_arrays([codes, _plain_codes(codes)]))
+    codes = pc.drop_null(good_cells("outcomes", "code", outcomes["code"].combine_chunks()))
+    plain = _plain_codes(codes)
+    return codes if plain.equals(codes) else pc.unique(pa.concat_arrays([codes, plain]))
 
 
 def sharers_in(outcomes: pa.Table, shared: Collection[str]) -> pa.Array:
@@ -182,22 +190,21 @@ def sharers_in(outcomes: pa.Table, shared: Collection[str]) -> pa.Array:
 
 
 def _tests(
-    table: pa.Table, *, campaign: str, decisions: pa.Table, validity: tuple[datetime, datetime], unsent: Flags
+    table: pa.Table, *, campaign: str, owner: pa.Array, validity: tuple[datetime, datetime], unsent: Flags
 ) -> list[tuple[Disposition, str, Flags]]:
     """What depends on the campaign: each test with what becomes of a row that fails it, in the order they are asked.
 
-    unsent (n,): rows with a shared code that the customer was not sent.
+    owner (n,): the customer who has each row's code; null where nobody has. unsent (n,): rows with a shared code that
+    the customer was not sent.
     """
     rejected, unmatched, expired = Disposition.REJECTED, Disposition.UNMATCHED, Disposition.EXPIRED
     changes = ~flags(pc.equal(table["kind"], "purchase"))
-    place = pc.index_in(table["code"].combine_chunks(), value_set=decisions["code"].combine_chunks())
-    owner = decisions["customer_id"].cast(pa.string()).combine_chunks().take(place)
     first, after = (pa.scalar(moment.astimezone(UTC), _MOMENT) for moment in validity)
     return [
         (unmatched, "another campaign", flags(pc.equal(table["campaign_id"], campaign))),
         (unmatched, "a purchase without a code", changes | flags(table["code"].is_valid())),
         (unmatched, "a shared code that this customer was not sent", changes | ~unsent),
-        (unmatched, "no such code in this campaign", changes | flags(place.is_valid())),
+        (unmatched, "no such code in this campaign", changes | flags(owner.is_valid())),
         (unmatched, "the code of another customer", changes | flags(pc.equal(owner, table["customer_id"]))),
         (rejected, "ordered before the code was valid", changes | flags(pc.greater_equal(table["ordered_at"], first))),
         (expired, "ordered after the code had run out", changes | flags(pc.less(table["ordered_at"], after))),

@@ -5,7 +5,7 @@ the evidence it moves are one transaction. Only rows that share an event, a code
 however long the ledger is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -23,11 +23,12 @@ from disco.operations.codes import sent_codes
 from disco.operations.door import codes_in, known_columns, read_outcomes, sharers_in
 from disco.operations.exporting import csv_safe
 from disco.operations.net_purchases import CONFLICT, NetPurchases, counts_of, judge, net_purchases
+from disco.records.arrays import Flags
 from disco.records.content import content_hash
 from disco.records.decisions import IngestCounts
 from disco.records.errors import StateError
 from disco.records.files import written_whole
-from disco.records.kept import OUTCOMES
+from disco.records.kept import APPLIED, OUTCOMES
 from disco.records.life import BatchRecord, CampaignRecord, Disposition, LedgerMove, State
 from disco.records.ports import Clock, LedgerRepository, Store, Transaction
 from disco.records.result import Result
@@ -156,10 +157,10 @@ def ingest(
             content_hash=content,
             received_at=clock.now(),
         )
-        rows = _read(transaction, record, outcomes, batch.batch_id, numbers)
+        rows, decisions = _read(transaction, record, outcomes, batch.batch_id, numbers)
         related = related_rows(transaction.ledger, campaign, outside_quarantine(rows))
         change = _judge_arrival(related, rows, recalled_at=record.recalled_at)
-        _apply(transaction, record, batch, change)
+        _apply(transaction, record, batch, change, decisions=decisions)
         received = change.received
         assert received is not None
         transaction.journal.note(batch_id=batch.batch_id, **asdict(counts_of(received)))
@@ -240,8 +241,11 @@ def _read(
     outcomes: pa.Table,
     batch_id: str,
     numbers: pa.ChunkedArray | None,
-) -> pa.Table:
-    """The received rows, as kept.OUTCOMES; those in quarantine have their disposition, the others have none yet."""
+) -> tuple[pa.Table, pa.Table]:
+    """The received rows, as kept.OUTCOMES, and the decisions about their codes.
+
+    Rows in quarantine have their disposition, the others have none yet.
+    """
     codes, shared = codes_in(outcomes), record.plan.shared_codes
     decisions = transaction.decisions.of(record.campaign, codes=codes)
     if record.plan.codes.pool is not None and len(_new(codes, decisions["code"].combine_chunks())):
@@ -262,7 +266,7 @@ def _read(
         rows=numbers,
     )
     rows = _without_forgotten(transaction, record, rows, outcomes["customer_id"])
-    return rows.add_column(0, "batch_id", pa.repeat(batch_id, rows.num_rows))
+    return rows.add_column(0, "batch_id", pa.repeat(batch_id, rows.num_rows)), decisions
 
 
 def _without_forgotten(
@@ -270,7 +274,7 @@ def _without_forgotten(
 ) -> pa.Table:
     """The rows, of which nothing is kept where the customer was forgotten after the launch."""
     named = good_cells("outcomes", "customer_id", customers.combine_chunks())
-    forgotten = transaction.forgotten.among(distinct_values(named).to_pylist(), since=record.launched_at)
+    forgotten = transaction.forgotten.among(_one_by_one(named), since=record.launched_at)
     if not forgotten:
         return rows
     theirs = pc.fill_null(pc.is_in(named, value_set=pa.array(sorted(forgotten), pa.string())), False)
@@ -282,9 +286,14 @@ def _without_forgotten(
     return pa.table(columns, names=rows.column_names)
 
 
+def _one_by_one(texts: pa.Array) -> Iterator[str]:
+    """The distinct ones; nothing is done for somebody who does not ask for the first of them."""
+    yield from distinct_values(texts).to_pylist()
+
+
 def outside_quarantine(rows: pa.Table) -> pa.Table:
     """Rows that are judged with others; a row in quarantine is kept as raw text and never looked at again."""
-    return rows.filter(rows["raw"].is_null())
+    return rows if rows["raw"].null_count == rows.num_rows else rows.filter(rows["raw"].is_null())
 
 
 def related_rows(ledger: LedgerRepository, campaign: str, rows: pa.Table) -> pa.Table:
@@ -294,23 +303,21 @@ def related_rows(ledger: LedgerRepository, campaign: str, rows: pa.Table) -> pa.
     """
     found = OUTCOMES.empty_table()
     asked: dict[str, pa.Array] = {name: pa.array([], pa.string()) for name in ("event", "code")}
-    newcomers = rows
+    batches = ledger.batches(campaign)
+    newcomers = rows if any(batch.reverted_at is None for batch in batches) else rows.slice(0, 0)
     while newcomers.num_rows:
         events = _new(distinct_values(newcomers["event_id"], newcomers["refers_to"]), asked["event"])
         codes = _new(distinct_values(newcomers["code"]), asked["code"])
-        asked = {"event": distinct_values(asked["event"], events), "code": distinct_values(asked["code"], codes)}
-        parts = [found]
-        if len(events):
-            parts += [ledger.outcomes(campaign, events=events), ledger.outcomes(campaign, refers_to=events)]
-        if len(codes):
-            parts.append(ledger.outcomes(campaign, codes=codes))
-        together = _distinct(outside_quarantine(pa.concat_tables(parts)))
-        newcomers = together.slice(found.num_rows) if together.num_rows > found.num_rows else together.slice(0, 0)
+        if not len(events) and not len(codes):
+            break
+        asked = {"event": pa.concat_arrays([asked["event"], events]), "code": pa.concat_arrays([asked["code"], codes])}
+        together = _distinct(pa.concat_tables([found, ledger.sharing(campaign, events=events, codes=codes)]))
+        newcomers = together.slice(found.num_rows)
         found = together
     if not found.num_rows:
         return found
-    batches = pa.array([batch.batch_id for batch in ledger.batches(campaign)])
-    order = pa.table({"batch": pc.index_in(found["batch_id"], value_set=batches), "row": found["row"]})
+    received = pa.array([batch.batch_id for batch in batches])
+    order = pa.table({"batch": pc.index_in(found["batch_id"], value_set=received), "row": found["row"]})
     return found.take(pc.sort_indices(order, [("batch", "ascending"), ("row", "ascending")]))
 
 
@@ -323,11 +330,15 @@ def distinct_values(*columns: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def _new(asked: pa.Array, known: pa.Array) -> pa.Array:
+    if not len(known):
+        return asked
     return asked.filter(pc.invert(pc.is_in(asked, value_set=known)))
 
 
 def _distinct(rows: pa.Table) -> pa.Table:
     """Each row once, the first time it was found."""
+    if not rows.num_rows:
+        return rows
     numbered = rows.select(["batch_id", "row"]).append_column("at", pa.array(np.arange(rows.num_rows)))
     first = numbered.group_by(["batch_id", "row"]).aggregate([("at", "min")])["at_min"]
     return rows.take(np.sort(first.to_numpy())) if len(first) < rows.num_rows else rows
@@ -351,14 +362,15 @@ def _judge_arrival(before: pa.Table, rows: pa.Table, *, recalled_at: datetime | 
     together = pa.concat_tables([before, outside_quarantine(rows)], promote_options="default")
     judged = judge(together, recalled_at=recalled_at)
     disposed = _disposed(together, judged.disposition, judged.reason)
-    received = pa.concat_tables(
-        [rows.filter(rows["raw"].is_valid()), disposed.slice(before.num_rows)], promote_options="default"
-    )
+    received = disposed.slice(before.num_rows)
+    if received.num_rows < rows.num_rows:
+        aside = rows.filter(rows["raw"].is_valid())
+        received = pa.concat_tables([aside, received], promote_options="default").sort_by("row")
     return _Change(
-        received=received.sort_by("row").select(OUTCOMES.names).cast(OUTCOMES),
+        received=received.select(OUTCOMES.names).cast(OUTCOMES),
         redisposed=_redisposed(before, disposed.slice(0, before.num_rows)),
         before=_applied_purchases(before),
-        after=net_purchases(together.filter(pa.array(judged.applied))),
+        after=_purchases(together, judged.applied),
     )
 
 
@@ -370,7 +382,7 @@ def _judge_departure(before: pa.Table, batch_id: str, *, recalled_at: datetime |
         received=None,
         redisposed=_redisposed(left, _disposed(left, judged.disposition, judged.reason)),
         before=_applied_purchases(before),
-        after=net_purchases(left.filter(pa.array(judged.applied))),
+        after=_purchases(left, judged.applied),
     )
 
 
@@ -400,15 +412,27 @@ def _redisposed(before: pa.Table, after: pa.Table) -> pa.Table:
 
 
 def _applied_purchases(rows: pa.Table) -> NetPurchases:
-    return net_purchases(rows.filter(pc.equal(rows["disposition"], str(Disposition.APPLIED))))
+    return _purchases(rows, pc.equal(rows["disposition"], str(Disposition.APPLIED)).to_numpy())
+
+
+def _purchases(rows: pa.Table, applied: Flags) -> NetPurchases:
+    told = rows.select(APPLIED.names)
+    return net_purchases(told if applied.all() else told.filter(pa.array(applied)))
 
 
 # ---- apply ----
 
 
-def _apply(transaction: Transaction, record: CampaignRecord, batch: BatchRecord, change: _Change) -> None:
+def _apply(
+    transaction: Transaction,
+    record: CampaignRecord,
+    batch: BatchRecord,
+    change: _Change,
+    *,
+    decisions: pa.Table | None = None,
+) -> None:
     transaction.ledger.apply(LedgerMove(batch=batch, received=change.received, changes=change.redisposed))
-    campaign_evidence.update(transaction, record, before=change.before, after=change.after)
+    campaign_evidence.update(transaction, record, before=change.before, after=change.after, decisions=decisions)
 
 
 def _reasons(received: pa.Table, *, first_row: int) -> tuple[Reason, ...]:

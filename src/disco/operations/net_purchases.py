@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disco.records.arrays import Flags, Integers
+from disco.records.arrays import Flags, Integers, Keys
 from disco.records.decisions import IngestCounts
+from disco.records.identity import customer_keys
 from disco.records.life import Disposition
 
 _APPLIED, _DUPLICATE, _CONFLICT, _USED, _WAITING, _NOT_COUNTED, _ELSEWHERE, _WRONG_KIND, _RECALLED = range(9)
@@ -40,6 +41,7 @@ _DISPOSITIONS: tuple[tuple[Disposition, str | None], ...] = (
 _KINDS = pa.array(["purchase", "refund", "correction"])
 _PURCHASE, _REFUND, _CORRECTION = range(3)
 _CONTENT = ("ordered_at", "full_price_minor", "kind", "code", "customer_id", "refers_to")
+_FEW = 10_000  # rows that are judged sooner than Numba is imported, which hashes texts
 _MANY = float(2**62)  # a sum of refunds that no int64 should be asked to hold
 
 
@@ -68,6 +70,51 @@ def judge(rows: pa.Table, *, recalled_at: datetime | None = None) -> Judged:
     Complete in itself when no row outside shares an event, a code or a reference with a row inside. recalled_at: the
     moment from which on no code is valid; None: the campaign was not recalled.
     """
+    many = rows.num_rows > _FEW
+    return judge_apart(rows, recalled_at=recalled_at) if many else judge_together(rows, recalled_at=recalled_at)
+
+
+def judge_apart(rows: pa.Table, *, recalled_at: datetime | None = None) -> Judged:
+    """`judge_together`, with purchases that have nothing in common with another row judged by themselves.
+
+    Most purchases of a large batch are so: they count, unless their code was recalled before.
+    """
+    entangled = _entangled(rows)
+    if entangled.all():
+        return judge_together(rows, recalled_at=recalled_at)
+    disposition = np.full(rows.num_rows, _APPLIED, np.int64)
+    if recalled_at is not None:
+        moment = pa.scalar(recalled_at, rows["ordered_at"].type)
+        disposition[pc.greater_equal(rows["ordered_at"], moment).to_numpy()] = _RECALLED
+    if entangled.any():
+        disposition[entangled] = judge_together(rows.filter(pa.array(entangled)), recalled_at=recalled_at).codes
+    return Judged(disposition)
+
+
+def _entangled(rows: pa.Table) -> Flags:
+    """(n,) all but purchases whose event and code no other row has, and to which none refers.
+
+    Texts with different 64-bit keys differ; a few that are flagged though only their keys agree do no harm.
+    """
+    event, code, refers = (rows[name].combine_chunks() for name in ("event_id", "code", "refers_to"))
+    purchase = pc.fill_null(pc.equal(rows["kind"].combine_chunks(), "purchase"), False)
+    whole = pc.and_(pc.and_(event.is_valid(), code.is_valid()), pc.and_(purchase, refers.is_null()))
+    event_keys, code_keys = (customer_keys(pc.fill_null(texts, "")) for texts in (event, code))
+    flags = ~np.asarray(whole.to_numpy(zero_copy_only=False), np.bool_) | _repeated(event_keys) | _repeated(code_keys)
+    if refers.null_count < len(refers):
+        flags |= np.isin(event_keys, customer_keys(pc.drop_null(refers)), kind="sort")
+    return np.asarray(flags, np.bool_)
+
+
+def _repeated(keys: Keys) -> Flags:
+    """(n,) whether another row has the same key."""
+    ordered = np.sort(keys)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    return np.isin(keys, twice, kind="sort") if twice.size else np.zeros(keys.size, np.bool_)
+
+
+def judge_together(rows: pa.Table, *, recalled_at: datetime | None = None) -> Judged:
+    """The rules as they are written down, over all rows at once."""
     disposition = np.full(rows.num_rows, _APPLIED, np.int64)
     if not rows.num_rows:
         return Judged(disposition)
@@ -126,7 +173,7 @@ def _match(
 class NetPurchases:
     """Purchases after corrections and refunds, one per used code."""
 
-    code: pa.Array  # sorted
+    code: pa.Array  # as their purchases were received
     full_price_minor: Integers  # net, in minor units; 0: all was given back
     over_refunded: int  # purchases with refunds above their amount
 
@@ -143,6 +190,10 @@ class NetPurchases:
 def net_purchases(applied: pa.Table) -> NetPurchases:
     """The net purchase of every code with one among these rows, all of them APPLIED."""
     kind = _indices(pc.index_in(applied["kind"].combine_chunks(), value_set=_KINDS))
+    if applied["refers_to"].null_count == applied.num_rows:  # neither refunds nor corrections
+        bought = applied.filter(pa.array(kind == _PURCHASE)) if (kind != _PURCHASE).any() else applied
+        paid = np.array(bought["full_price_minor"].to_numpy(), np.int64)
+        return NetPurchases(bought["code"].combine_chunks(), paid, 0)
     # numpy() of Arrow is read-only
     price = np.array(applied["full_price_minor"].to_numpy(), np.int64)
     event = applied["event_id"].combine_chunks()
@@ -163,8 +214,7 @@ def net_purchases(applied: pa.Table) -> NetPurchases:
     over = (roughly > _MANY) | (back > paid)
     net = np.where(over, 0, paid - back)
     code = applied["code"].combine_chunks().take(pa.array(purchases))
-    order = pc.sort_indices(code)
-    return NetPurchases(code.take(order), net[order.to_numpy()], int(over.sum()))
+    return NetPurchases(code, net, int(over.sum()))
 
 
 def ordered_before(applied: pa.Table, moment: datetime) -> pa.Table:

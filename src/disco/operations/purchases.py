@@ -11,7 +11,7 @@ from disco.records.arrays import Vector
 from disco.records.currency import Currency
 from disco.records.decisions import Purchases
 from disco.records.errors import InputError
-from disco.records.life import Disposition
+from disco.records.matching import places_in
 from disco.records.money import from_minor_units
 from disco.records.ports import Store, Transaction
 
@@ -23,14 +23,14 @@ def bought(transaction: Transaction, campaign: str, decisions: pa.Table, *, befo
 
     before: what was ordered, given back or corrected from this moment on does not count; None: everything counts.
     """
-    applied = transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,))
+    applied = transaction.ledger.applied(campaign, before=before)
     return bought_with(decisions["code"], applied, before=before, currency=transaction.locale.currency)
 
 
 def bought_with(codes: pa.ChunkedArray, applied: pa.Table, *, before: datetime | None, currency: Currency) -> Vector:
     """(n,) the same of these codes, null where there is none. applied: the rows of the ledger that count."""
     net = net_purchases(applied if before is None else ordered_before(applied, before))
-    place = pc.index_in(codes.combine_chunks(), value_set=net.code)
+    place = places_in(codes.combine_chunks(), among=net.code)
     places = pc.fill_null(place, -1).to_numpy(zero_copy_only=False)
     return from_minor_units(np.append(net.full_price_minor, 0)[places], currency)
 

@@ -20,7 +20,7 @@ from disco.operations.purchases import bought_with, revenue_beside
 from disco.operations.results import load_orders, year_before
 from disco.records.arrays import Flags, Vector
 from disco.records.decisions import Arm
-from disco.records.life import CampaignRecord, Disposition
+from disco.records.life import CampaignRecord
 from disco.records.plan import Plan
 from disco.records.ports import Store
 
@@ -77,7 +77,9 @@ def results_over_time(
     """What `campaign_results` would have said on each of at most so many days."""
     with store.reading() as transaction:
         record, decisions = transaction.plans.campaign(campaign), transaction.decisions.of(campaign)
-        applied = transaction.ledger.outcomes(campaign, dispositions=(Disposition.APPLIED,))
+        days = days_to_read(record, as_of=as_of, most=most)
+        after = store.locale.moment((days[-1] if days else as_of) + timedelta(days=1))
+        applied = transaction.ledger.applied(campaign, before=after)
     plan, locale = record.plan, store.locale
     on_time = pc.invert(decisions["late"])
     both = pc.is_in(decisions["arm"], value_set=pa.array([str(Arm.DECIDED), str(Arm.CONTROL)]))
@@ -87,8 +89,8 @@ def results_over_time(
         return ResultsOverTime(campaign=campaign, metric="objective", days=())
     planned = round(float(np.nan_to_num(part["expected_engagement"].to_numpy()).sum()))
     spent, depth = _spent_before(load_orders(data), part, plan), part["depth"].to_numpy()
-    days = []
-    for day in days_to_read(record, as_of=as_of, most=most):
+    read = []
+    for day in days:
         final = record.matures_on <= day
         if not final and planned < 1:
             continue  # an interim look needs a forecast of purchases
@@ -114,8 +116,8 @@ def results_over_time(
             level=_LEVEL,
         )
         comparison = found.decisive if final or found.to_date is None else found.to_date
-        days.append(UpliftOnDay(day=day, purchases=purchases, comparison=comparison, final=final))
-    return ResultsOverTime(campaign=campaign, metric="objective", days=tuple(days))
+        read.append(UpliftOnDay(day=day, purchases=purchases, comparison=comparison, final=final))
+    return ResultsOverTime(campaign=campaign, metric="objective", days=tuple(read))
 
 
 def _groups(decisions: pa.Table, plan: Plan) -> tuple[Flags, Flags] | None:

@@ -60,6 +60,11 @@ OUTCOMES = pa.schema(
     ]
 )
 
+# What the net purchases of codes are made of, of rows that count.
+APPLIED = pa.schema(
+    [OUTCOMES.field(name) for name in ("event_id", "code", "kind", "refers_to", "ordered_at", "full_price_minor")]
+)
+
 COUNTS = pa.schema([("batch_id", pa.string()), ("disposition", pa.string()), ("rows", pa.int64())])
 
 

@@ -424,6 +424,16 @@ class LedgerRepository(Protocol):
         Rows of reverted batches are left out, unless their batch is asked for by its id.
         """
 
+    def applied(self, campaign: str, *, before: "datetime | None" = None) -> "pa.Table":
+        """Rows that count, by batch as received, then row; kept.APPLIED, which is what net purchases need.
+
+        before: only what was ordered before this moment; the others are not read. None: all of them.
+        """
+
+    def sharing(self, campaign: str, *, events: "pa.Array", codes: "pa.Array") -> "pa.Table":
+        """Rows in force and outside quarantine whose event or reference is one of these events, or whose code is one
+        of these codes: each row once, by batch as received, then row. Few or millions may be asked for."""
+
     def redispose(self, changes: "pa.Table") -> None:
         """Write batch_id, row, disposition, reason of rows that the rules judge otherwise. For repairs and recalls."""
 

@@ -234,7 +234,8 @@ def rows_of(index: pa.Table, texts: "pa.ChunkedArray", asked: pa.Array) -> Integ
     places = np.repeat(first - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
     found = rows[places]
     same = pc.equal(_texts(texts, found), asked.take(pa.array(np.repeat(order, counts))))
-    return np.unique(found[np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)])
+    found = np.sort(found[np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)])
+    return found[np.append(True, found[1:] != found[:-1])[: found.size]]  # np.unique hashes, which takes longer
 
 
 def in_one_piece(column: pa.ChunkedArray) -> pa.Array:

@@ -427,6 +427,11 @@ class SqlDecisions:
     ) -> pa.Table:
         """Late arrivals, as kept.DECISIONS and these labels."""
         schema = pa.schema([*DECISIONS, *labels])
+        if (
+            any(len(texts) > FEW for texts in wanted.values())
+            and ask(self._connection, _LAST_ROW, (row.number,))[0][0] is None
+        ):
+            return schema.empty_table()  # nobody came late: millions of texts need not be sent
         columns = [late_decisions.c[name] for name in _LATE.names]
         statement = sa.select(*columns).where(late_decisions.c.campaign_number == row.number)
         if from_row:

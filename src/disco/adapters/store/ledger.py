@@ -10,17 +10,18 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from disco.adapters.store import schema
-from disco.adapters.store.database import asked, in_order, storable, typed
+from disco.adapters.store.database import FEW, ask, asked, in_order, storable, typed
 from disco.adapters.store.seals import changed, row_seal, rows_seal, sealed
 from disco.adapters.store.session import Session, beginning_with
 from disco.records.errors import NotFoundError, StateError
-from disco.records.kept import COUNTS, OUTCOMES
+from disco.records.kept import APPLIED, COUNTS, OUTCOMES
 from disco.records.life import BatchRecord, Disposition, LedgerMove
 
 _BATCHES, _ROWS, _CAMPAIGNS = schema.batches, schema.outcomes, schema.campaigns
 _RECORDS = sa.select(_BATCHES, _CAMPAIGNS.c.campaign).join(_CAMPAIGNS)
 _OF_BATCH = _BATCHES.c.number == _ROWS.c.batch_number
 _NUMBERED = OUTCOMES.append(pa.field("batch_number", pa.int64()))
+_PLACED = pa.schema([pa.field("batch_number", pa.int64()), OUTCOMES.field("row"), *APPLIED])
 _COLUMNS = [_BATCHES.c.batch_id, *(_ROWS.c[name] for name in _NUMBERED.names if name != "batch_id")]
 
 
@@ -78,6 +79,48 @@ class SqlLedger:
             statement = statement.where(_ROWS.c.disposition.in_([str(disposition) for disposition in dispositions]))
         found = self._database.select(self._connection, statement, _NUMBERED)
         return in_order(found, "batch_number", "row").select(OUTCOMES.names)
+
+    def applied(self, campaign: str, *, before: datetime | None = None) -> pa.Table:
+        counts = [
+            _ROWS.c.campaign_number == self._session.number(campaign),
+            ~_ROWS.c.reverted,
+            _ROWS.c.disposition == str(Disposition.APPLIED),
+        ]
+        if before is not None:
+            counts.append(_ROWS.c.ordered_at < schema.microseconds(before))
+        statement = sa.select(*(_ROWS.c[name] for name in _PLACED.names)).where(*counts)
+        found = self._database.select(self._connection, statement, _PLACED)
+        return in_order(found, "batch_number", "row").select(APPLIED.names)
+
+    def sharing(self, campaign: str, *, events: pa.Array, codes: pa.Array) -> pa.Table:
+        wanted = {"event_id": asked("event_id", events), "refers_to": asked("event_id", events)}
+        wanted["code"] = asked("code", codes)
+        number, texts = self._session.number(campaign), len(events) + len(codes)
+        in_force = (
+            sa.select(*_COLUMNS)
+            .join(_BATCHES, _OF_BATCH)
+            .where(_ROWS.c.campaign_number == number, ~_ROWS.c.reverted, _ROWS.c.raw.is_(None))
+        )
+        if texts > FEW and self._has_fewer(number, texts):
+            # fewer rows than texts: they come to us, because databases compare texts one by one
+            found = self._database.select(self._connection, in_force, _NUMBERED)
+            flags = [pc.is_in(found[name], value_set=each) for name, each in wanted.items()]
+            found = found.filter(pc.or_(pc.or_(flags[0], flags[1]), flags[2]))
+        else:
+            parts = [
+                self._database.select(
+                    self._connection, in_force.where(self._database.among(_ROWS.c[name], each)), _NUMBERED
+                )
+                for name, each in wanted.items()
+                if len(each)
+            ]
+            found = _once(pa.concat_tables([_NUMBERED.empty_table(), *parts]))
+        return in_order(found, "batch_number", "row").select(OUTCOMES.names)
+
+    def _has_fewer(self, number: int, rows: int) -> bool:
+        """Whether a campaign has fewer outcomes than these."""
+        some = "SELECT 1 FROM outcomes WHERE campaign_number = ? LIMIT ?"
+        return bool(ask(self._connection, f"SELECT count(*) FROM ({some}) AS found", (number, rows))[0][0] < rows)
 
     def redispose(self, changes: pa.Table) -> None:
         self._change(changes)
@@ -159,6 +202,13 @@ class SqlLedger:
             if batch_id not in numbers:
                 raise NotFoundError(f"There is no batch {batch_id}")
         return numbers
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """Each row once, of rows with batch_number and row."""
+    places = np.stack([rows["batch_number"].to_numpy(), rows["row"].to_numpy()])
+    first = np.unique(places, axis=1, return_index=True)[1]
+    return rows if first.size == rows.num_rows else rows.take(pa.array(np.sort(first)))
 
 
 def _record(row: sa.Row[Any]) -> BatchRecord:
