@@ -3,7 +3,8 @@
     ./run bench allocation [--quick]
 
 All times are medians of repeated runs in this process; `reads` divides by the time of one `values.sum()`, measured in
-turn with the solves. `solve` is the whole of `disco.allocate` less its certificate, which is timed apart.
+turn with the solves. `solve` is the whole of `disco.allocate` less its certificate, which is timed apart; `together`
+is both. Profiles are measured on all processors and on one thread.
 """
 
 import argparse
@@ -19,9 +20,29 @@ from _allocation_peers import PEERS, run_peer
 import disco
 
 PROFILES = ("equal", "below", "far below", "above", "scarce")
+UNEQUAL = (
+    *(f"unequal {seed}" for seed in range(3)),
+    *(f"one tiny cap {cap}" for cap in (0, 1, 5, 100)),
+    *(f"geometric {ratio}" for ratio in (2, 5, 10)),
+)
 
 
 def caps_of(profile: str, customers: int, depths: int) -> np.ndarray:
+    """Most customers per depth. The deepest depths are the most popular, and in the unequal profiles the scarcest.
+
+    unequal SEED: random shares over three orders of magnitude. one tiny cap CAP: the others equal. geometric RATIO.
+    """
+    kind, _, number = profile.rpartition(" ")
+    if kind == "one tiny cap":
+        caps = np.full(depths, customers // depths)
+        caps[depths // 2] = int(number)
+        return caps
+    if kind in ("unequal", "geometric"):
+        if kind == "unequal":
+            shares = np.sort(10.0 ** np.random.default_rng(int(number)).uniform(-3.0, 0.0, depths))[::-1]
+        else:
+            shares = float(number) ** -np.arange(depths, dtype=float)
+        return (0.9 * customers * shares / shares.sum()).astype(np.int64)
     even = {"below": 0.8, "far below": 0.1, "above": 1.6}
     if profile in even:
         return np.full(depths, int(even[profile] * customers / depths))
@@ -86,15 +107,17 @@ def against_peers(sizes: list[int], *, repeats: int) -> None:
             seconds = statistics.median(second for _, second in found)
             off = abs(found[0][0] - result.value) / abs(result.value)
             print(
-                f"{'':>9}  {name:<24} {seconds * 1e3:10.1f} ms   {seconds / solve:8.0f} × slower   value off {off:.0e}"
+                f"{'':>9}  {name:<24} {seconds * 1e3:10.1f} ms   {seconds / solve:8.0f} × slower, "
+                f"{seconds / (solve + check):6.0f} × with the certificate   value off {off:.0e}"
             )
 
 
 def profiles(customers: int, depths: int, dtype: type, *, repeats: int) -> None:
     values, _ = money(customers, depths, dtype=dtype)
     print(f"\n== {customers:,} × {depths} {np.dtype(dtype).name}: {values.nbytes / 1e6:,.0f} MB ==")
-    for profile in PROFILES:
+    for profile in (*PROFILES, *UNEQUAL):
         caps = caps_of(profile, customers, depths)
+        alone, _, check_alone, _, _ = measure(values, caps, repeats=repeats, engine=disco.LocalEngine(threads=1))
         solve, spread, check, read, result = measure(values, caps, repeats=repeats)
         tracemalloc.start()
         disco.allocate(values, caps)
@@ -102,9 +125,10 @@ def profiles(customers: int, depths: int, dtype: type, *, repeats: int) -> None:
         tracemalloc.stop()
         ok = bool((result.counts <= caps).all())
         print(
-            f"{profile:>10}  {solve * 1e3:9.2f} ms ±{spread:4.0%}  {solve / read:6.1f} reads (one: {read * 1e3:.2f} ms)"
-            f"  certificate {check * 1e3:8.2f} ms  gap {result.gap:.0e}  caps {'kept' if ok else 'BROKEN'}  "
-            f"peak memory +{extra:.0%} of the matrix"
+            f"{profile:>16}  {solve * 1e3:9.2f} ms ±{spread:4.0%}  certificate {check * 1e3:8.2f} ms  "
+            f"together {(solve + check) / read:6.1f} reads (one: {read * 1e3:.2f} ms), "
+            f"on one thread {(alone + check_alone) / read:6.1f}  "
+            f"gap {result.gap:.0e}  caps {'kept' if ok else 'BROKEN'}  peak memory +{extra:.0%} of the matrix"
         )
 
 

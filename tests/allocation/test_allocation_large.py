@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from disco.adapters.engines import LocalEngine
-from disco.allocation import Status, allocate, budget
+from disco.allocation import Status, allocate, budget, solver
 from disco.allocation.allocate import solve_problem
 from disco.allocation.limits import tree_of
 from disco.allocation.problem import read_problem
@@ -51,6 +51,49 @@ def test_certified_to_the_last_digits_for_every_profile(profile, customers):
     assert result.gap <= 1e-12
     assert (result.counts <= caps).all()
     assert (np.bincount(result.choice[result.choice >= 0], minlength=8) == result.counts).all()
+
+
+def unequal_caps(kind: str, number: int, customers: int) -> np.ndarray:
+    """Caps of eight depths: one tiny cap, each a ratio below the last, or random shares over three orders."""
+    if kind == "one tiny cap":
+        caps = np.full(8, customers // 8)
+        caps[4] = number
+        return caps
+    if kind == "unequal":
+        shares = np.sort(10.0 ** np.random.default_rng(number).uniform(-3.0, 0.0, 8))[::-1]
+    else:
+        shares = float(number) ** -np.arange(8.0)
+    return (0.9 * customers * shares / shares.sum()).astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("one tiny cap", cap) for cap in (0, 1, 5, 100)]
+    + [("geometric", ratio) for ratio in (2, 5, 10)]
+    + [("unequal", seed) for seed in range(3)],
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_scarce_depth_does_not_send_everybody_to_shortest_paths(kind, number, dtype, monkeypatch):
+    values = np.asfortranarray(money(60_000, 8)[0].astype(dtype))
+    caps = unequal_caps(kind, number, 60_000)
+    problem = read_problem(values, caps)
+    slow = solve_exactly(problem, tree_of(problem.limits))
+    most = []
+    settle_from = solver.settle_from
+
+    def counted(worth, *arguments):
+        most.append(len(worth))
+        return settle_from(worth, *arguments)
+
+    def everybody(*_, **__):
+        raise AssertionError("the boxes did not hold")
+
+    monkeypatch.setattr(solver, "settle_from", counted)
+    monkeypatch.setattr(solver, "solve_exactly", everybody)
+    found = solver.solve(problem)
+    assert max(most) <= 4_000
+    assert (found.choice == slow.choice).all()
+    assert (found.potentials == slow.potentials).all()
 
 
 @pytest.mark.parametrize("profile", PROFILES)

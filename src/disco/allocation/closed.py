@@ -1,4 +1,4 @@
-"""Depths that a cap of 0 closes, for everybody or for a segment: solved without them, and priced afterwards.
+"""Depths that a cap of 0 closes for everybody or a segment, where there are segments: priced after the solve.
 
 Nobody gets such a code, so it changes no other price. Its own price is what the first code of it would bring,
 

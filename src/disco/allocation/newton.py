@@ -4,8 +4,9 @@
     d²D/dp_k dp_l = -(customers indifferent between k and l, per unit of price)
 
 The kinks of D blur into a density of ties; how far counts may be off, carried through that density, gives the error
-bars. Nothing here need be exact: the prices and the box around them are a guess that `screen` and `paths` prove or
-refute.
+bars. A scarce depth, with codes for a few customers of the sample only, has no density to speak of: its price is that
+of one extreme customer. It is found by selection, and its bar has a lower end only (`_lowest`). Nothing here need be
+exact: the prices and the box around them are a guess that `screen` and `paths` prove or refute.
 """
 
 import numpy as np
@@ -15,6 +16,8 @@ from disco.records.arrays import Array
 from disco.records.compiled import njit
 
 _WIDENINGS = 7
+_SCARCE = 64.0  # codes in a sample, below which a depth is scarce: its lower end then leaves at most 100 of it open
+_SCARCE_ON_THE_WAY = 8.0  # the same in the small samples that only show the way
 
 
 @njit(nogil=True, cache=True)
@@ -81,17 +84,19 @@ def _pairs_within(
 @njit(nogil=True, cache=True)
 def tie_density(
     sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, free: Array, density: Array
-) -> None:
+) -> Array:
     """density[k, l] = -customers indifferent between k and l per unit of price; the diagonal includes "no code".
 
     A depth that few customers want is looked at through a window four times wider, and again, until enough are seen.
     free: (depths,) Booleans; the others are looked at once.
+    Returns the window (depths,) through which each depth was seen.
     """
     columns, rows = sample.shape
     enough = min(24.0, rows / 32.0)
     density[:] = 0.0
+    windows = np.full(columns, window)
     if not window > 0.0 or not np.isfinite(window):
-        return
+        return windows
     seen = np.empty((_WIDENINGS, columns + 1, columns + 1))
     level_of = np.zeros(columns + 1, np.int64)
     wanted = np.ones(columns + 1, np.bool_)
@@ -117,6 +122,32 @@ def tie_density(
                 density[b - 1, b - 1] += weight
                 density[a - 1, b - 1] -= weight
                 density[b - 1, a - 1] -= weight
+    for k in range(columns):
+        windows[k] = window * 4.0 ** level_of[k + 1]
+    return windows
+
+
+@njit(nogil=True, cache=True)
+def _price_for(sample: Array, k: int, first: Array, second: Array, winner: Array, customers: int) -> float:
+    """The price of depth k that so many customers would pay, all other prices as they are: a partial selection."""
+    most = np.full(customers, -np.inf)  # ascending
+    for i in range(sample.shape[1]):
+        worth = sample[k, i] - (second[i] if winner[i] == k + 1 else first[i])
+        if worth > most[0]:
+            at = 0
+            while at + 1 < customers and most[at + 1] < worth:
+                most[at] = most[at + 1]
+                at += 1
+            most[at] = worth
+    return float(most[0])
+
+
+@njit(nogil=True, cache=True)
+def _hold(sample: Array, high: Array, prices: Array, held: Array, first: Array, second: Array, winner: Array) -> None:
+    """Set the prices of held depths to what their few codes are worth: each is the minimum of D along its price."""
+    for k in range(prices.size):
+        if held[k]:
+            prices[k] = max(_price_for(sample, k, first, second, winner, max(int(high[k]), 1)), 0.0)
 
 
 @njit(nogil=True, cache=True)
@@ -155,11 +186,14 @@ def solve_symmetric(matrix: Array, free: Array, right: Array) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _gradient(prices: Array, counts: Array, low: Array, high: Array, slope: Array, free: Array) -> float:
+def _gradient(prices: Array, counts: Array, low: Array, high: Array, held: Array, slope: Array, free: Array) -> float:
     """dD/dp and which prices may move; returns the largest imbalance."""
     worst = 0.0
     for k in range(prices.size):
-        if prices[k] > 0.0 or (prices[k] == 0.0 and counts[k] > high[k]):
+        if held[k]:
+            slope[k] = 0.0
+            free[k] = False
+        elif prices[k] > 0.0 or (prices[k] == 0.0 and counts[k] > high[k]):
             slope[k] = high[k] - counts[k]
             free[k] = True
         elif prices[k] < 0.0 or counts[k] < low[k]:
@@ -191,6 +225,7 @@ def descend(
     prices: Array,
     passes: int,
     tolerance: float,
+    held: Array,
     counts: Array,
     density: Array,
 ) -> float:
@@ -198,6 +233,7 @@ def descend(
 
     sample: (depths, customers) values, -∞ = ineligible.
     low, high: (depths,) limits in customers of this sample (∞ = none).
+    held: (depths,) Booleans: prices found by selection at each step.
     counts, density: (depths,), (depths, depths), filled, at the final prices.
     """
     columns, rows = sample.shape
@@ -212,15 +248,19 @@ def descend(
     every = np.ones(columns, np.bool_)
     # a step moves free prices only; where floors bind, which prices are shown depends on the way, so it stays as it was
     moving = free if low.max() <= 0.0 else every
+    some_held = held.any()
     value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
-    worst = _gradient(prices, counts, low, high, slope, free)
+    if some_held:
+        _hold(sample, high, prices, held, first, second, winner)
+        value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
+    worst = _gradient(prices, counts, low, high, held, slope, free)
     used = 1
     while True:
         window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
         if worst <= tolerance or used >= passes:
             tie_density(sample, prices, first, second, winner, window, every, density)
             return worst
-        tie_density(sample, prices, first, second, winner, window, moving, density)
+        windows = tie_density(sample, prices, first, second, winner, window, moving, density)
         for k in range(columns):
             step[k, 0] = -slope[k]
             best_counts[k] = counts[k]
@@ -228,8 +268,10 @@ def descend(
         if not (np.isfinite(step).all() and np.isfinite(window)):  # nobody is near a second choice: no way to go
             tie_density(sample, prices, first, second, winner, window, every, density)
             return worst
-        longest = np.abs(step).max()
-        scale = min(1.0, 4.0 * window / longest) if longest > 0.0 else 0.0
+        scale = 1.0 if np.abs(step).max() > 0.0 else 0.0
+        for k in range(columns):
+            if abs(step[k, 0]) > 4.0 * windows[k]:
+                scale = min(scale, 4.0 * windows[k] / abs(step[k, 0]))
         improved = False
         for _ in range(5):
             for k in range(columns):
@@ -237,7 +279,7 @@ def descend(
                 crossed = (prices[k] > 0.0 and moved < 0.0) or (prices[k] < 0.0 and moved > 0.0)
                 trial[k] = 0.0 if crossed or (low[k] <= 0.0 and moved < 0.0) else moved
             new_value = demand(sample, trial, first, second, winner, counts) + limits_worth(trial, low, high)
-            new_worst = _gradient(trial, counts, low, high, slope, free)
+            new_worst = _gradient(trial, counts, low, high, held, slope, free)
             used += 1
             if new_value < value or new_worst < worst:
                 improved = True
@@ -247,12 +289,16 @@ def descend(
             scale *= 0.3
         if not improved:
             demand(sample, prices, first, second, winner, counts)
-            _gradient(prices, counts, low, high, slope, free)
+            _gradient(prices, counts, low, high, held, slope, free)
             tie_density(sample, prices, first, second, winner, window, every, density)
             return worst
         value = new_value
         worst = new_worst
         prices[:] = trial
+        if some_held:
+            _hold(sample, high, prices, held, first, second, winner)
+            value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
+            worst = _gradient(prices, counts, low, high, held, slope, free)
 
 
 @njit(nogil=True, cache=True)
@@ -274,10 +320,11 @@ def _anchor(sample: Array, prices: Array, high: Array, counts: Array, density: A
 @njit(nogil=True, cache=True)
 def guess(
     sample: Array, low: Array, high: Array, prices: Array, cold: bool, passes: int, tolerance: float,
-    thinning: float, spread: float, width: Array,
+    thinning: float, spread: float, width: Array, lowest: Array,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """Improve prices on a sample and fill the half-widths around them.
+    """Improve prices on a sample and fill the half-widths around them; lowest: (depths,) the end of a scarce one's bar.
 
+    lowest is filled with -∞ for depths that are not scarce. The bar of a scarce one has no upper end.
     thinning: 1 - sample / population: how much of the sampling noise of counts applies; 0 = the sample is everybody.
     Returns the width of the common shift, the imbalance left, and how many customers the box leaves open, about.
     """
@@ -290,21 +337,57 @@ def guess(
             if rows // step >= 200:
                 part = 1.0 / step
                 small = np.ascontiguousarray(sample[:, : rows - rows % step : step])
-                descend(small, low * part, high * part, prices, 20, 1.0 + 0.005 * rows / step, counts, density)
+                few = (low <= 0.0) & (high * part < _SCARCE_ON_THE_WAY)
+                descend(small, low * part, high * part, prices, 20, 1.0 + 0.005 * rows / step, few, counts, density)
             step //= 4
-    left = descend(sample, low, high, prices, passes, tolerance, counts, density)
+    scarce = (low <= 0.0) & (high < _SCARCE)
+    left = descend(sample, low, high, prices, passes, tolerance, scarce, counts, density)
     if low.max() <= 0.0:
         _anchor(sample, prices, high, counts, density)
-    shift, opened = box(density, prices, counts, low, high, float(rows), thinning, spread, width)
+    shift, opened = box(density, prices, counts, low, high, float(rows), thinning, spread, scarce, width)
+    lowest[:] = -np.inf
+    if scarce.any():
+        opened += _lowest(sample, prices, high, scarce, thinning, spread, shift, width, lowest)
     return shift, left, opened
+
+
+@njit(nogil=True, cache=True)
+def _lowest(
+    sample: Array, prices: Array, high: Array, scarce: Array, thinning: float, spread: float, shift: float,
+    width: Array, lowest: Array,
+) -> float:  # fmt: skip
+    """The least that scarce depths may cost, and how many customers that leaves open.
+
+    At the lower end m customers of the sample want the depth, and m - spread · √m ≥ codes: then with that certainty all
+    customers together want more codes than there are. The other prices may be lower by their own widths.
+    """
+    columns, rows = sample.shape
+    first, second, winner = np.empty(rows), np.empty(rows), np.empty(rows, np.int64)
+    demand(sample, prices, first, second, winner, np.empty(columns))
+    off = shift
+    for k in range(columns):
+        if not scarce[k]:
+            off = max(off, shift + width[k])
+    opened = 0.0
+    for k in range(columns):
+        if scarce[k]:
+            half = 0.5 * spread
+            wanted = (half + np.sqrt(half * half + high[k])) ** 2 if thinning > 0.0 else high[k]
+            customers = min(int(wanted) + 4 + int(spread), rows)
+            lowest[k] = max(_price_for(sample, k, first, second, winner, customers) - off, -shift)
+            opened += customers
+    return opened
 
 
 @njit(nogil=True, cache=True)
 def box(
     density: Array, prices: Array, counts: Array, low: Array, high: Array, rows: float, thinning: float,
-    spread: float, width: Array,
+    spread: float, scarce: Array, width: Array,
 ) -> tuple[float, float]:  # fmt: skip
-    """Half-widths of `spread` standard errors around each price; returns that of the common shift, and the open."""
+    """Half-widths of `spread` standard errors around each price; returns that of the common shift, and the open.
+
+    scarce: (depths,) Booleans; the others are taken as if those were at their prices.
+    """
     columns = prices.size
     noise = np.zeros((columns, columns))
     free = np.empty(columns, np.bool_)
@@ -325,7 +408,7 @@ def box(
         if not pinned and prices[k] == 0.0:
             free[k] = False
             pinned = True
-        if density[k, k] <= 0.0:
+        if density[k, k] <= 0.0 or scarce[k]:
             free[k] = False
     solve_symmetric(density, free, noise)
     error = noise.T.copy()
@@ -340,10 +423,14 @@ def box(
     plain = 0.0
     shifted = 0.0
     for k in range(columns):
+        if scarce[k]:
+            continue
         none = max(density[k].sum(), 0.0)
         plain += 2.0 * none * width[k]
         shifted += 2.0 * none * (apart[k] + shift)
         for other in range(k):
+            if scarce[other]:
+                continue
             plain -= 2.0 * density[k, other] * (width[k] + width[other])
             shifted -= 2.0 * density[k, other] * (apart[k] + apart[other])
     if shifted < plain:

@@ -136,6 +136,40 @@ def compete_two(
 
 
 @njit(nogil=True, cache=True)
+def compete_four(
+    a: Array, b: Array, c: Array, d: Array, shifts: Array, place: int, first: Array, second: Array, winner: Array
+) -> None:
+    """Four places at once, by the better of either pair; equal bids go to the first of them, as in `compete_two`."""
+    shift_a, shift_b, shift_c, shift_d = shifts[0], shifts[1], shifts[2], shifts[3]
+    for j in range(a.size):
+        x = a[j] - shift_a
+        y = b[j] - shift_b
+        z = c[j] - shift_c
+        t = d[j] - shift_d
+        f = first[j]
+        s = second[j]
+        w = winner[j]
+        front = x if x >= y else y
+        behind = y if x >= y else x
+        of = place if x >= y else place + 1
+        other_front = z if z >= t else t
+        other_behind = t if z >= t else z
+        other_of = place + 2 if z >= t else place + 3
+        mine = front >= other_front
+        larger = front if mine else other_front
+        smaller = other_front if mine else front
+        third = behind if mine else other_behind
+        of = of if mine else other_of
+        smaller = smaller if smaller > third else third
+        ahead = larger > f
+        lesser = f if ahead else larger
+        lesser = lesser if lesser > smaller else smaller
+        second[j] = lesser if lesser > s else s
+        first[j] = larger if ahead else f
+        winner[j] = of if ahead else w
+
+
+@njit(nogil=True, cache=True)
 def value_range(
     bits: Array, eligible: Array | None, k: int, start: int, stop: int, largest: int, magnitude: int
 ) -> tuple[int, int]:
@@ -225,16 +259,17 @@ def screen(
     first = np.empty(BLOCK, values.dtype)
     second = np.empty(BLOCK, values.dtype)
     winner = np.empty(BLOCK, bits.dtype)
-    lines = np.empty((2, BLOCK), values.dtype)
+    lines = np.empty((4, BLOCK), values.dtype)
     shifts = np.empty(columns, values.dtype)
     shifts[:] = centre[0] - width[0]
     doubt = 0.0 if values.itemsize == 8 else 2.0**-21
-    dearest = np.abs(centre).max() + width.max()
-    nought = shifts[0] - shifts[0]  # zero of that precision
-    reach = np.empty((centre.shape[0], columns + 1))
+    dearest = np.abs(centre - width).max()
+    nought = np.zeros(4, values.dtype)
+    groups = centre.shape[0]
+    reach = np.empty((groups, columns + 1))
     reach[:, 0] = 2.0 * none_width + margin
     reach[:, 1:] = 2.0 * width + margin
-    won = np.zeros((centre.shape[0], columns + 1), np.int64)
+    won = np.zeros((4, groups, columns + 1), np.int64)  # four, because neighbours often choose alike
     opened = 0
     largest = 0
     magnitude = 0
@@ -245,37 +280,51 @@ def screen(
             first[j] = none_width
             second[j] = -np.inf
             winner[j] = 0
-        for k in range(0, columns - 1, 2):
+        taken = 0
+        while taken + 4 <= columns:
+            k = taken
             if direct:
-                compete_two(
-                    values[k, base:end], values[k + 1, base:end], shifts[k], shifts[k + 1], k + 1,
-                    first, second, winner,
+                compete_four(
+                    values[k, base:end], values[k + 1, base:end], values[k + 2, base:end], values[k + 3, base:end],
+                    shifts[k : k + 4], k + 1, first, second, winner,
                 )  # fmt: skip
             else:
+                for at in range(4):
+                    load_line(
+                        values, eligible, costs, rate, segment, centre, width, k + at, base, lines[at, :count]
+                    )  # fmt: skip
+                compete_four(
+                    lines[0, :count], lines[1, :count], lines[2, :count], lines[3, :count],
+                    nought, k + 1, first, second, winner,
+                )  # fmt: skip
+            taken += 4
+        for k in range(taken, columns):
+            if direct:
+                compete(values[k, base:end], shifts[k], k + 1, first, second, winner)
+            else:
                 load_line(values, eligible, costs, rate, segment, centre, width, k, base, lines[0, :count])
-                load_line(values, eligible, costs, rate, segment, centre, width, k + 1, base, lines[1, :count])
-                compete_two(lines[0, :count], lines[1, :count], nought, nought, k + 1, first, second, winner)
-        if columns % 2:
-            load_line(values, eligible, costs, rate, segment, centre, width, columns - 1, base, lines[0, :count])
-            compete(lines[0, :count], nought, columns, first, second, winner)
+                compete(lines[0, :count], nought[0], k + 1, first, second, winner)
         for k in range(columns):
             largest, magnitude = value_range(bits, eligible, k, base, end, largest, magnitude)
+        # three short loops: each alone runs several times as fast as all in one
         for j in range(count):
-            place = winner[j]
+            choice[base - start + j] = winner[j] - 1
+        for j in range(count):
+            won[j & 3, 0 if segment is None else segment[base + j], winner[j]] += 1
+        for j in range(count):
+            best = np.float64(first[j])
             group = 0
             if segment is not None:
                 group = segment[base + j]
-            choice[base - start + j] = place - 1
-            won[group, place] += 1
-            best = np.float64(first[j])
-            if best - second[j] <= reach[group, place] + doubt * (abs(best) + dearest):
-                won[group, place] -= 1
+            if best - second[j] <= reach[group, winner[j]] + doubt * (abs(best) + dearest):
+                won[0, group, winner[j]] -= 1
                 if opened < room:
                     rows[opened] = base + j
                 opened += 1
-    for group in range(centre.shape[0]):
-        for k in range(columns):
-            counts[group, k] += won[group, k + 1]
+    for lane in range(4):
+        for group in range(groups):
+            for k in range(columns):
+                counts[group, k] += won[lane, group, k + 1]
     return opened, largest, magnitude
 
 
@@ -295,6 +344,7 @@ def copy_all(
 
 
 _CHUNK = 262_144  # customers per chunk: a pass is memory-bound and takes milliseconds, so fewer and longer chunks
+_GATHERED = 65_536  # open customers per chunk, whose values are read from all over the table
 _TOO_MANY = 0.5  # more open customers than this: their values are tied, and keeping them would copy the matrix
 
 
@@ -346,7 +396,7 @@ def run_screen(
     groups = centre.shape[0]
     costs = problem.costs if rate != 0.0 else None
     direct = bool(values.flags.c_contiguous and problem.eligible is None and costs is None and groups == 1)
-    margin = max(least_margin, 1e-12 * float(np.abs(centre).max() + np.abs(width).max() + none_width))
+    margin = max(least_margin, 1e-12 * float(np.abs(centre - width).max() + none_width))
     segment = problem.limits.segment
 
     def screened(chunk: slice) -> _Part:
@@ -386,8 +436,13 @@ def run_screen(
         counts = np.sum([part.counts for part in parts], axis=0)
         rows = np.concatenate([part.rows for part in parts])
     kept = np.empty((columns, rows.size if rows.size == opened else 0))
+
+    def fill(part: slice) -> None:
+        gather(values, problem.eligible, costs, rate, rows[part], kept[:, part])
+
     if rows.size == opened:
-        gather(values, problem.eligible, costs, rate, rows, kept)
+        for _ in spread(fill, row_chunks(rows.size, size=_GATHERED), engine=engine):
+            pass
     return Screened(choice, counts, rows, kept, opened, top, margin)
 
 

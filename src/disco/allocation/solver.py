@@ -1,9 +1,10 @@
 """The exact solver: guess prices on a sample, settle almost everybody in one pass, prove the rest.
 
 1. Newton on a sample gives prices and error bars (a box). 2. One pass over all customers fixes those whose best place
-is the same everywhere in the box and keeps the others. 3. Newton and a second, much smaller box on what is left.
-4. Exact shortest paths on the last few. If the final prices lie in the boxes, every fixed customer is right and the
-whole is optimal. If not, boxes widen; then `ties` takes over, which ends with everybody if it must: always exact.
+is the same everywhere in the box and keeps the others, among them whoever might want a scarce depth. 3. Newton and a
+second, much smaller box on what is left. 4. Exact shortest paths on the last few. If the final prices lie in the boxes,
+every fixed customer is right and the whole is optimal. If not, boxes widen; then `ties` takes over, which ends with
+everybody if it must: always exact.
 """
 
 import math
@@ -29,7 +30,7 @@ _FEW = 200  # up to here shortest paths alone: 0.3 against 0.5 ms with Newton at
 _FEW_IN_SEGMENTS = 25_000  # up to here shortest paths and no boxes, with limits of segments: 12 ms on either way
 _FEW_KNOWN_IN_SEGMENTS = 2_000  # the same from the prices of a similar solve: 5 against 15 ms at 10,000 customers
 _ONE_LEVEL = 12_000  # up to here everybody is the sample: 1.3 against 1.9 ms at 6,000 customers, equal at 12,000
-_OPEN_SHARE = 0.2  # a guess that leaves more open gets a larger sample; at 500,000 customers 18 ms, with 0.1 23 ms
+_OPEN_SHARE = 0.3  # a guess that leaves more open gets a sample four times as large
 _USELESS = 0.4  # a guess that leaves more open settles too few to be worth a pass and a copy of the rest
 _COPIED = 1_500_000  # customers, at most, who are then all kept: 100 MB as float64
 _SETTLED_AT_ONCE = 250_000  # open customers, at most, whom shortest paths take on alone when boxes fail
@@ -48,6 +49,7 @@ class _Guess(NamedTuple):
     """Prices with error bars, from a sample."""
 
     box: PriceBox
+    prices: Array  # (depths,) where customers want about as many codes as there are
     open_share: float  # of the customers whom the box leaves open, about
     margin: float  # by how much a place must win: far above rounding
 
@@ -62,7 +64,7 @@ def solve(
     tree = tree_of(problem.limits)
     if problem.customers <= _FEW:
         return solve_exactly(problem, tree, rate=rate, warm=_of_depths(warm, problem))
-    closed = Closed.of(problem, tree)
+    closed = Closed.of(problem, tree) if tree.leaf.shape[0] > 1 else None  # one depth for everybody is only scarce
     if closed is None:
         return _solve(problem, tree, rate=rate, warm=warm, engine=engine)
     found = _solve(closed.left(), tree, rate=rate, warm=closed.start(warm), engine=engine)
@@ -107,10 +109,10 @@ def _solve_level(
         guessed = _guess(problem, low, high, rate=rate, prices=prices, spread=spread)
         if guessed is None:
             return None
-        box, share, margin = guessed
+        box, near, share, margin = guessed
         if share > _USELESS and problem.customers <= _COPIED:
             everybody = keep_everybody(problem, rate, rows=rows, grid=grid)
-            return _solve_open(problem, tree, everybody, low, high, box.centre[0])
+            return _solve_open(problem, tree, everybody, low, high, near)
         margin = margin if grid is None else grid.margin
         screened = run_screen(
             problem,
@@ -131,7 +133,7 @@ def _solve_level(
         inner = Screened(
             screened.choice, screened.counts, numbers, screened.kept, screened.opened, top.largest, top.margin
         )
-        prices = box.centre[0]
+        prices = near
         if screened.opened <= _ONE_LEVEL:
             found = _solve_open(problem, tree, inner, low_left, high_left, prices)
         else:
@@ -155,7 +157,7 @@ def _guess(
     customers, columns = problem.customers, problem.columns
     cold, lost = prices is None, False
     centre = np.zeros(columns) if prices is None else prices.copy()
-    width = np.empty(columns)
+    width, lowest = np.empty(columns), np.empty(columns)
     size = int(min(max(2048, 48 * math.sqrt(customers)), customers // 2))
     run = 32 if customers >= 100_000 and spread < 10.0 else 1  # neighbours share cache lines, but may be alike
     while True:
@@ -168,7 +170,7 @@ def _guess(
         low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
         tolerance = 2.0 + 0.15 * math.sqrt(rows.size)
         shift, left, opened = guess(
-            sample, low_part, high_part, centre, cold, 40, tolerance, 1.0 - share, spread, width
+            sample, low_part, high_part, centre, cold, 40, tolerance, 1.0 - share, spread, width, lowest
         )
         if not math.isfinite(opened) or left > 8.0 * tolerance:
             if lost or tied(sample):
@@ -180,9 +182,18 @@ def _guess(
         if useless and tied(sample):
             return None
         if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3 or useless:
-            return _Guess(PriceBox(centre[None, :], width[None, :], shift), opened / rows.size, 1e-10 * magnitude)
+            box = _box(centre, width, lowest, shift, magnitude)
+            return _Guess(box, centre, opened / rows.size, 1e-10 * magnitude)
         size *= 4
         cold = False
+
+
+def _box(prices: Array, width: Array, lowest: Array, shift: float, magnitude: float) -> PriceBox:
+    """The box of a guess. That of a scarce depth reaches so far up that nobody is settled at it."""
+    scarce = lowest > -np.inf
+    half = np.where(scarce, 1024.0 * magnitude, width)
+    centre = np.where(scarce, lowest + half, prices)
+    return PriceBox(centre[None, :], half[None, :], shift)
 
 
 def _sample_prices(sample: Array, low: Array, high: Array) -> Array:
@@ -211,16 +222,18 @@ def _solve_open(
     centre = np.zeros(columns) if prices is None else np.clip(prices, -screened.largest, screened.largest)
     if opened > 300:
         low_left, high_left = np.maximum(low[1:], 0).astype(float), high[1:].astype(float)
-        width = np.empty(columns)
+        width, lowest = np.empty(columns), np.empty(columns)
         cold = prices is None
         for spread in _INNER_SPREADS:
-            shift, left, _ = guess(by_depth, low_left, high_left, centre, cold, 30, 2.0, 0.0, spread, width)
+            shift, left, _ = guess(by_depth, low_left, high_left, centre, cold, 30, 2.0, 0.0, spread, width, lowest)
             if left > 50.0 + 0.01 * opened:
                 if tied(by_depth):
                     return None
                 centre = _sample_prices(by_depth, low_left, high_left)
-                shift, left, _ = guess(by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width)
-            box = PriceBox(centre[None, :].copy(), width[None, :].copy(), shift)
+                shift, left, _ = guess(
+                    by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width, lowest
+                )
+            box = _box(centre, width, lowest, shift, screened.largest)
             inner = run_screen(
                 AllocationProblem(by_depth, problem.limits), box, least_margin=screened.margin, checked=True
             )
