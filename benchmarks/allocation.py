@@ -15,6 +15,7 @@ import tracemalloc
 from importlib.metadata import version
 
 import numpy as np
+from _allocation_budget import budget_rows, conflicts
 from _allocation_peers import PEERS, run_peer
 
 import disco
@@ -144,12 +145,7 @@ def budgets(customers: int, *, repeats: int, proportional: bool) -> None:
     kind = "value and cost proportional to one basket" if proportional else "every customer its own response"
     print(f"\n== budget at 60 % of the free spend, {customers:,} × 8, {kind} ==")
     values, costs = money(customers, 8, proportional=proportional)
-    for profile in PROFILES:
-        caps = caps_of(profile, customers, 8)
-        free = disco.allocate(values, caps, costs=costs)
-        solve, spread, _, read, result = measure(values, caps, repeats=repeats, costs=costs, budget=0.6 * free.cost)
-        print(f"{profile:>10}  {solve * 1e3:9.1f} ms ±{spread:4.0%}  {solve / read:7.0f} reads  gap {result.gap:.1e}  "
-              f"unspent {1 - result.cost / (0.6 * free.cost):.1e}")  # fmt: skip
+    budget_rows(values, costs, caps_of, PROFILES, measure, repeats=repeats)
 
 
 def main() -> None:
@@ -169,6 +165,7 @@ def main() -> None:
     profiles(5_000_000, 8, np.float64, repeats=5)
     profiles(10_000_000, 10, np.float32, repeats=5)
     budgets(500_000, repeats=1, proportional=True)
+    conflicts()
 
 
 if __name__ == "__main__":

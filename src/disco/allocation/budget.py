@@ -5,7 +5,8 @@ For a budget price λ ≥ 0 the problem with values v - λ·c is exact and canon
     L(λ) = max Σ (v - λ·c) + λ·budget   bounds the optimum.
 
 λ is bracketed between an allocation that spends too much and one that does not; the difference between the two is split
-into cycles, and the best subset that the budget allows is applied. Few customers: searched exactly.
+into cycles, and the best subset that the budget allows is applied. Of many customers, passes over all of them first
+settle those whose place does not depend on λ (`contended`), and the search is among the others. Few: searched exactly.
 """
 
 import math
@@ -13,18 +14,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from disco.allocation.contended import narrowed
 from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best, search_exactly
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
 from disco.allocation.solver import solve
 from disco.records.arrays import Array
+from disco.records.identity import customer_keys
 from disco.records.ports import Engine
 
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
 _STEPS = 60  # solves at most, on the way to the budget price
 _SAMPLED = 10_000  # customers among whom a first budget price is looked for
 _TO_THE_END = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
+_SEARCHED_AT_ONCE = 14_000  # contended customers, at most, among whom the budget price is searched without another pass
+_SPREADS = (3.5, 9.0)  # half-widths of ranges, in standard errors: the second where the first does not hold
+_WORTH_FILLING = 2e-5  # relative gap of an even mixture of two allocations, from where on a budget is filled from them
+_FILLED = 1e-9  # relative gap at which few contended customers need no better filling
 _KEPT = 11  # allocations remembered on either side of the budget: a wider bracket may fill the budget better
 _SEARCHED = 48  # customers, at most, for the exact search, which gives up after two million steps
 
@@ -42,7 +49,13 @@ def solve_budget(
     problem: AllocationProblem, *, warm: Array | None = None, engine: Engine | None = None
 ) -> BudgetSolution | None:
     """An allocation within the budget, and the prices that bound what any could reach; None: floors cost too much."""
+    if problem.keys is None and problem.customers > _TO_THE_END:  # they are asked for again and again
+        problem = replace(problem, keys=customer_keys(np.arange(problem.customers), engine=engine))
     lagrangian = Lagrangian(_affordable(problem), warm=warm, engine=engine)
+    if problem.customers > _TO_THE_END:
+        found = _among_contended(lagrangian)
+        if found is not None:
+            return found
     rich = lagrangian.at(0.0)
     if not rich.solution.feasible:
         return None
@@ -58,6 +71,31 @@ def solve_budget(
         filled, exact = search_exactly(lagrangian, filled, best)
         return BudgetSolution(filled, best, exact)
     return BudgetSolution(filled, best)
+
+
+def _among_contended(lagrangian: Lagrangian) -> BudgetSolution | None:
+    """By passes that settle all customers whom the budget price does not concern, and a search among the others."""
+    for spread in _SPREADS:
+        here, ends = lagrangian, None
+        while here.problem.customers > _SEARCHED_AT_ONCE:
+            found = narrowed(here, within=ends, spread=spread)
+            if found is None:
+                break
+            here, ends = found
+            if ends[0].jumps_to(ends[1]):  # a whole depth moves at one budget price: another pass could not part them
+                break
+        if ends is None:
+            return None
+        rich, poor = here.at(ends[0].rate), here.at(ends[1].rate)
+        if rich.fits or not poor.fits or not rich.solution.feasible or not poor.solution.feasible:
+            continue
+        few = here.problem.customers <= _TO_THE_END
+        best, above, below = (_bracket if few else _approach_between)(here, rich, poor)
+        enough = _FILLED if few else CLOSE_ENOUGH
+        filled = here.priced(0.0, fill_best(here, best, above, below, enough=enough))
+        if here.holds or lagrangian.bound_at(best) - filled.worth <= CLOSE_ENOUGH * abs(filled.worth):
+            return BudgetSolution(here.for_everybody(filled.solution), best)
+    return None
 
 
 def _affordable(problem: AllocationProblem) -> AllocationProblem:
@@ -125,15 +163,61 @@ def _interpolated(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> float:
 
 def _approach(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced, list[Priced], list[Priced]]:
     """`_bracket` for many customers: from the rate of a sample, and only until the budget can be filled well."""
-    best = rich
-    above, below = [rich], [poor]
+    best, above, below = rich, [rich], [poor]
     guess = _sampled_rate(lagrangian)
-    kept = _KEPT if lagrangian.problem.customers <= 1_000_000 else 3  # each takes two bytes per customer
     reach = 0.01  # relative error of the guess: step beyond it, for it may itself be a kink
     rate = guess * (1.0 - reach)
     for _ in range(_STEPS):
+        if rich.spent <= poor.spent or (rich.rate > 0.0 and math.isfinite(poor.rate)):
+            break
+        if not rich.rate < rate < poor.rate:
+            rate = lagrangian.crossing(rich, poor)
+            if not rich.rate < rate < poor.rate:
+                return best, above, below
+        found = lagrangian.at(rate)
+        best = min(best, found, key=lambda priced: priced.bound)
+        if found.fits:
+            poor = found
+            below.append(poor)
+        else:
+            rich = found
+            above.append(rich)
+        if found.spent == lagrangian.budget:
+            return best, above, below
+        rate = guess * (1.0 - 3.0 * reach if found.fits else 1.0 + reach)
+        reach = min(3.0 * reach, 0.3)
+    better, above_it, below_it = _approach_between(lagrangian, rich, poor)
+    best = min(best, better, key=lambda priced: priced.bound)
+    return best, [*above[:-1], *above_it], [*below[:-1], *below_it]
+
+
+def _approach_between(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced, list[Priced], list[Priced]]:
+    """Narrow (spends too much, does not), both at finite rates, until the budget can be filled well from the two."""
+    best = min(rich, poor, key=lambda priced: priced.bound)
+    above, below = [rich], [poor]
+    kept = _KEPT if lagrangian.problem.customers <= 1_000_000 else 3  # each takes two bytes per customer
+    kink = poor.rate - rich.rate <= 5e-2 * poor.rate and _jumps(lagrangian, rich, poor)
+    for _ in range(_STEPS):
         if rich.spent <= poor.spent:
             break
+        width = poor.rate - rich.rate
+        if width <= 5e-2 * poor.rate:  # perhaps the budget can be filled well already
+            best = min(best, lagrangian.between(above, below), key=lambda priced: priced.bound)
+            share = (lagrangian.budget - poor.spent) / (rich.spent - poor.spent)
+            even = poor.worth + share * (rich.worth - poor.worth)  # what any filling reaches, nearly
+            if best.bound - even <= _WORTH_FILLING * abs(even):
+                worth = lagrangian.priced(0.0, fill(lagrangian, rich, poor)).worth
+                if best.bound - worth <= CLOSE_ENOUGH * abs(worth):
+                    break
+        if width <= 1e-3 * poor.rate:
+            moves = int(np.count_nonzero(rich.solution.choice != poor.solution.choice))
+            if moves <= max(40, min(_MOVES, int(np.count_nonzero(poor.solution.choice >= 0)) // 100)):
+                break
+        rate = _interpolated(lagrangian, rich, poor)
+        if kink:  # close in on it, but do not solve there
+            centre = lagrangian.crossing(rich, poor)
+            ahead, behind = centre - rich.rate, poor.rate - centre
+            rate = centre - 0.3 * ahead if ahead > behind else centre + 0.3 * behind
         if not rich.rate < rate < poor.rate:
             rate = lagrangian.crossing(rich, poor)
             if not rich.rate < rate < poor.rate:
@@ -147,30 +231,15 @@ def _approach(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Price
         else:
             rich = found
             above = [*above[-kept:], rich]
-        if found.spent == lagrangian.budget or rich.spent <= poor.spent:
+        if found.spent == lagrangian.budget:
             break
-        if rich.rate == 0.0 or not math.isfinite(poor.rate):  # still on one side of it
-            rate = guess * (1.0 - 3.0 * reach if found.fits else 1.0 + reach)
-            reach = min(3.0 * reach, 0.3)
-            continue
-        width = poor.rate - rich.rate
         kink = rich.spent - poor.spent > 0.8 * before  # in between
-        if width <= 5e-2 * poor.rate:  # perhaps the budget can be filled well already
-            if kink:
-                best = min(best, lagrangian.between(above, below), key=lambda priced: priced.bound)
-            worth = lagrangian.priced(0.0, fill(lagrangian, rich, poor)).worth
-            if best.bound - worth <= CLOSE_ENOUGH * abs(worth):
-                break
-        if width <= 1e-3 * poor.rate:
-            moves = int(np.count_nonzero(rich.solution.choice != poor.solution.choice))
-            if moves <= max(40, min(_MOVES, int(np.count_nonzero(poor.solution.choice >= 0)) // 100)):
-                break
-        rate = _interpolated(lagrangian, rich, poor)
-        if kink:  # close in on it, but do not solve there
-            centre = lagrangian.crossing(rich, poor)
-            ahead, behind = centre - rich.rate, poor.rate - centre
-            rate = centre - 0.1 * ahead if ahead > behind else centre + 0.1 * behind
     return best, above, below
+
+
+def _jumps(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> bool:
+    """Whether spending falls by more than its share between two rates close to each other."""
+    return (rich.spent - poor.spent) * poor.rate > 5.0 * lagrangian.budget * (poor.rate - rich.rate)
 
 
 def _sampled_rate(lagrangian: Lagrangian) -> float:

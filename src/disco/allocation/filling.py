@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from disco.allocation.lagrangian import Lagrangian, Priced, spent
+from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
 from disco.records.arrays import Array
 from disco.records.compiled import njit
@@ -79,6 +79,22 @@ def split_into_cycles(origin: Array, target: Array, parent: Array, cycle_of: Arr
                 on_walk[node] = length
         on_walk[start] = -1
     return cycles
+
+
+@njit(nogil=True, cache=True)
+def _add_up(
+    values: Array, costs: Array, before: Array, after: Array, moved: Array, cycle_of: Array, gain: Array, cost: Array
+) -> None:
+    """gain, cost (cycles,): what the moves of each cycle bring and cost, depth by depth, in the order of `moved`."""
+    for k in range(values.shape[0]):
+        for e in range(moved.size):
+            if after[moved[e]] == k:
+                gain[cycle_of[e]] += np.float64(values[k, moved[e]])
+                cost[cycle_of[e]] += np.float64(costs[k, moved[e]])
+        for e in range(moved.size):
+            if before[moved[e]] == k:
+                gain[cycle_of[e]] -= np.float64(values[k, moved[e]])
+                cost[cycle_of[e]] -= np.float64(costs[k, moved[e]])
 
 
 @njit(nogil=True, cache=True)
@@ -241,21 +257,32 @@ CLOSE_ENOUGH = 4e-7  # relative gap at which the search for the budget price may
 _VISITS = 2_000_000
 
 
-def fill_best(lagrangian: Lagrangian, best: Priced, above: list[Priced], below: list[Priced]) -> Assignment:
-    """Fill from the narrowest bracket; a wider one has more cycles to choose from, and may leave less unspent."""
+def fill_best(
+    lagrangian: Lagrangian, best: Priced, above: list[Priced], below: list[Priced], *, enough: float = CLOSE_ENOUGH
+) -> Assignment:
+    """Fill from the narrowest bracket; a wider one has more cycles to choose from, and may leave less unspent.
+
+    enough: a relative gap at which no wider one is tried.
+    """
     filled: list[Priced] = []
     for back in (1, 2, 3, 4, 6, 8, 12):
         for back_above, back_below in ((1, back), (back, 1)) if back > 1 else ((1, 1),):
             rich, poor = above[-min(back_above, len(above))], below[-min(back_below, len(below))]
             filled.append(lagrangian.priced(0.0, fill(lagrangian, rich, poor)))
             most = max(filled, key=lambda priced: priced.worth)
-            if best.bound - most.worth <= CLOSE_ENOUGH * abs(most.worth):
+            if best.bound - most.worth <= enough * abs(most.worth):
                 return most.solution
     return most.solution
 
 
 def fill(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> Assignment:
     """Start from what the budget allows and apply the cycles towards the other that bring most."""
+    if lagrangian.filled is None or lagrangian.filled[:2] != (rich.rate, poor.rate):
+        lagrangian.filled = (rich.rate, poor.rate, _fill(lagrangian, rich, poor))
+    return lagrangian.filled[2]
+
+
+def _fill(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> Assignment:
     problem = lagrangian.problem
     before, after = poor.solution.choice, rich.solution.choice
     moved = np.flatnonzero(before != after)
@@ -269,20 +296,15 @@ def fill(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> Assignment:
     origin, target = nodes[group, before[moved] + 1], nodes[group, after[moved] + 1]
     count = split_into_cycles(origin, target, tree.parent, cycle_of)
     gain, cost = np.zeros(count), np.zeros(count)
-    for column in range(problem.columns):
-        for side, sign in ((after, 1.0), (before, -1.0)):
-            here = side[moved] == column
-            np.add.at(gain, cycle_of[here], sign * problem.values[column, moved[here]].astype(np.float64))
-            np.add.at(cost, cycle_of[here], sign * lagrangian.costs[column, moved[here]].astype(np.float64))
+    _add_up(problem.values, lagrangian.costs, before, after, moved, cycle_of, gain, cost)
     taken = np.zeros(count, np.int64)
-    budget = float(problem.limits.budget or 0.0)
     left = (lagrangian.budget - poor.spent) / lagrangian.cost_scale
     for reserve in (0.0, 1e-12, 1e-9):  # sums of floats may exceed the budget in the last bits: then keep a little back
-        fill_budget(gain, cost, left - reserve * budget, taken)
+        fill_budget(gain, cost, left - reserve * lagrangian.most, taken)
         choice = before.copy()
         apply = taken[cycle_of] == 1
         choice[moved[apply]] = after[moved[apply]]
-        if spent(lagrangian.costs, choice) <= budget:
+        if lagrangian.keeps_budget(choice):
             return replace(poor.solution, choice=choice)
     return poor.solution
 

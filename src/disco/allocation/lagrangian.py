@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.limits import UNLIMITED
+from disco.allocation.limits import UNLIMITED, tree_of
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
+from disco.allocation.screen import PriceBox
 from disco.allocation.solver import solve
 from disco.records.arrays import Array
 from disco.records.compiled import njit
@@ -94,15 +96,84 @@ def _sum_scale(largest: float, customers: int) -> float:
     return math.ldexp(1.0, min(61 - customers.bit_length() - exponent, 1000))
 
 
-class Lagrangian:
-    """The problem at any budget price, warm-started from the last one."""
+class RateRange(NamedTuple):
+    """Budget prices from one end to the other, with a box of prices at either end."""
 
-    def __init__(self, problem: AllocationProblem, *, warm: Array | None, engine: Engine | None = None) -> None:
+    rates: tuple[float, float]
+    boxes: tuple[PriceBox, PriceBox]
+
+    def holds(self, rate: float, prices: Array) -> bool:
+        """Whether prices (groups, depths) at a budget price of the range are in the box drawn between those of its
+        ends."""
+        low, high = self.rates
+        if not low <= rate <= high:
+            return False
+        part = (rate - low) / (high - low)
+        one, other = self.boxes
+        centre = (1.0 - part) * one.centre + part * other.centre
+        width = (1.0 - part) * one.width + part * other.width
+        return PriceBox(centre, width, (1.0 - part) * one.none_width + part * other.none_width).holds(prices)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The customers of a whole table who are settled at every budget price that is still looked at.
+
+    The others are a smaller table, whose limits are what these leave of the limits. Sums are in the grid units of the
+    whole table.
+    """
+
+    whole: "Lagrangian"  # the whole table
+    rows: Array  # (open,) row numbers of the smaller table's customers in the whole table
+    choice: Array  # (customers of the whole table,) of those who are settled; not yet known of the others
+    worth: int  # Σ values of the settled
+    spent: int  # Σ costs of the settled
+    ranges: tuple[RateRange, ...]  # where they are settled, the narrowest last
+
+    def holds(self, rate: float, prices: Array) -> bool:
+        """Whether they are settled at these prices (groups, depths)."""
+        return all(one.holds(rate, prices) for one in self.ranges)
+
+    def with_open(self, choice: Array) -> Array:
+        """(customers of the whole table,) the choice of everybody, from that of the open ones."""
+        everybody = self.choice.copy()
+        everybody[self.rows] = choice
+        return everybody
+
+
+class Lagrangian:
+    """The problem at any budget price, warm-started from the last one; what it adds up is of the whole table.
+
+    outside: the customers who were settled before; None: the problem is the whole table.
+    """
+
+    def __init__(
+        self,
+        problem: AllocationProblem,
+        *,
+        warm: Array | None,
+        engine: Engine | None = None,
+        outside: Outside | None = None,
+    ) -> None:
         assert problem.costs is not None
         assert problem.limits.budget is not None
-        self.problem, self.engine, self.warm = problem, engine, warm
+        self.problem, self.engine, self.warm, self.outside = problem, engine, warm, outside
         self.costs: Array = problem.costs
-        self.value_scale = _sum_scale(largest_of(problem.values, problem.eligible), problem.customers)
+        self.filled: tuple[float, float, Assignment] | None = None  # the two rates filled from last, and the result
+        self.value_scale: float  # grid units per unit of value
+        self.cost_scale: float  # grid units per unit of cost
+        self.most: float  # the budget, money
+        self.budget: int  # the budget, grid units
+        self.grid_top: float  # no smaller than `AllocationProblem.grid_top` of any part of the table
+        self.holds = True  # whether everybody outside was settled rightly at all budget prices so far
+        if outside is not None:
+            whole = outside.whole
+            self.value_scale, self.cost_scale = whole.value_scale, whole.cost_scale
+            self.most, self.budget, self.grid_top = whole.most, whole.budget, whole.grid_top
+            return
+        largest = largest_of(problem.values, problem.eligible)
+        self.grid_top = max(largest, problem.least_top)
+        self.value_scale = _sum_scale(largest, problem.customers)
         self.cost_scale = _sum_scale(problem.largest_cost, problem.customers)
         self.most = problem.limits.budget
         # no sum of scaled costs reaches 2⁶², so a larger budget never binds
@@ -111,6 +182,9 @@ class Lagrangian:
     def at(self, rate: float) -> Priced:
         solution = solve(self.problem, rate=rate, warm=self.warm, engine=self.engine)
         self.begin_at(solution)
+        if self.outside is not None:
+            prices = solution.potentials[solution.tree.leaf]
+            self.holds = self.holds and solution.feasible and self.outside.holds(rate, prices)
         return self.priced(rate, solution)
 
     def begin_at(self, solution: Assignment) -> None:
@@ -122,9 +196,33 @@ class Lagrangian:
     def priced(self, rate: float, solution: Assignment) -> Priced:
         worth, cost, paid = _totals(self.problem.values, self.costs, solution.choice, self.value_scale, self.cost_scale)
         fits = paid <= self.most
+        if self.outside is not None:
+            worth, cost = worth + self.outside.worth, cost + self.outside.spent
+            fits = self._fits(solution.choice, cost)
         slack = self.budget - cost
-        bound = worth + rate * (self.value_scale / self.cost_scale) * slack if math.isfinite(rate) else math.inf
+        bound = worth + rate * self.unit * slack if math.isfinite(rate) else math.inf
         return Priced(rate, solution, worth, cost, fits, bound)
+
+    def _fits(self, choice: Array, cost: int) -> bool:
+        """Whether a choice that costs this much, in grid units, is within the budget to the last bit."""
+        assert self.outside is not None
+        slack = self.budget - cost
+        if abs(slack) > self.outside.choice.size + 2**12:  # more than the rounding of all terms and of their sum
+            return slack > 0
+        return spent(self.outside.whole.costs, self.outside.with_open(choice)) <= self.most
+
+    def keeps_budget(self, choice: Array) -> bool:
+        """Whether everybody together is within the budget to the last bit, as the certificate counts it."""
+        if self.outside is None:
+            return spent(self.costs, choice) <= self.most
+        cost = _totals(self.problem.values, self.costs, choice, self.value_scale, self.cost_scale)[1]
+        return self._fits(choice, cost + self.outside.spent)
+
+    def for_everybody(self, solution: Assignment) -> Assignment:
+        """A solution of this problem with the customers outside."""
+        if self.outside is None:
+            return solution
+        return replace(solution, choice=self.outside.with_open(solution.choice).astype(np.int16))
 
     def between(self, above: list[Priced], below: list[Priced]) -> Priced:
         """The bound where the narrowest of two sides cross, at prices drawn on from either side: any prices bound.
@@ -138,6 +236,11 @@ class Lagrangian:
         found = [self._at_prices(rate, poor, _drawn_on(a, b, rate)) for a, b in near]
         return min(found, key=lambda priced: priced.bound, default=poor)
 
+    def bound_at(self, priced: Priced) -> float:
+        """The bound that the prices of a part of the table give for all of it."""
+        whole = replace(priced, solution=replace(priced.solution, tree=tree_of(self.problem.limits)))
+        return self._at_prices(priced.rate, whole, priced.solution.potentials).bound
+
     def _at_prices(self, rate: float, poor: Priced, potentials: Array) -> Priced:
         """Σ_i max(0, max_k v - rate · c - price) + what the limits are worth + rate · budget, as the bound."""
         tree, problem = poor.solution.tree, self.problem
@@ -150,9 +253,15 @@ class Lagrangian:
         limits = np.where(price > 0.0, price * tree.high[1:], price * tree.low[1:]).sum()
         wanted = _wanted(problem.values, problem.eligible, self.costs, problem.limits.segment, allowed[tree.leaf], rate)
         bound = (wanted + float(limits) + rate * self.most) * self.value_scale
+        if self.outside is not None:  # their prices are part of what the limits of the whole table are worth
+            bound += self.outside.worth - rate * self.unit * self.outside.spent
         return replace(poor, rate=rate, solution=replace(poor.solution, potentials=allowed), bound=bound)
 
     def crossing(self, rich: Priced, poor: Priced) -> float:
         """The rate at which two allocations are worth the same."""
-        unit = self.value_scale / self.cost_scale
-        return (rich.worth - poor.worth) / (rich.spent - poor.spent) / unit
+        return (rich.worth - poor.worth) / (rich.spent - poor.spent) / self.unit
+
+    @property
+    def unit(self) -> float:
+        """Grid units of value per value, over grid units of cost per cost."""
+        return self.value_scale / self.cost_scale

@@ -219,6 +219,45 @@ def _on_sample(
         size, start, cold = 4 * size, found.prices, False
 
 
+def box_of_segments(
+    net: Array,
+    segment: Array | None,
+    tree: Tree,
+    high: Array,
+    potentials: Array | None,
+    *,
+    tolerance: float,
+    thinning: float,
+    spread: float,
+) -> tuple[Array, PriceBox] | None:
+    """Potentials (nodes - 1,) that a sample finds, and the box around its prices; None: floors, or too many ties.
+
+    net: (depths, customers) values of the sample; segment: (customers,) their segments.
+    tree: the limits of everybody; high: (nodes - 1,) the caps of the sample; thinning: as in `newton.guess`.
+    potentials: to begin with; None: from nowhere.
+    """
+    if segment is None or (tree.low > 0).any() or tree.nodes > _MOST_NODES:
+        return None
+    caps = _Caps(tree)
+    sample = _Sample([np.ascontiguousarray(net[:, segment == group]) for group in range(caps.groups)])
+    if any(tied(part) for part in sample.parts if part.shape[1] > 256):
+        return None
+    start = np.zeros(caps.nodes) if potentials is None else caps.read(potentials)
+    found = _guess(
+        sample,
+        caps,
+        high,
+        start,
+        tolerance=tolerance,
+        thinning=thinning,
+        spread=spread,
+        cold=potentials is None,
+    )
+    if not math.isfinite(found.open_share) or found.left > 8.0 * tolerance:
+        return None
+    return caps.potentials(found.prices), found.box
+
+
 def _guess(
     sample: _Sample, limits: _Caps, high: Array, start: Array, *, tolerance: float, thinning: float, spread: float,
     cold: bool,

@@ -1,0 +1,208 @@
+"""The budget solve of many customers: whom a pass settles, and the whole against HiGHS and against other routes."""
+
+import numpy as np
+import pytest
+
+from disco import LocalEngine
+from disco.allocation import Segments, Status, allocate, budget, contended, rates
+from disco.allocation.contended import count_range, screen_range
+from disco.allocation.limits import UNLIMITED
+from disco.allocation.problem import read_problem
+from disco.allocation.reference import _run
+from disco.allocation.screen import PriceBox
+
+KINDS = ("smooth", "proportional", "whole numbers", "heavy tails", "free cells", "floors", "segments", "eligible")
+
+
+def instance(kind: str, rng: np.random.Generator, customers: int) -> dict:
+    """The arguments of `allocate`, with caps over two orders of magnitude and a budget from tiny to nearly enough."""
+    depths = int(rng.integers(2, 6))
+    depth = np.linspace(0.05, 0.4, depths)
+    basket = rng.gamma(3.0, 10.0, (customers, 1))
+    if kind == "heavy tails":
+        basket = np.exp(1.5 * rng.standard_normal((customers, 1)))
+    if kind != "proportional":
+        basket = basket * np.exp(
+            rng.gamma(2.0, 0.3, (customers, 1)) * depth + 0.1 * rng.standard_normal((customers, depths))
+        )
+    costs = basket * depth
+    values = 3.0 * basket * (1.0 - depth) * (0.2 + depth) - costs
+    if kind == "whole numbers":
+        values, costs = np.rint(values / 10.0), np.rint(costs)
+    if kind == "free cells":
+        costs = np.where(rng.random(costs.shape) < 0.3, 0.0, costs)
+    caps = np.maximum(customers * 10.0 ** rng.uniform(-2.0, 0.0, depths), 1.0).astype(int)
+    arguments = {"values": np.asfortranarray(values), "caps": caps, "costs": np.asfortranarray(costs)}
+    if kind == "floors":
+        arguments["floors"] = (0.3 * caps * rng.random(depths)).astype(int)
+    if kind == "segments":
+        labels = rng.integers(0, 3, customers)
+        arguments["segments"] = Segments(labels, {g: {"caps": np.maximum(caps // 4, 1).tolist()} for g in range(2)})
+    if kind == "eligible":
+        arguments["eligible"] = rng.random(values.shape) < 0.8
+    free = allocate(**{**arguments, "budget": 1e12}).cost
+    share = rng.choice([1e-3, 0.2, 0.6, 0.95]) if kind != "floors" else rng.choice([0.6, 0.95])
+    return {**arguments, "budget": float(share * free)}
+
+
+def relaxed(arguments: dict) -> float | None:
+    """The optimum of the linear relaxation, from HiGHS."""
+    problem = read_problem(**arguments)
+    found = _run(problem, integral=False)
+    return None if found is None else float((found[0] * problem.values).sum())
+
+
+@pytest.fixture
+def small_samples(monkeypatch):
+    """Tables of some hundred customers go the way of many."""
+    monkeypatch.setattr(budget, "_TO_THE_END", 200)
+    monkeypatch.setattr(budget, "_SEARCHED_AT_ONCE", 150)
+    monkeypatch.setattr(budget, "_SAMPLED", 300)
+    monkeypatch.setattr(rates, "_SAMPLED", 400)
+    monkeypatch.setattr(rates, "_FEW", 150)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_budget_of_many_is_feasible_and_within_the_relaxation(small_samples, kind, seed):
+    arguments = instance(kind, np.random.default_rng([seed, KINDS.index(kind)]), 1200)
+    result = allocate(**arguments)
+    bound = relaxed(arguments)
+    if result.status is Status.INFEASIBLE:
+        assert bound is None
+        return
+    assert bound is not None
+    assert result.cost <= arguments["budget"]
+    assert (result.counts <= arguments["caps"]).all()
+    scale = max(abs(bound), 1.0)
+    assert result.value <= bound + 1e-7 * scale
+    assert result.bound >= bound - 1e-7 * scale
+    # what is lost to whole codes is at most about what the dearest customer is worth
+    assert bound - result.value <= arguments["values"].max() + 1e-3 * scale
+
+
+@pytest.mark.parametrize("kind", ["smooth", "floors", "segments", "eligible", "heavy tails"])
+def test_whoever_goes_through_the_passes_gets_what_a_search_among_everybody_gives(monkeypatch, small_samples, kind):
+    for seed in range(4):
+        arguments = instance(kind, np.random.default_rng([seed, 77]), 3000)
+        narrowed = allocate(**arguments)
+        monkeypatch.setattr(budget, "_TO_THE_END", 20_000)
+        plain = allocate(**arguments)
+        monkeypatch.setattr(budget, "_TO_THE_END", 200)
+        assert narrowed.status is not Status.INFEASIBLE
+        assert narrowed.value >= plain.value - 5e-6 * abs(plain.value)
+        assert narrowed.bound - narrowed.value <= max(plain.bound - plain.value, 5e-6 * abs(plain.value))
+
+
+def test_the_reference_of_a_settled_customer():
+    """At random budget prices and prices in the range, brute force gives every settled customer the same place."""
+    rng = np.random.default_rng(3)
+    values, costs = rng.gamma(2.0, 5.0, (3, 4000)), rng.gamma(2.0, 1.0, (3, 4000))
+    segment = rng.integers(0, 2, 4000)
+    eligible = rng.random((3, 4000)) < 0.9
+    boxes = tuple(
+        PriceBox(rng.uniform(0, 6, (2, 3)), rng.uniform(0, 0.5, (2, 3)), none_width) for none_width in (0.2, 0.4)
+    )
+    ends = (0.8, 1.1)
+    choice, counts, rows = np.empty(4000, np.int16), np.zeros((2, 3), np.int64), np.empty(4000, np.int64)
+    opened, worth, spent = screen_range(
+        values, eligible, costs, segment, 0, 4000, ends, boxes, 1e-9, (2.0**20, 2.0**20), choice, counts, rows
+    )
+    settled = np.setdiff1d(np.arange(4000), rows[:opened])
+    assert 0 < opened < 4000
+    taken = settled[choice[settled] >= 0]
+    assert np.array_equal(
+        counts, [[np.sum((choice[taken] == k) & (segment[taken] == g)) for k in range(3)] for g in range(2)]
+    )
+    assert worth == np.rint(values[choice[taken], taken] * 2.0**20).astype(np.int64).sum()
+    assert spent == np.rint(costs[choice[taken], taken] * 2.0**20).astype(np.int64).sum()
+    for _ in range(200):
+        part = rng.random()
+        rate = (1 - part) * ends[0] + part * ends[1]
+        corner = [box.centre + rng.choice([-1, 1], (2, 3)) * box.width for box in boxes]
+        shift = rng.uniform(-1, 1, 2)[:, None]  # one for each segment
+        corner = [prices + shift * box.none_width for prices, box in zip(corner, boxes, strict=True)]
+        prices = (1 - part) * corner[0] + part * corner[1]
+        net = np.where(eligible, values - rate * costs - prices[segment].T, -np.inf)
+        best = np.where(net.max(axis=0) > 0, net.argmax(axis=0), -1)
+        assert np.array_equal(best[settled], choice[settled])
+
+
+def test_the_reference_of_counts_at_two_budget_prices():
+    rng = np.random.default_rng(4)
+    values, costs = rng.gamma(2.0, 5.0, (3, 5000)), rng.gamma(2.0, 1.0, (3, 5000))
+    prices, ends = rng.uniform(0, 6, (2, 1, 3)), (0.5, 1.5)
+    boxes = tuple(PriceBox(one, np.full((1, 3), 0.3), 0.1) for one in prices)
+    counts = np.zeros((2, 1, 3), np.int64)
+    spent = count_range(values, None, costs, None, 0, 5000, ends, boxes, 2.0**20, counts)
+    for end in range(2):
+        net = values - ends[end] * costs - prices[end].T
+        best = np.where(net.max(axis=0) > 0, net.argmax(axis=0), -1)
+        taken = np.flatnonzero(best >= 0)
+        assert np.array_equal(counts[end, 0], np.bincount(best[taken], minlength=3))
+        assert spent[end] == np.rint(costs[best[taken], taken] * 2.0**20).astype(np.int64).sum()
+
+
+@pytest.mark.parametrize("kind", ["smooth", "proportional", "segments"])
+def test_row_order_and_threads_change_nobody_s_code_under_a_budget(kind):
+    rng = np.random.default_rng(11)
+    arguments = instance(kind, rng, 40_000)
+    arguments["budget"] = 0.5 * allocate(**{**arguments, "budget": 1e12}).cost
+    one = allocate(**arguments, ids=np.arange(40_000))
+    order = rng.permutation(40_000)
+    turned = {**arguments, "values": arguments["values"][order], "costs": arguments["costs"][order]}
+    if kind == "segments":
+        given = arguments["segments"]
+        turned["segments"] = Segments(np.asarray(given.of_customer)[order], given.limits)
+    other = allocate(**turned, ids=order, engine=LocalEngine(threads=2))
+    assert np.array_equal(other.choice, one.choice[order])
+    assert other.value == pytest.approx(one.value, rel=1e-14)
+
+
+@pytest.mark.parametrize("unlucky", ["too sure of itself", "too many large baskets"])
+def test_an_unlucky_sample_costs_time_and_nothing_else(monkeypatch, unlucky):
+    arguments = instance("smooth", np.random.default_rng(5), 40_000)
+    arguments["budget"] = 0.5 * allocate(**{**arguments, "budget": 1e12}).cost
+    if unlucky == "too sure of itself":
+        monkeypatch.setattr(budget, "_SPREADS", (0.01, 0.02))
+    else:
+        sampled = rates.RateSample.__init__
+
+        def skewed(self, lagrangian, *, spread):
+            sampled(self, lagrangian, spread=spread)
+            self.values, self.costs = self.values * 1.3, self.costs * 1.3
+
+        monkeypatch.setattr(rates.RateSample, "__init__", skewed)
+    result = allocate(**arguments)
+    assert result.cost <= arguments["budget"]
+    assert result.gap <= 5e-7
+
+
+def test_most_customers_are_settled_by_the_passes(monkeypatch):
+    kept = []
+    narrowed = contended.narrowed
+
+    def watched(lagrangian, **more):
+        found = narrowed(lagrangian, **more)
+        kept.append((lagrangian.problem.customers, None if found is None else found[0].problem.customers))
+        return found
+
+    monkeypatch.setattr(budget, "narrowed", watched)
+    arguments = instance("smooth", np.random.default_rng(6), 120_000)
+    arguments["caps"] = np.full(arguments["values"].shape[1], 12_000)
+    arguments["budget"] = 0.6 * allocate(**{**arguments, "budget": 1e12}).cost
+    kept.clear()
+    result = allocate(**arguments)
+    assert result.gap <= 1e-7
+    first = [after for before, after in kept if before == 120_000]
+    assert first[0] is not None
+    assert first[0] < 24_000
+
+
+def test_unlimited_depths_stay_unlimited_among_the_contended(small_samples):
+    arguments = instance("smooth", np.random.default_rng(8), 1200)
+    caps = [None, *arguments["caps"].tolist()[1:]]
+    result = allocate(**{**arguments, "caps": caps})
+    assert result.cost <= arguments["budget"]
+    assert result.counts[0] < UNLIMITED
+    assert result.gap <= 1e-3
