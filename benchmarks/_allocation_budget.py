@@ -35,6 +35,7 @@ def conflicts(customers: int = 100_000, depths: int = 8, segments: int = 20) -> 
         "counts": {"segments": disco.Segments(labels, crowded)},
         "counts, eligible": {"segments": disco.Segments(labels, crowded), "eligible": eligible},
         "budget": {"segments": disco.Segments(labels, even), "costs": costs, "budget": 500.0},
+        "budget, nearly": {"segments": disco.Segments(labels, even), "costs": costs, "budget": 4_600.0},
     }
     for name, arguments in cases.items():
         start = time.perf_counter()

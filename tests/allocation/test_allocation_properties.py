@@ -1,5 +1,6 @@
 """What prices mean, what the certificate refuses, who gets a late code, how the frontier runs."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -180,3 +181,37 @@ def test_budget_conflict_names_a_budget_that_would_do():
     assert "Raise the budget from 0.45 to 0.71" in conflict.change
     assert "lower the floor of depth 0.1 from 3 to 0" in conflict.change
     assert allocate(values, [5, 5], floors=[3, 4], costs=costs, budget=0.71).status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_floor_that_a_budget_conflict_names_is_the_one_to_be_lowered_least(seed):
+    """Against every floor lowered one by one, each time with a solve of everybody."""
+    rng = np.random.default_rng(seed)
+    customers, groups, columns = 60, 3, 2
+    labels = np.arange(customers) % groups
+    costs = rng.gamma(2.0, 2.0, (customers, columns))
+    floors = rng.integers(2, 7, (groups, columns))
+    whole = [0, 0] if seed % 2 else [5, 0]
+
+    def least(lowered, depth_floors=whole):
+        limits = {group: {"floors": lowered[group].tolist()} for group in range(groups)}
+        found = allocate(-costs, [40, 40], floors=depth_floors, segments=Segments(labels, limits))
+        return math.fsum(costs[row, column] for row, column in enumerate(found.choice) if column >= 0)
+
+    budget = least(floors) - 0.6
+    ways = []
+    for group in range(groups):
+        for column in range(columns):
+            for amount in range(1, floors[group, column] + 1):
+                lowered = floors.copy()
+                lowered[group, column] -= amount
+                if least(lowered) <= budget:
+                    was = floors[group, column]
+                    place = f"column {column} in segment {group}"
+                    ways.append((amount, f"floor {was} of {place}", f"floor of {place} from {was} to {was - amount}"))
+                    break
+    limits = {group: {"floors": floors[group].tolist()} for group in range(groups)}
+    result = allocate(costs, [40, 40], floors=whole, segments=Segments(labels, limits), costs=costs, budget=budget)
+    assert result.status is Status.INFEASIBLE
+    assert ways
+    assert result.conflicts[0].change.endswith(min(ways)[2])

@@ -7,14 +7,18 @@ over (type, depth) whose optimum is integral: it stays a flow.
 import math
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
+from typing import Any
 
 import numpy as np
 
 from disco.allocation.limits import UNLIMITED, Limits, column_name
+from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Conflict
 from disco.allocation.solver import solve
-from disco.records.arrays import Integers
+from disco.records.arrays import Array, Integers
+
+_MANY = 24  # limits from which on those that clash are looked for together, before they are tried one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,19 @@ class _Program:
 
     def least_violation(self, free: set[tuple[int, bool]], counted: tuple[int, bool]) -> int | None:
         """The least amount by which `counted` must give way when `free` limits need not hold; None: not enough."""
+        found = self._solve(free, [counted])[0]
+        return round(float(found.fun)) if found.status == 0 else None
+
+    def suspects(self) -> set[tuple[int, bool]]:
+        """Limits that clash: those with a price where all together give way by as little as they must."""
+        found, lines = self._solve(set(), None)
+        prices = np.abs(found.ineqlin.marginals)
+        return {limit for limit, line in lines.items() if prices[line] > 1e-7}
+
+    def _solve(
+        self, free: set[tuple[int, bool]], giving: list[tuple[int, bool]] | None
+    ) -> tuple[Any, dict[tuple[int, bool], int]]:
+        """Least Σ of what the limits `giving` (None: all) give way, and the line of each limit."""
         from scipy.optimize import linprog
         from scipy.sparse import csr_matrix
 
@@ -60,13 +77,11 @@ class _Program:
         row_of_cell = [of_column]
         if rows > columns:
             row_of_cell.append(columns + self.segment[of_type] * columns + of_column)
-        entries: list[tuple[int, int, float]] = []
         bounds = [float(size) for size in self.size]
         lines: dict[tuple[int, bool], int] = {}
         for limit in (*above, *below):
             lines[limit] = len(bounds)
             bounds.append(float(-self.low[limit[0]] if limit[1] else self.high[limit[0]]))
-            entries.extend([(lines[limit], cells, -1.0)] if limit == counted else [])
         index_row = [of_type]
         index_column = [np.arange(cells)]
         weight = [np.ones(cells)]
@@ -77,18 +92,17 @@ class _Program:
                 index_row.append(line[used])
                 index_column.append(np.flatnonzero(used))
                 weight.append(np.full(int(used.sum()), sign))
-        for line_number, column, coefficient in entries:
-            index_row.append(np.array([line_number]))
-            index_column.append(np.array([column]))
-            weight.append(np.array([coefficient]))
+        given_way = [lines[limit] for limit in (lines if giving is None else giving) if limit in lines]
+        index_row.append(np.array(given_way, np.int64))
+        index_column.append(cells + np.arange(len(given_way)))
+        weight.append(np.full(len(given_way), -1.0))
         matrix = csr_matrix(
             (np.concatenate(weight), (np.concatenate(index_row), np.concatenate(index_column))),
-            shape=(len(bounds), cells + 1),
+            shape=(len(bounds), cells + max(len(given_way), 1)),
         )
-        cost = np.zeros(cells + 1)
-        cost[cells] = 1.0
-        found = linprog(cost, A_ub=matrix, b_ub=np.array(bounds), method="highs")
-        return round(float(found.fun)) if found.status == 0 else None
+        cost = np.zeros(matrix.shape[1])
+        cost[cells:] = 1.0
+        return linprog(cost, A_ub=matrix, b_ub=np.array(bounds), method="highs"), lines
 
 
 def _program(problem: AllocationProblem) -> tuple[_Program, list[_Limit]]:
@@ -120,6 +134,11 @@ def count_conflicts(problem: AllocationProblem) -> tuple[Conflict, ...]:
     if program.least_violation(set(), nothing) is not None:
         return ()
     needed = sorted(limits, key=lambda limit: limit.is_floor)  # caps go first: floors are what asks for too much
+    if len(needed) > _MANY:  # most limits have no part in it: those that do not clash need not be taken out one by one
+        suspects = program.suspects()
+        others = {(limit.row, limit.is_floor) for limit in limits} - suspects
+        if program.least_violation(others, nothing) is None:
+            needed = [limit for limit in needed if (limit.row, limit.is_floor) in suspects]
     step = max(1, len(needed) // 2)
     while step:  # halves first: most limits have no part in it
         at = 0
@@ -154,48 +173,104 @@ def budget_conflict(problem: AllocationProblem) -> tuple[Conflict, ...]:
         return count_conflicts(problem)
     _, limits = _program(problem)
     floors = [limit for limit in limits if limit.is_floor]
-    needed = Decimal(repr(least)).quantize(Decimal("0.01"), ROUND_CEILING)  # up: a budget of this much must do
+    needed = Decimal(repr(least.cost)).quantize(Decimal("0.01"), ROUND_CEILING)  # up: a budget of this much must do
     change = f"Raise the budget from {budget:,.2f} to {needed:,}"
-    ways = [(limit.number - kept, limit) for limit in floors if (kept := _affordable_floor(problem, limit)) is not None]
-    if ways:
-        amount, limit = min(ways, key=lambda way: (way[0], way[1].name))
+    way = _cheapest_floor(problem, floors, least)
+    if way is not None:
+        amount, limit = way
         change += f", or {limit.change(amount)[0].lower()}{limit.change(amount)[1:]}"
     names = (f"budget {budget:,.2f}", *(limit.name for limit in floors))
     return (Conflict(names, f"the floors cost at least {needed:,}", change),)
 
 
-def _least_cost(problem: AllocationProblem, limits: Limits) -> float | None:
+@dataclass(frozen=True, slots=True)
+class _LeastCost:
+    """The cheapest way to meet the floors."""
+
+    cost: float
+    solution: Assignment
+
+    def of_one_more(self, row: int) -> float:
+        """What the last customer of a floor costs: by how much the cost falls at most, with each one fewer."""
+        node = row + 1
+        return float(self.solution.potentials[self.solution.tree.parent[node]] - self.solution.potentials[node])
+
+
+def _least_cost(problem: AllocationProblem, limits: Limits, *, warm: Array | None = None) -> _LeastCost | None:
     if problem.costs is None:
         return None
-    found = solve(replace(problem, values=-problem.costs, costs=None, largest_cost=0.0, limits=limits))
+    cheapest = replace(problem, values=-problem.costs, costs=None, largest_cost=0.0, limits=limits)
+    found = solve(cheapest, warm=warm)
     if not found.feasible:
         return None
     taken = np.flatnonzero(found.choice >= 0)
-    return float(math.fsum(problem.costs[found.choice[taken], taken].tolist()))
+    return _LeastCost(float(math.fsum(problem.costs[found.choice[taken], taken].tolist())), found)
 
 
-def _affordable_floor(problem: AllocationProblem, limit: _Limit) -> int | None:
-    """The largest number this floor could be, all else equal, so that the budget pays; None: not even 0 would do."""
-    columns, budget = problem.columns, problem.limits.budget or 0.0
+def _cheapest_floor(problem: AllocationProblem, floors: list[_Limit], least: _LeastCost) -> tuple[int, _Limit] | None:
+    """The floor that must be lowered least, all else equal, so that the budget pays, and by how much; None: none does.
 
-    def pays(number: int) -> bool:
-        limits = problem.limits
-        if limit.row < columns:
-            floors = limits.floors.copy()
-            floors[limit.row] = number
-            changed = replace(limits, floors=floors)
-        else:
-            assert limits.segment_floors is not None
-            floors = limits.segment_floors.copy()
-            floors.ravel()[limit.row - columns] = number
-            changed = replace(limits, segment_floors=floors)
-        cost = _least_cost(problem, changed)
-        return cost is not None and cost <= budget
+    The least cost is convex in each floor, so that it falls by at most `of_one_more` with each customer fewer: floors
+    that would have to be lowered by more than another are not tried.
+    """
+    budget = problem.limits.budget or 0.0
+    missing = least.cost - budget
+    tries: list[tuple[int, str, _Limit]] = []
+    for limit in floors:
+        price = least.of_one_more(limit.row)
+        amount = missing / price * (1.0 - 1e-9) if price > 0.0 else math.inf
+        if amount <= limit.number:
+            tries.append((max(math.ceil(amount), 1), limit.name, limit))
+    best: tuple[int, str, _Limit] | None = None
+    for amount, name, limit in sorted(tries, key=lambda one: one[:2]):
+        most = limit.number if best is None else min(best[0] - (name > best[1]), limit.number)
+        if amount > most or not _pays(problem, limit, limit.number - most, least):
+            continue
+        low, high = amount - 1, most  # lowering by `high` does, by `low` does not
+        step = 1
+        while high - low > 1:
+            middle = min(low + step, high - 1)
+            low, high = (low, middle) if _pays(problem, limit, limit.number - middle, least) else (middle, high)
+            step = 2 * step if low == middle else max((high - low) // 2, 1)
+        best = (high, name, limit)
+    return None if best is None else (best[0], best[2])
 
-    if not pays(0):
-        return None
-    low, high = 0, limit.number
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if pays(middle) else (low, middle)
-    return low
+
+def _pays(problem: AllocationProblem, limit: _Limit, number: int, least: _LeastCost) -> bool:
+    """Whether the budget pays for the floors when this one is `number`."""
+    limits, columns, budget = problem.limits, problem.columns, problem.limits.budget or 0.0
+    if limit.row < columns:
+        floors = limits.floors.copy()
+        floors[limit.row] = number
+        found = _least_cost(problem, replace(limits, floors=floors), warm=least.solution.potentials[1 : columns + 1])
+        return found is not None and found.cost <= budget
+    assert limits.segment_floors is not None
+    floors = limits.segment_floors.copy()
+    floors.ravel()[limit.row - columns] = number
+    if limits.floors.any():
+        found = _least_cost(
+            problem, replace(limits, segment_floors=floors), warm=least.solution.potentials[1 : columns + 1]
+        )
+        return found is not None and found.cost <= budget
+    return _segment_pays(problem, (limit.row - columns) // columns, floors, least)
+
+
+def _segment_pays(problem: AllocationProblem, group: int, floors: Integers, least: _LeastCost) -> bool:
+    """The same where only segments have floors: each meets its own, and no cap stands in the way of the least."""
+    assert problem.limits.segment is not None
+    assert problem.costs is not None
+    here = problem.limits.segment == group
+    rows, choice = np.flatnonzero(here), least.solution.choice
+    part = AllocationProblem(
+        -problem.costs[:, rows],
+        Limits(np.full(problem.columns, UNLIMITED), floors[group]),
+        None if problem.eligible is None else problem.eligible[:, rows],
+        keys=problem.keys_of(rows),
+    )
+    found = solve(part)
+    if not found.feasible:
+        return False
+    others = np.flatnonzero((choice >= 0) & ~here)
+    own = np.flatnonzero(found.choice >= 0)
+    paid = [*problem.costs[choice[others], others].tolist(), *problem.costs[found.choice[own], rows[own]].tolist()]
+    return math.fsum(paid) <= (problem.limits.budget or 0.0)
