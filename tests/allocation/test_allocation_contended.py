@@ -132,9 +132,8 @@ def test_the_reference_of_counts_at_two_budget_prices():
     rng = np.random.default_rng(4)
     values, costs = rng.gamma(2.0, 5.0, (3, 5000)), rng.gamma(2.0, 1.0, (3, 5000))
     prices, ends = rng.uniform(0, 6, (2, 1, 3)), (0.5, 1.5)
-    boxes = tuple(PriceBox(one, np.full((1, 3), 0.3), 0.1) for one in prices)
     counts = np.zeros((2, 1, 3), np.int64)
-    spent = count_range(values, None, costs, None, 0, 5000, ends, boxes, 2.0**20, counts)
+    spent = count_range(values, None, costs, None, 0, 5000, ends, (prices[0], prices[1]), 2.0**20, counts)
     for end in range(2):
         net = values - ends[end] * costs - prices[end].T
         best = np.where(net.max(axis=0) > 0, net.argmax(axis=0), -1)

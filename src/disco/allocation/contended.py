@@ -61,18 +61,18 @@ def count_range(
     start: int,
     stop: int,
     rates: tuple[float, float],
-    boxes: tuple[PriceBox, PriceBox],
+    prices: tuple[Array, Array],
     cost_scale: float,
     counts: Array,
 ) -> tuple[int, int]:
     """Add to counts (2, groups, depths) who wants what at the prices of either end; Σ of their costs in grid units."""
     first, second, winner = np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK, np.int64)
-    lines, none = np.empty((2, BLOCK)), np.zeros(boxes[0].width.shape)
+    lines, none = np.empty((2, BLOCK)), np.zeros(prices[0].shape)
     spent = np.zeros(2, np.int64)
     for base in range(start, stop, BLOCK):
         count = min(BLOCK, stop - base)
         for end in range(2):
-            point = PriceBox(boxes[end].centre, none, 0.0)
+            point = PriceBox(prices[end], none, 0.0)
             _bid(
                 values, eligible, costs, segment, rates[end], point, base, lines,
                 first[:count], second[:count], winner[:count],
@@ -210,15 +210,16 @@ def settle_range(lagrangian: Lagrangian, range_: RateRange, *, margin: float, ro
     )
 
 
-def count_both(lagrangian: Lagrangian, range_: RateRange) -> tuple[Array, tuple[int, int]]:
-    """What everybody wants at the prices of both ends: counts (2, groups, depths), and Σ of costs in grid units."""
+def count_both(lagrangian: Lagrangian, ends: tuple[Point, Point]) -> tuple[Array, tuple[int, int]]:
+    """What everybody wants at the prices of two points: counts (2, groups, depths), and Σ of costs in grid units."""
     problem = lagrangian.problem
+    rates, prices = (ends[0].rate, ends[1].rate), (ends[0].prices, ends[1].prices)
 
     def counted(chunk: slice) -> tuple[Array, tuple[int, int]]:
-        counts = np.zeros((2, *range_.boxes[0].centre.shape), np.int64)
+        counts = np.zeros((2, *prices[0].shape), np.int64)
         spent = count_range(
             problem.values, problem.eligible, lagrangian.costs, problem.limits.segment, chunk.start, chunk.stop,
-            range_.rates, range_.boxes, lagrangian.cost_scale, counts,
+            rates, prices, lagrangian.cost_scale, counts,
         )  # fmt: skip
         return counts, spent
 
@@ -247,7 +248,7 @@ def narrowed(
         if near is None:
             return None
         within = near[1]
-        sample.correct(within, *count_both(lagrangian, range_of([*within])))
+        sample.correct(within, *count_both(lagrangian, within))
     ends = find_ends(sample, within=within)
     if ends is None:
         return None

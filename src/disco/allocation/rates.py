@@ -18,6 +18,7 @@ from disco.allocation.limits import tree_of
 from disco.allocation.newton import guess
 from disco.allocation.screen import PriceBox, take
 from disco.allocation.segments import box_of_segments
+from disco.allocation.solver import box_of_guess
 from disco.records.arrays import Array
 from disco.records.compiled import njit
 
@@ -74,7 +75,8 @@ class Point:
     over: float  # by which share of the budget it is exceeded
     noise: float  # standard error of `over`
     potentials: Array  # (nodes - 1,) prices
-    box: PriceBox
+    prices: Array  # (groups, depths) the same by place
+    box: PriceBox  # around them; that of a scarce depth reaches from its lowest price so far up that nobody settles
     below: Array  # (nodes - 1,) customers of the sample who want a place there
     cost: float  # Σ of their costs
     worth: float  # Σ of their values less what they cost at this rate
@@ -164,15 +166,16 @@ class RateSample:
             potentials, box = boxed
         else:
             centre = np.zeros(columns) if potentials is None else np.clip(potentials, -magnitude, magnitude)
-            width = np.empty(columns)
+            width, lowest = np.empty(columns), np.empty(columns)
             shift, left, opened = guess(
-                net, low, high, centre, potentials is None, 40, tolerance, thinning, self.spread, width
+                net, low, high, centre, potentials is None, 40, tolerance, thinning, self.spread, width, lowest
             )
             if not math.isfinite(opened) or left > 4.0 * tolerance + 10.0:
                 return None
-            potentials, box = centre, PriceBox(centre[None, :], width[None, :], shift)
-        sums = np.zeros((3, *box.centre.shape))
-        worth = _spending(net, costs, segment, box.centre, sums)
+            potentials, box = centre, box_of_guess(centre, width, lowest, shift, magnitude)
+        prices = potentials[self.tree.leaf - 1]
+        sums = np.zeros((3, *prices.shape))
+        worth = _spending(net, costs, segment, prices, sums)
         count, cost, square = sums.sum(axis=1)
         spent = float(cost.sum())
         # at depths with a price the number of customers is fixed, so that only their costs differ between samples
@@ -184,7 +187,7 @@ class RateSample:
         budget = self.budget * share
         noise = math.sqrt(max(variance, 0.0) * thinning) / budget
         over = (float(cost.sum()) + missing) / budget - 1.0
-        return Point(rate, over, noise, potentials, box, self._below(sums[0]), spent, worth)
+        return Point(rate, over, noise, potentials, prices, box, self._below(sums[0]), spent, worth)
 
     def beside(self, rate: float, seen: list[Point], *, few: bool = False) -> Point | None:
         """`at`, beginning with prices drawn on from the two nearest points, or else with those of the nearest."""
@@ -334,10 +337,10 @@ def _end(sample: RateSample, seen: list[Point], *, sign: float) -> Point | None:
 def range_of(points: list[Point]) -> RateRange:
     """Boxes at both ends, wider by what the prices in between deviate from a straight line."""
     first, last = points[0], points[-1]
-    bend = np.zeros(first.box.centre.shape)
+    bend = np.zeros(first.prices.shape)
     for one in points[1:-1]:
         part = (one.rate - first.rate) / (last.rate - first.rate)
-        straight = (1.0 - part) * first.box.centre + part * last.box.centre
-        bend = np.maximum(bend, np.abs(one.box.centre - straight))
+        straight = (1.0 - part) * first.prices + part * last.prices
+        bend = np.maximum(bend, np.abs(one.prices - straight))
     boxes = [PriceBox(one.box.centre, one.box.width + 1.2 * bend, one.box.none_width) for one in (first, last)]
     return RateRange((first.rate, last.rate), (boxes[0], boxes[1]))

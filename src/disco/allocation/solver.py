@@ -182,13 +182,13 @@ def _guess(
         if useless and tied(sample):
             return None
         if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3 or useless:
-            box = _box(centre, width, lowest, shift, magnitude)
+            box = box_of_guess(centre, width, lowest, shift, magnitude)
             return _Guess(box, centre, opened / rows.size, 1e-10 * magnitude)
         size *= 4
         cold = False
 
 
-def _box(prices: Array, width: Array, lowest: Array, shift: float, magnitude: float) -> PriceBox:
+def box_of_guess(prices: Array, width: Array, lowest: Array, shift: float, magnitude: float) -> PriceBox:
     """The box of a guess. That of a scarce depth reaches so far up that nobody is settled at it."""
     scarce = lowest > -np.inf
     half = np.where(scarce, 1024.0 * magnitude, width)
@@ -233,7 +233,7 @@ def _solve_open(
                 shift, left, _ = guess(
                     by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width, lowest
                 )
-            box = _box(centre, width, lowest, shift, screened.largest)
+            box = box_of_guess(centre, width, lowest, shift, screened.largest)
             inner = run_screen(
                 AllocationProblem(by_depth, problem.limits), box, least_margin=screened.margin, checked=True
             )
