@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from quick_tables import quick_tables
@@ -41,19 +42,26 @@ def postgres() -> Iterator[TrialServer]:
 _numbers = count()
 
 
+@pytest.fixture(scope="session")
+def postgres_session(postgres: TrialServer) -> Iterator[Any]:
+    """One connection for all that creates and drops databases."""
+    with postgres.session() as session:
+        yield session
+
+
 @pytest.fixture
-def new_postgres_url(postgres: TrialServer) -> Iterator[Callable[[], str]]:
+def new_postgres_url(postgres: TrialServer, postgres_session: Any) -> Iterator[Callable[[], str]]:
     """Each call gives the URL of a database that is empty; it is dropped after the test."""
     names: list[str] = []
 
     def make() -> str:
         names.append(f"trial_{next(_numbers)}")
-        postgres.execute(f"CREATE DATABASE {names[-1]} TEMPLATE template0")
+        postgres_session.execute(f"CREATE DATABASE {names[-1]} TEMPLATE template0")
         return postgres.url(names[-1])
 
     yield make
     for name in names:  # hundreds of them would take half a minute to delete at the end
-        postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        postgres_session.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -2,7 +2,8 @@
 
 Alembic loads eight files and builds every table of every revision for each database, about 0.2 s each.
 The first empty database of a process and of a kind is made by it, and what it sent is sent again to the others, in the
-same order. Databases that have tables already are upgraded by Alembic itself.
+same order; to PostgreSQL in one message, which takes half as long as one message per statement. Databases that have
+tables already are upgraded by Alembic itself.
 """
 
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ def quick_tables() -> Iterator[None]:
         kind = connection.dialect.name
         if sa.inspect(connection).get_table_names():
             migrate(connection, database, **more)
+        elif kind in kept and kind == "postgresql":
+            session = connection.connection.driver_connection
+            assert session is not None
+            session.execute(";\n".join(kept[kind]))
         elif kind in kept:
             for statement in kept[kind]:
                 connection.exec_driver_sql(statement)

@@ -51,11 +51,18 @@ class TrialServer:
 
     def execute(self, statement: str, *, database: str = "postgres") -> list[Any]:
         """One statement outside any transaction."""
+        with self.session(database=database) as session:
+            done = session.execute(statement.encode())
+            return done.fetchall() if done.description else []
+
+    @contextmanager
+    def session(self, *, database: str = "postgres") -> Iterator[Any]:
+        """A connection on which each statement is a transaction of its own; for many statements, where `execute` would
+        connect for each."""
         import psycopg
 
         with psycopg.connect(f"host={self._folder} user={_USER} dbname={database}", autocommit=True) as session:
-            done = session.execute(statement.encode())
-            return done.fetchall() if done.description else []
+            yield session
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
