@@ -6,7 +6,7 @@ features have the same bits for any size of a bucket.
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from os import PathLike
@@ -87,12 +87,13 @@ def feature_batches(
     threads: int | None = None,
     memory_limit: str | None = None,
     bucket_customers: int = BUCKET_CUSTOMERS,
+    check: Callable[[Mapping[str, int]], None] | None = None,
     report: Report | None = None,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """The rows of `build_features` as (schema, record batches), never all in memory at once.
 
-    bucket_customers: how many customers are measured at a time; the features do not depend on it. report: is told how
-    far the work is.
+    bucket_customers: how many customers are measured at a time; the features do not depend on it. check: is told the
+    rows of each table before the work, which it ends by an error. report: is told how far the work is.
     """
     chosen = choose(features)
     with (
@@ -103,6 +104,9 @@ def feature_batches(
             raise InputError("tables", found=", ".join(present) or "none", expected="a table customers")
         with reading(tables):
             tell(report, 0, 1, "checking the tables")
+            if check is not None:
+                counts = (connection.execute(f"SELECT count(*) FROM raw_{name}").fetchall() for name in present)
+                check({name: rows for name, ((rows,),) in zip(present, counts, strict=True)})
             sources = Sources.describe(connection, present, as_of, locale_of(tables))
             buckets = Buckets.of(connection, sources, bucket_customers)
             reader: Any

@@ -87,6 +87,8 @@ class FeatureFile:
     schema: pa.Schema
     rows: Flags | None = None
     """Of the file, which are meant; None: all."""
+    content: str | None = None
+    """The hash of these rows (`records.content`), where it is known."""
 
     @classmethod
     def open(cls, path: Path) -> "FeatureFile":
@@ -131,7 +133,7 @@ class FeatureFile:
         if self.rows is not None:
             kept = self.rows.copy()
             kept[self.rows] = rows
-        return replace(self, rows=kept)
+        return replace(self, rows=kept, content=None)
 
     def head(self, rows: int) -> pa.Table:
         """The first rows, in memory."""

@@ -1,9 +1,10 @@
 """Who a plan is about: the eligible customers of its table, their features as of its date, their contexts."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from difflib import get_close_matches
 from hashlib import sha256
@@ -35,6 +36,7 @@ from disco.records.ports import Engine, Tables
 from disco.records.private import private_folder, temporary_folder
 from disco.records.progress import Report, tell
 from disco.records.score import EngagementHead
+from disco.records.space import Space, require_space
 from disco.records.suggestions import near_ids
 from disco.records.table_rows import TableRows, in_pieces
 from disco.records.validation.cells import flags
@@ -45,6 +47,8 @@ _SEGMENT, _CHANNEL = "segments.column", "channel.column"
 _MOST_SHOWN = 12  # values of a column in a message
 _CACHED = re.compile("[0-9a-f]{32}")  # how the name of a cached file begins
 _EMBEDDED_ROWS = 1 << 17  # at a time
+# of disk: a feature of a customer in a compressed file, a row laid aside for its bucket, a decision with its context
+_VALUE_BYTES, _ROW_BYTES, _DECISION_BYTES = 4, 32, 128
 
 
 class ShopData(Protocol):
@@ -128,32 +132,51 @@ class FeatureCache:
         day: date,
         *,
         features: Sequence[Feature] | None = None,
+        then: Sequence[Space] = (),
         report: Report | None = None,
     ) -> tuple[FeatureFile, tuple[str, ...]]:
         """The features of every customer, and what to know about them; `features` are the network's (`catalogue_`),
-        None is the whole catalogue. They carry the day's snapshot."""
+        None is the whole catalogue. They carry the day's snapshot.
+
+        then: what will be written after them; a disk too small for all of it is refused before the work.
+        """
         chosen = FEATURES if features is None else tuple(features)
         with data.tables() as tables:
             notes = missing_tables(chosen, tables.names())
             tell(report, 0, None, "hashing the tables")
             content = data.tables_hash()
             if content is None:
-                return self._built(tables, day, chosen, None, report), notes
+                return self._built(tables, day, chosen, None, then, report), notes
             key = sha256(f"{day} {schema_hash(chosen)} {content}".encode()).hexdigest()[:_NAME_LENGTH]
             there = sorted(path for path in self.folder.glob(f"{key}*.parquet") if path.is_file())
             tell(report, 0, None, "reading kept features")
             for path in there:
                 if (kept := _verified(path)) is not None:
+                    require_space(then)
                     return kept, notes
             if there:
                 notes += (f"The cached features of {day} could not be verified, so they were built again.",)
             if self.keep:
                 for path in there:
                     path.unlink(missing_ok=True)
-            return self._built(tables, day, chosen, key if self.keep else None, report), notes
+            return self._built(tables, day, chosen, key if self.keep else None, then, report), notes
+
+    def _space(self, rows: Mapping[str, int], features: Sequence[Feature]) -> Iterator[Space]:
+        """What building features writes. rows: of each table."""
+        customers = rows["customers"]
+        yield Space(self.folder, customers * len(features) * _VALUE_BYTES, "features")
+        if customers > self.bucket_customers:
+            aside = sum(rows.values()) - customers
+            yield Space(Path(tempfile.gettempdir()), aside * _ROW_BYTES, "temporary files")
 
     def _built(
-        self, tables: Tables, day: date, features: Sequence[Feature], key: str | None, report: Report | None
+        self,
+        tables: Tables,
+        day: date,
+        features: Sequence[Feature],
+        key: str | None,
+        then: Sequence[Space],
+        report: Report | None,
     ) -> FeatureFile:
         """Build features into a file, which is kept under a name that begins with the key. None: it has no name."""
         with ExitStack() as stack:
@@ -169,14 +192,16 @@ class FeatureCache:
                 threads=self.threads,
                 memory_limit=self.memory_limit,
                 bucket_customers=self.bucket_customers,
+                check=lambda rows: require_space((*self._space(rows, features), *then)),
                 report=report,
             ) as (schema, batches):
                 stream_features(unfinished, schema, batches)
+            tell(report, 0, None, "hashing features")
             built = FeatureFile.open(unfinished)
+            content = content_hash(built)
             if key is not None:
-                tell(report, 0, None, "hashing features")
-                name = f"{key}-{content_hash(built)[:_NAME_LENGTH]}.parquet"
-            return built
+                name = f"{key}-{content[:_NAME_LENGTH]}.parquet"
+            return replace(built, content=content)
 
     def purge(self, *, before: datetime | None = None, dry_run: bool = False) -> dict[Path, int]:
         """Remove cached features, all or those written before a moment; files and their bytes. They are built again."""
@@ -194,7 +219,8 @@ def _verified(path: Path) -> FeatureFile | None:
     """The features in a file; None where they are not those that its name states."""
     try:
         kept = FeatureFile.open(path)
-        if content_hash(kept)[:_NAME_LENGTH] != path.stem.partition("-")[2]:
+        kept = replace(kept, content=content_hash(kept))
+        if str(kept.content)[:_NAME_LENGTH] != path.stem.partition("-")[2]:
             return None
         if snapshot_of(kept.schema) is None:  # written by an earlier version
             counter = SnapshotCounter(kept.schema)
@@ -216,6 +242,7 @@ def load_audience(
     only: Sequence[str] | None = None,
     settled: pa.Array | None = None,
     contacted: pa.Array | None = None,
+    keeps: bool = False,
     report: Report | None = None,
 ) -> LoadedAudience:
     """Read customers, build (or find) their features, embed them. A pure function of the shop's files and `contacted`.
@@ -224,6 +251,7 @@ def load_audience(
 
     For customers who arrive after the launch: `as_of` is the day they arrive, `only` their ids as text, `settled` those
     of them who have a decision already. contacted: ids of customers who may get no further code (`contacts.contacted`).
+    keeps: whether the plan will be kept with its tables, so that a disk too small for them is refused before the work.
     """
     network, day = data.network(), as_of or plan.customers.as_of
     tell(report, 0, None, "reading customers")
@@ -240,7 +268,9 @@ def load_audience(
         eligible, left_out = selection.apply(eligible)
         if not len(eligible):
             raise _nobody(plan, left_out)
-    everybody, snapshot, notes = features_of_day(data, network, day, cache=cache, report=report)
+    each = len(network.embedding_.feature_names) * _VALUE_BYTES + _DECISION_BYTES
+    then = [Space(cache.folder, len(eligible) * each, "the plan")] if keeps else []
+    everybody, snapshot, notes = features_of_day(data, network, day, cache=cache, then=then, report=report)
     if only is None:
         notes = (*notes, *stale_features(everybody, day), *far_dates(plan))
     ids = everybody["customer_id"].cast(pa.large_string())
@@ -270,7 +300,7 @@ def load_audience(
     name = data.network_hash()
     inputs = {
         "customers": content_hash(customers),
-        "features": content_hash(features),
+        "features": features.content or content_hash(features),
         "network": name,
         # only where contexts rest on it, so that plans with other networks keep their ids
         **({} if network.embedding_.trained_means is None else {"snapshot": snapshot.hash}),
@@ -317,10 +347,19 @@ def _embedded(
 
 
 def features_of_day(
-    data: ShopData, network: ContextNetwork, day: date, *, cache: FeatureCache, report: Report | None = None
+    data: ShopData,
+    network: ContextNetwork,
+    day: date,
+    *,
+    cache: FeatureCache,
+    then: Sequence[Space] = (),
+    report: Report | None = None,
 ) -> tuple[FeatureFile, Snapshot, tuple[str, ...]]:
-    """The network's features of every customer of the shop, their snapshot, and what to know about them."""
-    everybody, notes = cache.features_as_of(data, day, features=network.catalogue_, report=report)
+    """The network's features of every customer of the shop, their snapshot, and what to know about them.
+
+    then, report: as for `FeatureCache.features_as_of`.
+    """
+    everybody, notes = cache.features_as_of(data, day, features=network.catalogue_, then=then, report=report)
     snapshot = snapshot_of(everybody.schema)
     assert snapshot is not None  # for the type checker: features of a whole shop carry one
     shift = network.embedding_.shift(snapshot)
@@ -349,8 +388,8 @@ def _labels(rows: pa.Table, features: pa.Table, setting: str) -> Labels:
     )
     values = pc.fill_null(rows[setting].combine_chunks().take(places.combine_chunks()), "")
     coded = values.dictionary_encode()  # customers share the texts of few labels
-    labels: Labels = np.asarray(coded.dictionary.to_pylist(), object)
-    return labels.take(coded.indices.to_numpy())
+    labels: Labels = np.asarray(coded.dictionary.to_pylist(), object)[coded.indices.to_numpy()]
+    return labels
 
 
 def _labels_there(segment: Labels | None) -> set[str]:

@@ -159,7 +159,7 @@ def make_plan(
     refuse_export(data, plan)
     pool = read_pool(data, plan)
     at_limit = contacted(store, data, plan)
-    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=at_limit, report=stages)
+    loaded = load_audience(data, plan, cache=cache, engine=engine, contacted=at_limit, keeps=not dry_run, report=stages)
     belief, version = belief_for(store, prior=prior, network=loaded.network, head=loaded.head)
     planned = plan_campaign(
         store,

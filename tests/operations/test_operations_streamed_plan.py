@@ -1,0 +1,225 @@
+"""A plan of a large shop: streamed by bucket, refused where a disk is too small, whole or absent after a kill."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from disco.entrypoints.python import Shop
+from disco.features import ContextNetwork
+from disco.features.builder import feature_table
+from disco.operations.audience import FeatureCache
+from disco.operations.planning import PlanResult, make_plan
+from disco.records import private, space
+from disco.records.errors import InputError
+
+CUSTOMERS = 160
+AS_OF = date(2026, 3, 1)
+PLAN = {
+    "campaign": "spring",
+    "customers": {"table": "customers", "as_of": AS_OF.isoformat()},
+    "depths": {"0.1": {"at_most": "40%"}, "0.2": {"at_most": "30%"}},
+    "objective": {"revenue_weight": 3},
+    "policy": {"name": "random"},
+    "valid": {"from": AS_OF.isoformat(), "days": 7},
+    "seed": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("network")
+    _tables(folder)
+    shop = Shop.open(folder)
+    with shop.data.tables() as tables:
+        features = feature_table(tables, as_of=AS_OF).drop_columns(["customer_id"])
+    fitted = ContextNetwork(heads="level", max_epochs=1).fit(
+        features, [4.0 + number % 3 for number in range(CUSTOMERS)]
+    )
+    fitted.save(folder / "context.safetensors")
+    return (folder / "context.safetensors").read_bytes()
+
+
+def _tables(folder: Path) -> None:
+    (folder / "data").mkdir()
+    (folder / "disco.yaml").write_text("threads: 1\n")
+    ids = [f"c{number:03d}" for number in range(CUSTOMERS)]
+    rows = 4 * CUSTOMERS
+    tables = {
+        "customers": {"customer_id": ids[::-1], "joined_on": [date(2025, 1, 1)] * CUSTOMERS},
+        "orders": {
+            "order_id": [f"o{number}" for number in range(rows)],
+            "customer_id": [ids[number * 7 % CUSTOMERS] for number in range(rows)],
+            "ordered_at": pa.array([date(2026, 1 + number % 2, 1 + number % 28) for number in range(rows)]),
+            "full_price": [20.0 + number for number in range(rows)],
+            "paid": [20.0 + number for number in range(rows)],
+            "items": [1 + number % 3 for number in range(rows)],
+            "code": pa.nulls(rows, pa.string()),
+        },
+        "site": {
+            "customer_id": [ids[number * 3 % CUSTOMERS] for number in range(rows)],
+            "day": pa.array([date(2026, 2, 1 + number % 28) for number in range(rows)]),
+            **{name: [number % 5 for number in range(rows)] for name in ("visits", "views", "add_to_bag")},
+            **{name: [number % 2 for number in range(rows)] for name in ("saves", "checkouts")},
+        },
+    }
+    for name, columns in tables.items():
+        pq.write_table(pa.table(columns), folder / "data" / f"{name}.parquet")
+
+
+@pytest.fixture
+def shop(tmp_path: Path, network: bytes) -> Shop:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    _tables(folder)
+    (folder / "context.safetensors").write_bytes(network)
+    return Shop.open(folder)
+
+
+def planned(shop: Shop, *, bucket: int | None = None) -> PlanResult:
+    cache = shop.cache() if bucket is None else replace(shop.cache(), bucket_customers=bucket)
+    with shop.store(missing="create") as store:
+        return make_plan(
+            store,
+            shop.data,
+            shop.read_plan(PLAN),
+            prior=shop.prior(),
+            clock=shop.clock,
+            cache=cache,
+            engine=shop.engine,
+        )
+
+
+def kept_names(shop: Shop) -> list[str]:
+    return sorted(path.name for path in (shop.artefacts / "features").glob("*"))
+
+
+@pytest.mark.parametrize("bucket", [1, 7, 159])
+def test_a_plan_is_the_same_for_any_size_of_a_bucket(shop: Shop, bucket: int) -> None:
+    whole = planned(shop)
+    names = kept_names(shop)
+    content = (shop.artefacts / "features" / names[0]).read_bytes()
+    shop.cache().purge()
+    streamed = planned(shop, bucket=bucket)
+    assert "reading orders" in streamed.seconds
+    assert (streamed.plan_id, streamed.inputs) == (whole.plan_id, whole.inputs)
+    assert kept_names(shop) == names
+    assert (shop.artefacts / "features" / names[0]).read_bytes() == content
+
+
+def test_the_second_plan_of_a_day_starts_from_kept_features(shop: Shop) -> None:
+    first, second = planned(shop), planned(shop)
+    assert "checking the tables" in first.seconds
+    assert "checking the tables" not in second.seconds
+    assert second.plan_id == first.plan_id
+    assert list(second.seconds)[-1] == "keeping the plan"
+    assert all(seconds >= 0 for seconds in second.seconds.values())
+    assert second.as_dict()["seconds"] == dict(second.seconds)
+
+
+# ---- a disk that is too small ----
+
+
+def test_a_disk_too_small_for_a_plan_is_refused_before_the_work(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space, "free_bytes", lambda place: 2_000)
+    with pytest.raises(InputError) as refused:
+        planned(shop, bucket=7)
+    said = str(refused.value)
+    assert "is too small: about 1 MB will be written (features 1 MB, temporary files 1 MB, the plan 1 MB)" in said
+    assert "and 1 MB are free" in said
+    assert "TMPDIR" in said
+    assert kept_names(shop) == []
+
+
+def test_a_disk_too_small_for_the_plan_alone_is_refused_when_features_are_kept(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = planned(shop)
+    monkeypatch.setattr(space, "free_bytes", lambda place: 2_000)
+    with pytest.raises(InputError, match=r"will be written \(the plan 1 MB\)"):
+        planned(shop)
+    monkeypatch.setattr(space, "free_bytes", lambda place: 10**9)
+    assert planned(shop).plan_id == first.plan_id
+
+
+def test_space_is_asked_of_each_disk_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    def free(place: Path) -> int:
+        asked.append(place)
+        return 5_000_000_000
+
+    monkeypatch.setattr(space, "free_bytes", free)
+    here = tmp_path / "not" / "there" / "yet"
+    space.require_space([space.Space(here, 2 * 10**9, "features"), space.Space(tmp_path, 3 * 10**9, "the plan")])
+    assert asked == [tmp_path]
+    with pytest.raises(InputError, match=r"about 6\.0 GB will be written.*and 5\.0 GB are free"):
+        space.require_space([space.Space(here, 3 * 10**9, "features"), space.Space(tmp_path, 3 * 10**9, "the plan")])
+
+
+# ---- a plan that is killed ----
+
+_KILLED = """
+import json, os, signal, sys
+from dataclasses import replace
+from pathlib import Path
+from disco.entrypoints.python import Shop
+
+folder, stage, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
+
+class Small(Shop):
+    def cache(self, *, keep=True):
+        return replace(super().cache(keep=keep), bucket_customers=7)
+
+def report(done, total, now):
+    if now == stage:
+        os.kill(os.getpid(), number)
+
+Small.open(Path(folder)).plan(json.loads(sys.argv[4]), report=report)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("stage", "is_kept"),
+    [("reading site", False), ("computing features", False), ("embedding customers", True), ("keeping the plan", True)],
+)
+def test_an_interrupted_plan_leaves_nothing_half_written_and_its_next_try_reuses_what_is_whole(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, is_kept: bool, number: int
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    run = subprocess.run(
+        [sys.executable, "-c", _KILLED, str(shop.folder), stage, str(int(number)), json.dumps(PLAN)],
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == -number or "KeyboardInterrupt" in run.stderr, run.stderr
+    whole = [name for name in kept_names(shop) if name.endswith(".parquet")]
+    assert len(whole) == is_kept  # under its name it is whole
+    with shop.store() as store, store.reading() as transaction:
+        assert transaction.plans.ids() == ()
+    monkeypatch.setattr(private.tempfile, "tempdir", str(tmp_path / "tmp"))
+    again = planned(shop, bucket=7)
+    assert ("checking the tables" in again.seconds) is not is_kept
+    assert len(kept_names(shop)) == 1  # nor is anything else left
+    assert list((tmp_path / "tmp").rglob("*.arrow")) == []
+    shop.cache().purge()
+    assert planned(shop).plan_id == again.plan_id
+
+
+def test_features_without_a_name_are_gone_after_a_dry_run(shop: Shop) -> None:
+    built, _ = FeatureCache(folder=shop.artefacts / "features", keep=False).features_as_of(shop.data, AS_OF)
+    assert built.num_rows == CUSTOMERS
+    assert not (shop.artefacts / "features").exists()
+    assert built.read().num_rows == CUSTOMERS
