@@ -27,6 +27,7 @@ from disco.operations.webhooks import MOST_DELIVERIES, Send, deliver, pause_befo
 from disco.records.errors import ConflictError, DeliveryError, DiscoError, InputError, UnavailableError, UpgradeError
 from disco.records.jobs import LEASE, MOST_ATTEMPTS, Event, Job, JobKind, JobProgress
 from disco.records.ports import JOBS
+from disco.records.progress import Report
 from disco.records.result import Result
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ _REPORTS_S = 0.5  # between two writings of a job's progress
 _FIRST_RETRY_S = 2.0  # after an error of the database that may pass; doubled with every attempt
 _PASSING = (UnavailableError, ConflictError)
 _LAST_WRITE_S = 5.0  # to give a job back before the process ends; if it takes longer, its lease ends by itself
-
-Report = Callable[[int, int | None, str], None]
-"""Steps done, steps in all, and what they are; raises where the job has to end."""
 
 
 class _Stopped(BaseException):

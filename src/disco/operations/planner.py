@@ -49,10 +49,8 @@ from disco.records.life import CampaignRecord
 from disco.records.plan import BudgetSection, Plan
 from disco.records.plan_summary import ArmForecast, MoneyForecast
 from disco.records.ports import Clock, Engine, Store, Transaction
+from disco.records.progress import Report
 from disco.records.result import DepthKey, NotInJson, Result
-
-Report = Callable[[int, int | None, str], None]
-"""Takes how many steps are done, of how many, and what is being done."""
 
 _STEPS = ("reading customers and their features", "reading what was learned", "valuing the customers")
 _MEGABYTE = 1_000_000

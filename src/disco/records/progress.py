@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 Report = Callable[[int, int | None, str], None]
-"""Is told (done, total, stage) now and then; a total of None is not known."""
+"""Is told (done, total, stage) now and then; a total of None is not known. What it raises ends the work."""
 
 
 def tell(report: Report | None, done: int, total: int | None, stage: str) -> None:
