@@ -45,7 +45,7 @@ _SECONDS = 120
 LEASE = timedelta(seconds=1)
 _KILLS_PER_CAMPAIGN = 4
 # what depends on whether an earlier attempt had committed already: then nothing is new
-_OF_THE_ATTEMPT = ("planned_at", "changed", "again")
+_OF_THE_ATTEMPT = ("planned_at", "seconds", "changed", "again")
 PLAN = json.loads(json.dumps(yaml.safe_load(SECOND), default=str))
 
 
