@@ -71,17 +71,18 @@ class Design:
         """Of the difference of the arms' means, with this many customers in both arms together."""
         read_number(customers, where="customers", expected="a number above 0", above=0)
         share = self.control_share
-        parts = self.sd**2 / share + self._decided_variance(uplift) / (1 - share)
-        return float(np.sqrt((1 - self.explained) / customers * parts))
+        parts = 1 / share + self._decided_variance(uplift) / (1 - share)
+        return float(self.sd * np.sqrt((1 - self.explained) / customers * parts))
 
     def _decided_variance(self, uplift: float) -> float:
+        """Of the figure in the decided arm, in units of control's."""
         if not self.is_rate:
-            return (self.sd * (1 + uplift)) ** 2
+            return (1 + uplift) ** 2
         rate = self.baseline * (1 + uplift)
         if rate > 1:
             expected = f"at most {1 / self.baseline - 1:.4g}, with which the rate is 100%"
             raise InputError("uplift", found=uplift, expected=expected)
-        return rate * (1 - rate)
+        return rate * (1 - rate) / self.sd**2
 
     def power(self, uplift: float, *, customers: float) -> float:
         """P(|z + δ/se| > z_α), δ = uplift·baseline: the chance that the test rejects.
