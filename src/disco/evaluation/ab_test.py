@@ -283,10 +283,11 @@ def compare_arms(
     """
     figures = [arm.figure(metric, revenue_weight=weight) for arm in (decided, control)]
     first, second = (Mean.of(figure, arm.divisor(per)) for figure, arm in zip(figures, (decided, control), strict=True))
-    few = compare_few(*figures, level=level) if metric == "engagement" and per == "customer" else None
-    found = few or compare(first, second, level=level)
+    found = compare(first, second, level=level)
+    if metric == "engagement" and per == "customer" and found.difference.standard_error == 0:
+        found = compare_few(*figures, level=level) or found  # nobody bought, which does not prove that nobody will
     adjusted = None
-    if few is None and per == "customer" and decided.before is not None and control.before is not None:
+    if per == "customer" and decided.before is not None and control.before is not None:
         adjusted = compare_adjusted(figures[0], figures[1], before=(decided.before, control.before), level=level)
     decisive = found if adjusted is None else adjusted.comparison
     running = None if information is None else to_date(decisive, information=information, level=level)
