@@ -437,12 +437,15 @@ def run_screen(
         rows = np.concatenate([part.rows for part in parts])
     kept = np.empty((columns, rows.size if rows.size == opened else 0))
 
-    def fill(part: slice) -> None:
-        gather(values, problem.eligible, costs, rate, rows[part], kept[:, part])
+    def gathered(part: slice) -> Array:
+        found = np.empty((columns, part.stop - part.start))
+        gather(values, problem.eligible, costs, rate, rows[part], found)
+        return found
 
     if rows.size == opened:
-        for _ in spread(fill, row_chunks(rows.size, size=_GATHERED), engine=engine):
-            pass
+        pieces = row_chunks(rows.size, size=_GATHERED)
+        for part, found in zip(pieces, spread(gathered, pieces, engine=engine), strict=True):
+            kept[:, part] = found
     return Screened(choice, counts, rows, kept, opened, top, margin)
 
 
