@@ -91,7 +91,7 @@ def table_pieces(table: pa.Table, names: tuple[str, ...], *, size: int) -> Itera
     """
     columns = []
     for column in _float_columns(table, names):
-        array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         bits, numbers = array.buffers()
         values = np.frombuffer(numbers, np.float64, count=len(array), offset=8 * array.offset)
         columns.append((values, np.frombuffer(bits, np.uint8) if array.null_count else None, array.offset))

@@ -53,7 +53,7 @@ def test_a_breaking_change_is_named(change: str, said: str) -> None:
         del entry["properties"]["state"]
     elif change == "request":
         asked["properties"]["extra"] = {"type": "number"}
-        asked["required"].append("extra")
+        asked.setdefault("required", []).append("extra")
     elif change == "type":
         entry["properties"]["campaign"]["type"] = "integer"
     else:
