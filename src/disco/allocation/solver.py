@@ -191,8 +191,9 @@ def _guess(
 def box_of_guess(prices: Array, width: Array, lowest: Array, shift: float, magnitude: float) -> PriceBox:
     """The box of a guess. That of a scarce depth reaches so far up that nobody is settled at it."""
     scarce = lowest > -np.inf
-    half = np.where(scarce, 1024.0 * magnitude, width)
-    centre = np.where(scarce, lowest + half, prices)
+    half, centre = width.copy(), prices.copy()  # a width may be infinite, as every lower end but those of scarce depths
+    half[scarce] = min(1024.0 * magnitude, np.finfo(np.float64).max / 8)
+    centre[scarce] = lowest[scarce] + half[scarce]
     return PriceBox(centre[None, :], half[None, :], shift)
 
 
