@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _DEMO_STEPS = 12  # of one run, for the bar
 _NEW_ROWS = {"orders": "order", "returns": "return", "codes": "code", "site": "visit day"}  # by table
 
+_LONG_S = 20.0  # from then on a command says how long it took
+
 
 def register(app: typer.Typer) -> None:
     app.command("demo", epilog="Example: disco demo --customers 20000 --seed 3 -o out/demo")(demo)
@@ -98,7 +100,8 @@ def simulate(
     text = f"{done.customers:,} customers, seed {done.seed}, written to {out}. The simulated date is {done.today}"
     size = f"{done.rows['orders']:,} orders and {done.rows['site']:,} site rows, {done.written_bytes / 1e6:,.1f} MB"
     peak = "" if done.peak_memory_bytes is None else f", at most {done.peak_memory_bytes / 1e9:.2f} GB of memory"
-    show(done, f"{text}.\n{size}: {done.seconds:,.1f} s{peak}.", as_json=as_json, quiet=quiet, done=text)
+    took = f"\n{size}: {done.seconds:,.1f} s{peak}." if done.seconds >= _LONG_S else ""
+    show(done, f"{text}.{took}", as_json=as_json, quiet=quiet, done=text)
 
 
 def _examples(folder: Path, *, simulated: bool) -> list[Path]:
