@@ -235,7 +235,8 @@ def rows_of(index: pa.Table, texts: "pa.ChunkedArray", asked: pa.Array) -> Integ
     found = rows[places]
     same = pc.equal(_texts(texts, found), asked.take(pa.array(np.repeat(order, counts))))
     found = np.sort(found[np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)])
-    return found[np.append(True, found[1:] != found[:-1])[: found.size]]  # np.unique hashes, which takes longer
+    once = np.append(True, found[1:] != found[:-1])[: found.size]  # np.unique hashes, which takes longer
+    return np.asarray(found[once], np.int64)
 
 
 def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
