@@ -129,8 +129,7 @@ def check_sizes(label: str, path: Path) -> None:
     """Refuse a file whose rows, or text of one column in one row group, are more than is read.
 
     Metadata says how many bytes a column takes, but text in a dictionary takes its bytes once, however often it is
-    repeated. There its longest text tells what the column can take at most, and only where that is too much its indices
-    are read, which are as small as the metadata say.
+    repeated; there the dictionary and its indices are read, which are as small as the metadata say.
     """
     with pq.ParquetFile(path) as file:
         meta = file.metadata
@@ -146,27 +145,13 @@ def check_sizes(label: str, path: Path) -> None:
                     raise _too_wide(label, names[at], chunk.total_uncompressed_size)
                 most = chunk.total_uncompressed_size * chunk.num_values
                 if chunk.has_dictionary_page and "." not in names[at] and most > LARGEST_COLUMN_BYTES:
-                    repeated.append((group, at))
+                    repeated.append((group, names[at]))
     if repeated:
-        with pq.ParquetFile(path, read_dictionary=sorted({names[at] for _, at in repeated})) as file:
-            for group, at in repeated:
-                name, chunk = names[at], meta.row_group(group).column(at)
-                longest = _longest_text(file, group, name)
-                # a writer may give up its dictionary midway: what follows is plain text, which the metadata count
-                if longest * chunk.num_values + chunk.total_uncompressed_size <= LARGEST_COLUMN_BYTES:
-                    continue
+        with pq.ParquetFile(path, read_dictionary=sorted({name for _, name in repeated})) as file:
+            for group, name in repeated:
                 size = sum(map(_unpacked_bytes, file.read_row_group(group, columns=[name]).column(0).chunks))
                 if size > LARGEST_COLUMN_BYTES:
                     raise _too_wide(label, name, size)
-
-
-def _longest_text(file: pq.ParquetFile, group: int, name: str) -> int:
-    """Bytes of the longest text in the dictionary of a column, which comes with its first row."""
-    first = next(file.iter_batches(batch_size=1, row_groups=[group], columns=[name]))
-    column = first.column(0)
-    if not isinstance(column, pa.DictionaryArray):
-        return LARGEST_COLUMN_BYTES
-    return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
 
 
 def _unpacked_bytes(column: pa.Array) -> int:
