@@ -86,9 +86,10 @@ def test_public_functions_with_an_engine_use_this_machine_unless_told_and_no_oth
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("disco.adapters.engines.LocalEngine", Watched)
         disco.allocate(values, [5000, 5000])
-        assert used == [LocalEngine().threads]
+        assert set(used) == {LocalEngine().threads}
+        used.clear()
         disco.allocate(values, [5000, 5000], engine=Watched(threads=1))
-        assert used[1:] == [1]
+        assert set(used) == {1}
 
 
 def test_public_functions_keep_their_help_and_can_be_pickled():

@@ -162,7 +162,7 @@ class _Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledPart:
     """What a pass leaves behind."""
 
     choice: Array  # (customers,), only a guess for the open ones
@@ -172,7 +172,7 @@ class Settled:
     rows: Array  # (open,) row numbers
 
 
-def settle_range(lagrangian: Lagrangian, range_: RateRange, *, margin: float, room_share: float) -> Settled | None:
+def settle_range(lagrangian: Lagrangian, range_: RateRange, *, margin: float, room_share: float) -> SettledPart | None:
     """Settle everybody whose place is the same in the whole range; None: more than half stay open.
 
     room_share: of the customers for whom there is room to stay open; where it is too little, the pass is repeated.
@@ -201,7 +201,7 @@ def settle_range(lagrangian: Lagrangian, range_: RateRange, *, margin: float, ro
         if sum(part.rows.size for part in parts) == opened:
             break
         share = 1.0
-    return Settled(
+    return SettledPart(
         np.concatenate([part.choice for part in parts]),
         np.sum([part.counts for part in parts], axis=0),
         sum(part.worth for part in parts),
@@ -274,7 +274,7 @@ def _open_share(sample: RateSample, range_: RateRange, margin: float) -> float:
     return opened / sample.size
 
 
-def _rest(lagrangian: Lagrangian, settled: Settled, range_: RateRange) -> Lagrangian:
+def _rest(lagrangian: Lagrangian, settled: SettledPart, range_: RateRange) -> Lagrangian:
     """The problem of the customers whom the pass left open, within what the settled ones leave of the limits."""
     problem, rows, limits = lagrangian.problem, settled.rows, lagrangian.problem.limits
     before = lagrangian.outside
@@ -303,7 +303,7 @@ def _rest(lagrangian: Lagrangian, settled: Settled, range_: RateRange) -> Lagran
     return Lagrangian(part, warm=lagrangian.warm, engine=lagrangian.engine, outside=outside)
 
 
-def _less(limits: Limits, settled: Settled, budget: float) -> Limits:
+def _less(limits: Limits, settled: SettledPart, budget: float) -> Limits:
     """What the settled customers leave of the limits."""
 
     def caps(most: Array, taken: Array) -> Array:
