@@ -197,9 +197,10 @@ def test_results_are_the_same(store: CampaignStore) -> None:
         for finding, was in zip(() if found.ab is None else found.ab.findings, expected["findings"], strict=True):
             difference = was["comparison"]["difference"]
             assert finding.metric == was["metric"]
-            assert finding.comparison.p_value == was["comparison"]["p_value"]
             assert finding.comparison.difference.value == difference["value"]
-            assert finding.comparison.difference.lower == difference["lower"]
+            # quantiles and tails of a distribution differ in the last bit from processor to processor
+            assert finding.comparison.difference.lower == pytest.approx(difference["lower"], rel=1e-12)
+            assert finding.comparison.p_value == pytest.approx(was["comparison"]["p_value"], rel=1e-12)
 
 
 def _figures(result: GroupResult) -> dict[str, Any]:
