@@ -1,5 +1,6 @@
 """Who a plan is about: the condition decides, wrong ones are named, and equal files give equal hashes."""
 
+import sqlite3
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -383,3 +384,99 @@ def test_a_network_without_the_head_names_no_snapshot(shop: Shop) -> None:
     assert "snapshot" not in loaded.inputs
     assert loaded.head is None
     assert snapshot_of(loaded.features.schema) is not None  # kept for a network that comes later
+
+
+def kept_files(shop: Shop, kind: str) -> list[Path]:
+    return sorted((shop.artefacts / kind).glob("*"))
+
+
+def embeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Appended to whenever customers are embedded: how many."""
+    seen: list[int] = []
+    transform = ContextNetwork.transform
+
+    def counting(self: ContextNetwork, X: pa.Table, **given: object) -> object:
+        seen.append(X.num_rows)
+        return transform(self, X, **given)
+
+    monkeypatch.setattr(ContextNetwork, "transform", counting)
+    return seen
+
+
+def test_the_second_plan_of_a_day_reads_contexts_instead_of_embedding(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = embeds(monkeypatch)
+    first, second = load(shop, plan()), load(shop, plan())
+    assert seen == [2]
+    assert second.inputs == first.inputs
+    assert second.audience.context.tobytes() == first.audience.context.tobytes()
+    assert second.audience.known.tolist() == first.audience.known.tolist()
+    assert second.audience.context.flags["C_CONTIGUOUS"]
+    everybody = load(shop, plan("true"))  # other customers are embedded
+    assert seen == [2, 3]
+    assert everybody.audience.context[:2].tobytes() == first.audience.context.tobytes()
+    load(shop, plan(), only=["1"], as_of=AS_OF)  # late arrivals leave no file
+    assert len(kept_files(shop, "contexts")) == 2
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_kept_contexts_that_are_not_as_written_are_embedded_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    seen = embeds(monkeypatch)
+    first = load(shop, plan())
+    (kept,) = kept_files(shop, "contexts")
+    content = kept.read_bytes()
+    if damage == "flipped":
+        kept.write_bytes(content[:30] + bytes([content[30] ^ 1]) + content[31:])
+    elif damage == "cut":
+        kept.write_bytes(content[:100])
+    else:
+        kept.unlink()
+    again = load(shop, plan())
+    assert seen == [2, 2]
+    assert again.audience.context.tobytes() == first.audience.context.tobytes()
+    assert [path.read_bytes() for path in kept_files(shop, "contexts")] == [content]
+
+
+def test_another_network_embeds_the_same_features_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load(shop, plan())
+    rng = np.random.default_rng(4)
+    X = pa.table({feature.name: rng.lognormal(size=300) for feature in FEATURES})
+    network = ContextNetwork(heads="level", max_epochs=1).fit(X, rng.normal(4, 1, 300))
+    network.save(shop.folder / "context.safetensors")
+    again = load(Shop(shop.folder, ShopSettings()), plan())
+    assert again.inputs["features"] == first.inputs["features"]
+    assert again.audience.context.tobytes() != first.audience.context.tobytes()
+
+
+def test_a_purge_removes_features_and_contexts(shop: Shop) -> None:
+    load(shop, plan())
+    removed = shop.cache().purge()
+    assert {path.parent.name for path in removed} == {"features", "contexts"}
+    assert kept_files(shop, "features") == kept_files(shop, "contexts") == []
+
+
+def test_plans_with_equal_features_share_their_artefact_until_it_is_damaged(shop: Shop) -> None:
+    def features(result: PlanResult) -> str:
+        with shop.store() as store, store.reading() as transaction:
+            assert transaction.plans.tables(result.plan_id).features.num_rows == 2
+        with sqlite3.connect(shop.folder / "disco.db") as connection:
+            found = connection.execute("select features from plans where plan_id = ?", (result.plan_id,)).fetchone()
+        return str(found[0])
+
+    def make_kept(seed: int) -> PlanResult:
+        wanted = plan().model_copy(update={"seed": seed})
+        with shop.store(missing="create") as store:
+            return make_plan(store, shop.data, wanted, prior=shop.prior(), clock=shop.clock, cache=shop.cache())
+
+    name = features(make_kept(1))
+    artefact = shop.artefacts / f"{name}.arrow"
+    written = artefact.stat().st_mtime_ns
+    assert features(make_kept(2)) == name
+    assert artefact.stat().st_mtime_ns == written
+    content = artefact.read_bytes()
+    artefact.write_bytes(content[:-50])
+    assert features(make_kept(3)) == name
+    assert artefact.read_bytes() == content

@@ -21,13 +21,14 @@ from disco.features.buckets import BUCKET_CUSTOMERS
 from disco.features.builder import feature_batches, missing_tables
 from disco.features.eligibility import eligible_customers
 from disco.features.files import FeatureFile, stream_features
-from disco.features.snapshot import Snapshot, SnapshotCounter, moved_beyond_reason, snapshot_of, with_snapshot
+from disco.features.snapshot import Snapshot, moved_beyond_reason, snapshot_of
 from disco.operations.freshness import far_dates, stale_features, stale_tables
+from disco.operations.kept_contexts import Contexts, bytes_hash, kept_or_embedded, key_of
 from disco.operations.selection import CONDITION, Selection, customer_ids, refusal
-from disco.records.arrays import Flags, Labels, Matrix
+from disco.records.arrays import Labels
 from disco.records.content import content_hash
 from disco.records.decisions import Audience
-from disco.records.errors import FileFormatError, InputError
+from disco.records.errors import InputError
 from disco.records.files import written_whole
 from disco.records.id_list import IdList
 from disco.records.locale import Locale
@@ -111,9 +112,9 @@ class LoadedAudience:
 class FeatureCache:
     """Features of all customers, kept as files: built once per content of the tables, day and catalogue.
 
-    A file is named `KEY-HASH.parquet`: the key of what it was built from and the hash of its content. Content with
-    another hash is never used but built again. This finds damage. It does not stop somebody who writes a file of their
-    own under a valid name: whoever may write here may also write the tables.
+    A file is named `KEY-CONTENT-HASH.parquet`: the key of what it was built from, the hash of its content and that of
+    its bytes. A file with other bytes is never used but built again. This finds damage. It does not stop somebody who
+    writes a file of their own under a valid name: whoever may write here may also write the tables.
     """
 
     folder: Path
@@ -125,6 +126,11 @@ class FeatureCache:
     """Of DuckDB, such as 3GB; None: most of the memory."""
     bucket_customers: int = BUCKET_CUSTOMERS
     """Measured at a time; features do not depend on it."""
+
+    @property
+    def contexts_folder(self) -> Path:
+        """Of contexts that were embedded from these features (`kept_contexts`)."""
+        return self.folder.with_name("contexts")
 
     def features_as_of(
         self,
@@ -200,13 +206,17 @@ class FeatureCache:
             built = FeatureFile.open(unfinished)
             content = content_hash(built)
             if key is not None:
-                name = f"{key}-{content[:_NAME_LENGTH]}.parquet"
+                name = f"{key}-{content}-{bytes_hash(unfinished)}.parquet"
             return replace(built, content=content)
 
     def purge(self, *, before: datetime | None = None, dry_run: bool = False) -> dict[Path, int]:
-        """Remove cached features, all or those written before a moment; files and their bytes. They are built again."""
+        """Remove cached features and contexts, all or those written before a moment; files and their bytes.
+
+        They are made again.
+        """
         old = {}
-        for file in (path for path in self.folder.glob("*.parquet") if _CACHED.match(path.name)):
+        there = (*self.folder.glob("*.parquet"), *self.contexts_folder.glob("*.parquet"))
+        for file in (path for path in there if _CACHED.match(path.name)):
             found = file.stat()
             if before is None or found.st_mtime < before.timestamp():
                 old[file] = found.st_size
@@ -216,19 +226,14 @@ class FeatureCache:
 
 
 def _verified(path: Path) -> FeatureFile | None:
-    """The features in a file; None where they are not those that its name states."""
+    """The features in a file; None where it is not the one that its name states."""
+    _, _, stated = path.stem.partition("-")
+    content, _, expected = stated.partition("-")
     try:
-        kept = FeatureFile.open(path)
-        kept = replace(kept, content=content_hash(kept))
-        if str(kept.content)[:_NAME_LENGTH] != path.stem.partition("-")[2]:
+        if not expected or bytes_hash(path) != expected:
             return None
-        if snapshot_of(kept.schema) is None:  # written by an earlier version
-            counter = SnapshotCounter(kept.schema)
-            for batch in kept.to_batches():
-                counter.add(batch)
-            kept = kept.with_schema(with_snapshot(kept.schema, counter.snapshot))
-        return kept
-    except (OSError, ValueError, pa.ArrowException, FileFormatError):  # cut, empty, or of types that no feature has
+        return replace(FeatureFile.open(path), content=content)
+    except (OSError, pa.ArrowException):  # removed meanwhile, or unreadable
         return None
 
 
@@ -269,6 +274,7 @@ def load_audience(
         if not len(eligible):
             raise _nobody(plan, left_out)
     each = len(network.embedding_.feature_names) * _VALUE_BYTES + _DECISION_BYTES
+    each += 8 * network.embedding_.dimensions  # contexts are kept for the next plan, too
     then = [Space(cache.folder, len(eligible) * each, "the plan")] if keeps else []
     everybody, snapshot, notes = features_of_day(data, network, day, cache=cache, then=then, report=report)
     if only is None:
@@ -292,12 +298,22 @@ def load_audience(
         refuse_unknown_segments(plan, _labels_there(segment))
     if channel is not None:
         _refuse_unknown_channels(data, plan, customers["customer_id"], channel)
-    context, known = _embedded(network, features, snapshot, engine=engine, report=report)
+    name = data.network_hash()
+
+    def embed() -> Contexts:
+        return _embedded(network, features, snapshot, engine=engine, report=report)
+
+    if only is None and everybody.content is not None:
+        tell(report, 0, None, "reading kept contexts")
+        key = key_of(features, everybody=everybody.content, network=name, snapshot=snapshot.hash)
+        shape = features.num_rows, network.embedding_.dimensions
+        context, known = kept_or_embedded(cache.contexts_folder, key, shape, embed, keep=cache.keep)
+    else:
+        context, known = embed()
     audience = Audience(
         ids=customers["customer_id"].to_numpy(), context=context, known=known, segment=segment, channel=channel
     )
     tell(report, 0, None, "hashing inputs")
-    name = data.network_hash()
     inputs = {
         "customers": content_hash(customers),
         "features": features.content or content_hash(features),
@@ -332,7 +348,7 @@ def _embedded(
     *,
     engine: Engine | None,
     report: Report | None,
-) -> tuple[Matrix, Flags]:
+) -> Contexts:
     """(n, d1) contexts, and (n,) who has a history; a piece of the features is in memory at a time."""
     customers, at = features.num_rows, 0
     context, known = np.empty((customers, network.embedding_.dimensions)), np.empty(customers, np.bool_)

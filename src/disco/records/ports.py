@@ -93,6 +93,9 @@ class Artefacts(Protocol):
         The bytes are compared when a process first asks for them, and again when they have changed since.
         """
 
+    def schema(self, name: str) -> "pa.Schema":
+        """Of the table; its bytes are not compared. The errors of `get`."""
+
     def is_intact(self, name: str) -> bool:
         """Whether the bytes are those that were written; reads all of them. False where the table is missing."""
 

@@ -107,6 +107,16 @@ class FolderArtefacts:
         except (OSError, pa.ArrowException) as error:
             raise FileFormatError(str(path), found=str(error), expected="the file as written", fix=_FIX) from error
 
+    def schema(self, name: str) -> pa.Schema:
+        path = self._path(name)
+        try:
+            with pa.memory_map(str(path)) as file:
+                return pa.ipc.open_file(file).schema
+        except FileNotFoundError:
+            raise StateError(f"The artefact {path} is missing", fix=_FIX) from None
+        except (OSError, pa.ArrowException) as error:
+            raise FileFormatError(str(path), found=str(error), expected="the file as written", fix=_FIX) from error
+
     def is_intact(self, name: str) -> bool:
         try:
             with self._path(name).open("rb") as file:
@@ -144,6 +154,9 @@ class _Overlay:
 
     def get(self, name: str) -> pa.Table:
         return self._place(name).get(name)
+
+    def schema(self, name: str) -> pa.Schema:
+        return self._place(name).schema(name)
 
     def is_intact(self, name: str) -> bool:
         return self._place(name).is_intact(name)

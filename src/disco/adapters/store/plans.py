@@ -26,6 +26,7 @@ from disco.records.ports import Artefacts
 
 _KEPT = sa.select(*(column for column in plans.c if column.name not in ("planned_at", "seal")))
 _ARMS = pa.dictionary(pa.int8(), pa.string())
+_RECENT = 16  # plans that are asked for equal features
 _MOST_READ = 64  # plans whose text is not read again: it never changes, and a late arrival is decided in less time
 
 
@@ -47,7 +48,8 @@ class SqlPlans:
             "plan": record.plan.model_dump_json(by_alias=True),
             "inputs": json.dumps(dict(record.inputs)),
             "summary": record.summary.to_json(),
-            **put_tables(self._session.artefacts, tables),  # writes a damaged or missing file again
+            # writes a damaged or missing file again
+            **put_tables(self._session.artefacts, tables, features=self._same_features(record, tables)),
         }
         if there is not None:
             if there._asdict() == row and is_plan_sealed(self._connection, record.plan_id):
@@ -55,6 +57,26 @@ class SqlPlans:
             self._connection.execute(plans.delete().where(plans.c.plan_id == record.plan_id))
         self._connection.execute(plans.insert(), sealed("plan", {**row, "planned_at": record.planned_at}))
         return True
+
+    def _same_features(self, record: PlanRecord, tables: PlanTables) -> str | None:
+        """The artefact of equal features that a recent plan has kept; None: there is none, or it is damaged.
+
+        Plans of one day are about the same customers more often than not, and their features are most of a plan.
+        """
+        content, artefacts = record.inputs.get("features"), self._session.artefacts
+        if content is None or tables.features is None:
+            return None
+        recent = sa.select(plans.c.plan_id, plans.c.inputs, plans.c.features).where(plans.c.features.is_not(None))
+        for row in self._connection.execute(recent.order_by(plans.c.planned_at.desc()).limit(_RECENT)).all():
+            if (
+                json.loads(row.inputs).get("features") == content
+                and is_plan_sealed(self._connection, row.plan_id)
+                and artefacts.is_intact(row.features)
+                # the content says nothing about the schema's metadata
+                and artefacts.schema(row.features).equals(tables.features.schema, check_metadata=True)
+            ):
+                return str(row.features)
+        return None
 
     def _is_open(self, plan_id: str) -> bool:
         """Whether no campaign was launched from it."""
@@ -193,12 +215,14 @@ class SqlPlans:
         return found
 
 
-def put_tables(artefacts: Artefacts, tables: PlanTables) -> dict[str, str | None]:
-    """Write the tables of a plan; the name of each."""
+def put_tables(artefacts: Artefacts, tables: PlanTables, *, features: str | None = None) -> dict[str, str | None]:
+    """Write the tables of a plan; the name of each. features: the artefact that holds them already."""
+    if features is None and tables.features is not None:
+        features = artefacts.put(tables.features, compressed=True)
     return {
         "decisions": artefacts.put(_planned(tables.decisions)),
         "contexts": artefacts.put(table_of(tables.contexts)),
-        "features": None if tables.features is None else artefacts.put(tables.features, compressed=True),
+        "features": features,
     }
 
 
