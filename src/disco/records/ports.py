@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from disco.records.locale import POUNDS_UTC, Locale
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         Traces,
         VersionRecord,
     )
+    from disco.records.manifest import Manifest
     from disco.records.people import ApprovalRecord, InvitationRecord, KeyRecord, PersonRecord, SessionRecord
     from disco.records.table_rows import TableRows
 
@@ -46,6 +48,65 @@ class Engine(Protocol):
 
     def map(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
         """The results in the order of the chunks, which are taken as results are used; the first error ends it."""
+
+
+class ChunkedTable(Protocol):
+    """A table that an engine holds in chunks: Parquet files of this machine, or partitions of a cluster.
+
+    Chunk functions are pure, as those of `Engine.map`, and what they need travels inside them. How rows are divided
+    into chunks, and in which order chunks come, is the engine's business: no result may depend on it. A table without
+    rows is one chunk without rows. The first error of a chunk function reaches the caller.
+    """
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """Of every chunk: types that Parquet and Arrow have in common with Spark (no unsigned ones, for instance)."""
+
+    def transform(self, function: "Callable[[pa.Table], pa.Table]", schema: "pa.Schema") -> "ChunkedTable":
+        """The table of the function's results, which have this schema. Nothing is computed before it is asked for."""
+
+    def fold(self, function: "Callable[[pa.Table], Result]", add: Callable[[Result, Result], Result]) -> Result:
+        """One pass: the sum of the function's results over all chunks.
+
+        Results are added in pairs and in no particular order, where they arise: `add` must be exact, associative and
+        commutative, and may change neither argument.
+        """
+
+    def batches(self) -> "Iterator[pa.RecordBatch]":
+        """All rows, brought to this process a few at a time, in no particular order."""
+
+    def kept(self) -> "AbstractContextManager[ChunkedTable]":
+        """The same rows, computed at most once and read back from then on, until the end of the block."""
+
+    def write(self, folder: Path) -> "Manifest":
+        """Write Parquet files and their manifest (`records.manifest`); the folder is there whole or not at all.
+
+        Where a table was written there before, it is replaced. A task or a job that is repeated doubles nothing.
+        """
+
+
+@runtime_checkable
+class TableEngine(Engine, Protocol):
+    """An engine that also holds tables."""
+
+    def table(self, source: Any) -> ChunkedTable:
+        """A table: the path of a Parquet file or of a folder of them, a `pyarrow.Table`, or the engine's own kind.
+
+        InputError where files of a folder have different columns.
+        """
+
+    def by_bucket(
+        self,
+        tables: Mapping[str, ChunkedTable],
+        function: "Callable[[Mapping[str, pa.Table]], pa.Table]",
+        schema: "pa.Schema",
+    ) -> AbstractContextManager[ChunkedTable]:
+        """The results of a function over the rows of several tables that have the same number in the column `bucket`.
+
+        The column (int32, `records.identity.buckets_of`) is there for this alone: the function sees the tables without
+        it, each with all rows of the bucket, in no particular order, or with none. A bucket has to fit into memory.
+        The result can be used until the end of the block.
+        """
 
 
 class Tables(Protocol):

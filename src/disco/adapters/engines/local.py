@@ -1,13 +1,20 @@
 """The local engine: chunks on the threads of this machine. Kernels release the GIL, so two cores do two chunks."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from disco.records.chunks import processors, read_threads
+from disco.records.ports import ChunkedTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from disco.adapters.engines.local_table import LocalTable
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -38,6 +45,23 @@ class LocalEngine:
             if self.watch is not None:
                 self.watch()
             yield result
+
+    def table(self, source: Any) -> "LocalTable":
+        """A Parquet file, a folder of them or a `pyarrow.Table`, in chunks; files may be larger than memory."""
+        from disco.adapters.engines.local_table import LocalTable
+
+        return LocalTable.of(self, source)
+
+    def by_bucket(
+        self,
+        tables: Mapping[str, ChunkedTable],
+        function: "Callable[[Mapping[str, pa.Table]], pa.Table]",
+        schema: "pa.Schema",
+    ) -> AbstractContextManager[ChunkedTable]:
+        """A function over the rows of several tables that have the same number in the column `bucket`."""
+        from disco.adapters.engines.local_table import local_buckets
+
+        return local_buckets(self, tables, function, schema)
 
     def _results(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
         waiting = iter(chunks)

@@ -1,0 +1,217 @@
+"""Tables of the local engine: Parquet files larger than memory, read and written a chunk at a time by its threads."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from disco.records.errors import InputError
+from disco.records.manifest import Manifest, common_schema, folder_written_whole, table_files
+from disco.records.ports import ChunkedTable, Engine
+from disco.records.private import temporary_folder
+from disco.records.table_rows import in_pieces
+
+Result = TypeVar("Result")
+ChunkFunction: TypeAlias = Callable[[pa.Table], pa.Table]
+Part: TypeAlias = Callable[[], Iterator[pa.Table]]
+"""Reads a few chunks."""
+
+TABLE_CHUNK_ROWS = 1 << 17  # of 9 columns: 9 MB
+_FILE_ROWS = 1 << 22  # of a file that is written
+_GATHERED_ROWS = 1 << 20  # divided by bucket at a time
+BUCKET = "bucket"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalTable:
+    """Implements `records.ports.ChunkedTable` with files, or with a table in memory."""
+
+    engine: Engine
+    schema: pa.Schema
+    parts: tuple[Part, ...]
+    steps: tuple[tuple[ChunkFunction, pa.Schema], ...] = ()
+    """What is done to a chunk after it was read."""
+
+    @classmethod
+    def of(cls, engine: Engine, source: Any) -> "LocalTable":
+        """A table in memory, a Parquet file or a folder of them."""
+        if isinstance(source, LocalTable):
+            return source
+        if isinstance(source, pa.Table):
+            return cls(engine, source.schema.remove_metadata(), tuple(_slices(source)))
+        if not isinstance(source, str | Path):
+            raise InputError(
+                "table",
+                found=type(source).__name__,
+                expected="the path of a Parquet file or of a folder of them, or a pyarrow.Table",
+            )
+        files, metadata = table_files(Path(source)), list[Any]()
+        schema = common_schema(files, metadata)
+        parts = [part for file, said in zip(files, metadata, strict=True) for part in _groups(file, said, schema)]
+        return cls(engine, schema, tuple(parts) or tuple(_slices(schema.empty_table())))
+
+    def transform(self, function: ChunkFunction, schema: pa.Schema) -> "LocalTable":
+        return replace(self, schema=schema, steps=(*self.steps, (function, schema)))
+
+    def fold(self, function: Callable[[pa.Table], Result], add: Callable[[Result, Result], Result]) -> Result:
+        def folded(part: Part) -> Result:
+            return reduce(add, (function(chunk) for chunk in self._chunks(part)))
+
+        return reduce(add, self.engine.map(folded, self.parts))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for chunks in self.engine.map(lambda part: list(self._chunks(part)), self.parts):
+            for chunk in chunks:
+                yield from chunk.to_batches()
+
+    @contextmanager
+    def kept(self) -> Iterator[ChunkedTable]:
+        if not self.steps:  # what is in files or in memory need not be kept again
+            yield self
+            return
+        with temporary_folder("kept") as folder:
+            numbers = count()
+            named = ((folder / f"{next(numbers):07}.parquet", part) for part in self.parts)
+
+            def written(one: tuple[Path, Part]) -> Path:
+                path, part = one
+                with pq.ParquetWriter(path, self.schema, compression="lz4", use_dictionary=False) as writer:
+                    for chunk in self._chunks(part):
+                        writer.write_table(chunk)
+                return path
+
+            for _ in self.engine.map(written, named):
+                pass
+            yield LocalTable.of(self.engine, folder)
+
+    def write(self, folder: Path) -> Manifest:
+        with folder_written_whole(folder) as unfinished, ExitStack() as stack:
+            writer, rows, files = None, 0, 0
+            for batch in self.batches():
+                if writer is None or rows >= _FILE_ROWS:
+                    stack.close()
+                    place = unfinished / f"part-{files:05}.parquet"
+                    writer, rows, files = stack.enter_context(pq.ParquetWriter(place, self.schema)), 0, files + 1
+                writer.write_batch(batch)
+                rows += batch.num_rows
+            if writer is None:
+                pq.write_table(self.schema.empty_table(), unfinished / "part-00000.parquet")
+            stack.close()
+        written = Manifest.read(folder)
+        assert written is not None  # for the type checker
+        return written
+
+    def _chunks(self, part: Part) -> Iterator[pa.Table]:
+        for chunk in part():
+            for function, schema in self.steps:
+                chunk = function(chunk).cast(schema)
+            yield chunk
+
+
+def _slices(table: pa.Table) -> Iterator[Part]:
+    bare = table.replace_schema_metadata(None)
+    for first in range(0, max(table.num_rows, 1), TABLE_CHUNK_ROWS):
+        yield partial(_slice, bare, first)
+
+
+def _slice(table: pa.Table, first: int) -> Iterator[pa.Table]:
+    yield table.slice(first, TABLE_CHUNK_ROWS)
+
+
+def _groups(path: Path, metadata: Any, schema: pa.Schema) -> Iterator[Part]:
+    """Parts of a file: consecutive row groups of about a chunk together; a larger one alone, as several chunks."""
+    held: list[int] = []
+    rows = 0
+    for number in range(metadata.num_row_groups):
+        more = metadata.row_group(number).num_rows
+        if not more:
+            continue
+        if held and rows + more > TABLE_CHUNK_ROWS:
+            yield _reader(path, metadata, schema, held)
+            held, rows = [], 0
+        held.append(number)
+        rows += more
+    if held:
+        yield _reader(path, metadata, schema, held)
+
+
+def _reader(path: Path, metadata: Any, schema: pa.Schema, groups: list[int]) -> Part:
+    def read() -> Iterator[pa.Table]:
+        with pq.ParquetFile(path, metadata=metadata) as file:
+            batches = file.iter_batches(TABLE_CHUNK_ROWS, row_groups=groups, use_threads=False)
+            for chunk in in_pieces(batches, TABLE_CHUNK_ROWS):
+                yield chunk.replace_schema_metadata(None).cast(schema)
+
+    return read
+
+
+@contextmanager
+def local_buckets(
+    engine: Engine,
+    tables: Mapping[str, ChunkedTable],
+    function: Callable[[Mapping[str, pa.Table]], pa.Table],
+    schema: pa.Schema,
+) -> Iterator[LocalTable]:
+    """Implements `TableEngine.by_bucket`: the rows of each table are laid aside in one file per bucket."""
+    with temporary_folder("buckets") as folder:
+        found = sorted(set[int]().union(*(_laid_aside(table, folder, name) for name, table in tables.items())))
+
+        def part(bucket: int) -> Part:
+            def read() -> Iterator[pa.Table]:
+                rows = {name: _read_bucket(_place(folder, name, bucket), table) for name, table in tables.items()}
+                yield function(rows).cast(schema)
+
+            return read
+
+        nothing = {name: without_bucket(table.schema).empty_table() for name, table in tables.items()}
+        parts = [part(bucket) for bucket in found] or [lambda: iter([function(nothing).cast(schema)])]
+        yield LocalTable(engine, schema, tuple(parts))
+
+
+def without_bucket(schema: pa.Schema) -> pa.Schema:
+    """The schema of what a function of a bucket sees."""
+    if schema.get_field_index(BUCKET) < 0 or schema.field(BUCKET).type != pa.int32():
+        raise InputError("table", found=", ".join(schema.names), expected=f"a column {BUCKET} of type int32")
+    return schema.remove(schema.get_field_index(BUCKET))
+
+
+def by_number(chunk: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each bucket of a chunk, without the column."""
+    numbers = chunk[BUCKET].to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    found, starts = np.unique(numbers[order], return_index=True)
+    rows = chunk.drop_columns([BUCKET]).take(pa.array(order))
+    for number, start, end in zip(found.tolist(), starts, [*starts[1:], len(numbers)], strict=True):
+        yield number, rows.slice(start, end - start)
+
+
+def _laid_aside(table: ChunkedTable, folder: Path, name: str) -> set[int]:
+    """Write the rows of each bucket to a file; which buckets there are."""
+    schema, writers = without_bucket(table.schema), dict[int, Any]()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with ExitStack() as stack:
+        for chunk in in_pieces(table.batches(), _GATHERED_ROWS):
+            for number, rows in by_number(chunk):
+                if number not in writers:
+                    file = stack.enter_context(pa.OSFile(str(_place(folder, name, number)), "wb"))
+                    writers[number] = stack.enter_context(pa.ipc.new_file(file, schema, options=options))
+                writers[number].write_table(rows)
+    return set(writers)
+
+
+def _place(folder: Path, name: str, bucket: int) -> Path:
+    return folder / f"{name}-{bucket}.arrow"
+
+
+def _read_bucket(path: Path, table: ChunkedTable) -> pa.Table:
+    if not path.is_file():
+        return without_bucket(table.schema).empty_table()
+    with pa.memory_map(str(path)) as content, pa.ipc.open_file(content) as reader:
+        return reader.read_all()
