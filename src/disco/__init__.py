@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the two
     from disco import errors as errors
     from disco.adapters.engines import LocalEngine as LocalEngine
+    from disco.adapters.engines import SparkEngine as SparkEngine
     from disco.adapters.tables import open_tables as open_tables
     from disco.allocation import Allocation as Allocation
     from disco.allocation import Segments as Segments
@@ -66,6 +67,7 @@ __version__ = "0.1.0"
 _HOME_OF = {
     "errors": "disco",
     "LocalEngine": "disco.adapters.engines",
+    "SparkEngine": "disco.adapters.engines",
     "open_tables": "disco.adapters.tables",
     "Allocation": "disco.allocation",
     "Segments": "disco.allocation",

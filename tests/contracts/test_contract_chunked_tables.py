@@ -1,12 +1,15 @@
 """Every engine that holds tables, one contract: chunks, sums, what is kept, what is written, rows brought together."""
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from spark_cluster import spark_engine
 
-from disco.adapters.engines import LocalEngine, local_table
+from disco.adapters.engines import LocalEngine, parts
 from disco.belief import Evidence
 from disco.records.errors import FileFormatError, InputError
 from disco.records.identity import buckets_of
@@ -25,18 +28,23 @@ TABLE = pa.table(
 )
 DOUBLED = pa.schema([("customer_id", pa.string()), ("twice", pa.float64())])
 
-ENGINES = {"one thread": LocalEngine(threads=1), "two threads": LocalEngine(threads=2)}
 
-
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+@pytest.fixture(scope="module", params=["one thread", "two threads", "spark"])
 def engine(request):
-    return request.param
+    if request.param != "spark":
+        yield LocalEngine(threads=1 if request.param == "one thread" else 2)
+        return
+    with spark_engine() as engine:
+        from pyspark import cloudpickle
+
+        cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors cannot import a test
+        yield engine
 
 
 @pytest.fixture(params=[1, 4, 37], ids=lambda files: f"{files} files")
 def folder(request, tmp_path, monkeypatch):
     """The table in so many files, its rows shuffled."""
-    monkeypatch.setattr(local_table, "TABLE_CHUNK_ROWS", 250)
+    monkeypatch.setattr(parts, "TABLE_CHUNK_ROWS", 250)
     shuffled = TABLE.take(pa.array(np.random.default_rng(request.param).permutation(ROWS)))
     place = tmp_path / "table"
     place.mkdir()

@@ -1,6 +1,7 @@
 """Every engine, one contract: results in order, chunks taken as results are used, errors passed on; and whatever the
 engine and the size of a chunk, every room gives the same bytes."""
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from numba import cloudpickle
+from spark_cluster import spark_engine
 
 from disco.adapters.engines import LocalEngine, open_engine
 from disco.allocation import allocate, frontier, screen
@@ -56,9 +58,16 @@ ENGINES = {
 }
 
 
-@pytest.fixture(params=ENGINES.values(), ids=ENGINES.keys())
+@pytest.fixture(scope="module", params=[*ENGINES, "spark"])
 def engine(request):
-    return request.param
+    if request.param != "spark":
+        yield ENGINES[request.param]
+        return
+    with spark_engine() as engine:
+        from pyspark import cloudpickle as own_cloudpickle
+
+        own_cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors cannot import a test
+        yield engine
 
 
 def test_results_come_in_the_order_of_the_chunks(engine):
@@ -211,8 +220,11 @@ def test_one_thread_per_processor_unless_told():
     assert open_engine(threads=None).threads == LocalEngine().threads == chunks.processors()
 
 
-def test_spark_is_refused_with_the_reason():
-    with pytest.raises(InputError, match="Spark is not supported yet"):
-        open_engine("spark")
-    with pytest.raises(InputError, match="'local'"):
+def test_an_engine_of_another_name_is_refused():
+    with pytest.raises(InputError, match="'local' or 'spark'"):
         open_engine("spork")
+
+
+def test_a_master_is_for_spark_alone():
+    with pytest.raises(InputError, match="master"):
+        open_engine("local", master="local[2]")

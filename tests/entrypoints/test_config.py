@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from spark_cluster import require_spark
 
 import disco
 from disco.entrypoints.config import ShopSettings, load_settings
@@ -180,11 +181,11 @@ def test_threads_that_the_machine_cannot_use_are_refused(tmp_path: Path, threads
     assert "Leave it empty" in message
 
 
-def test_spark_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="Spark is not supported yet"):
-        load_settings(write(tmp_path, "engine: spark\n"), environment={})
-    with pytest.raises(PlanError, match=r"--engine.*Spark is not supported yet"):
-        load_settings(tmp_path / "elsewhere", environment={}, flags={"engine": "spark"})
+def test_an_engine_and_its_master(tmp_path: Path) -> None:
+    read = load_settings(write(tmp_path, "engine: spark\nmaster: spark://one:7077\n"), environment={})
+    assert (read.engine, read.master) == ("spark", "spark://one:7077")
+    with pytest.raises(PlanError, match=r"--engine.*'local' or 'spark'"):
+        load_settings(tmp_path / "elsewhere", environment={}, flags={"engine": "spork"})
 
 
 @pytest.mark.parametrize(
@@ -199,18 +200,21 @@ def test_spark_is_refused_with_the_reason(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_every_heavy_command_takes_an_engine_and_refuses_spark(
+def test_every_heavy_command_takes_a_master_and_says_when_it_cannot_be_reached(
     disco: Callable[..., tuple[int, str, str]],
     command: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    require_spark()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan.yaml").write_text(FIRST)
-    code, _, error = disco(*command, "--engine", "spark")
+    (tmp_path / "caps.yaml").write_text("caps: {0.1: 1}\n")
+    before = sorted(tmp_path.iterdir())
+    code, _, error = disco(*command, "--engine", "spark", "--master", "spark://127.0.0.1:1")
     assert code == 1
-    assert "--engine, engine: found 'spark'" in error
-    assert "Spark is not supported yet" in error
+    assert "The master spark://127.0.0.1:1 cannot be reached" in error
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_shop_says_its_currency_and_its_time_zone(tmp_path: Path) -> None:

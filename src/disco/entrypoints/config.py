@@ -240,7 +240,10 @@ class ShopSettings(_Section):
     webhooks_private: bool = Field(
         False, description="let webhooks lead to private addresses, such as those of the local network"
     )
-    engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local")
+    engine: str = Field("local", description="what runs features, train, plan, learn and allocate: local or spark")
+    master: str | None = Field(
+        None, max_length=500, description="of the engine spark: local[2], spark://HOST:7077, …; empty: local[*]"
+    )
     service: ServiceSettings = Field(ServiceSettings(), description="of `disco serve`: names, proxies, limits")
     oidc: OidcSettings | None = Field(
         None, description="sign-in at an identity provider (OpenID Connect); empty: with passwords alone"

@@ -21,15 +21,17 @@ from disco.entrypoints.config import (
 )
 from disco.entrypoints.files import read_yaml
 from disco.records.arguments import kind_of
+from disco.records.chunks import read_threads
 from disco.records.errors import DiscoError, InputError, ReportError, StateError
 from disco.records.locale import POUNDS_UTC, Locale
+from disco.records.ports import TableEngine
 from disco.records.private import private_folder, temporary_folder, unfinished_file
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from disco.adapters.engines import LocalEngine
+    from disco.adapters.engines import LocalEngine, SparkEngine
     from disco.adapters.shop_data import FolderShopData
     from disco.adapters.store import CampaignStore
     from disco.adapters.tables import FolderTables, SqlTables
@@ -110,13 +112,16 @@ class Shop:
     """The store that every method uses, for a shop that is held open; None: each call opens and closes its own."""
     watch: Callable[[], None] | None = field(default=None, repr=False, compare=False)
     """Called between chunks of heavy work; what it raises ends the work, as for a job that was cancelled."""
+    cluster: "SparkEngine | None" = field(default=None, repr=False, compare=False)
+    """An engine that was handed in."""
 
     @classmethod
     def open(cls, folder: str | Path = ".", *, now: datetime | None = None, **settings: Any) -> "Shop":
         """The shop in this folder.
 
         now: for a simulated shop, the time it is there (with a time zone). settings: override those of disco.yaml,
-        such as `threads=2`; None was not given.
+        such as `threads=2`; None was not given. `engine` is a name or a `disco.SparkEngine`, which holds the session of
+        a notebook.
         """
         place = Path(folder)
         if not place.is_dir():
@@ -125,8 +130,13 @@ class Shop:
             raise InputError(f"shop {place}", found=found, expected="a folder", fix=fix)
         if now is not None and now.tzinfo is None:
             raise InputError("now", found=f"{now} without a time zone", expected="a time with one, such as UTC")
+        cluster = None
+        if not isinstance(settings.get("engine"), str | None):
+            cluster = settings.pop("engine")
+            if not isinstance(cluster, TableEngine):
+                raise InputError("engine", found=kind_of(cluster), expected="'local', 'spark' or a disco.SparkEngine")
         read = load_settings(place, flags=settings)
-        return cls(place, read, WallClock.of(read, fixed=now))
+        return cls(place, read, WallClock.of(read, fixed=now), cluster=cluster)
 
     def __repr__(self) -> str:
         return f"Shop({str(self.folder)!r})"
@@ -167,7 +177,7 @@ class Shop:
         """
         from disco.operations.planning import make_plan
 
-        wanted = self.read_plan(plan)
+        wanted, cache = self.read_plan(plan), self.cache(keep=not dry_run)
         with self.store(missing="scratch" if dry_run else "create") as store:
             return make_plan(
                 store,
@@ -175,7 +185,7 @@ class Shop:
                 wanted,
                 prior=self.prior(),
                 clock=self.clock,
-                cache=self.cache(keep=not dry_run),
+                cache=cache,
                 engine=self.engine,
                 dry_run=dry_run,
                 report=report,
@@ -316,6 +326,7 @@ class Shop:
         from disco.operations.learning import learn_campaigns
 
         day = as_of or self.clock.today()
+        _ = self.cluster_engine  # sums of campaigns are kept, so there is no work for it, but it has to be there
         with self.store() as store:
             return learn_campaigns(
                 store, _names(campaigns), prior=self.prior(), as_of=day, clock=self.clock, dry_run=dry_run
@@ -333,7 +344,7 @@ class Shop:
                 prior=self.prior(),
                 as_of=day,
                 clock=self.clock,
-                engine=self.engine,
+                engine=self.cluster_engine or self.engine,
                 dry_run=dry_run,
             )
 
@@ -743,15 +754,28 @@ class Shop:
         from disco.operations.audience import FeatureCache
 
         return FeatureCache(
-            folder=self.artefacts / "features", keep=keep, threads=self.engine.threads, memory_limit=streaming_memory()
+            folder=self.artefacts / "features",
+            keep=keep,
+            threads=self.engine.threads,
+            memory_limit=streaming_memory(),
+            engine=self.cluster_engine,
         )
 
     @property
     def engine(self) -> "LocalEngine":
-        """What runs the heavy work, with the threads of the settings; DuckDB gets as many."""
-        from disco.adapters.engines import open_engine
+        """What runs the work on this machine, with the threads of the settings; DuckDB gets as many."""
+        from disco.adapters.engines import LocalEngine
 
-        return open_engine(self.settings.engine, threads=self.settings.threads, watch=self.watch)
+        return LocalEngine(read_threads(self.settings.threads), self.watch)
+
+    @property
+    def cluster_engine(self) -> "SparkEngine | None":
+        """What holds and computes large tables, where the settings name the engine spark; None: this machine."""
+        if self.cluster is not None or self.settings.engine == "local":
+            return self.cluster
+        from disco.adapters.engines import SparkEngine
+
+        return SparkEngine(master=self.settings.master, watch=self.watch)
 
     @property
     def is_new(self) -> bool:

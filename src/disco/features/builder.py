@@ -226,11 +226,16 @@ def reading(tables: Tables) -> Iterator[None]:
             raise InputError(said, fix="Check the tables, and the space left for temporary files.") from error
         if said.startswith(REFUSED):
             name = said.removeprefix(REFUSED)
-            found = validate([_source(tables, name)], as_of=None, relations=False)
-            found.raise_if_any(f"table {name} cannot be used:")
+            refuse_rows(tables, name)
         formula = isinstance(error, duckdb.ParserException | duckdb.BinderException | duckdb.CatalogException)
         fix = "Check the formulas of your own features." if formula else "`disco validate` shows the rows."
         raise InputError(said, fix=fix) from error
+
+
+def refuse_rows(tables: Tables, name: str) -> None:
+    """TableError with the rows of a table that break a rule."""
+    found = validate([_source(tables, name)], as_of=None, relations=False)
+    found.raise_if_any(f"table {name} cannot be used:")
 
 
 def _source(tables: Tables, name: str) -> Source:

@@ -21,7 +21,7 @@ from disco.records.arrays import Flags, Matrix
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError
 from disco.records.files import written_whole
-from disco.records.ports import Engine
+from disco.records.ports import Engine, TableEngine
 from disco.records.result import Result
 
 SOLVERS = ("exact", "highs")
@@ -97,12 +97,13 @@ def allocate_files(
     summary: Path | None = None,
     solver: str = "exact",
     engine: Engine | None = None,
+    cluster: TableEngine | None = None,
 ) -> AllocationSummary:
     """Solve the allocation of a file of values; writes `out` (customer_id, depth, value) and `summary`.
 
     values: Parquet with customer_id and one column per depth, null where a customer may not get it. limits: the parsed
     content of `limits_file`. costs: of the shape of `values`, what the budget pays. Where no allocation meets all
-    limits, `out` is not written.
+    limits, `out` is not written. cluster: writes `out` as a folder of Parquet files with a manifest.
     """
     wanted = _read_limits(limits, limits_file)
     table, depths, matrix, eligible = _read_matrix(values)
@@ -127,6 +128,11 @@ def allocate_files(
             "value": pa.array(np.where(none, 0.0, matrix[np.arange(column.size), column])),
         }
     )
+    if cluster is not None:
+        cluster.table(chosen).write(out)
+        if summary is not None:
+            _write_summary(summary, said)
+        return said
     with written_whole(out) as partial:
         pq.write_table(chosen, partial)
         if summary is not None:

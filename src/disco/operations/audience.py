@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 
 from disco.features import FEATURES, ContextNetwork, Feature, has_history, schema_hash
 from disco.features.buckets import BUCKET_CUSTOMERS
-from disco.features.builder import feature_batches, missing_tables
+from disco.features.builder import missing_tables
 from disco.features.eligibility import eligible_customers
 from disco.features.files import FeatureFile, stream_features
+from disco.features.on_engine import batches_by
 from disco.features.snapshot import Snapshot, moved_beyond_reason, snapshot_of
 from disco.operations.freshness import far_dates, stale_features, stale_tables
 from disco.operations.kept_contexts import Contexts, bytes_hash, kept_or_embedded, key_of
@@ -33,7 +34,7 @@ from disco.records.files import written_whole
 from disco.records.id_list import IdList
 from disco.records.locale import Locale
 from disco.records.plan import Plan, is_channel
-from disco.records.ports import Engine, Tables
+from disco.records.ports import Engine, TableEngine, Tables
 from disco.records.private import private_folder, temporary_folder
 from disco.records.progress import Report, tell
 from disco.records.score import EngagementHead
@@ -126,6 +127,8 @@ class FeatureCache:
     """Of DuckDB, such as 3GB; None: most of the memory."""
     bucket_customers: int = BUCKET_CUSTOMERS
     """Measured at a time; features do not depend on it."""
+    engine: TableEngine | None = None
+    """Computes features; None: DuckDB on this machine. They do not depend on it."""
 
     @property
     def contexts_folder(self) -> Path:
@@ -191,7 +194,8 @@ class FeatureCache:
                 folder = stack.enter_context(temporary_folder("features"))
             private_folder(folder)
             unfinished = stack.enter_context(written_whole(folder / name, name=lambda: name))
-            with feature_batches(
+            with batches_by(
+                self.engine,
                 tables,
                 as_of=day,
                 features=features,

@@ -15,10 +15,11 @@ from disco.belief import BasketModel
 from disco.evaluation.accuracy import Accuracy, accuracy
 from disco.evaluation.log import read_log
 from disco.features import ContextNetwork, Feature, files
-from disco.features.builder import feature_batches, missing_tables
+from disco.features.builder import missing_tables
 from disco.features.catalogue import choose
 from disco.features.files import TABLES_KEY, built_as_of, built_features, built_from, read_schema, write_batches
 from disco.features.network import WITH_ENGAGEMENT
+from disco.features.on_engine import batches_by
 from disco.features.training_set import (
     MATURITY_DAYS,
     TrainingSet,
@@ -28,7 +29,7 @@ from disco.features.training_set import (
     unsent_codes,
 )
 from disco.records.errors import InputError, UsageError
-from disco.records.ports import Engine, Tables
+from disco.records.ports import Engine, TableEngine, Tables
 from disco.records.private import temporary_folder
 from disco.records.result import Result
 from disco.records.tables import END_DAY, FIRST_DAY
@@ -98,11 +99,16 @@ def write_features(
     features: Sequence[Feature] | None = None,
     threads: int | None = None,
     memory_limit: str | None = None,
+    engine: TableEngine | None = None,
 ) -> FeaturesResult:
-    """Write the features of every customer of the tables at `place` (a folder or a database URL) to a Parquet file."""
+    """Write the features of every customer of the tables at `place` (a folder or a database URL) to a Parquet file.
+
+    engine: computes them; None: DuckDB on this machine, with these threads and this limit of memory. The file has the
+    same bytes.
+    """
     with (
         open_tables(place) as source,
-        feature_batches(source, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit) as (
+        batches_by(engine, source, as_of=as_of, features=features, threads=threads, memory_limit=memory_limit) as (
             schema,
             batches,
         ),
@@ -142,6 +148,7 @@ def train_context(
     maturity_days: int = MATURITY_DAYS,
     threads: int | None = None,
     engine: Engine | None = None,
+    cluster: TableEngine | None = None,
     check: Callable[[str | None], None] = lambda tables: None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ContextTrained:
@@ -149,12 +156,12 @@ def train_context(
 
     features: a file of `write_features` as of the window's first day, or rows with log_full_price and depth. tables:
     a folder or database URL; needed with `window_start` where no file of features is given. maturity_days: a code is
-    used if that was within so many days of its sending. check: called before the training with the place of the tables,
-    which a file of features may name.
+    used if that was within so many days of its sending. cluster: computes the features. check: called before the
+    training with the place of the tables, which a file of features may name.
     """
     with temporary_folder("train") as folder:
         made = _training_rows(
-            open_tables, features, tables, window_start, months, catalogue, maturity_days, folder, threads
+            open_tables, features, tables, window_start, months, catalogue, maturity_days, folder, threads, cluster
         )
         check(made.tables)
         codes = made.codes if network.heads == WITH_ENGAGEMENT else None
@@ -197,6 +204,7 @@ def _training_rows(
     maturity_days: int,
     folder: Path,
     threads: int | None,
+    cluster: TableEngine | None,
 ) -> _TrainingRows:
     built: Any = None
     chosen = catalogue
@@ -217,6 +225,9 @@ def _training_rows(
         raise InputError("training window", found=f"a start on {start}", expected=f"one from {FIRST_DAY} on")
     end = months_later(start, months)
     rows, sent = folder / "rows.parquet", folder / "codes.parquet"
+    given = built is not None
+    if cluster is not None and not given:
+        built = _built_by(cluster, open_tables, tables, start, chosen, folder)
     with (
         open_tables(tables) as source,
         opened_training(
@@ -228,7 +239,7 @@ def _training_rows(
             count = write_batches(rows, schema, coded.watch(batches))
         with training.codes(maturity_days=maturity_days) as (schema, batches):
             codes = write_batches(sent, schema, batches)
-        notes = () if built is not None else missing_tables(choose(chosen), source.names())
+        notes = () if given else missing_tables(choose(chosen), source.names())
         if "codes" in source.names():
             notes += unsent_codes(coded.all, coded.unknown)
     if not count:
@@ -239,6 +250,21 @@ def _training_rows(
             fix="Take features as of an earlier date: the window begins there.",
         )
     return _TrainingRows(rows, sent if codes else None, codes, tables, end, notes)
+
+
+def _built_by(
+    cluster: TableEngine,
+    open_tables: OpenTables,
+    tables: str,
+    start: date,
+    chosen: Sequence[Feature] | None,
+    folder: Path,
+) -> Any:
+    """The features of the day on which the window begins, computed by a cluster, as a dataset of one file."""
+    file = folder / "features.parquet"
+    with open_tables(tables) as source, batches_by(cluster, source, as_of=start, features=chosen) as (schema, batches):
+        write_batches(file, schema, batches)
+    return ds.dataset(file, format="parquet")
 
 
 class _CodedOrders:

@@ -95,22 +95,15 @@ def table_files(source: Path) -> list[Path]:
     return found
 
 
-def common_schema(files: list[Path], metadata: list[Any] | None = None) -> pa.Schema:
-    """The columns that the files have in common; refused where they differ.
-
-    metadata: is given the metadata of each file, so that nobody reads them twice.
-    """
+def common_schema(files: list[Path]) -> pa.Schema:
+    """The columns that the files have in common; refused where they differ."""
     first = None
     for path in files:
         try:
-            file = pq.ParquetFile(path)
+            schema = pq.read_schema(path).remove_metadata()
         except (pa.ArrowInvalid, OSError) as error:
             said = " ".join(str(error).split())
             raise FileFormatError(str(path), found=said, expected="a complete Parquet file") from None
-        with file:
-            schema = file.schema_arrow.remove_metadata()
-            if metadata is not None:
-                metadata.append(file.metadata)
         if first is None:
             first = schema
         elif not schema.equals(first):

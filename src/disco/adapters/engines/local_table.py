@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -12,18 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from disco.adapters.engines.parts import Part, parts_of
 from disco.records.errors import InputError
-from disco.records.manifest import Manifest, common_schema, folder_written_whole, table_files
+from disco.records.manifest import Manifest, folder_written_whole
 from disco.records.ports import ChunkedTable, Engine
 from disco.records.private import temporary_folder
 from disco.records.table_rows import in_pieces
 
 Result = TypeVar("Result")
 ChunkFunction: TypeAlias = Callable[[pa.Table], pa.Table]
-Part: TypeAlias = Callable[[], Iterator[pa.Table]]
-"""Reads a few chunks."""
 
-TABLE_CHUNK_ROWS = 1 << 17  # of 9 columns: 9 MB
 _FILE_ROWS = 1 << 22  # of a file that is written
 _GATHERED_ROWS = 1 << 20  # divided by bucket at a time
 BUCKET = "bucket"
@@ -41,21 +39,10 @@ class LocalTable:
 
     @classmethod
     def of(cls, engine: Engine, source: Any) -> "LocalTable":
-        """A table in memory, a Parquet file or a folder of them."""
+        """What `parts_of` takes."""
         if isinstance(source, LocalTable):
             return source
-        if isinstance(source, pa.Table):
-            return cls(engine, source.schema.remove_metadata(), tuple(_slices(source)))
-        if not isinstance(source, str | Path):
-            raise InputError(
-                "table",
-                found=type(source).__name__,
-                expected="the path of a Parquet file or of a folder of them, or a pyarrow.Table",
-            )
-        files, metadata = table_files(Path(source)), list[Any]()
-        schema = common_schema(files, metadata)
-        parts = [part for file, said in zip(files, metadata, strict=True) for part in _groups(file, said, schema)]
-        return cls(engine, schema, tuple(parts) or tuple(_slices(schema.empty_table())))
+        return cls(engine, *parts_of(source))
 
     def transform(self, function: ChunkFunction, schema: pa.Schema) -> "LocalTable":
         return replace(self, schema=schema, steps=(*self.steps, (function, schema)))
@@ -113,43 +100,6 @@ class LocalTable:
             for function, schema in self.steps:
                 chunk = function(chunk).cast(schema)
             yield chunk
-
-
-def _slices(table: pa.Table) -> Iterator[Part]:
-    bare = table.replace_schema_metadata(None)
-    for first in range(0, max(table.num_rows, 1), TABLE_CHUNK_ROWS):
-        yield partial(_slice, bare, first)
-
-
-def _slice(table: pa.Table, first: int) -> Iterator[pa.Table]:
-    yield table.slice(first, TABLE_CHUNK_ROWS)
-
-
-def _groups(path: Path, metadata: Any, schema: pa.Schema) -> Iterator[Part]:
-    """Parts of a file: consecutive row groups of about a chunk together; a larger one alone, as several chunks."""
-    held: list[int] = []
-    rows = 0
-    for number in range(metadata.num_row_groups):
-        more = metadata.row_group(number).num_rows
-        if not more:
-            continue
-        if held and rows + more > TABLE_CHUNK_ROWS:
-            yield _reader(path, metadata, schema, held)
-            held, rows = [], 0
-        held.append(number)
-        rows += more
-    if held:
-        yield _reader(path, metadata, schema, held)
-
-
-def _reader(path: Path, metadata: Any, schema: pa.Schema, groups: list[int]) -> Part:
-    def read() -> Iterator[pa.Table]:
-        with pq.ParquetFile(path, metadata=metadata) as file:
-            batches = file.iter_batches(TABLE_CHUNK_ROWS, row_groups=groups, use_threads=False)
-            for chunk in in_pieces(batches, TABLE_CHUNK_ROWS):
-                yield chunk.replace_schema_metadata(None).cast(schema)
-
-    return read
 
 
 @contextmanager

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, say, show
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, MasterFlag, QuietFlag, say, show
 from disco.entrypoints.files import read_yaml
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
+from disco.records.manifest import check_folder
 
 if TYPE_CHECKING:
     from disco.operations.power import PowerResult
@@ -24,13 +25,16 @@ def register(app: typer.Typer) -> None:
 def allocate(
     values: Annotated[Path, typer.Argument(help="Parquet: customer_id and one column per depth (null: not eligible).")],
     caps: Annotated[Path, typer.Option("--caps", help="YAML or JSON: caps, and optionally floors, budget, segments.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet to write: customer_id, depth, value.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="Parquet to write: customer_id, depth, value; with spark, a folder.")
+    ],
     costs: Annotated[
         Path | None, typer.Option(help="Parquet of the shape of VALUES: what each depth costs the budget.")
     ] = None,
     summary: Annotated[Path | None, typer.Option(help="JSON to write: status, value, bound, gap, prices, …")] = None,
     solver: Annotated[str, typer.Option(help="exact, or highs (slow, independent).")] = "exact",
     engine: EngineFlag = None,
+    master: MasterFlag = None,
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -43,8 +47,13 @@ def allocate(
     from disco.entrypoints.python import Shop
     from disco.operations.allocating import allocate_files
 
-    check_outputs(out, summary, inputs=(values, caps, costs))
-    here = Shop.open(engine=engine)  # for its engine and threads
+    here = Shop.open(engine=engine, master=master)  # for its engine and threads
+    cluster = here.cluster_engine
+    if cluster is None:
+        check_outputs(out, summary, inputs=(values, caps, costs))
+    else:
+        check_outputs(summary, inputs=(values, caps, costs))
+        check_folder(out)
     found = allocate_files(
         values,
         limits=_read_limits(caps),
@@ -54,6 +63,7 @@ def allocate(
         summary=summary,
         solver=solver,
         engine=here.engine,
+        cluster=cluster,
     )
     if not found.feasible:
         show(found, "", as_json=as_json, quiet=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, checks_text, day_of, show, warn
+from disco.entrypoints.cli.output import EngineFlag, JsonFlag, MasterFlag, QuietFlag, checks_text, day_of, show, warn
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
 
@@ -36,6 +36,7 @@ def features(
         Path | None, typer.Option(help="YAML of features to drop and to add (docs/features.md).")
     ] = None,
     engine: EngineFlag = None,
+    master: MasterFlag = None,
     threads: Annotated[
         int | None, typer.Option(help="Threads to use (default: the setting `threads`, or one per processor).")
     ] = None,
@@ -57,7 +58,7 @@ def features(
     if memory_limit is not None:
         _check_size(memory_limit)
     check_outputs(out, inputs=(tables, catalogue))
-    here = Shop.open(shop, engine=engine, threads=threads)
+    here = Shop.open(shop, engine=engine, master=master, threads=threads)
     done = write_features(
         tables_opener(shop),
         tables,
@@ -66,6 +67,7 @@ def features(
         features=None if catalogue is None else read_selection(read_yaml(catalogue), where=str(catalogue)),
         threads=here.engine.threads,
         memory_limit=memory_limit,
+        engine=here.cluster_engine,
     )
     warn(done.warnings)
     text = f"{done.customers:,} customers × {done.features} features as of {done.as_of} in {out}"

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import DryRunFlag, EngineFlag, JsonFlag, QuietFlag, ShopFolder, day_of, show, warn
+from disco.entrypoints.cli.output import (
+    DryRunFlag,
+    EngineFlag,
+    JsonFlag,
+    MasterFlag,
+    QuietFlag,
+    ShopFolder,
+    day_of,
+    show,
+    warn,
+)
 from disco.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,6 +43,7 @@ def learn(
     ] = False,
     dry_run: DryRunFlag = False,
     engine: EngineFlag = None,
+    master: MasterFlag = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -48,7 +59,7 @@ def learn(
     if (asked := bool(campaigns) + (activate is not None) + rebuild) != 1:
         wrong = "learn does one thing at a time" if asked else "learn has nothing to do"
         raise UsageError(wrong, fix="Name campaigns, or use --activate N, or --rebuild.")
-    here = Shop.open(shop, engine=engine)
+    here = Shop.open(shop, engine=engine, master=master)
     if activate is not None:
         verb = "would be" if dry_run else "is"
         switched = here.activate(activate, dry_run=dry_run)

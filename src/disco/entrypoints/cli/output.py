@@ -33,7 +33,16 @@ ShopFolder = Annotated[
     Path, typer.Option("--shop", help="Folder with disco.yaml; paths in it are relative to this folder.")
 ]
 EngineFlag = Annotated[
-    str | None, typer.Option("--engine", help="The engine that runs the work: local (default: the setting `engine`).")
+    str | None,
+    typer.Option("--engine", help="The engine that runs the work: local or spark (default: the setting `engine`)."),
+]
+MasterFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="With --engine spark: local[2], spark://HOST:7077, … (default: the setting `master`, or local[*]).",
+    ),
 ]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; write nothing.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask before it is done; asked only on a terminal.")]

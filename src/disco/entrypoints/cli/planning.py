@@ -10,6 +10,7 @@ from disco.entrypoints.cli.output import (
     DryRunFlag,
     EngineFlag,
     JsonFlag,
+    MasterFlag,
     QuietFlag,
     ShopFolder,
     figures_text,
@@ -50,6 +51,7 @@ def plan(
     ] = None,
     dry_run: DryRunFlag = False,
     engine: EngineFlag = None,
+    master: MasterFlag = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -65,7 +67,7 @@ def plan(
     """
     from disco.entrypoints.python import Shop, is_plan_file
 
-    here = Shop.open(shop, engine=engine)
+    here = Shop.open(shop, engine=engine, master=master)
     verb, *names = words
     if by and verb != "show":
         raise UsageError("--by", found=f"disco plan {verb}", expected="disco plan show ID")

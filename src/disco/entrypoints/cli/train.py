@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from disco.entrypoints.cli.output import EngineFlag, JsonFlag, QuietFlag, ShopFolder, day_of, progress, show, warn
+from disco.entrypoints.cli.output import (
+    EngineFlag,
+    JsonFlag,
+    MasterFlag,
+    QuietFlag,
+    ShopFolder,
+    day_of,
+    progress,
+    show,
+    warn,
+)
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import UsageError
 from disco.records.wording import counted
@@ -54,6 +64,7 @@ def context(
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds and rows give equal networks.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     engine: EngineFlag = None,
+    master: MasterFlag = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="File to write the network to.")] = Path(
         "context.safetensors"
     ),
@@ -81,7 +92,7 @@ def context(
         raise UsageError("--catalogue cannot be combined with --features: the file has its own features")
     start = day_of(window_start, option="--window-start")
     check_outputs(out, inputs=(features, tables, catalogue), replaces="network")
-    here = Shop.open(shop, engine=engine)
+    here = Shop.open(shop, engine=engine, master=master)
     network = ContextNetwork(heads=heads, dimensions=dimensions, max_epochs=max_epochs, seed=seed, device=device)
     with progress(quiet=quiet or as_json) as bar:
         task = bar.add_task("training, epochs", total=max_epochs)
@@ -97,6 +108,7 @@ def context(
             maturity_days=maturity_days,
             threads=here.engine.threads,
             engine=here.engine,
+            cluster=here.cluster_engine,
             check=lambda place: check_outputs(out, inputs=(place,), replaces="network"),
             progress=lambda epoch, _: bar.update(task, completed=epoch),
         )
@@ -129,6 +141,7 @@ def basket(
     context: Annotated[str | None, typer.Option(help="With --log: its context columns, such as x1,x2.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="With --log: file to write the model to.")] = None,
     engine: EngineFlag = None,
+    master: MasterFlag = None,
     shop: ShopFolder = Path(),
     as_json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -144,7 +157,7 @@ def basket(
 
     if bool(campaign) == (log is not None):
         raise UsageError("train basket needs either --campaign (may be repeated) or --log FILE")
-    here = Shop.open(shop, engine=engine)
+    here = Shop.open(shop, engine=engine, master=master)
     if log is None:
         learned = here.learn(*(campaign or ()), as_of=day_of(as_of))
         warn(learned.warnings)

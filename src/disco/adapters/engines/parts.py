@@ -1,0 +1,97 @@
+"""The parts of a table: a few row groups of a Parquet file, or rows in memory, read by whoever they are handed to.
+
+A part can be pickled: threads of this machine and executors of a cluster read files with the same function, so a column
+has the same type and the same bits everywhere.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from disco.records.errors import InputError
+from disco.records.manifest import common_schema, table_files
+from disco.records.table_rows import in_pieces
+
+TABLE_CHUNK_ROWS = 1 << 17  # of 9 columns: 9 MB
+
+
+class Part(Protocol):
+    """Reads a few chunks."""
+
+    def __call__(self) -> Iterator[pa.Table]: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InMemory:
+    """Rows that travel with the part."""
+
+    rows: pa.Table
+
+    def __call__(self) -> Iterator[pa.Table]:
+        yield self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Row groups of a Parquet file; a large one is read as several chunks."""
+
+    path: str
+    groups: tuple[int, ...]
+    schema: pa.Schema
+    """The columns that are read, and their types."""
+    chunk_rows: int
+
+    def __call__(self) -> Iterator[pa.Table]:
+        with pq.ParquetFile(self.path) as file:
+            batches = file.iter_batches(
+                self.chunk_rows, row_groups=list(self.groups), columns=self.schema.names, use_threads=False
+            )
+            for chunk in in_pieces(batches, self.chunk_rows):
+                yield chunk.select(self.schema.names).replace_schema_metadata(None).cast(self.schema)
+
+
+def parts_of(source: Any) -> tuple[pa.Schema, tuple[Part, ...]]:
+    """The schema and the parts of a table in memory, a Parquet file, a folder of such files or a dataset of them.
+
+    There is at least one part; a table without rows is one in memory.
+    """
+    if isinstance(source, pa.Table):
+        return source.schema.remove_metadata(), tuple(_slices(source))
+    if isinstance(source, pads.FileSystemDataset):
+        files, schema = [Path(file) for file in source.files], source.schema.remove_metadata()
+    elif isinstance(source, str | Path):
+        files = table_files(Path(source))
+        schema = common_schema(files)
+    else:
+        expected = "the path of a Parquet file or of a folder of them, or a pyarrow.Table"
+        raise InputError("table", found=type(source).__name__, expected=expected)
+    parts = [part for file in files for part in _groups(file, schema)]
+    return schema, tuple(parts) or tuple(_slices(schema.empty_table()))
+
+
+def _slices(table: pa.Table) -> Iterator[Part]:
+    bare = table.replace_schema_metadata(None)
+    for first in range(0, max(table.num_rows, 1), TABLE_CHUNK_ROWS):
+        yield InMemory(bare.slice(first, TABLE_CHUNK_ROWS))
+
+
+def _groups(path: Path, schema: pa.Schema) -> Iterator[Part]:
+    """Consecutive row groups of about a chunk together; a larger one alone."""
+    metadata, held, rows = pq.read_metadata(path), list[int](), 0
+    place = str(path.absolute())
+    for number in range(metadata.num_row_groups):
+        more = metadata.row_group(number).num_rows
+        if not more:
+            continue
+        if held and rows + more > TABLE_CHUNK_ROWS:
+            yield RowGroups(place, tuple(held), schema, TABLE_CHUNK_ROWS)
+            held, rows = [], 0
+        held.append(number)
+        rows += more
+    if held:
+        yield RowGroups(place, tuple(held), schema, TABLE_CHUNK_ROWS)

@@ -1,0 +1,259 @@
+"""The Spark engine: chunks and tables on a cluster, or on this machine's own Spark."""
+
+import os
+import pickle
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from disco.adapters.engines.spark_tasks import carried, uncarried
+from disco.records.errors import InputError, MissingPartError
+from disco.records.ports import ChunkedTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from disco.adapters.engines.spark_table import SparkTable
+
+Chunk = TypeVar("Chunk")
+Result = TypeVar("Result")
+
+LEAST_JAVA = 17
+_PATIENCE_SECONDS = 30.0
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+
+class SparkEngine:
+    """Runs chunk functions on Spark. Results have the same bytes as those of the local engine.
+
+    session: the SparkSession of a notebook or a job, which stays yours. None makes one, on `master` (by default
+    `local[*]`), which ends with the process or with `close`.
+
+    The executors need the same Python and the same version of DISCO as the driver.
+    """
+
+    __slots__ = ("_own", "session", "watch")
+
+    def __init__(
+        self,
+        session: "SparkSession | None" = None,
+        *,
+        master: str | None = None,
+        watch: Callable[[], None] | None = None,
+    ) -> None:
+        if session is not None and master is not None:
+            raise InputError("master", found=repr(master), expected="none, because the session has its own")
+        self._own = session is None
+        self.session: SparkSession = _new_session(master or "local[*]") if session is None else _checked(session)
+        self.watch = watch
+
+    def __repr__(self) -> str:
+        return f"SparkEngine({self.session.sparkContext.master!r})"
+
+    @property
+    def threads(self) -> int:
+        """How many chunks run at once."""
+        return int(self.session.sparkContext.defaultParallelism)
+
+    def map(self, function: Callable[[Chunk], Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
+        """The results of `function` over the chunks, in their order; the first error ends it.
+
+        The function is sent to the executors once, with everything it needs. Where that is a large array, use `table`.
+        """
+        context, waiting = self.session.sparkContext, iter(chunks)
+        sent, at_once = None, self.threads
+        while window := list(islice(waiting, at_once)):
+            if sent is None:
+                sent = context.broadcast(self.dumps(function))
+            pickled = [self.dumps(chunk) for chunk in window]
+            with _errors():
+                results = context.parallelize(pickled, len(pickled)).map(_Applied(sent)).collect()
+            for result in results:
+                found, error = pickle.loads(result)
+                if error is not None:
+                    raise uncarried(error) or RuntimeError(error)
+                if self.watch is not None:
+                    self.watch()
+                yield found
+
+    def table(self, source: Any) -> "SparkTable":
+        """A DataFrame, `table:NAME` of the session's catalogue, a Parquet file or folder that all executors see, or a
+        `pyarrow.Table`."""
+        from disco.adapters.engines.spark_table import SparkTable
+
+        return SparkTable.of(self, source)
+
+    def by_bucket(
+        self,
+        tables: Mapping[str, ChunkedTable],
+        function: "Callable[[Mapping[str, pa.Table]], pa.Table]",
+        schema: "pa.Schema",
+    ) -> AbstractContextManager[ChunkedTable]:
+        """A function over the rows of several tables that have the same number in the column `bucket`."""
+        from disco.adapters.engines.spark_table import spark_buckets
+
+        return spark_buckets(self, tables, function, schema)
+
+    def close(self) -> None:
+        """End the session, if this engine made it."""
+        if self._own:
+            self.session.stop()
+
+    def send(self, task: Any) -> Any:
+        """A task for `mapInArrow`: pickled once, and handed to every executor once."""
+        from disco.adapters.engines.spark_tasks import Sent
+
+        sent = Sent(self.session.sparkContext.broadcast(self.dumps(task)))
+        return lambda batches: sent(batches)
+
+    def collect(self, frame: "DataFrame") -> list[Any]:
+        """The few rows of a result; what a chunk function raised is raised here."""
+        if self.watch is not None:
+            self.watch()
+        with _errors():
+            return list(frame.collect())
+
+    @staticmethod
+    def dumps(value: Any) -> bytes:
+        """Pickle anything that a chunk function may hold, functions without a name included."""
+        from pyspark import cloudpickle
+
+        content: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+        return content
+
+
+class _Applied:
+    """The function of `map` on an executor: a pickled chunk → a pickled (result, error)."""
+
+    def __init__(self, sent: Any) -> None:
+        self.sent = sent
+
+    def __call__(self, chunk: bytes) -> bytes:
+        try:
+            return SparkEngine.dumps((pickle.loads(self.sent.value)(pickle.loads(chunk)), None))
+        except Exception as error:
+            return pickle.dumps((None, carried(error)))
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """What a chunk function raised on an executor, as it raised it; other failures of Spark in a sentence."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        text = str(error)
+        original = uncarried(text)
+        if original is not None:
+            raise original from None
+        if "No module named 'disco" in text or "No module named 'pyarrow'" in text:
+            fix = (
+                "Install the same version of disco there, or send an environment with `spark.archives` (docs/spark.md)."
+            )
+            raise MissingPartError("The executors of the cluster cannot import disco", fix=fix) from error
+        said = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+        raise InputError("Spark could not do the work", found=said, fix="Look at the log of the executors.") from error
+
+
+def _checked(session: Any) -> Any:
+    if not hasattr(session, "sparkContext") or not hasattr(session, "range"):
+        raise InputError("session", found=type(session).__name__, expected="a SparkSession")
+    return session
+
+
+def _new_session(master: str) -> Any:
+    """A session on this master. Everything that can be wrong is looked at before Java starts."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingPartError("pyspark is not installed", fix="Run `pip install 'disco[spark]'`.") from None
+    require_java()
+    hosts = _require_master(master)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master).appName("disco")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "FATAL",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+    }
+    if all(host in _LOOPBACK for host, _ in hosts):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _errors():
+        session = builder.getOrCreate()
+    if hosts:
+        _require_executor(session, master)
+    return session
+
+
+def require_java() -> Path:
+    """The Java that Spark will start; refused where there is none, or an old one."""
+    home = os.environ.get("JAVA_HOME")
+    found = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "")
+    fix = (
+        f"Install Java {LEAST_JAVA} or newer (on Debian and Ubuntu: apt-get install default-jre-headless), or set "
+        "JAVA_HOME."
+    )
+    try:
+        said = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        raise MissingPartError(
+            "Spark needs Java", found=f"none at {found}" if home else "none", expected=f"Java {LEAST_JAVA}", fix=fix
+        ) from None
+    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    if version is None or int(version[1]) < LEAST_JAVA:
+        first = next(iter(said.splitlines()), "nothing")
+        raise MissingPartError("Java is too old", found=first, expected=f"{LEAST_JAVA} or newer", fix=fix)
+    return found
+
+
+def _require_master(master: str) -> list[tuple[str, int]]:
+    """Host and port of a standalone master that answers; none for other kinds of masters, which Spark looks for."""
+    if re.fullmatch(r"local(\[(\d+|\*)(,\s*\d+)?\])?", master) or master == "yarn" or master.startswith("k8s://"):
+        return []
+    found = re.fullmatch(r"spark://(.+)", master)
+    places = (
+        [re.fullmatch(r"(\[[^\]]+\]|[^:\[\]/]+):(\d{1,5})", place) for place in found[1].split(",")] if found else []
+    )
+    hosts = [(place[1], int(place[2])) for place in places if place]
+    if not hosts or len(hosts) < len(places) or any(port > 65535 for _, port in hosts):
+        expected = "local[2], local[*], spark://HOST:PORT, yarn or k8s://…"
+        raise InputError("master", found=repr(master), expected=expected)
+    reasons = []
+    for host, port in hosts:
+        try:
+            socket.create_connection((host.strip("[]"), port), timeout=_PATIENCE_SECONDS / len(hosts)).close()
+            return hosts
+        except OSError as error:
+            reasons.append(f"{host}:{port}: {error.strerror or error}")
+    raise InputError(
+        f"The master {master} cannot be reached", found="; ".join(reasons), fix="Check its address, and that it runs."
+    )
+
+
+def _require_executor(session: Any, master: str) -> None:
+    """A master without workers would let every job wait for ever."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    memory = session.sparkContext._jsc.sc().getExecutorMemoryStatus
+    while memory().size() < 2:  # the driver is one
+        if time.monotonic() > until:
+            session.stop()
+            raise InputError(
+                f"The master {master} gave no executor within {_PATIENCE_SECONDS:.0f} s",
+                fix="Check that workers are registered and have free cores and memory.",
+            )
+        time.sleep(0.2)

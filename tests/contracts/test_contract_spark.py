@@ -1,0 +1,208 @@
+"""A real standalone cluster on loopback, one master and two workers: the same bytes as on one machine, for any
+partitions and any order of rows, and when a worker is lost in the middle."""
+
+import datetime as dt
+import os
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spark_cluster import require_spark, spark_engine, standalone_cluster
+
+from disco.adapters.engines import LocalEngine, open_engine
+from disco.adapters.engines.spark import SparkEngine, require_java
+from disco.adapters.tables import open_tables
+from disco.belief import Evidence
+from disco.operations.training import write_features
+from disco.records.errors import InputError, MissingPartError
+from disco.retailer.settings import RetailerSettings
+from disco.retailer.simulation import Retailer
+
+ROWS = 4000
+AS_OF = dt.date(2025, 6, 1)
+rng = np.random.default_rng(11)
+PURCHASES = pa.table(
+    {
+        "x1": np.rint(rng.normal(size=ROWS).clip(-4, 4) * 65536) / 65536,
+        "x2": np.rint(rng.normal(size=ROWS).clip(-4, 4) * 65536) / 65536,
+        "depth": rng.choice([0.1, 0.2, 0.4], ROWS),
+        "full_price": rng.lognormal(3, 1, ROWS),
+    }
+)
+
+
+def seen(chunk):
+    contexts = np.column_stack([chunk["x1"].to_numpy(), chunk["x2"].to_numpy()])
+    return Evidence.of(contexts, chunk["depth"].to_numpy(), chunk["full_price"].to_numpy())
+
+
+def added(one, other):
+    return one + other
+
+
+def shuffled(table, seed):
+    return table.take(pa.array(np.random.default_rng(seed).permutation(table.num_rows)))
+
+
+def in_files(table, folder, files):
+    folder.mkdir(parents=True)
+    size = -(-table.num_rows // files)
+    for number in range(files):
+        pq.write_table(table.slice(number * size, size), folder / f"{number:03}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def engine(cluster):
+    with spark_engine(cluster.master) as engine:
+        from pyspark import cloudpickle
+
+        cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors cannot import a test
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shop") / "data"
+    Retailer.simulate(RetailerSettings(customers=150, seed=4)).write(folder)
+    return {path.stem: pq.read_table(path) for path in folder.glob("*.parquet")}
+
+
+def test_the_work_is_done_by_both_workers(engine):
+    def where(_):
+        time.sleep(0.3)
+        return os.environ["SPARK_EXECUTOR_DIRS"]
+
+    assert engine.threads == 2
+    assert len(set(engine.map(where, range(8)))) == 2
+
+
+@pytest.mark.parametrize("parts", [1, 4, 37])
+def test_evidence_has_the_same_bits(engine, tmp_path, parts):
+    expected = seen(PURCHASES)
+    folder = in_files(shuffled(PURCHASES, parts), tmp_path / "rows", parts)
+    assert engine.table(folder).fold(seen, added) == expected
+    frame = engine.session.createDataFrame(shuffled(PURCHASES, parts)).repartition(parts)
+    assert engine.table(frame).fold(seen, added) == expected
+
+
+@pytest.mark.parametrize("parts", [1, 4, 37])
+def test_features_have_the_same_bytes(engine, shop, tmp_path, parts):
+    data = tmp_path / "data"
+    for name, table in shop.items():
+        in_files(shuffled(table, parts), data / name, parts)
+    local = write_features(open_tables, str(data), as_of=AS_OF, out=tmp_path / "local.parquet")
+    spread = write_features(open_tables, str(data), as_of=AS_OF, out=tmp_path / "spread.parquet", engine=engine)
+    assert spread.customers == local.customers > 100
+    assert (tmp_path / "spread.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()
+
+
+def test_duplicate_ids_in_different_files_are_refused_and_nothing_is_written(engine, shop, tmp_path):
+    data = tmp_path / "data"
+    people = shop["customers"]
+    in_files(pa.concat_tables([people, people.slice(5, 1)]), data / "customers", 4)
+    with pytest.raises(InputError, match="twice"):
+        write_features(open_tables, str(data), as_of=AS_OF, out=tmp_path / "out.parquet", engine=engine)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_an_error_of_an_executor_is_that_of_the_function(engine):
+    def wrong(chunk):
+        raise InputError("row", found="nothing", expected="something")
+
+    with pytest.raises(InputError, match="row: found nothing; expected something"):
+        engine.table(PURCHASES).fold(wrong, added)
+
+
+def test_a_worker_killed_in_the_middle_changes_no_bit(cluster, engine, tmp_path):
+    """The last test of the cluster: one worker is left. A task waits until the kill has happened."""
+    folder = in_files(shuffled(PURCHASES, 9), tmp_path / "rows", 8)
+    begun, killed = tmp_path / "begun", tmp_path / "killed"
+    begun.mkdir()
+
+    def slowly(chunk):
+        (begun / f"{os.getpid()}-{time.time_ns()}").touch()
+        until = time.monotonic() + 60
+        while not killed.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        return seen(chunk)
+
+    def kill():
+        until = time.monotonic() + 60
+        while len({name.split("-")[0] for name in os.listdir(begun)}) < 2 and time.monotonic() < until:
+            time.sleep(0.05)  # until a task runs on each worker
+        cluster.kill(1)
+        killed.touch()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    found = engine.table(folder).fold(slowly, added)
+    killer.join()
+    assert found == seen(PURCHASES)
+    assert len(os.listdir(begun)) > 8, "no task ran again: the worker was idle when it was killed"
+    assert cluster.workers[1].wait(20) == -9
+    until = time.monotonic() + 30
+    while "Removing executor" not in cluster.log("master") and time.monotonic() < until:
+        time.sleep(0.2)
+    assert "Removing executor" in cluster.log("master")
+
+
+# ---- what is wrong is said before any work ---------------------------------------------------------------------------
+
+
+def java_that_says(folder: Path, text: str) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21", "16"])
+def test_a_java_that_is_too_old(tmp_path, monkeypatch, version):
+    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, f'openjdk version "{version}" 2024-01-16')))
+    with pytest.raises(MissingPartError, match=rf"Java is too old: found .*{version}.*; expected 17 or newer"):
+        require_java()
+
+
+def test_no_java(tmp_path, monkeypatch):
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MissingPartError, match=r"Spark needs Java.*Install Java 17 or newer"):
+        open_engine("spark")
+
+
+def test_pyspark_that_is_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(MissingPartError, match=r"pip install 'disco\[spark\]'"):
+        open_engine("spark")
+
+
+@pytest.mark.parametrize("master", ["", "spark://", "spark://host", "spark://host:99999", "http://host:1", "local[x]"])
+def test_what_is_no_master(master):
+    require_spark()
+    with pytest.raises(InputError, match="master: found"):
+        SparkEngine(master=master or " ")
+
+
+def test_a_master_that_cannot_be_reached():
+    require_spark()
+    with pytest.raises(InputError, match=r"The master spark://127.0.0.1:1 cannot be reached"):
+        SparkEngine(master="spark://127.0.0.1:1")
+
+
+def test_what_is_no_session():
+    with pytest.raises(InputError, match="session: found LocalEngine; expected a SparkSession"):
+        SparkEngine(LocalEngine())

@@ -1,0 +1,120 @@
+"""Spark for tests: this process's own, and a standalone cluster on loopback of one master and two workers."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from disco.adapters.engines.spark import SparkEngine, require_java
+from disco.records.errors import MissingPartError
+
+_PATIENCE_SECONDS = 120
+
+
+def require_spark() -> None:
+    """Skip the test loudly where there is no Java; with CI=true this fails."""
+    try:
+        require_java()
+        import pyspark  # noqa: F401
+    except (MissingPartError, ImportError) as missing:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"NOT TESTED: {missing}")
+
+
+@contextmanager
+def spark_engine(master: str = "local[2]", **settings: str) -> Iterator[SparkEngine]:
+    """An engine with few partitions after an exchange, as its data are few; its session ends with the block."""
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    for name, value in {"spark.sql.shuffle.partitions": "4", **settings}.items():
+        SparkSession.builder.config(name, value)
+    engine = SparkEngine(master=master)
+    try:
+        yield engine
+    finally:
+        engine.close()
+
+
+@dataclass
+class Cluster:
+    """A running cluster."""
+
+    master: str
+    """Its URL."""
+    folder: Path
+    """Where logs are."""
+    workers: list[Any]
+    """Processes."""
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def executors(self, worker: int) -> list[int]:
+        """Process ids of the executors that a worker started."""
+        found = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(self.workers[worker].pid)], capture_output=True, text=True, check=False
+        )
+        return [int(pid) for pid in found.stdout.split()]
+
+    def kill(self, worker: int) -> None:
+        """End a worker and its executors at once, as a machine that loses its power does."""
+        for pid in (*self.executors(worker), self.workers[worker].pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def standalone_cluster(folder: Path) -> Iterator[Cluster]:
+    """A master and two workers of one core each, on free ports of loopback."""
+    require_spark()
+    import pyspark
+
+    jars = Path(pyspark.__path__[0]) / "jars"
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+
+    def started(stack: ExitStack, name: str, *args: str) -> Any:
+        log = stack.enter_context((folder / f"{name}.log").open("wb"))
+        command = [str(require_java()), "-cp", f"{jars}/*", "-Xmx512m", *args]
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
+        stack.callback(_end, process)
+        return process
+
+    with ExitStack() as stack:
+        options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        started(stack, "master", "org.apache.spark.deploy.master.Master", *options)
+        url = _awaited(folder / "master.log", r"Starting Spark master at (spark://\S+)")
+        workers = []
+        for number in range(2):
+            own = [*options, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}"), url]
+            workers.append(started(stack, f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *own))
+        for number in range(2):
+            _awaited(folder / f"worker-{number}.log", r"(Successfully registered with master)")
+        yield Cluster(url, folder, workers)
+
+
+def _awaited(log: Path, pattern: str) -> str:
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < until:
+        if found := re.search(pattern, log.read_text(errors="replace")):
+            return found[1]
+        time.sleep(0.1)
+    raise TimeoutError(f"{log}: no {pattern} in {_PATIENCE_SECONDS} s:\n{log.read_text(errors='replace')}")
+
+
+def _end(process: Any) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
