@@ -3,24 +3,22 @@ partitions and any order of rows, and when a worker is lost in the middle."""
 
 import datetime as dt
 import os
-import stat
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spark_cluster import require_spark, spark_engine, standalone_cluster
+from spark_cluster import spark_engine, standalone_cluster
 
-from disco.adapters.engines import LocalEngine, open_engine
-from disco.adapters.engines.spark import SparkEngine, require_java
 from disco.adapters.tables import open_tables
 from disco.belief import Evidence
+from disco.features.builder import feature_table
+from disco.features.on_engine import feature_chunks
 from disco.operations.training import write_features
-from disco.records.errors import InputError, MissingPartError
+from disco.records.errors import InputError
 from disco.retailer.settings import RetailerSettings
 from disco.retailer.simulation import Retailer
 
@@ -109,6 +107,18 @@ def test_features_have_the_same_bytes(engine, shop, tmp_path, parts):
     assert (tmp_path / "spread.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()
 
 
+def test_features_of_data_frames_are_those_of_files(engine, shop, tmp_path):
+    data = tmp_path / "data"
+    for name, table in shop.items():
+        in_files(table, data / name, 1)
+    expected = feature_table(open_tables(data), as_of=AS_OF).replace_schema_metadata(None)
+    frames = {name: engine.session.createDataFrame(shuffled(table, 3)).repartition(3) for name, table in shop.items()}
+    with feature_chunks(engine, engine.tables(frames), as_of=AS_OF) as (_, features):
+        back = engine.table(features.to_frame())
+        found = pa.Table.from_batches(list(back.batches()), back.schema).sort_by("customer_id").combine_chunks()
+    assert found.cast(expected.schema).equals(expected)
+
+
 def test_duplicate_ids_in_different_files_are_refused_and_nothing_is_written(engine, shop, tmp_path):
     data = tmp_path / "data"
     people = shop["customers"]
@@ -157,52 +167,3 @@ def test_a_worker_killed_in_the_middle_changes_no_bit(cluster, engine, tmp_path)
     while "Removing executor" not in cluster.log("master") and time.monotonic() < until:
         time.sleep(0.2)
     assert "Removing executor" in cluster.log("master")
-
-
-# ---- what is wrong is said before any work ---------------------------------------------------------------------------
-
-
-def java_that_says(folder: Path, text: str) -> Path:
-    program = folder / "bin" / "java"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    return folder
-
-
-@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.21", "16"])
-def test_a_java_that_is_too_old(tmp_path, monkeypatch, version):
-    monkeypatch.setenv("JAVA_HOME", str(java_that_says(tmp_path, f'openjdk version "{version}" 2024-01-16')))
-    with pytest.raises(MissingPartError, match=rf"Java is too old: found .*{version}.*; expected 17 or newer"):
-        require_java()
-
-
-def test_no_java(tmp_path, monkeypatch):
-    pytest.importorskip("pyspark")
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(MissingPartError, match=r"Spark needs Java.*Install Java 17 or newer"):
-        open_engine("spark")
-
-
-def test_pyspark_that_is_not_installed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(MissingPartError, match=r"pip install 'disco\[spark\]'"):
-        open_engine("spark")
-
-
-@pytest.mark.parametrize("master", ["", "spark://", "spark://host", "spark://host:99999", "http://host:1", "local[x]"])
-def test_what_is_no_master(master):
-    require_spark()
-    with pytest.raises(InputError, match="master: found"):
-        SparkEngine(master=master or " ")
-
-
-def test_a_master_that_cannot_be_reached():
-    require_spark()
-    with pytest.raises(InputError, match=r"The master spark://127.0.0.1:1 cannot be reached"):
-        SparkEngine(master="spark://127.0.0.1:1")
-
-
-def test_what_is_no_session():
-    with pytest.raises(InputError, match="session: found LocalEngine; expected a SparkSession"):
-        SparkEngine(LocalEngine())

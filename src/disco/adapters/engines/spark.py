@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from disco.adapters.engines.spark_tasks import carried, uncarried
+from disco.records.arguments import kind_of
 from disco.records.errors import InputError, MissingPartError
+from disco.records.locale import POUNDS_UTC, Locale
 from disco.records.ports import ChunkedTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from disco.adapters.engines.spark_table import SparkTable
+    from disco.adapters.engines.spark_table import SparkTable, SparkTables
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -35,8 +37,8 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 class SparkEngine:
     """Runs chunk functions on Spark. Results have the same bytes as those of the local engine.
 
-    session: the SparkSession of a notebook or a job, which stays yours. None makes one, on `master` (by default
-    `local[*]`), which ends with the process or with `close`.
+    session: the SparkSession of a notebook or a job, which stays yours. None takes the one that runs on `master` in
+    this process, or makes one (by default on `local[*]`), which ends with the process or with `close`.
 
     The executors need the same Python and the same version of DISCO as the driver.
     """
@@ -52,8 +54,9 @@ class SparkEngine:
     ) -> None:
         if session is not None and master is not None:
             raise InputError("master", found=repr(master), expected="none, because the session has its own")
-        self._own = session is None
-        self.session: SparkSession = _new_session(master or "local[*]") if session is None else _checked(session)
+        own = _checked(session) if session is not None else _running(master)
+        self._own = own is None
+        self.session: SparkSession = _new_session(master or "local[*]") if own is None else own
         self.watch = watch
 
     def __repr__(self) -> str:
@@ -91,6 +94,15 @@ class SparkEngine:
         from disco.adapters.engines.spark_table import SparkTable
 
         return SparkTable.of(self, source)
+
+    def tables(self, sources: Mapping[str, Any], *, locale: Locale = POUNDS_UTC) -> "SparkTables":
+        """A retailer's tables by name (customers, orders, …), each something that `table` takes.
+
+        locale: the currency of their money, and the time zone of times without one.
+        """
+        from disco.adapters.engines.spark_table import SparkTables
+
+        return SparkTables(self, dict(sources), locale)
 
     def by_bucket(
         self,
@@ -166,22 +178,39 @@ def _errors() -> Iterator[None]:
         raise InputError("Spark could not do the work", found=said, fix="Look at the log of the executors.") from error
 
 
-def _checked(session: Any) -> Any:
-    if not hasattr(session, "sparkContext") or not hasattr(session, "range"):
-        raise InputError("session", found=type(session).__name__, expected="a SparkSession")
-    return session
-
-
-def _new_session(master: str) -> Any:
-    """A session on this master. Everything that can be wrong is looked at before Java starts."""
+def _session_class() -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise MissingPartError("pyspark is not installed", fix="Run `pip install 'disco[spark]'`.") from None
+    return SparkSession
+
+
+def _checked(session: object) -> Any:
+    if not isinstance(session, _session_class()):
+        expected = "a SparkSession that is not one of Spark Connect"
+        raise InputError("session", found=kind_of(session), expected=expected)
+    return session
+
+
+def _running(master: str | None) -> Any:
+    """The session of this process, where there is one on this master, or on any if none is asked for."""
+    session = _session_class().getActiveSession()
+    same = session is not None and master in (None, session.sparkContext.master)
+    return session if same else None
+
+
+def _new_session(master: str) -> Any:
+    """A session on this master. Everything that can be wrong is looked at before Java starts."""
     require_java()
     hosts = _require_master(master)
+    other = _session_class().getActiveSession()
+    if other is not None:
+        raise InputError(
+            "master", found=repr(master), expected=f"{other.sparkContext.master}, where this process has a session"
+        )
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(master).appName("disco")
+    builder = _session_class().builder.master(master).appName("disco")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -15,6 +15,7 @@ from disco.adapters.engines import spark_tasks as tasks
 from disco.adapters.engines.local_table import ChunkFunction, without_bucket
 from disco.adapters.engines.parts import parts_of
 from disco.records.errors import InputError
+from disco.records.locale import Locale
 from disco.records.manifest import Manifest, folder_written_whole, parquet_files
 from disco.records.ports import ChunkedTable
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _FEW_SUMS = 16  # that the driver adds up by itself
+_MANY = 64  # partitions, where their number is not known
 _BLOCKS, _BY_BUCKET = "block binary", "bucket int, name string, block binary"
 
 
@@ -42,6 +44,8 @@ class SparkTable:
     source: Any
     schema: pa.Schema
     steps: tuple[tuple[ChunkFunction, pa.Schema], ...] = ()
+    partitions: int | None = None
+    """None: Spark decides when it runs."""
 
     @classmethod
     def of(cls, engine: "SparkEngine", source: Any) -> "SparkTable":
@@ -63,7 +67,7 @@ class SparkTable:
             return cls(engine, source, tasks.FromColumns(schema), schema)
         schema, parts = parts_of(source)
         frame = engine.session.range(0, len(parts), 1, len(parts))
-        return cls(engine, frame, tasks.FromParts(parts), schema)
+        return cls(engine, frame, tasks.FromParts(parts), schema, partitions=len(parts))
 
     def transform(self, function: ChunkFunction, schema: pa.Schema) -> "SparkTable":
         return replace(self, schema=schema, steps=(*self.steps, (function, schema)))
@@ -71,7 +75,7 @@ class SparkTable:
     def fold(self, function: Callable[[pa.Table], Result], add: Callable[[Result, Result], Result]) -> Result:
         dumps = self.engine.dumps
         sums = self._then(tasks.ToSum(function, add, dumps), _BLOCKS)
-        partitions = sums.rdd.getNumPartitions()
+        partitions = self.partitions or _MANY
         while partitions > _FEW_SUMS:  # a tree: the driver gets few sums, however many partitions there are
             partitions = math.isqrt(partitions)
             sums = sums.repartition(partitions).mapInArrow(self.engine.send(tasks.AddSums(add, dumps)), _BLOCKS)
@@ -127,6 +131,23 @@ class SparkTable:
     def _then(self, sink: Any, schema: Any) -> "DataFrame":
         task = self.engine.send(tasks.Task(self.source, self.steps, sink))
         return self.frame.mapInArrow(task, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTables:
+    """The `Tables` port over what `SparkEngine.table` takes, by name."""
+
+    engine: "SparkEngine"
+    sources: Mapping[str, Any]
+    locale: Locale
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.sources)
+
+    def scan(self, name: str) -> SparkTable:
+        if name not in self.sources:
+            raise InputError(f"table {name}", found=f"only {', '.join(self.sources)}", expected=f"a table {name}")
+        return self.engine.table(self.sources[name])
 
 
 @contextmanager
