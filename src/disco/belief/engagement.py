@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,9 @@ from disco.records.compiled import njit
 from disco.records.depths import depth_percent, read_depth
 from disco.records.ports import Engine
 from disco.records.score import ScoreBins, score_places
+
+if TYPE_CHECKING:
+    from disco.belief.movement import Movement
 
 BLOCK = 128
 _MOST_KEPT = 16  # sets of depths whose rates are remembered
@@ -159,8 +162,13 @@ class Engagement:
             self._rates[key] = known
         return known.copy()
 
-    def interval(self, depths: ArrayLike, level: float = 0.9) -> tuple[Vector, Vector]:
+    def interval(
+        self, depths: ArrayLike, level: float = 0.9, *, movement: Movement | None = None
+    ) -> tuple[Vector, Vector]:
         """A central interval of the population's rate at each depth; an operator's rate has no width.
+
+        movement: how far campaigns differ; then it is the interval of the rate in the next campaign, else that of the
+            rate over the campaigns learned from.
 
         Neither end falls with depth.
         """
@@ -170,10 +178,11 @@ class Engagement:
         whole = np.union1d(asked, nodes)
         curve = self._curve(whole)
         location, variance = curve.population()
-        rates, sd, known = curve.rates, np.sqrt(variance), np.isin(whole, nodes)
+        rates, known = curve.rates, np.isin(whole, nodes)
+        half = reach * np.sqrt(variance) if movement is None else movement.reach(whole, variance, level)
         ends = []
-        for side in (-reach, reach):
-            end = location + side * sd
+        for side in (-1.0, 1.0):
+            end = location + side * half
             middle = logit(rates)  # far from the depths played a wide, skewed law may have its mean beyond an end
             end = np.minimum(end, middle) if side < 0 else np.maximum(end, middle)
             end[known] = pool_adjacent.__wrapped__(end[known], 1.0 / variance[known])
@@ -185,10 +194,24 @@ class Engagement:
             ends.append(self._overridden(asked, end[np.searchsorted(whole, asked)]))
         return ends[0], ends[1]
 
-    def draws(self, depths: ArrayLike, *, count: int, generator: np.random.Generator) -> Matrix:
-        """Draws of the population's rates, shape (count, depths), joint over depths; no draw falls with depth."""
+    def draws(
+        self,
+        depths: ArrayLike,
+        *,
+        count: int,
+        generator: np.random.Generator,
+        movement: Movement | None = None,
+    ) -> Matrix:
+        """Draws of the population's rates, shape (count, depths), joint over depths; no draw falls with depth.
+
+        movement: how far campaigns differ; then they are draws of the rates of the next campaign. Where campaigns
+            played other depths, such a draw may fall with depth.
+        """
         asked = read_depth_column(depths)
         shared = self.shared_draws(asked, count=count, generator=generator)
+        if movement is not None:
+            moved = movement.shifts(asked, count=count, generator=generator)
+            shared = replace(shared, level=shared.level + moved)
         drawn = shared.rates(self.posterior.centres, self.posterior.shares)
         for column, depth in enumerate(asked.tolist()):
             if depth in self.override:
