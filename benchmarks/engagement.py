@@ -1,7 +1,8 @@
 """Do intervals of engagement keep their promise? `./run bench engagement [--repeats 5000] [--setting NAME]`.
 
 Per setting: truths are fixed or drawn, codes are drawn from them, the posterior is fitted, and the share of 90%
-intervals that contain the truth is counted, per depth for the population's rate and per customer for their own.
+intervals that contain the truth is counted, per depth for the population's rate and per customer for their own. Then
+the next campaign is predicted where levels stay and where they move (`_campaign_effects.py`); `--only` asks for a part.
 """
 
 import argparse
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import _campaign_effects
 import numpy as np
 
 from disco.belief import Engagement, EngagementCounts, ScoreBins
@@ -114,7 +116,20 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--setting", choices=SETTINGS, action="append")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=("rates", "take-up", "forecasts"))
     given = parser.parse_args()
+    if given.only in (None, "rates"):
+        rates(given)
+    if given.only in (None, "take-up") and not given.setting:
+        for line in _campaign_effects.rows(given.repeats, seed=given.seed):
+            print(line, flush=True)
+    if given.only in (None, "forecasts") and not given.setting:
+        for line in _campaign_effects.forecast_rows(given.repeats, seed=given.seed):
+            print(line, flush=True)
+
+
+def rates(given: argparse.Namespace) -> None:
+    """The share of intervals that contain the rate they are about, per setting."""
     print(f"90% intervals, {given.repeats:,} posteriors per setting: share that contains the truth")
     for name in given.setting or SETTINGS:
         start = time.perf_counter()

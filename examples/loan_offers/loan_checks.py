@@ -30,6 +30,7 @@ class TakeUpCell:
     lower: float
     upper: float
     observed: float
+    inside_without_movement: bool  # of the interval of a wave that is like those learned from
 
     @property
     def inside(self) -> bool:
@@ -37,16 +38,27 @@ class TakeUpCell:
 
 
 def take_up_cells(trial: Trial, *, seed: int) -> list[TakeUpCell]:
-    """Uncertainty of the rate and the luck of so many letters, together: draws of the rate, then of the takers."""
+    """Uncertainty of the rate and the luck of so many letters, together: draws of the rate, then of the takers.
+
+    Another wave has an effect of its own (`disco.belief.movement`).
+    """
     letters, rng, cells = trial.letters, np.random.default_rng(seed), []
     for fold, belief in zip(trial.folds, trial.beliefs, strict=True):
         for band, engagement in belief.engagement.items():
-            rates = engagement.draws(letters.level_depths, count=4_000, generator=rng)
+            rates, moved = (
+                engagement.draws(letters.level_depths, count=4_000, generator=rng, movement=movement)
+                for movement in (None, belief.movement[band])
+            )
             for place, level in enumerate(letters.level_names):
                 rows = fold.judged & (letters.risk == band) & (letters.level == place)
                 count = int(rows.sum())
-                drawn = rng.binomial(count, rates[:, place]) / max(count, 1)
-                lower, upper = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+                (least, most), (lower, upper) = (
+                    np.quantile(
+                        rng.binomial(count, drawn[:, place]) / max(count, 1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+                    )
+                    for drawn in (rates, moved)
+                )
+                observed = float(letters.took[rows].mean()) if count else 0.0
                 cells.append(
                     TakeUpCell(
                         fold=fold.name,
@@ -56,7 +68,8 @@ def take_up_cells(trial: Trial, *, seed: int) -> list[TakeUpCell]:
                         predicted=float(engagement.rates([letters.level_depths[place]])[0]),
                         lower=float(lower),
                         upper=float(upper),
-                        observed=float(letters.took[rows].mean()) if count else 0.0,
+                        observed=observed,
+                        inside_without_movement=bool(least <= observed <= most),
                     )
                 )
     return cells

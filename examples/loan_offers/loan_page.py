@@ -257,10 +257,16 @@ def _policies_text(found: Findings) -> str:
 def _trust_text(found: Findings) -> str:
     inside, (low, high) = sum(cell.inside for cell in found.cells), checks.expected_inside(len(found.cells))
     covered = [100 * share for share in found.placebo.values()]
+    movement = next(iter(found.trial.beliefs[0].movement.values()))
+    without = sum(cell.inside_without_movement for cell in found.cells)
+    moved = (
+        "Both halves are of one wave, so they contain no movement between waves. "
+        if movement is None
+        else f"Without an effect of each wave {without} would have. {movement.words('take-up of a band')} "
+    )
     return (
         f"Take-up per band and level was predicted with 90% intervals: {inside} of {len(found.cells)} held the "
-        f"outcome. If they were right and independent, {low} to {high} would. They cover the noise of counts, not that "
-        "a band may change from one wave to the next. Of the loans, "
+        f"outcome. If they were right and independent, {low} to {high} would. {moved}Of the loans, "
         f"{' and '.join(f'{row.inside:.0%}' for row in found.loan_sizes)} fell into their 90% intervals.\n\n"
         "The intervals of the gains were tested where the truth is known: the levels were assigned anew "
         f"{checks.PLACEBO_ROUNDS} times within strata, customers and outcomes unchanged. Then no policy gains "

@@ -12,6 +12,7 @@ from letters import Letters
 from sklearn.linear_model import LogisticRegression
 
 import disco
+from disco.belief.movement import Movement
 from disco.errors import InputError
 from disco.evaluation.estimates import mean_estimate, ratio_estimate
 from disco.evaluation.off_policy import OffPolicy, decision_propensities, off_policy, target_probabilities
@@ -47,6 +48,7 @@ class FoldBelief:
 
     basket: disco.BasketModel
     engagement: dict[str, disco.Engagement]
+    movement: dict[str, Movement | None]  # of take-up between waves, by band; None: the judged letters are of this wave
     context: np.ndarray  # (n, p) of every letter, scaled as the learned ones
     score: np.ndarray  # (n,) of every letter: who takes up a loan, whatever the depth
 
@@ -125,14 +127,24 @@ def learn(letters: Letters, part: Fold) -> FoldBelief:
     sent = np.asarray(letters.level_depths)[letters.level]
     score = take_up_scores(letters, part, context)
     bins = ScoreBins.of(score[part.learned], count=SCORE_BINS)
+
+    def counted(rows: np.ndarray) -> disco.EngagementCounts:
+        return disco.EngagementCounts.of(sent[rows], letters.took[rows], score=score[rows], bins=bins)
+
+    engagement = {band: disco.Engagement(counts=counted(rows)) for band, rows in _bands(letters, part.learned)}
+    other_waves = not set(letters.wave[part.learned]) & set(letters.wave[part.judged])
+    movement = {
+        band: Movement.of_engagement(
+            engagement[band], [counted(rows[letters.wave[rows] == wave]) for wave in np.unique(letters.wave[rows])]
+        )
+        if other_waves
+        else None
+        for band, rows in _bands(letters, part.learned)
+    }
     return FoldBelief(
         basket=basket.update(context[takers], letters.depth[takers], letters.loan[takers]),
-        engagement={
-            band: disco.Engagement(
-                counts=disco.EngagementCounts.of(sent[rows], letters.took[rows], score=score[rows], bins=bins)
-            )
-            for band, rows in _bands(letters, part.learned)
-        },
+        engagement=engagement,
+        movement=movement,
         context=context,
         score=score,
     )

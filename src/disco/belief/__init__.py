@@ -6,6 +6,7 @@ from disco.belief.engagement import Engagement
 from disco.belief.engagement_counts import EngagementCounts
 from disco.belief.evidence import Evidence
 from disco.belief.model import BasketModel
+from disco.belief.movement import Movement
 from disco.belief.posterior import Posterior
 from disco.belief.prior import Prior
 from disco.records.score import EngagementHead, ScoreBins
@@ -20,6 +21,7 @@ __all__ = [
     "EngagementHead",
     "Evidence",
     "LinearDepth",
+    "Movement",
     "OneHotDepth",
     "Posterior",
     "Prior",

@@ -195,7 +195,7 @@ class Movement:
         """
         share = (1 + read_level(level)) / 2
         sd = np.sqrt(self.extra(depths) + np.asarray(variance, np.float64))
-        return _mixture_quantile(sd, self.weight, share)
+        return mixture_quantile(sd, self.weight, share)
 
     def shifts(self, depths: ArrayLike, *, count: int, generator: np.random.Generator) -> Matrix:
         """(count, K) draws of u_new − Σω·u about 0, the same movement at all depths but for ω."""
@@ -222,12 +222,12 @@ class Movement:
             )
             return (
                 f"{seen}: how far {what} moves between campaigns is not known yet, so the ranges of the next campaign "
-                f"assume that it moves by about {self.typical:.0%}."
+                f"rest on an assumption: about {self.typical:.0%}, perhaps several times as much."
             )
         return f"Between {self.compared} past campaigns {what} moved by about {self.typical:.0%}."
 
 
-def _mixture_quantile(sd: Matrix, weight: Vector, share: float) -> Vector:
+def mixture_quantile(sd: Matrix, weight: Vector, share: float) -> Vector:
     """(K,) x with Σ_τ weight_τ·Φ(x/sd_τk) = share, above one half, by halving."""
     low, high = np.zeros(sd.shape[1]), np.full(sd.shape[1], 40.0) * np.maximum(sd.max(axis=0), 1e-300)
     for _ in range(_HALVINGS):

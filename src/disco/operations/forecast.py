@@ -83,8 +83,8 @@ def draw_totals(
 ) -> Totals:
     """What the codes of one arm are expected to bring, with draws around it.
 
-    Arms add up: in equal draws they have the same θ, spread and engagement, while what their customers happen to buy
-    is independent.
+    Arms add up: in equal draws they have the same θ, spread, engagement and effect of the campaign, while what their
+    customers happen to buy is independent.
 
     full_price, engagement (n,): as in `expected_totals`.
 
@@ -122,6 +122,6 @@ def draw_totals(
         engine=engine,
     )
     factors = correction.factors(depths.tolist())
-    error = correction.draws(_DRAWS, depths.tolist(), seed, campaign, arm.salt)
+    error = correction.draws(_DRAWS, depths.tolist(), seed, campaign, arm.salt, campaign=(seed, campaign))
     error *= factors / error.mean(axis=0)
     return Totals(expected=expected * factors, drawn=drawn * scale * error)

@@ -45,6 +45,9 @@ class Calibration:
     """Natural logarithm of the factor by depth; empty in plans made by earlier versions: the common one for all."""
     log_covariance: tuple[tuple[float, ...], ...] = ()
     """Of these logarithms, in the order of the depths."""
+    campaign_log_sd: float = 0.0
+    """Of what moves all codes of the next campaign alike, learned from how far earlier campaigns moved; the covariance
+    contains it. 0 in plans made by earlier versions, which did not keep it apart."""
 
     def factors(self, depths: Sequence[float]) -> Vector:
         """(K,) on the forecast of each depth, to six digits: the budget counts with them, so the last digits of a
@@ -52,8 +55,14 @@ class Calibration:
         logs = np.array([self.log_factors.get(depth, self.log_factor) for depth in depths], np.float64)
         return np.asarray(np.round(np.exp(logs), 6))
 
-    def draws(self, count: int, depths: Sequence[float], *names: object) -> Matrix:
-        """(count, K) factors whose mean is that of `factors`; a function of the names alone."""
+    def draws(
+        self, count: int, depths: Sequence[float], *names: object, campaign: Sequence[object] | None = None
+    ) -> Matrix:
+        """(count, K) factors whose mean is that of `factors`; a function of the names alone.
+
+        campaign: names of the campaign, without those of a group of its customers. Draws of its groups then have what
+        moves the whole campaign in common. None: nothing is in common with other draws.
+        """
         generator = np.random.Generator(np.random.Philox(key=name_key(*names, "calibration")))
         if not self.log_factors:
             common = self.log_factor - self.log_sd**2 / 2 + self.log_sd * generator.standard_normal(count)
@@ -61,7 +70,13 @@ class Calibration:
         places = [list(self.log_factors).index(depth) for depth in depths]
         covariance = np.asarray(self.log_covariance)[np.ix_(places, places)]
         mean = np.asarray(list(self.log_factors.values()))[places] - covariance.diagonal() / 2
-        return np.exp(mean + generator.standard_normal((count, len(depths))) @ np.linalg.cholesky(covariance).T)
+        whole: Matrix | float = 0.0
+        if campaign is not None and self.campaign_log_sd:
+            covariance = covariance - self.campaign_log_sd**2
+            shared = np.random.Generator(np.random.Philox(key=name_key(*campaign, "campaign effect")))
+            whole = self.campaign_log_sd * shared.standard_normal((count, 1))
+        own = generator.standard_normal((count, len(depths))) @ np.linalg.cholesky(covariance).T
+        return np.asarray(np.exp(mean + own + whole))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,8 +231,14 @@ def _corrections(planned: "PlanResult") -> str:
         factors = [f"{depth_percent(one)} × {found.factors([one])[0]:.2f}" for one in given]
         said.append(f"{name} {', '.join(factors)} ({counted(found.campaigns, 'campaign')})")
     if not said:
-        return "First forecast: ranges are wide because there is no track record yet."
-    return f"Corrected by earlier campaigns, actual against forecast: {'; '.join(said)}."
+        return (
+            "First forecast: ranges are wide because there is no track record yet. How far whole campaigns move is an "
+            "assumption."
+        )
+    words = f"Corrected by earlier campaigns, actual against forecast: {'; '.join(said)}."
+    if max(one.correction.campaigns for one in planned.arms.values() if one.correction is not None) == 1:
+        words += " One past forecast: how far whole campaigns move is still an assumption in these ranges."
+    return words
 
 
 def _left_out(plan: "Plan", left_out: "Mapping[str, int]") -> str:
