@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from disco.belief import Engagement
+from disco.entrypoints.cli.planning import _corrections
 from disco.operations import forecast
 from disco.operations.backtests import PastForecasts
 from disco.operations.forecast import draw_totals
@@ -133,3 +134,48 @@ def test_what_customers_of_two_arms_buy_is_independent_given_the_belief(shop, mo
         assert total.drawn.std(axis=0) == pytest.approx(whole.drawn.std(axis=0), rel=0.03)
         found = np.corrcoef(parts[0].drawn[:, 0], parts[1].drawn[:, 0])[0, 1]
         assert least < found < most, "arms share what the belief gets wrong, and no more"
+
+
+def test_what_moves_a_whole_campaign_moves_all_its_groups(shop, monkeypatch):
+    """So a total is as uncertain as its groups, and not less so because there are two."""
+    monkeypatch.setattr(forecast, "_DRAWS", 4_000)
+    belief = replace(shop.knowledge(), engagement=Engagement(override={0.1: 0.2, 0.3: 0.3}))
+    people, depths, choice = shop.people(4000), np.array([0.1, 0.3]), np.arange(4000) % 2
+    apart = calibration({0.1: 1.0, 0.3: 1.0}, sd=0.3)
+    together = replace(apart, campaign_log_sd=0.25)
+
+    def drawn(correction, rows, arm):
+        members = people.take(rows)
+        return draw_totals(
+            belief, members, choice[rows], depths, arm=arm, seed=4, campaign="spring",
+            full_price=belief.basket.expected_at_choice(members.context, depths, choice[rows]),
+            engagement=belief.rates_at_choice(members, depths, choice[rows]),
+            correction=correction,
+        )  # fmt: skip
+
+    spread = {}
+    for name, correction in (("apart", apart), ("together", together)):
+        one, other = (
+            drawn(correction, np.arange(2000), Arm.DECIDED),
+            drawn(correction, np.arange(2000, 4000), Arm.CONTROL),
+        )
+        total = (one + other).drawn.sum(axis=1)
+        spread[name] = total.std() / total.mean()
+        assert one.drawn[:, 0].std() / one.drawn[:, 0].mean() == pytest.approx(0.3, abs=0.05), "each as before"
+    assert spread["together"] > 1.2 * spread["apart"]
+
+
+@pytest.mark.parametrize(
+    ("campaigns", "said"),
+    [
+        (0, "How far whole campaigns move is an assumption."),
+        (1, "One past forecast: how far whole campaigns move is still an assumption in these ranges."),
+        (2, "Corrected by earlier campaigns"),
+    ],
+)
+def test_a_plan_says_where_a_width_rests_on_an_assumption(shop, monkeypatch, campaigns, said):
+    one = replace(calibration({0.1: 1.0, 0.3: 1.0}, sd=0.2), campaigns=campaigns)
+    monkeypatch.setattr(PastForecasts, "calibrations", lambda *_: {True: one, False: one})
+    words = _corrections(PlanResult.of(shop.planned(shop.plan(), shop.people(400)), dry_run=True))
+    assert said in words
+    assert ("assumption" in words) == (campaigns < 2)
