@@ -19,7 +19,9 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.allocation import Allocation as Allocation
     from disco.allocation import Segments as Segments
     from disco.allocation import Status as Status
+    from disco.allocation import TableAllocation as TableAllocation
     from disco.allocation import allocate as allocate
+    from disco.allocation import allocate_table as allocate_table
     from disco.allocation import decide_late as decide_late
     from disco.allocation import frontier as frontier
     from disco.belief import BasketModel as BasketModel
@@ -72,7 +74,9 @@ _HOME_OF = {
     "Allocation": "disco.allocation",
     "Segments": "disco.allocation",
     "Status": "disco.allocation",
+    "TableAllocation": "disco.allocation",
     "allocate": "disco.allocation",
+    "allocate_table": "disco.allocation",
     "decide_late": "disco.allocation",
     "frontier": "disco.allocation",
     "BasketModel": "disco.belief",

@@ -1,6 +1,7 @@
 """Values and limits to one depth (or none) per customer, with shadow prices and a certificate."""
 
 from disco.allocation.allocate import allocate, allocate_offer, decide_late
+from disco.allocation.allocate_table import TableAllocation, allocate_table
 from disco.allocation.frontier import FrontierPoint, frontier
 from disco.allocation.limits import Segments
 from disco.allocation.result import Allocation, Conflict, Status
@@ -11,8 +12,10 @@ __all__ = [
     "FrontierPoint",
     "Segments",
     "Status",
+    "TableAllocation",
     "allocate",
     "allocate_offer",
+    "allocate_table",
     "decide_late",
     "frontier",
 ]

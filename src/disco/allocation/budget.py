@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from disco.allocation.contended import narrowed
+from disco.allocation.contended import Narrowing, narrowed
 from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best, search_exactly
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
@@ -53,7 +53,7 @@ def solve_budget(
         problem = replace(problem, keys=customer_keys(np.arange(problem.customers), engine=engine))
     lagrangian = Lagrangian(_affordable(problem), warm=warm, engine=engine)
     if problem.customers > _TO_THE_END:
-        found = _among_contended(lagrangian)
+        found = among_contended(lagrangian)
         if found is not None:
             return found
     rich = lagrangian.at(0.0)
@@ -73,12 +73,15 @@ def solve_budget(
     return BudgetSolution(filled, best)
 
 
-def _among_contended(lagrangian: Lagrangian) -> BudgetSolution | None:
-    """By passes that settle all customers whom the budget price does not concern, and a search among the others."""
+def among_contended(lagrangian: Lagrangian, *, narrow: Narrowing | None = None) -> BudgetSolution | None:
+    """By passes that settle all customers whom the budget price does not concern, and a search among the others.
+
+    narrow: how a range is found and a pass is made; None: as `contended.narrowed` does it.
+    """
     for spread in _SPREADS:
         here, ends = lagrangian, None
         while here.problem.customers > _SEARCHED_AT_ONCE:
-            found = narrowed(here, within=ends, spread=spread)
+            found = (narrow or narrowed)(here, within=ends, spread=spread)
             if found is None:
                 break
             here, ends = found

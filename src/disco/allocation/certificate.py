@@ -13,11 +13,12 @@ threads do not show in them.
 """
 
 import time
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.limits import UNLIMITED
+from disco.allocation.limits import UNLIMITED, Limits
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Allocation, Status, relative_gap
 from disco.records.arrays import Array
@@ -26,8 +27,8 @@ from disco.records.compiled import njit
 from disco.records.errors import CertificateError
 from disco.records.ports import Engine
 
-_ROUNDING = 2.0**-49
-_NOTHING = 2.0**-999  # denormal money: two steps of the finest grid there is
+ROUNDING = 2.0**-49
+NOTHING = 2.0**-999  # denormal money: two steps of the finest grid there is
 _BLOCK = 2048  # customers at a time, so that what is known of them stays in the cache
 _CHUNK = 262_144  # customers per chunk: a pass is memory-bound and takes milliseconds, so few and long chunks
 
@@ -57,7 +58,7 @@ def _plus(total: float, low: float, term: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True)
-def _net(
+def net_of(
     values: Array,
     eligible: Array | None,
     costs: Array | None,
@@ -175,7 +176,7 @@ def _audit(
             if plain:
                 _best_of(values[k, base:end], prices[0, k], best[:count])
             else:
-                _net(values, eligible, costs, segment, prices, budget_price, budget, k, base, line[:count])
+                net_of(values, eligible, costs, segment, prices, budget_price, budget, k, base, line[:count])
                 _best_of(line[:count], 0.0, best[:count])
         for j in range(count):
             i = base + j
@@ -207,7 +208,7 @@ def _audit(
                     size = 0.0
                     for k in range(columns):
                         size = max(size, abs(np.float64(values[k, base + j])))
-                    if best[j] - own[j] > _ROUNDING * (size + dearest) + _NOTHING:
+                    if best[j] - own[j] > ROUNDING * (size + dearest) + NOTHING:
                         left, left_low = _plus(left, left_low, best[j] - own[j])
     counts += seen.sum(axis=0)[:, 1:]
     return -1, _of_lanes(value, value_low), (left, left_low), _of_lanes(cost, cost_low)
@@ -253,13 +254,8 @@ def certify(
     limits = problem.limits
     if choice.shape != (problem.customers,):
         raise CertificateError("choice", found=f"shape {choice.shape}", expected=f"({problem.customers},)")
-    at_most_zero = np.where(limits.caps >= UNLIMITED, np.minimum(prices, 0.0), prices)
-    at_most_zero = np.where(limits.floors > 0, at_most_zero, np.maximum(at_most_zero, 0.0))
-    extra = np.zeros((1, problem.columns))
-    if segment_prices is not None and limits.segment_caps is not None and limits.segment_floors is not None:
-        extra = np.where(limits.segment_caps >= UNLIMITED, np.minimum(segment_prices, 0.0), segment_prices)
-        extra = np.where(limits.segment_floors > 0, extra, np.maximum(extra, 0.0))
-    effective = at_most_zero + extra
+    allowed = allowed_prices(limits, prices, segment_prices)
+    effective = allowed.by_place
     rate = 0.0 if budget_price is None else budget_price
     most = np.inf if limits.budget is None else limits.budget
 
@@ -277,15 +273,66 @@ def certify(
         raise CertificateError(
             f"choice of row {wrong + 1}", found=int(choice[wrong]), expected="an eligible column, or -1"
         )
-    value = _sum_of([part.value for part, _ in parts])
-    lost = _sum_of([part.left for part, _ in parts])
-    cost = _sum_of([part.cost for part, _ in parts])
-    by_group = np.sum([counts for _, counts in parts], axis=0)
+    totals = AuditTotals(
+        _sum_of([part.value for part, _ in parts]),
+        _sum_of([part.left for part, _ in parts]),
+        _sum_of([part.cost for part, _ in parts]) if problem.costs is not None else None,
+        np.sum([counts for _, counts in parts], axis=0),
+    )
+    stated = state(limits, choice, allowed, totals, rate=rate, tolerance=tolerance, depths=problem.depths)
+    return replace(stated, seconds=seconds, check_seconds=time.perf_counter() - start)
+
+
+class AllowedPrices(NamedTuple):
+    """Prices without those that no limit could have."""
+
+    of_depths: Array  # (depths,)
+    of_segments: Array  # (groups, depths) on top of them
+
+    @property
+    def by_place(self) -> Array:
+        """(groups, depths)"""
+        return self.of_depths + self.of_segments
+
+
+def allowed_prices(limits: Limits, prices: Array, segment_prices: Array | None) -> AllowedPrices:
+    """No price above 0 where there is no cap, and none below 0 where there is no floor."""
+    at_most_zero = np.where(limits.caps >= UNLIMITED, np.minimum(prices, 0.0), prices)
+    at_most_zero = np.where(limits.floors > 0, at_most_zero, np.maximum(at_most_zero, 0.0))
+    extra = np.zeros((1, prices.size))
+    if segment_prices is not None and limits.segment_caps is not None and limits.segment_floors is not None:
+        extra = np.where(limits.segment_caps >= UNLIMITED, np.minimum(segment_prices, 0.0), segment_prices)
+        extra = np.where(limits.segment_floors > 0, extra, np.maximum(extra, 0.0))
+    return AllowedPrices(at_most_zero, extra)
+
+
+class AuditTotals(NamedTuple):
+    """What all customers together have, pay and leave on the table."""
+
+    value: float
+    left: float
+    cost: float | None  # None: nothing costs anything
+    counts: Array  # (groups, depths) customers at each place
+
+
+def state(
+    limits: Limits,
+    choice: Array,
+    allowed: AllowedPrices,
+    totals: AuditTotals,
+    *,
+    rate: float,
+    tolerance: float = 1e-12,
+    depths: tuple[float, ...] | None = None,
+) -> Allocation:
+    """Value, bound and gap from the sums of all customers; CertificateError when a limit is broken."""
+    value, lost, by_group = totals.value, totals.left, totals.counts
     counts = by_group.sum(axis=0)
-    lost += _limit_slack(counts, limits.caps, limits.floors, at_most_zero, what="depth")
+    lost += _limit_slack(counts, limits.caps, limits.floors, allowed.of_depths, what="depth")
     if limits.segment_caps is not None and limits.segment_floors is not None:
-        lost += _limit_slack(by_group, limits.segment_caps, limits.segment_floors, extra, what="segment")
+        lost += _limit_slack(by_group, limits.segment_caps, limits.segment_floors, allowed.of_segments, what="segment")
     if limits.budget is not None:
+        cost = totals.cost or 0.0
         if cost > limits.budget or rate < 0:
             raise CertificateError("budget", found=cost, expected=f"at most {limits.budget}")
         lost += rate * (limits.budget - cost)
@@ -298,14 +345,12 @@ def certify(
         value=value,
         bound=bound,
         gap=gap,
-        prices=at_most_zero,
+        prices=allowed.of_depths,
         counts=counts,
         status=Status.OPTIMAL if gap <= tolerance else Status.WITHIN_GAP,
-        segment_prices=extra if limits.segment_caps is not None else None,
+        segment_prices=allowed.of_segments if limits.segment_caps is not None else None,
         segment_labels=limits.segment_labels,
         budget_price=rate if limits.budget is not None else None,
-        cost=cost if problem.costs is not None else None,
-        depths=problem.depths,
-        seconds=seconds,
-        check_seconds=time.perf_counter() - start,
+        cost=totals.cost,
+        depths=depths,
     )

@@ -32,7 +32,7 @@ def _largest(values: Array, eligible: Array | None) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _first_code(
+def first_codes(
     values: Array,
     eligible: Array | None,
     costs: Array | None,
@@ -112,16 +112,27 @@ class Closed:
 
     def priced(self, found: Assignment, *, rate: float) -> Assignment:
         """The solution of `left` with the prices of these places."""
-        problem, tree, columns = self.problem, self.tree, self.problem.columns
-        scale = grid_scale(self.largest, nodes=tree.nodes)
-        prices = np.rint(found.potentials[tree.leaf] * scale).astype(np.int64)  # exact: they are on the grid
-        first = np.zeros(self.places.shape, np.int64)
-        _first_code(
+        problem, first = self.problem, np.zeros(self.places.shape, np.int64)
+        first_codes(
             problem.values, problem.eligible, problem.costs if rate != 0.0 else None, rate, problem.limits.segment,
-            found.choice, prices, self.places, scale, first,
+            found.choice, self.on_grid(found), self.places, self.scale, first,
         )  # fmt: skip
+        return self.with_first(found, first)
+
+    @property
+    def scale(self) -> float:
+        """Grid units per unit of value."""
+        return grid_scale(self.largest, nodes=self.tree.nodes)
+
+    def on_grid(self, found: Assignment) -> Array:
+        """(groups, depths) prices in grid integers, which they are exactly."""
+        return np.rint(found.potentials[self.tree.leaf] * self.scale).astype(np.int64)
+
+    def with_first(self, found: Assignment, first: Array) -> Assignment:
+        """The solution with the prices of these places; first: what the first code of each would bring."""
+        tree, columns = self.tree, self.problem.columns
         potentials = found.potentials.copy()
-        worth = first / scale
+        worth = first / self.scale
         depth_closed = tree.high[1 : columns + 1] == 0
         if tree.leaf.shape[0] == 1:
             potentials[1:] = np.where(depth_closed, worth[0], potentials[1:])

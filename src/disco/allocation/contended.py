@@ -13,7 +13,7 @@ boxes, and only then everybody else was settled rightly.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from disco.records.compiled import njit
 
 # None of these changes how good a result is, only the time it takes
 _CHUNK = 65_536  # customers per chunk
-_WORTH_IT = 0.6  # a pass that would keep a larger share of the customers saves too little
+WORTH_IT = 0.6  # a pass that would keep a larger share of the customers saves too little
 
 
 @njit(nogil=True, cache=True)
@@ -169,7 +169,7 @@ class SettledPart:
     counts: Array  # (groups, depths) settled customers
     worth: int  # Σ values of the settled, grid units
     spent: int  # Σ costs of the settled, grid units
-    rows: Array  # (open,) row numbers
+    rows: Array  # (open,) row numbers, by key
 
 
 def settle_range(lagrangian: Lagrangian, range_: RateRange, *, margin: float, room_share: float) -> SettledPart | None:
@@ -196,17 +196,18 @@ def settle_range(lagrangian: Lagrangian, range_: RateRange, *, margin: float, ro
     for _ in range(2):
         parts = list(spread(settled, row_chunks(customers, size=_CHUNK), engine=lagrangian.engine))
         opened = sum(part.opened for part in parts)
-        if opened > _WORTH_IT * customers:
+        if opened > WORTH_IT * customers:
             return None
         if sum(part.rows.size for part in parts) == opened:
             break
         share = 1.0
+    rows = np.concatenate([part.rows for part in parts])
     return SettledPart(
         np.concatenate([part.choice for part in parts]),
         np.sum([part.counts for part in parts], axis=0),
         sum(part.worth for part in parts),
         sum(part.spent for part in parts),
-        np.concatenate([part.rows for part in parts]),
+        rows[np.argsort(problem.keys_of(rows), kind="stable")],  # so that the order of rows shows nowhere
     )
 
 
@@ -226,6 +227,14 @@ def count_both(lagrangian: Lagrangian, ends: tuple[Point, Point]) -> tuple[Array
     parts = list(spread(counted, row_chunks(problem.customers, size=_CHUNK), engine=lagrangian.engine))
     low, high = (sum(spent[end] for _, spent in parts) for end in range(2))
     return np.sum([counts for counts, _ in parts], axis=0), (low, high)
+
+
+class Narrowing(Protocol):
+    """`narrowed`, or the same for a table in chunks."""
+
+    def __call__(
+        self, lagrangian: Lagrangian, *, within: tuple[Point, Point] | None, spread: float
+    ) -> tuple[Lagrangian, tuple[Point, Point]] | None: ...
 
 
 def narrowed(
@@ -253,18 +262,22 @@ def narrowed(
     if ends is None:
         return None
     range_, margin = range_of(ends), 1e-10 * sample.magnitude
-    room = _open_share(sample, range_, margin)
-    if room > _WORTH_IT:
+    room = open_share(sample, range_, margin)
+    if room > WORTH_IT:
         return None
     settled = settle_range(lagrangian, range_, margin=margin, room_share=min(1.0, 1.2 * room + 0.02))
     if settled is None or (tree_of(lagrangian.problem.limits).less(settled.counts)[1] < 0).any():
         return None
-    rest = _rest(lagrangian, settled, range_)
+    return begun_at(_rest(lagrangian, settled, range_), ends)
+
+
+def begun_at(rest: Lagrangian, ends: list[Point]) -> tuple[Lagrangian, tuple[Point, Point]]:
+    """The problem of the others, which begins with the prices of the first end, and both ends."""
     rest.warm = ends[0].potentials[: rest.problem.columns] if rest.problem.limits.has_floors else ends[0].potentials
     return rest, (ends[0], ends[-1])
 
 
-def _open_share(sample: RateSample, range_: RateRange, margin: float) -> float:
+def open_share(sample: RateSample, range_: RateRange, margin: float) -> float:
     """The share of a sample that a pass with this range would leave open."""
     counts = np.zeros(range_.boxes[0].centre.shape, np.int64)
     opened, _, _ = screen_range(
@@ -292,7 +305,7 @@ def _rest(lagrangian: Lagrangian, settled: SettledPart, range_: RateRange) -> La
     budget = max((lagrangian.budget - outside.spent) / lagrangian.cost_scale, 0.0)
     part = AllocationProblem(
         columns_of(problem.values, rows),
-        _less(limits, settled, budget),
+        less_limits(limits, settled, budget),
         None if problem.eligible is None else columns_of(problem.eligible, rows),
         columns_of(lagrangian.costs, rows),
         problem.keys_of(rows),
@@ -303,7 +316,7 @@ def _rest(lagrangian: Lagrangian, settled: SettledPart, range_: RateRange) -> La
     return Lagrangian(part, warm=lagrangian.warm, engine=lagrangian.engine, outside=outside)
 
 
-def _less(limits: Limits, settled: SettledPart, budget: float) -> Limits:
+def less_limits(limits: Limits, settled: SettledPart, budget: float) -> Limits:
     """What the settled customers leave of the limits."""
 
     def caps(most: Array, taken: Array) -> Array:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.limits import UNLIMITED, tree_of
+from disco.allocation.limits import UNLIMITED, Tree, tree_of
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
 from disco.allocation.screen import PriceBox
@@ -64,7 +64,7 @@ def spent(costs: Array, choice: Array) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _wanted(
+def wanted(
     values: Array, eligible: Array | None, costs: Array, segment: Array | None, prices: Array, rate: float
 ) -> float:
     """Σ_i max(0, max_k value - rate · cost - price), prices: (groups, depths)."""
@@ -91,7 +91,18 @@ def _drawn_on(far: Priced, near: Priced, rate: float) -> Array:
     return drawn
 
 
-def _sum_scale(largest: float, customers: int) -> float:
+def worth_of_limits(tree: Tree, potentials: Array) -> tuple[Array, float]:
+    """Potentials without prices that no limit could have, and what the limits are worth at them."""
+    price = potentials[1:] - potentials[tree.parent[1:]]
+    price = np.where(tree.low[1:] > 0, price, np.maximum(price, 0.0))
+    price = np.where(tree.high[1:] < UNLIMITED, price, np.minimum(price, 0.0))
+    allowed = np.zeros(tree.nodes)
+    allowed[1:] = price
+    allowed[1:] += allowed[tree.parent[1:]] * (tree.parent[1:] > 0)  # two levels at most
+    return allowed, float(np.where(price > 0.0, price * tree.high[1:], price * tree.low[1:]).sum())
+
+
+def sum_scale(largest: float, customers: int) -> float:
     exponent = math.frexp(largest)[1] if largest > 0.0 else 0
     return math.ldexp(1.0, min(61 - customers.bit_length() - exponent, 1000))
 
@@ -173,11 +184,14 @@ class Lagrangian:
             return
         largest = largest_of(problem.values, problem.eligible)
         self.grid_top = max(largest, problem.least_top)
-        self.value_scale = _sum_scale(largest, problem.customers)
-        self.cost_scale = _sum_scale(problem.largest_cost, problem.customers)
+        self.value_scale = sum_scale(largest, problem.customers)
+        self.cost_scale = sum_scale(problem.largest_cost, problem.customers)
         self.most = problem.limits.budget
-        # no sum of scaled costs reaches 2⁶², so a larger budget never binds
-        self.budget = math.floor(min(self.most * self.cost_scale, 2.0**62)) if problem.largest_cost > 0 else 0
+        self.budget = self._in_grid_units(problem.largest_cost)
+
+    def _in_grid_units(self, largest_cost: float) -> int:
+        """The budget; no sum of scaled costs reaches 2⁶², so a larger one never binds."""
+        return math.floor(min(self.most * self.cost_scale, 2.0**62)) if largest_cost > 0 else 0
 
     def at(self, rate: float) -> Priced:
         solution = solve(self.problem, rate=rate, warm=self.warm, engine=self.engine)
@@ -207,14 +221,19 @@ class Lagrangian:
         """Whether a choice that costs this much, in grid units, is within the budget to the last bit."""
         assert self.outside is not None
         slack = self.budget - cost
-        if abs(slack) > self.outside.choice.size + 2**12:  # more than the rounding of all terms and of their sum
+        customers = self.outside.whole.problem.customers
+        if abs(slack) > customers + 2**12:  # more than the rounding of all terms and of their sum
             return slack > 0
-        return spent(self.outside.whole.costs, self.outside.with_open(choice)) <= self.most
+        return self.outside.whole.pays(self.outside.with_open(choice))
+
+    def pays(self, choice: Array) -> bool:
+        """Whether a choice of everybody here is within the budget to the last bit."""
+        return spent(self.costs, choice) <= self.most
 
     def keeps_budget(self, choice: Array) -> bool:
         """Whether everybody together is within the budget to the last bit, as the certificate counts it."""
         if self.outside is None:
-            return spent(self.costs, choice) <= self.most
+            return self.pays(choice)
         cost = _totals(self.problem.values, self.costs, choice, self.value_scale, self.cost_scale)[1]
         return self._fits(choice, cost + self.outside.spent)
 
@@ -244,15 +263,9 @@ class Lagrangian:
     def _at_prices(self, rate: float, poor: Priced, potentials: Array) -> Priced:
         """Σ_i max(0, max_k v - rate · c - price) + what the limits are worth + rate · budget, as the bound."""
         tree, problem = poor.solution.tree, self.problem
-        price = potentials[1:] - potentials[tree.parent[1:]]
-        price = np.where(tree.low[1:] > 0, price, np.maximum(price, 0.0))
-        price = np.where(tree.high[1:] < UNLIMITED, price, np.minimum(price, 0.0))
-        allowed = np.zeros(tree.nodes)
-        allowed[1:] = price
-        allowed[1:] += allowed[tree.parent[1:]] * (tree.parent[1:] > 0)  # two levels at most
-        limits = np.where(price > 0.0, price * tree.high[1:], price * tree.low[1:]).sum()
-        wanted = _wanted(problem.values, problem.eligible, self.costs, problem.limits.segment, allowed[tree.leaf], rate)
-        bound = (wanted + float(limits) + rate * self.most) * self.value_scale
+        allowed, limits = worth_of_limits(tree, potentials)
+        total = wanted(problem.values, problem.eligible, self.costs, problem.limits.segment, allowed[tree.leaf], rate)
+        bound = (total + limits + rate * self.most) * self.value_scale
         if self.outside is not None:  # their prices are part of what the limits of the whole table are worth
             bound += self.outside.worth - rate * self.unit * self.outside.spent
         return replace(poor, rate=rate, solution=replace(poor.solution, potentials=allowed), bound=bound)

@@ -81,6 +81,17 @@ def solve_segments(
     return None
 
 
+def settle_open(
+    problem: AllocationProblem, tree: Tree, screened: Screened, high: Array, potentials: Array
+) -> Settled | None:
+    """Exact places of customers whom a pass left open, from potentials (nodes - 1,); None: values tie too often.
+
+    problem: of these customers alone. high: what the settled ones leave of the caps.
+    """
+    limits = _Caps(tree)
+    return _settle(problem, limits, screened, high, limits.read(potentials), cold=False)
+
+
 class _Caps:
     """The caps of a tree and how its prices act: price y of each node but the root, π of each (segment, depth)."""
 

@@ -38,7 +38,7 @@ _SPREADS = (3.5, 14.0)  # half-widths of the boxes, in standard errors: the seco
 _INNER_SPREADS = (3.0, 12.0)  # the same for those whom the first pass left open
 
 
-class _Placed(NamedTuple):
+class Placed(NamedTuple):
     """Where everybody of a (part of a) table goes, and the prices that prove it."""
 
     choice: Array  # (customers,)
@@ -99,7 +99,7 @@ def _of_depths(warm: Array | None, problem: AllocationProblem) -> Array | None:
 def _solve_level(
     problem: AllocationProblem, tree: Tree, low: Array, high: Array, rows: Array, *, rate: float, prices: Array | None,
     engine: Engine | None = None, grid: Screened | None = None,
-) -> _Placed | None:  # fmt: skip
+) -> Placed | None:  # fmt: skip
     """By sample, box, pass, and the same again on whom the pass leaves open; None: boxes do not settle this table.
 
     rows: the customers' numbers in the whole table (empty: this is the whole table).
@@ -134,20 +134,32 @@ def _solve_level(
             screened.choice, screened.counts, numbers, screened.kept, screened.opened, top.largest, top.margin
         )
         prices = near
-        if screened.opened <= _ONE_LEVEL:
-            found = _solve_open(problem, tree, inner, low_left, high_left, prices)
-        else:
-            part = AllocationProblem(screened.kept, problem.limits, keys=problem.keys)
-            found = _solve_level(part, tree, low_left, high_left, numbers, rate=0.0, prices=prices, grid=inner)
-        if found is None and screened.opened <= _SETTLED_AT_ONCE:
-            found = _settle_open(problem, tree, inner, low_left, high_left, prices)
+        found = place_open(problem, tree, inner, low_left, high_left, prices)
         if found is None:
             return None
         if box.holds(found.potentials[tree.leaf]):
             screened.choice[screened.rows] = found.choice
-            return _Placed(screened.choice, found.potentials)
+            return Placed(screened.choice, found.potentials)
         prices = found.potentials[1:]
     return None
+
+
+def place_open(
+    problem: AllocationProblem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array
+) -> Placed | None:
+    """Exact places of the customers whom a pass left open, within what the settled ones leave of the limits.
+
+    screened: their values and their numbers in the table to which the keys of `problem` belong.
+    None: values tie too often for boxes, and they are too many for shortest paths alone.
+    """
+    if screened.opened <= _ONE_LEVEL:
+        found = _solve_open(problem, tree, screened, low, high, prices)
+    else:
+        part = AllocationProblem(screened.kept, problem.limits, keys=problem.keys)
+        found = _solve_level(part, tree, low, high, screened.rows, rate=0.0, prices=prices, grid=screened)
+    if found is None and screened.opened <= _SETTLED_AT_ONCE:
+        found = _settle_open(problem, tree, screened, low, high, prices)
+    return found
 
 
 def _guess(
@@ -175,7 +187,7 @@ def _guess(
         if not math.isfinite(opened) or left > 8.0 * tolerance:
             if lost or tied(sample):
                 return None
-            centre = _sample_prices(sample, low_part, high_part)
+            centre = sample_prices(sample, low_part, high_part)
             cold, lost = False, True
             continue
         useless = opened > _USELESS * rows.size and customers <= _COPIED
@@ -197,7 +209,7 @@ def box_of_guess(prices: Array, width: Array, lowest: Array, shift: float, magni
     return PriceBox(centre[None, :], half[None, :], shift)
 
 
-def _sample_prices(sample: Array, low: Array, high: Array) -> Array:
+def sample_prices(sample: Array, low: Array, high: Array) -> Array:
     """Exact prices of about a thousand customers: where Newton from nowhere loses its way, these show it."""
     step = max(1, sample.shape[1] // 1024)
     few = np.ascontiguousarray(sample[:, ::step])
@@ -214,7 +226,7 @@ def _sample_prices(sample: Array, low: Array, high: Array) -> Array:
 
 def _solve_open(
     problem: AllocationProblem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array | None
-) -> _Placed | None:
+) -> Placed | None:
     """Exact places of the open customers: a smaller box first, shortest paths on what it leaves; None: many ties."""
     by_depth, rows = screened.kept, screened.rows
     columns, opened = problem.columns, by_depth.shape[1]
@@ -230,7 +242,7 @@ def _solve_open(
             if left > 50.0 + 0.01 * opened:
                 if tied(by_depth):
                     return None
-                centre = _sample_prices(by_depth, low_left, high_left)
+                centre = sample_prices(by_depth, low_left, high_left)
                 shift, left, _ = guess(
                     by_depth, low_left, high_left, centre, False, 30, 2.0, 0.0, spread, width, lowest
                 )
@@ -252,17 +264,17 @@ def _solve_open(
             found = settle_from(worth, keys, None, tree, low_inner, high_inner, scale, centre)
             if found is not None and box.holds(found.potentials[tree.leaf]):
                 inner.choice[inner.rows] = found.choice
-                return _Placed(inner.choice, found.potentials)
+                return Placed(inner.choice, found.potentials)
             cold = False
     return None if opened > 4000 else _settle_open(problem, tree, screened, low, high, centre)
 
 
 def _settle_open(
     problem: AllocationProblem, tree: Tree, screened: Screened, low: Array, high: Array, prices: Array
-) -> _Placed | None:
+) -> Placed | None:
     """Shortest paths on all open customers: exact whatever the values, slower than a box; None: limits conflict."""
     scale = grid_scale(screened.largest, nodes=tree.nodes)
     worth = np.empty((screened.rows.size, problem.columns), np.int64)
     to_grid(screened.kept, scale, problem.limits.has_floors, worth)
     found = settle_from(worth, problem.keys_of(screened.rows), None, tree, low, high, scale, prices)
-    return None if found is None else _Placed(found.choice, found.potentials)
+    return None if found is None else Placed(found.choice, found.potentials)

@@ -203,14 +203,19 @@ def _pass(problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scal
     return _Pass(kept[:opened], rows[:opened], choice, counts)
 
 
+def hash_widths(sampled: Array, spread: float) -> Array:
+    """Half-widths of hash prices, `spread` standard errors, from how many customers of a sample each place has."""
+    share = spread / np.sqrt(np.maximum(sampled, 1.0))
+    return np.minimum(share * _HASH_RANGE, 2.0**51).astype(np.int64)
+
+
 def _within_box(
     problem: AllocationProblem, tree: Tree, keys: Array, rate: float, scale: float, start: Settled, spread: float
 ) -> Assignment | None:
     """Settle everybody outside the sampling error of `start`; None when that error was larger than thought."""
     sampled = np.zeros(tree.leaf.size + 1)
     np.add.at(sampled, start.places + 1, 1.0)
-    share = spread / np.sqrt(np.maximum(sampled[1:], 1.0)).reshape(tree.leaf.shape)
-    hash_width = np.minimum(share * _HASH_RANGE, 2.0**51).astype(np.int64)
+    hash_width = hash_widths(sampled[1:].reshape(tree.leaf.shape), spread)
     prices, hashes = start.values[tree.leaf], start.hashes[tree.leaf]
     width = np.zeros_like(prices)
     worth, rows, choice, counts = _pass(problem, tree, keys, rate, scale, GridBox(prices, hashes, width, hash_width))

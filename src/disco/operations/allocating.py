@@ -17,10 +17,12 @@ from disco.allocation.allocate import solve_problem
 from disco.allocation.problem import read_problem
 from disco.allocation.reference import solve_with_highs
 from disco.allocation.result import Conflict
+from disco.operations.allocating_chunks import allocated_in_chunks
 from disco.records.arrays import Flags, Matrix
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError
 from disco.records.files import written_whole
+from disco.records.manifest import check_folder
 from disco.records.ports import Engine, TableEngine
 from disco.records.result import Result
 
@@ -103,9 +105,15 @@ def allocate_files(
 
     values: Parquet with customer_id and one column per depth, null where a customer may not get it. limits: the parsed
     content of `limits_file`. costs: of the shape of `values`, what the budget pays. Where no allocation meets all
-    limits, `out` is not written. cluster: writes `out` as a folder of Parquet files with a manifest.
+    limits, `out` is not written. cluster: an engine that holds the tables in chunks. With it, or where `values` is a
+    folder of files, `out` is a folder of Parquet files with a manifest.
     """
     wanted = _read_limits(limits, limits_file)
+    if cluster is not None or values.is_dir():
+        holder = engine if cluster is None else cluster
+        if not isinstance(holder, TableEngine) or solver == "highs":
+            raise InputError(str(values), found="tables in chunks", expected="the solver exact, and an engine for them")
+        return _allocate_in_chunks(holder, values, limits=wanted, out=out, costs=costs, summary=summary)
     table, depths, matrix, eligible = _read_matrix(values)
     cost_matrix = None if costs is None else _read_costs(costs, table, depths, eligible)
     problem = read_problem(
@@ -128,15 +136,25 @@ def allocate_files(
             "value": pa.array(np.where(none, 0.0, matrix[np.arange(column.size), column])),
         }
     )
-    if cluster is not None:
-        cluster.table(chosen).write(out)
-        if summary is not None:
-            _write_summary(summary, said)
-        return said
     with written_whole(out) as partial:
         pq.write_table(chosen, partial)
         if summary is not None:
             _write_summary(summary, said)
+    return said
+
+
+def _allocate_in_chunks(
+    engine: TableEngine, values: Path, *, limits: Mapping[str, Any], out: Path, costs: Path | None, summary: Path | None
+) -> AllocationSummary:
+    """`allocate_files` for tables that an engine holds in chunks; `out` is a folder."""
+    check_folder(out)
+    with allocated_in_chunks(engine, values, limits=limits, costs=costs) as found:
+        assert found.proof.depths is not None  # for the type checker: columns are named by depth
+        said = AllocationSummary.of(found.proof, found.proof.depths)
+        if found.decisions is not None:
+            found.decisions.write(out)
+    if summary is not None:
+        _write_summary(summary, said)
     return said
 
 

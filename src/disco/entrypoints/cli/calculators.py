@@ -23,10 +23,18 @@ def register(app: typer.Typer) -> None:
 
 
 def allocate(
-    values: Annotated[Path, typer.Argument(help="Parquet: customer_id and one column per depth (null: not eligible).")],
+    values: Annotated[
+        Path,
+        typer.Argument(help="Parquet, or a folder of it: customer_id and one column per depth (null: not eligible)."),
+    ],
     caps: Annotated[Path, typer.Option("--caps", help="YAML or JSON: caps, and optionally floors, budget, segments.")],
     out: Annotated[
-        Path, typer.Option("-o", "--out", help="Parquet to write: customer_id, depth, value; with spark, a folder.")
+        Path,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Parquet to write: customer_id, depth, value; a folder with spark, or where VALUES is one.",
+        ),
     ],
     costs: Annotated[
         Path | None, typer.Option(help="Parquet of the shape of VALUES: what each depth costs the budget.")
@@ -49,9 +57,11 @@ def allocate(
 
     here = Shop.open(engine=engine, master=master)  # for its engine and threads
     cluster = here.cluster_engine
-    if cluster is None:
+    if cluster is None and not values.is_dir():
         check_outputs(out, summary, inputs=(values, caps, costs))
     else:
+        if solver == "highs":
+            raise UsageError("--solver", found="highs", expected="exact, for a folder of values and for Spark")
         check_outputs(summary, inputs=(values, caps, costs))
         check_folder(out)
     found = allocate_files(

@@ -1,0 +1,235 @@
+"""The screening pass over a table in chunks: who is settled, and the rows of those who are not.
+
+A rule settles every customer whose place is the same for all prices that are still possible: those of a box
+(`screen`), of a range of budget prices (`contended`), or grid prices with a width for hashes (`ties`). Each is the same
+function of a customer in every pass, so that settled customers need not be remembered: a later pass settles them again,
+and only the choice of the others travels with it (`DecidedChunks`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from disco.allocation.chunk_rows import ID, ChunkRows, Layout
+from disco.allocation.contended import screen_range
+from disco.allocation.lagrangian import RateRange
+from disco.allocation.screen import PriceBox, bits_of, screen
+from disco.allocation.survey import affordable
+from disco.allocation.ties import GridBox, screen_exactly
+from disco.records.arrays import Array, Integers, Keys
+from disco.records.exact_sums import exact_sum
+
+
+class Settling(NamedTuple):
+    """What a rule says about the customers of a chunk."""
+
+    choice: Array  # (customers,) int16; only a guess for the open ones
+    counts: Integers  # (groups, depths) settled customers
+    opened: Array  # (open,) rows
+    worth: int = 0  # Σ values of the settled in grid units, where there is a budget price
+    spent: int = 0  # Σ costs of the settled in grid units
+
+
+class SettlingRule(Protocol):
+    """Settles customers one by one, whoever else is in the chunk."""
+
+    def settle(self, rows: ChunkRows) -> Settling: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Nobody:
+    """Everybody stays open."""
+
+    groups: int
+
+    def settle(self, rows: ChunkRows) -> Settling:
+        counts = np.zeros((self.groups, rows.values.shape[0]), np.int64)
+        return Settling(np.full(rows.size, -1, np.int16), counts, np.arange(rows.size))
+
+
+@dataclass(frozen=True, slots=True)
+class InBox:
+    """Whose place is the same for all prices of a box."""
+
+    box: PriceBox
+    margin: float
+    closed: Array | None = None  # (groups, depths) places that nobody may get
+    budget: float | None = None  # cells that cost more than this cannot be taken
+
+    def settle(self, rows: ChunkRows) -> Settling:
+        rows = self.offered(rows)
+        groups, columns = self.box.centre.shape
+        choice, opened = np.empty(rows.size, np.int16), np.empty(rows.size, np.int64)
+        counts = np.zeros((groups, columns), np.int64)
+        segment = rows.group if groups > 1 else None
+        direct = rows.eligible is None and groups == 1
+        count, _, _ = screen(
+            rows.values, bits_of(rows.values), rows.eligible, None, 0.0, segment, 0, rows.size, direct, self.box,
+            self.margin, choice, counts, opened,
+        )  # fmt: skip
+        return Settling(choice, counts, opened[:count])
+
+    def offered(self, rows: ChunkRows) -> ChunkRows:
+        """The same customers, eligible for what they can be given at all."""
+        return offered(rows, closed=self.closed, budget=self.budget)
+
+
+def offered(rows: ChunkRows, *, closed: Array | None, budget: float | None) -> ChunkRows:
+    """The same customers, eligible for no closed place and for nothing that costs more than the whole budget."""
+    flags = rows.eligible
+    if closed is not None:
+        open_to = ~closed.T[:, rows.group] if rows.group is not None else np.repeat(~closed.T, rows.size, axis=1)
+        flags = np.ascontiguousarray(open_to if flags is None else open_to & flags)
+    if budget is not None and rows.costs is not None:
+        flags = affordable(rows._replace(eligible=flags), budget)
+    return rows._replace(eligible=flags)
+
+
+@dataclass(frozen=True, slots=True)
+class InRange:
+    """Whose place is the same in a whole range of budget prices."""
+
+    range_: RateRange
+    margin: float
+    scales: tuple[float, float]  # grid units per unit of value and of cost
+    budget: float
+
+    def settle(self, rows: ChunkRows) -> Settling:
+        rows = offered(rows, closed=None, budget=self.budget)
+        groups, columns = self.range_.boxes[0].centre.shape
+        choice, opened = np.empty(rows.size, np.int16), np.empty(rows.size, np.int64)
+        counts = np.zeros((groups, columns), np.int64)
+        assert rows.costs is not None
+        count, worth, spent = screen_range(
+            rows.values, rows.eligible, rows.costs, rows.group if groups > 1 else None, 0, rows.size,
+            self.range_.rates, self.range_.boxes, self.margin, self.scales, choice, counts, opened,
+        )  # fmt: skip
+        return Settling(choice, counts, opened[:count], int(worth), int(spent))
+
+
+@dataclass(frozen=True, slots=True)
+class OnGrid:
+    """Whose place wins on the grid, ties by hash, by more than the width of the hash prices."""
+
+    box: GridBox
+    scale: float
+    keep_negative: bool
+    closed: Array | None = None
+    budget: float | None = None
+
+    def settle(self, rows: ChunkRows) -> Settling:
+        rows = offered(rows, closed=self.closed, budget=self.budget)
+        groups, columns = self.box.value_price.shape
+        choice, opened = np.empty(rows.size, np.int16), np.empty(rows.size, np.int64)
+        counts = np.zeros((groups, columns), np.int64)
+        worth = np.empty((rows.size, columns), np.int64)
+        count = screen_exactly(
+            rows.values, rows.eligible, None, 0.0, rows.group if groups > 1 else None, rows.keys, 0, rows.size,
+            self.scale, self.keep_negative, self.box, choice, counts, opened, worth,
+        )  # fmt: skip
+        return Settling(choice, counts, opened[:count])
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """What the pass leaves behind."""
+
+    counts: Integers  # (groups, depths) settled customers
+    worth: int
+    spent: int
+    cost: int  # Σ costs of the settled, exact (`records.exact_sums`)
+    opened: int
+    parts: tuple[ChunkRows, ...]  # the open customers; () where they are too many
+    most_bytes: int
+
+    def __add__(self, other: "Screening") -> "Screening":
+        parts = (*self.parts, *other.parts)
+        opened = self.opened + other.opened
+        held = sum(part.size for part in parts)
+        if held < opened or sum(part.nbytes for part in parts) > self.most_bytes:
+            parts = ()  # some were dropped before, or would now be too many to hold
+        return Screening(
+            self.counts + other.counts,
+            self.worth + other.worth,
+            self.spent + other.spent,
+            self.cost + other.cost,
+            opened,
+            parts,
+            self.most_bytes,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
+
+    def rows(self) -> ChunkRows | None:
+        """The open customers by key; None: they are too many."""
+        return ChunkRows.joined(self.parts).in_order() if self.parts else None
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenedChunks:
+    """The chunk function of the pass."""
+
+    layout: Layout
+    rule: SettlingRule
+    most_bytes: int
+
+    def __call__(self, chunk: pa.Table) -> Screening:
+        rows = self.layout.read(chunk)
+        found = self.rule.settle(rows)
+        cost = 0
+        if rows.costs is not None:
+            settled = np.ones(rows.size, np.bool_)
+            settled[found.opened] = False
+            taken = np.flatnonzero(settled & (found.choice >= 0))
+            cost = exact_sum(rows.costs[found.choice[taken], taken].astype(np.float64))
+        return Screening(
+            found.counts, found.worth, found.spent, cost, found.opened.size, (rows.take(found.opened),), self.most_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedChunks:
+    """Everybody's choice: by the rule, or for those it leaves open by a table of their keys."""
+
+    layout: Layout
+    rule: SettlingRule
+    keys: Keys  # ascending, of those whom the rule leaves open
+    choice: Array  # int16, theirs
+
+    def choose(self, rows: ChunkRows) -> Array:
+        """(customers,) column, -1 = none."""
+        found = self.rule.settle(rows)
+        own = rows.keys[found.opened]
+        at = np.searchsorted(self.keys, own)
+        found.choice[found.opened] = self.choice[at] if self.keys.size else 0
+        return found.choice
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        """The chunk function that writes: customer_id, depth (null: none) and value."""
+        rows = self.layout.read(chunk)
+        choice = self.choose(rows)
+        none, column = choice < 0, np.maximum(choice, 0)
+        value = np.where(none, rows.values.dtype.type(0), rows.values[column, np.arange(rows.size)])
+        depth = pa.array(np.asarray(self.layout.depths)[column], mask=none)
+        return pa.table([chunk[ID], depth, pa.array(value)], schema=self.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        names = (ID, self.layout.id_type), ("depth", pa.float64()), ("value", self.layout.value_type)
+        return pa.schema([pa.field(name, kind) for name, kind in names])
+
+
+def open_choices(keys: Keys, choice: Array) -> tuple[Keys, Array]:
+    """By key, as `DecidedChunks` looks them up."""
+    order = np.argsort(keys, kind="stable")
+    return keys[order], choice[order].astype(np.int16)
+
+
+def nbytes(results: Sequence[object]) -> int:
+    """Of what a pass brought to this process."""
+    return sum(int(getattr(result, "nbytes", 0)) for result in results)

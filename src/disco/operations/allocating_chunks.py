@@ -1,0 +1,96 @@
+"""The solver alone for tables that an engine holds in chunks: Parquet larger than memory, or a cluster's."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disco.allocation.allocate_table import TableAllocation, allocate_table
+from disco.allocation.chunk_rows import COST, ID, depth_columns
+from disco.records.errors import InputError
+from disco.records.identity import buckets_of
+from disco.records.ports import ChunkedTable, TableEngine
+
+_BUCKETS = 256  # values and costs are brought together in as many parts, each of which has to fit into memory
+
+
+@dataclass(frozen=True, slots=True)
+class _WithBucket:
+    """The chunk function that says which customers belong together."""
+
+    columns: tuple[str, ...]
+
+    def __call__(self, chunk: pa.Table) -> pa.Table:
+        return chunk.select(list(self.columns)).append_column("bucket", buckets_of(chunk[ID], _BUCKETS))
+
+
+@dataclass(frozen=True, slots=True)
+class _WithCosts:
+    """Puts the costs of the customers of a bucket beside their values."""
+
+    costs: tuple[str, ...]
+    where: str
+
+    def __call__(self, tables: Mapping[str, pa.Table]) -> pa.Table:
+        values, costs = tables["values"], tables["costs"]
+        place = pc.index_in(values[ID], costs[ID].combine_chunks())
+        if place.null_count or values.num_rows != costs.num_rows:
+            missing = values[ID].filter(pc.is_null(place))
+            found = f"no row of customer {missing[0].as_py()}" if len(missing) else "customers that VALUES has not"
+            raise InputError(self.where, found=found, expected="one row for each customer of VALUES")
+        own = costs.take(place)
+        for name in self.costs:
+            values = values.append_column(f"{COST}{name}", own[name])
+        return values
+
+
+@contextmanager
+def _with_costs(engine: TableEngine, values: ChunkedTable, costs: Path) -> Iterator[ChunkedTable]:
+    """The values with the costs of each customer beside them."""
+    priced = engine.table(costs)
+    if ID not in priced.schema.names:
+        raise InputError(str(costs), found=", ".join(priced.schema.names), expected=f"a column {ID}")
+    wanted, named = depth_columns(values.schema, where="VALUES"), depth_columns(priced.schema, where=str(costs))
+    if set(wanted) != set(named):
+        found, expected = ", ".join(map(str, named)), ", ".join(map(str, wanted))
+        raise InputError(str(costs), found=f"depths {found}", expected=f"depths {expected}, as in VALUES")
+    if priced.schema.field(ID).type != values.schema.field(ID).type:
+        found, expected = str(priced.schema.field(ID).type), str(values.schema.field(ID).type)
+        raise InputError(f"{costs}, column {ID}", found=found, expected=f"{expected}, as in VALUES")
+    schema = values.schema
+    for name in named.values():
+        schema = schema.append(pa.field(f"{COST}{name}", priced.schema.field(name).type))
+    names = (tuple(values.schema.names), (ID, *named.values()))
+    divided = {
+        name: table.transform(
+            _WithBucket(columns),
+            pa.schema([table.schema.field(column) for column in columns]).append(pa.field("bucket", pa.int32())),
+        )
+        for name, table, columns in zip(("values", "costs"), (values, priced), names, strict=True)
+    }
+    with engine.by_bucket(divided, _WithCosts(tuple(named.values()), str(costs)), schema) as together:
+        yield together
+
+
+@contextmanager
+def allocated_in_chunks(
+    engine: TableEngine, values: Any, *, limits: Mapping[str, Any], costs: Path | None = None
+) -> Iterator[TableAllocation]:
+    """The allocation of a table that the engine can open; its decisions can be used until the end of the block.
+
+    limits: caps, floors, budget and segments, as `allocate_table` takes them. costs: a table of the shape of `values`;
+    None: columns of `values` named cost_ and the depth, where there is a budget.
+    """
+    table = engine.table(values)
+    wanted = {name: limits.get(name) or None for name in ("caps", "floors", "segments")}
+    if costs is None:
+        yield allocate_table(table, wanted["caps"], budget=limits.get("budget"), floors=wanted["floors"],
+                             segments=wanted["segments"])  # fmt: skip
+        return
+    with _with_costs(engine, table, costs) as together:
+        yield allocate_table(together, wanted["caps"], budget=limits.get("budget"), floors=wanted["floors"],
+                             segments=wanted["segments"])  # fmt: skip
