@@ -40,8 +40,10 @@ if TYPE_CHECKING:  # `_HOME_OF` as type checkers read it; a test compares the tw
     from disco.campaign import decide as decide
     from disco.campaign import learn as learn
     from disco.entrypoints.client import Client as Client
+    from disco.entrypoints.own_test import ab as ab
     from disco.entrypoints.python import Shop as Shop
     from disco.evaluation.ab_test import ab_test as ab_test
+    from disco.evaluation.forecasting import forecast_policies as forecast_policies
     from disco.evaluation.log import random_log as random_log
     from disco.evaluation.passes import UnconstrainedLearner as UnconstrainedLearner
     from disco.evaluation.replay import replay as replay
@@ -95,8 +97,10 @@ _HOME_OF = {
     "decide": "disco.campaign",
     "learn": "disco.campaign",
     "Client": "disco.entrypoints.client",
+    "ab": "disco.entrypoints.own_test",
     "Shop": "disco.entrypoints.python",
     "ab_test": "disco.evaluation.ab_test",
+    "forecast_policies": "disco.evaluation.forecasting",
     "random_log": "disco.evaluation.log",
     "UnconstrainedLearner": "disco.evaluation.passes",
     "replay": "disco.evaluation.replay",
@@ -119,7 +123,7 @@ _HOME_OF = {
     "verify_webhook": "disco.records.signatures",
 }
 """Public name → the module it comes from: the table that `disco.NAME` and `dir(disco)` go by."""
-_SPREAD = ("allocate", "decide", "frontier", "replay")  # the functions with an argument `engine`
+_SPREAD = ("allocate", "decide", "forecast_policies", "frontier", "replay")  # the functions with an argument `engine`
 __all__ = sorted(["__version__", *_HOME_OF])
 
 

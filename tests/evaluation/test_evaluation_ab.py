@@ -277,6 +277,49 @@ def test_shared_caps_bias_the_comparison_and_own_caps_do_not():
     assert np.mean(shared) - truth > 10 * error
 
 
+# ---- few or no purchases ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", [None, np.arange(80.0)])
+def test_nobody_bought_gives_no_interval_of_one_point(before):
+    arm, nothing = ["decided"] * 40 + ["control"] * 40, np.full(80, NONE)
+    found = ab_test(arm, np.full(80, 0.1), nothing, before=before)
+    for metric in ("revenue", "reward"):
+        difference = found.finding(metric).decisive.difference
+        assert (difference.value, difference.lower, difference.upper) == (0, -np.inf, np.inf)
+    rate = found.finding("engagement").decisive.difference
+    assert 0.02 < rate.upper < 0.2
+    assert rate.lower == -rate.upper
+    assert found.verdict is Verdict.UNDECIDED
+
+
+def test_an_extreme_rate_stays_within_its_bounds():
+    arm, price = ["decided"] * 3 + ["control"] * 3, [10.0, 10.0, 10.0, NONE, NONE, NONE]
+    rate = ab_test(arm, [0.1] * 6, price).finding("engagement").decisive.difference
+    assert rate.value == 1
+    assert -1 <= rate.lower < rate.upper <= 1
+
+
+def test_nobody_bought_in_either_of_the_arms_with_a_holdout():
+    arm, nothing = ["decided"] * 20 + ["holdout"] * 20, np.full(40, NONE)
+    depth = np.repeat([0.1, NONE], 20)
+    found = ab_test(arm, depth, nothing, other_revenue=np.zeros(40), before=np.arange(40.0))
+    assert found.incremental_of("decided").difference.covers(100.0)
+    assert found.incremental_adjusted == {}
+
+
+def test_the_printed_incremental_figure_is_the_adjusted_one():
+    rng = np.random.default_rng(3)
+    before = rng.lognormal(3, 1, 600)
+    arm = rng.choice(["decided", "holdout"], 600)
+    other = before * rng.uniform(0.5, 1.5, 600)
+    found = ab_test(arm, np.where(arm == "decided", 0.1, NONE), np.full(600, NONE), other_revenue=other, before=before)
+    measured, used = found.incremental["decided"], found.incremental_of("decided")
+    assert used == found.incremental_adjusted["decided"].comparison
+    assert used.difference.standard_error < measured.difference.standard_error / 2
+    assert f"{used.difference.value:+,.3f}" in found.summary()
+
+
 # ---- bad input -------------------------------------------------------------------------------------------------------
 
 GOOD = {"arm": ["decided", "decided", "control", "control"], "depth": [0.1] * 4, "full_price": [10.0, NONE, 20.0, NONE]}

@@ -5,7 +5,7 @@ import pytest
 
 from disco.belief import BasketModel, Engagement
 from disco.campaign import Belief, decide
-from disco.evaluation.off_policy import decision_propensities, off_policy, target_probabilities
+from disco.evaluation.off_policy import decision_propensities, off_policy, off_policy_difference, target_probabilities
 from disco.policy import EpsilonGreedy, Greedy, Thompson
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import InfeasibleError, InputError
@@ -210,3 +210,63 @@ def test_limits_that_contradict_each_other_have_no_law(campaign):
     impossible = Offer(depths=(0.1, 0.2, 0.3), caps=(80, 80, 60), floors=(70, 80, 60), revenue_weight=5.0)
     with pytest.raises(InfeasibleError, match="contradict"):
         law(campaign, Thompson(), offer=impossible)
+
+
+# ---- two policies ----------------------------------------------------------------------------------------------------
+
+
+def two_policies(rows=400, seed=8):
+    rng = np.random.default_rng(seed)
+    p, y = rng.uniform(0.2, 0.9, rows), rng.lognormal(3, 1, rows)
+    first, second = (rng.random(rows) < share for share in (0.6, 0.5))
+    logged, ours, theirs = (rng.normal(20, 5, rows) for _ in range(3))
+    return {"figure": y, "propensity": p, "target": first * 1.0}, second * 1.0, (logged, ours, theirs)
+
+
+def test_the_difference_of_two_policies_is_that_of_their_values_with_paired_errors():
+    log, other, (logged, ours, theirs) = two_policies()
+    found = off_policy_difference(
+        **log, other=other, predicted_logged=logged, predicted_target=ours, predicted_other=theirs
+    )
+    one = off_policy(**log, predicted_logged=logged, predicted_target=ours)
+    two = off_policy(**{**log, "target": other}, predicted_logged=logged, predicted_target=theirs)
+    for name in ("ips", "snips", "dr"):
+        apart = getattr(one, name).value - getattr(two, name).value
+        assert getattr(found, name).value == pytest.approx(apart)
+    w1, w2 = log["target"] / log["propensity"], other / log["propensity"]
+    terms = {
+        "ips": (w1 - w2) * log["figure"],
+        "dr": ours - theirs + (w1 - w2) * (log["figure"] - logged),
+        "snips": w1 * (log["figure"] - one.snips.value) / w1.mean()
+        - w2 * (log["figure"] - two.snips.value) / w2.mean(),
+    }
+    for name, each in terms.items():
+        assert getattr(found, name).standard_error == pytest.approx(each.std(ddof=1) / np.sqrt(each.size))
+
+
+def test_policies_that_agree_differ_by_exactly_nothing_and_their_order_by_the_sign():
+    log, other, _ = two_policies()
+    same = off_policy_difference(**log, other=log["target"])
+    assert (same.ips.value, same.ips.lower, same.ips.upper) == (0, 0, 0)
+    one = off_policy_difference(**log, other=other)
+    back = off_policy_difference(**{**log, "target": other}, other=log["target"])
+    for name in ("ips", "snips"):
+        ahead, behind = getattr(one, name), getattr(back, name)
+        assert (ahead.value, ahead.lower, ahead.upper) == pytest.approx((-behind.value, -behind.upper, -behind.lower))
+
+
+def test_nobody_bought_gives_no_interval_of_one_point():
+    log = {"figure": np.zeros(50), "propensity": np.full(50, 0.5), "target": np.tile([1.0, 0.0], 25)}
+    found = off_policy(**log, predicted_logged=np.zeros(50), predicted_target=np.zeros(50))
+    for estimate in (found.ips, found.snips, found.dr):
+        assert (estimate.value, estimate.lower, estimate.upper) == (0, -np.inf, np.inf)
+    both = off_policy_difference(**log, other=np.tile([0.0, 1.0], 25))
+    assert both.ips.covers(5.0)
+
+
+def test_predictions_come_all_together_and_probabilities_are_checked():
+    log, other, (logged, *_) = two_policies()
+    with pytest.raises(InputError, match="predicted_logged alone"):
+        off_policy_difference(**log, other=other, predicted_logged=logged)
+    with pytest.raises(InputError, match="other, row 1"):
+        off_policy_difference(**log, other=other + 2)

@@ -10,6 +10,7 @@ from scipy import stats
 from disco.belief import BasketModel, Engagement, EngagementCounts, OneHotDepth, SmoothSpline
 from disco.campaign import Belief
 from disco.evaluation.log import random_log
+from disco.evaluation.over_passes import FigureOverPasses
 from disco.evaluation.passes import (
     PassReading,
     Played,
@@ -20,7 +21,7 @@ from disco.evaluation.passes import (
     read_batch_limits,
     with_scores,
 )
-from disco.evaluation.replay import FigureOverPasses, _believing, replay
+from disco.evaluation.replay import _believing, replay
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.errors import InputError, LimitError, SchemaMismatchError
 from disco.records.score import EngagementHead, ScoreBins
@@ -519,3 +520,36 @@ def test_without_scores_of_its_own_a_log_has_those_of_the_beliefs_head():
     ]
     assert played[0].choice.tobytes() == played[1].choice.tobytes()
     assert played[0].predicted.tobytes() == played[1].predicted.tobytes()
+
+
+# ---- two policies ----------------------------------------------------------------------------------------------------
+
+
+def test_the_difference_of_two_policies_is_paired_and_turns_with_their_order(log):
+    found = replay(log, [Thompson(), Greedy()], batch=400, revenue_weight=3.0, passes=2, repeats=3, seed=2)
+    one, two = found.policies["thompson"], found.policies["greedy"]
+    ahead = found.difference("thompson", "greedy")
+    assert ahead.revenue.value == pytest.approx(one.revenue.dr.value - two.revenue.dr.value)
+    assert ahead.objective.value == pytest.approx(one.objective.dr.value - two.objective.dr.value)
+    back = found.difference("greedy", "thompson")
+    assert (back.revenue.lower, back.revenue.upper) == (-ahead.revenue.upper, -ahead.revenue.lower)
+    assert found.difference("greedy", "random").revenue == two.revenue_against_random
+    assert found.difference("random", "greedy").objective.value == -two.objective_against_random.value
+    assert list(found.differences) == [("thompson", "greedy")]
+
+
+def test_a_policy_differs_from_itself_under_another_name_by_nothing(offline, log):
+    """The same choices on the same rows cancel term by term, so the difference is exactly 0."""
+
+    class Twin(offline.FixedPolicy):
+        name = "twin"
+
+    found = replay(log, [offline.FixedPolicy(), Twin()], batch=400, passes=1, repeats=0).difference("fixed", "twin")
+    assert (found.revenue.value, found.revenue.standard_error, found.objective) == (0, 0, None)
+
+
+@pytest.mark.parametrize(("names", "said"), [(("greedy", "ucb"), "ucb"), (("greedy", "greedy"), "greedy twice")])
+def test_a_difference_with_a_policy_that_was_not_replayed_is_refused(log, names, said):
+    found = replay(log, Greedy(), batch=600, passes=1, repeats=0)
+    with pytest.raises(InputError, match=said):
+        found.difference(*names)

@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from disco.evaluation.arms import ArmOutcomes, ArmSummary, Metric, Per, SampleRatio, read_arms, sample_ratio
-from disco.evaluation.estimates import Adjusted, Comparison, Mean, compare, compare_adjusted, compare_few, holm, to_date
+from disco.evaluation.estimates import (
+    Adjusted,
+    Comparison,
+    Mean,
+    compare,
+    compare_adjusted,
+    compare_few,
+    compare_unvaried,
+    holm,
+    to_date,
+)
 from disco.objective import read_revenue_weight
 from disco.records.arguments import read_level, read_number
 from disco.records.arrays import Vector
@@ -84,6 +94,11 @@ class AbTest:
         """The metric on which the verdict rests."""
         return self.deciding.metric
 
+    def incremental_of(self, arm: str) -> Comparison:
+        """An arm against the holdout: adjusted where possible, which is the same estimand with less noise."""
+        sharper = self.incremental_adjusted.get(arm)
+        return self.incremental[arm] if sharper is None else sharper.comparison
+
     def finding(self, metric: Metric, per: Per = "customer") -> Finding:
         """The finding on a metric; InputError where it was not measured."""
         for found in self.findings:
@@ -105,10 +120,9 @@ class AbTest:
             )
         compared: list[tuple[str, Comparison]]
         compared = [(f.metric, f.decisive) for f in self.findings if f.per == "customer"]
-        for name, found in self.incremental.items():
-            sharper = self.incremental_adjusted.get(name)
-            used = found if sharper is None else sharper.comparison
-            compared.append((f"all revenue, {name} against the holdout,", used))
+        compared += [
+            (f"all revenue, {name} against the holdout,", self.incremental_of(name)) for name in self.incremental
+        ]
         return "\n".join([*lines, *(f"{name} per customer: {_in_words(found)}" for name, found in compared)])
 
     def to_arrow(self) -> "pa.Table":
@@ -283,11 +297,13 @@ def compare_arms(
     """
     figures = [arm.figure(metric, revenue_weight=weight) for arm in (decided, control)]
     first, second = (Mean.of(figure, arm.divisor(per)) for figure, arm in zip(figures, (decided, control), strict=True))
-    found = compare(first, second, level=level)
-    if metric == "engagement" and per == "customer" and found.difference.standard_error == 0:
-        found = compare_few(*figures, level=level) or found  # nobody bought, which does not prove that nobody will
+    # few purchasers, or none: the normal law does not hold, and no purchase does not prove that there never is one
+    few = compare_few(*figures, level=level) if metric == "engagement" and per == "customer" else None
+    if few is None and first.variance + second.variance == 0:
+        few = compare_unvaried(first.value, second.value, level=level)
+    found = few or compare(first, second, level=level)
     adjusted = None
-    if per == "customer" and decided.before is not None and control.before is not None:
+    if few is None and per == "customer" and decided.before is not None and control.before is not None:
         adjusted = compare_adjusted(figures[0], figures[1], before=(decided.before, control.before), level=level)
     decisive = found if adjusted is None else adjusted.comparison
     running = None if information is None else to_date(decisive, information=information, level=level)
@@ -326,13 +342,21 @@ def _incremental(
 
     without_codes = total(holdout)
     totals = {name: total(rows) for name, rows in arms.items()}
-    plain = {name: compare(Mean.of(paid), Mean.of(without_codes), level=level) for name, paid in totals.items()}
+    plain = {name: _total(Mean.of(paid), Mean.of(without_codes), level=level) for name, paid in totals.items()}
     adjusted = {
         name: compare_adjusted(paid, without_codes, before=(rows.before, holdout.before), level=level)
         for (name, paid), rows in zip(totals.items(), arms.values(), strict=True)
-        if rows.before is not None and holdout.before is not None
+        if rows.before is not None
+        and holdout.before is not None
+        and (plain[name].difference.standard_error or 0.0) < np.inf
     }
     return plain, adjusted
+
+
+def _total(decided: Mean, holdout: Mean, *, level: float) -> Comparison:
+    if decided.variance + holdout.variance == 0:  # nobody bought anything
+        return compare_unvaried(decided.value, holdout.value, level=level)
+    return compare(decided, holdout, level=level)
 
 
 def _in_words(found: Comparison) -> str:

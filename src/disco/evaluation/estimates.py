@@ -200,6 +200,18 @@ def compare_few(decided: Vector, control: Vector, *, level: float = 0.95) -> Com
     return Comparison(float(decided.mean()), float(control.mean()), difference, None, found.p_value)
 
 
+def compare_unvaried(decided: float, control: float, *, level: float) -> Comparison:
+    """Two means of figures that do not vary within either arm, as where nobody bought: that shows nothing.
+
+    The difference is as measured, and nothing is known about its error, so the interval has no limits.
+
+    >>> compare_unvaried(0.0, 0.0, level=0.95).difference.covers(100.0)
+    True
+    """
+    difference = Estimate(decided - control, -np.inf, np.inf, level, np.inf)
+    return Comparison(decided, control, difference, None, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Adjusted:
     """A comparison adjusted by what was known before the campaign (CUPED)."""

@@ -18,7 +18,7 @@ from disco.evaluation.estimates import mean_estimate, ratio_estimate
 from disco.policy import Policy
 from disco.policy.propensity import Propensities, propensities
 from disco.records.arguments import read_column, read_labels, read_matrix
-from disco.records.arrays import Floats, Vector
+from disco.records.arrays import Floats, Integers, Vector
 from disco.records.decisions import Audience, Offer
 from disco.records.errors import InputError
 from disco.records.estimate import Estimate
@@ -61,35 +61,133 @@ def off_policy(
     >>> result.ips.value, result.snips.value, result.effective_rows
     (1.5, 1.5, 2.0)
     """
-    given: dict[str, ArrayLike] = {"figure": figure, "propensity": propensity, "target": target}
-    if (predicted_logged is None) != (predicted_target is None):
-        raise InputError("off_policy", found="one prediction", expected="both of predicted_logged and predicted_target")
-    if predicted_logged is not None and predicted_target is not None:
-        given |= {"predicted_logged": predicted_logged, "predicted_target": predicted_target}
-    columns = {name: read_column(column, where=f"off_policy, {name}") for name, column in given.items()}
-    _check(columns)
-    figures, owner = columns["figure"], None
-    if customers is not None:
-        labels = read_labels(customers, where="off_policy, customers", rows=figures.size)
-        owner = np.unique(labels, return_inverse=True)[1].astype(np.int64)
-    weights = columns["target"] / columns["propensity"]
+    columns, owner = _read(
+        {"figure": figure, "propensity": propensity, "target": target},
+        {"predicted_logged": predicted_logged, "predicted_target": predicted_target},
+        customers,
+    )
+    figures, weights = columns["figure"], columns["target"] / columns["propensity"]
     if not weights.any():
         snips, effective = None, 0.0
     else:
         snips = ratio_estimate(weights * figures, weights, level=level, customers=owner)
+        snips = _unlimited(snips) if _shows_nothing(figures, weights) else snips
         effective = float(weights.sum() ** 2 / (weights @ weights))
     doubly = None
     if "predicted_logged" in columns:
         terms = columns["predicted_target"] + weights * (figures - columns["predicted_logged"])
-        doubly = mean_estimate(terms, level=level, customers=owner)
+        doubly = _mean(terms, figures, weights, level=level, customers=owner)
     return OffPolicy(
         rows=figures.size,
         effective_rows=effective,
         largest_weight=float(weights.max()),
-        ips=mean_estimate(weights * figures, level=level, customers=owner),
+        ips=_mean(weights * figures, figures, weights, level=level, customers=owner),
         snips=snips,
         dr=doubly,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffPolicyDifference:
+    """Estimand: the value of `target` less that of `other`, per customer of the log's population."""
+
+    rows: int
+    ips: Estimate
+    snips: Estimate | None  # None where one of them never does what the log did
+    dr: Estimate | None  # None without a model
+
+
+def off_policy_difference(
+    figure: ArrayLike,
+    *,
+    propensity: ArrayLike,
+    target: ArrayLike,
+    other: ArrayLike,
+    predicted_logged: ArrayLike | None = None,
+    predicted_target: ArrayLike | None = None,
+    predicted_other: ArrayLike | None = None,
+    level: float = 0.95,
+    customers: ArrayLike | None = None,
+) -> OffPolicyDifference:
+    """What one policy would have earned more than another, from one log: the difference of two `off_policy` values.
+
+    other (n,): π′(aᵢ|xᵢ), the other policy's probability of the depth played. predicted_other (n,): q(xᵢ, π′). The
+    remaining arguments are those of `off_policy`.
+
+    Both values come from the same rows, so their errors are paired: the interval is that of the mean of the differences
+    row by row (of their linear terms, for SNIPS). Where the policies agree, a row says nothing and adds no error.
+
+    >>> log = {"figure": np.array([1.0, 0.0, 3.0, 4.0]), "propensity": np.full(4, 0.5)}
+    >>> ours, theirs = np.array([0.0, 1.0, 1.0, 0.0]), np.array([1.0, 0.0, 1.0, 0.0])
+    >>> off_policy_difference(**log, target=ours, other=theirs).ips.value
+    -0.5
+    """
+    columns, owner = _read(
+        {"figure": figure, "propensity": propensity, "target": target, "other": other},
+        {
+            "predicted_logged": predicted_logged,
+            "predicted_target": predicted_target,
+            "predicted_other": predicted_other,
+        },
+        customers,
+    )
+    figures = columns["figure"]
+    first, second = (columns[name] / columns["propensity"] for name in ("target", "other"))
+    snips = None
+    if first.any() and second.any():
+        values = [float(weights @ figures) / float(weights.sum()) for weights in (first, second)]
+        moved = [
+            weights * (figures - value) / weights.mean() for weights, value in zip((first, second), values, strict=True)
+        ]
+        terms = values[0] - values[1] + moved[0] - moved[1]
+        snips = _mean(terms, figures, first - second, level=level, customers=owner)
+    doubly = None
+    if "predicted_logged" in columns:
+        ahead = columns["predicted_target"] - columns["predicted_other"]
+        terms = ahead + (first - second) * (figures - columns["predicted_logged"])
+        doubly = _mean(terms, figures, first - second, level=level, customers=owner)
+    return OffPolicyDifference(
+        rows=figures.size,
+        ips=_mean((first - second) * figures, figures, first - second, level=level, customers=owner),
+        snips=snips,
+        dr=doubly,
+    )
+
+
+def _mean(terms: Vector, figures: Vector, weights: Vector, *, level: float, customers: Integers | None) -> Estimate:
+    """The mean of terms in which figures count with these weights.
+
+    Fewer than two figures that count, or figures that are all equal (nobody bought), show no spread: then the interval
+    has no limits. Policies that agree everywhere have weights of 0, and differ by exactly 0.
+    """
+    found = mean_estimate(terms, level=level, customers=customers)
+    return _unlimited(found) if _shows_nothing(figures, weights) else found
+
+
+def _shows_nothing(figures: Vector, weights: Vector) -> bool:
+    counted = figures[weights != 0]
+    return counted.size == 1 or (counted.size > 1 and float(np.ptp(counted)) == 0)
+
+
+def _unlimited(found: Estimate) -> Estimate:
+    return Estimate(found.value, -np.inf, np.inf, found.level, np.inf)
+
+
+def _read(
+    needed: dict[str, ArrayLike], predictions: dict[str, ArrayLike | None], customers: ArrayLike | None
+) -> tuple[dict[str, Vector], Integers | None]:
+    """Columns of one length that make sense together, and each row's customer as a number; predictions all or none."""
+    given = {name: column for name, column in predictions.items() if column is not None}
+    if given and len(given) < len(predictions):
+        found, wanted = " and ".join(given), " and ".join(predictions)
+        every = "both" if len(predictions) == 2 else "all"
+        raise InputError("off_policy", found=f"{found} alone", expected=f"{every} of {wanted}, or none")
+    columns = {name: read_column(column, where=f"off_policy, {name}") for name, column in {**needed, **given}.items()}
+    _check(columns)
+    if customers is None:
+        return columns, None
+    labels = read_labels(customers, where="off_policy, customers", rows=columns["figure"].size)
+    return columns, np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def _check(columns: dict[str, Vector]) -> None:
@@ -100,18 +198,20 @@ def _check(columns: dict[str, Vector]) -> None:
         if not np.isfinite(column).all():
             row = int(np.flatnonzero(~np.isfinite(column))[0])
             raise InputError(f"off_policy, {name}, row {row + 1}", found="NaN or infinity", expected="finite figures")
-    propensity, target = columns["propensity"], columns["target"]
+    propensity = columns["propensity"]
     if (propensity <= 0).any() or (propensity > 1).any():
         row = int(np.flatnonzero((propensity <= 0) | (propensity > 1))[0])
         raise InputError(
             f"off_policy, propensity, row {row + 1}",
             found=float(propensity[row]),
             expected="a probability above 0 and at most 1",
-            fix="A row with propensity 0 cannot have happened: the propensities are wrong.",
+            fix="A row with propensity 0 cannot have happened. Give the probability with which each row got its depth.",
         )
-    if (target < 0).any() or (target > 1).any():
-        row = int(np.flatnonzero((target < 0) | (target > 1))[0])
-        raise InputError(f"off_policy, target, row {row + 1}", found=float(target[row]), expected="a probability")
+    for name in ("target", "other"):
+        chances = columns.get(name, propensity)
+        if (chances < 0).any() or (chances > 1).any():
+            row = int(np.flatnonzero((chances < 0) | (chances > 1))[0])
+            raise InputError(f"off_policy, {name}, row {row + 1}", found=float(chances[row]), expected="a probability")
 
 
 def target_probabilities(target: ArrayLike, logging: ArrayLike, place: ArrayLike) -> Vector:

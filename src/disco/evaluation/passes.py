@@ -56,6 +56,11 @@ class BatchLimits:
     batch: int  # customers
     revenue_weight: float | None  # w; None = revenue alone
 
+    @property
+    def weights(self) -> dict[str, float | None]:
+        """Figures per customer and the weight of revenue in each; None = revenue alone."""
+        return {"revenue": None} | ({} if self.revenue_weight is None else {"objective": self.revenue_weight})
+
     def offer(self, size: int, *, capped: bool = True) -> Offer:
         """The offer for a batch; in the last, shorter one the caps shrink with it, rounded down."""
         caps = tuple(None if cap is None else cap * size // self.batch for cap in self.caps)
@@ -296,17 +301,36 @@ class PassReading:
                 unit, unit_moved = baseline._basket()
                 ratio = basket / unit
                 found["relative"] = ratio, (moved - ratio * unit_moved) / unit
-        weights = (
-            {"revenue": None}
-            if limits.revenue_weight is None
-            else {"revenue": None, "objective": limits.revenue_weight}
-        )
-        for name, weight in weights.items():
+        for name, weight in limits.weights.items():
             own = self._per_customer(limits, weight=weight)
             found |= {f"{name} {kind}": figure for kind, figure in own.items()}
-            value, terms = own["dr"]
-            other, other_terms = baseline._per_customer(limits, weight=weight)["dr"]
-            found[f"{name} against"] = value - other, terms - other_terms
+        return found | {f"{name} against": figure for name, figure in self.differences(baseline, limits).items()}
+
+    def valued(self, limits: BatchLimits) -> dict[str, tuple[float, Vector]]:
+        """Doubly robust figures per customer, by name, with their linear terms."""
+        return {name: self._per_customer(limits, weight=weight)["dr"] for name, weight in limits.weights.items()}
+
+    def promised(self, limits: BatchLimits) -> dict[str, float]:
+        """Figures per customer by name, as the policy's own belief expected them of its choices."""
+        depth = np.append(limits.depths, 0.0)[self.played.choice]
+        revenue = objective.revenue(self.played.predicted, depth)
+        markdown = objective.markdown(self.played.predicted, depth)
+        return {
+            name: float((revenue if weight is None else weight * revenue - markdown).mean())
+            for name, weight in limits.weights.items()
+        }
+
+    def differences(self, other: "PassReading", limits: BatchLimits) -> dict[str, tuple[float, Vector]]:
+        """Doubly robust figures per customer less those of another policy over the same rows, with linear terms.
+
+        What both policies would have earned with a customer is counted in both, so it cancels.
+        """
+        found = {}
+        for name, weight in limits.weights.items():
+            (value, terms), (less, less_terms) = (
+                reading._per_customer(limits, weight=weight)["dr"] for reading in (self, other)
+            )
+            found[name] = value - less, terms - less_terms
         return found
 
     def _by_customer(self, terms: Vector) -> Vector:

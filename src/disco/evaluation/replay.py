@@ -5,7 +5,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,9 @@ import numpy as np
 from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.belief.inputs import require_names
 from disco.campaign import Belief, Lesson, learn
-from disco.evaluation.estimates import error_of_sum, estimate_around
 from disco.evaluation.log import RandomLog, require_model_contexts
 from disco.evaluation.off_policy import OffPolicy
+from disco.evaluation.over_passes import FigureOverPasses, mean_and_sd, moved_to
 from disco.evaluation.passes import (
     BatchLimits,
     PassReading,
@@ -96,6 +97,18 @@ class PolicyReplay:
         return f"PolicyReplay({self.policy}: {_in_words(self)})"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyDifference:
+    """What one policy would have earned more than another, per customer presented; doubly robust, in the same passes.
+
+    Its interval is that of the difference: both policies met the same customers, so it is shorter than the two
+    intervals suggest.
+    """
+
+    revenue: Estimate  # money
+    objective: Estimate | None  # w·R − C; None where revenue alone counts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Replay:
     """What policies would have earned. `summary()` puts it into words, `to_pandas()` into a table."""
@@ -103,6 +116,8 @@ class Replay:
     depths: tuple[float, ...]
     policies: Mapping[str, PolicyReplay]  # by name
     random: PolicyReplay  # the baseline, also where nobody asked for it
+    differences: Mapping[tuple[str, str], PolicyDifference]
+    """Of every two policies that were asked for: the first less the second."""
     passes: int  # over the log itself
     repeats: int  # over resampled logs
     batch: int  # customers presented together
@@ -112,6 +127,22 @@ class Replay:
 
     def _by_name(self) -> dict[str, PolicyReplay]:
         return {**self.policies, "random": self.random}
+
+    def difference(self, one: str, other: str) -> PolicyDifference:
+        """What policy `one` would have earned more than `other`; InputError where either was not replayed."""
+        names = self._by_name()
+        for name in (one, other):
+            if name not in names:
+                raise InputError("policy", found=name, expected=f"one of {', '.join(names)}")
+        if one == other:
+            raise InputError("policy", found=f"{one} twice", expected="two different policies")
+        if (one, other) in self.differences:
+            return self.differences[one, other]
+        if "random" not in (one, other):
+            return _reversed(self.differences[other, one])
+        found = names[one if other == "random" else other]
+        against = PolicyDifference(revenue=found.revenue_against_random, objective=found.objective_against_random)
+        return against if other == "random" else _reversed(against)
 
     def __repr__(self) -> str:
         names = ", ".join(self.policies)
@@ -148,6 +179,16 @@ class Replay:
     def to_pandas(self) -> "pd.DataFrame":
         """`to_arrow` as a data frame."""
         return data_frame(self.to_arrow())
+
+
+def _reversed(found: PolicyDifference) -> PolicyDifference:
+    def turned(one: Estimate) -> Estimate:
+        lower, upper = one.ends or (-np.inf, np.inf)
+        return replace(one, value=-one.value, lower=-upper, upper=-lower)
+
+    return PolicyDifference(
+        revenue=turned(found.revenue), objective=None if found.objective is None else turned(found.objective)
+    )
 
 
 def _in_words(found: PolicyReplay, *, baseline: PolicyReplay | None = None) -> str:
@@ -291,10 +332,20 @@ def replay(
         )
         for name in players
     }
+    asked = [name for name in chosen if name != "random"]
     return Replay(
         depths=log.depths,
         policies={name: results[name] for name in chosen},
         random=results["random"],
+        differences={
+            (one, other): _difference(
+                [(run[one], run[other]) for run in runs],
+                list(zip(again[one], again[other], strict=True)),
+                limits=limits,
+                level=level,
+            )
+            for one, other in combinations(asked, 2)
+        },
         passes=int(passes),
         repeats=int(repeats),
         batch=limits.batch,
@@ -426,19 +477,16 @@ def _policy_replay(
     accepted = played.accepted(log)
     bought = accepted & (reading.bought > 0)
     batches = int(played.batch[-1]) + 1
-    over_repeats = _mean_and_sd(series)
+    over_repeats = mean_and_sd(series)
     figures: defaultdict[str, FigureOverPasses] = defaultdict(FigureOverPasses)
     for one, baseline in zip(runs, baselines, strict=True):
         for name, (value, terms) in one.figures(baseline, limits).items():
             figures[name].add(value, terms)
-    purchases = max(int((one.weight * one.bought > 0).sum()) for one in runs)
-    codes = any((one.played.choice >= 0).any() for one in runs)
+    unseen = _hardly_seen(runs)
 
     def estimate(name: str) -> Estimate | None:
         found = figures[name].estimate(np.array([run.get(name, np.nan) for run in again]), level=level)
-        if found is not None and codes and purchases < 2:  # what was hardly seen shows no spread
-            return Estimate(found.value, -np.inf, np.inf, level, np.inf)
-        return found
+        return found if found is None or not unseen else Estimate(found.value, -np.inf, np.inf, level, np.inf)
 
     def per_customer(name: str) -> OffPolicy:
         weights = reading.customer_weight
@@ -456,7 +504,7 @@ def _policy_replay(
     relative = estimate("relative")
     if relative is not None:  # the ratio of the means, so that it is the ratio of the two figures stated
         means = [np.mean([one.basket for one in ones if one.has_purchase]) for ones in (runs, baselines)]
-        relative = _moved(relative, float(means[0] / means[1]))
+        relative = moved_to(relative, float(means[0] / means[1]))
     draws = np.array(figures["revenue dr"].values)
     against = estimate("revenue against")
     assert against is not None
@@ -485,71 +533,32 @@ def _policy_replay(
     )
 
 
-@dataclass(slots=True)
-class FigureOverPasses:
-    """One figure, pass by pass over the log."""
-
-    values: list[float] = field(default_factory=list)
-    single: list[float] = field(default_factory=list)  # of each pass: the delta method's variance, its path as given
-    terms: Vector | None = None  # (customers,) linear terms, summed over the passes
-
-    def add(self, value: float, terms: Vector) -> None:
-        self.values.append(value)
-        self.single.append(error_of_sum(terms)[0] ** 2)
-        self.terms = terms if self.terms is None else self.terms + terms
-
-    def estimate(self, resampled: Vector, *, level: float) -> Estimate | None:
-        """The mean over the passes with its error; None where no pass has the figure. resampled: by resampled log.
-
-        A figure varies because customers do, and because a policy that learns goes another way on another log, or with
-        other draws. The first part, given the ways gone, is the delta method's with terms averaged over the passes:
-        A. A single pass has δ² of it, its mean over the passes. Single passes over resampled logs, each with draws of
-        its own, vary by V, so their ways alone by V − δ². Passes over one log vary by S; of that, (δ² − A)·P/(P − 1) is
-        that each accepts other customers, and the rest, D, is that draws lead other ways. The mean of P passes has a
-        Pth of D. So the variance is A + max(V − δ² − D·(1 − 1/P), D/P). A is known well, the second part with as many
-        degrees of freedom as there are resampled logs.
-        """
-        passes = len(self.values)
-        if self.terms is None:
-            return None
-        value = float(np.mean(self.values))
-        error, freedom = error_of_sum(self.terms / passes)
-        if not np.isfinite(error):
-            return estimate_around(value, np.inf, level=level)
-        by_customer, alone = error**2, float(np.mean(self.single))
-        by_draws = 0.0
-        if passes > 1:
-            other_customers = max(alone - by_customer, 0.0) * passes / (passes - 1)
-            by_draws = max(float(np.var(self.values, ddof=1)) - other_customers, 0.0)
-        there = resampled[~np.isnan(resampled)]
-        by_way = by_draws / passes
-        if there.size > 1:
-            by_way = max(by_way, float(there.var(ddof=1)) - alone - by_draws * (1 - 1 / passes))
-        variance = by_customer + by_way
-        uncertain = 1 / freedom
-        if variance > 0 and by_way > 0:
-            count = there.size if there.size > 1 else passes
-            uncertain += (by_way / variance) ** 2 / max(count - 1, 1)
-        freedom = np.inf if uncertain == 0 else max(1.0, 1 / uncertain)
-        return estimate_around(value, float(np.sqrt(variance)), level=level, freedom=freedom)
+def _hardly_seen(runs: list[PassReading]) -> bool:
+    """Whether codes were given and at most one accepted purchase came of them: that shows no spread."""
+    purchases = max(int((one.weight * one.bought > 0).sum()) for one in runs)
+    return purchases < 2 and any((one.played.choice >= 0).any() for one in runs)
 
 
-def _moved(found: Estimate, value: float) -> Estimate:
-    """The same error around another value."""
-    lower, upper = found.ends or (-np.inf, np.inf)
-    shift = value - found.value
-    return replace(found, value=value, lower=lower + shift, upper=upper + shift)
+def _difference(
+    runs: list[tuple[PassReading, PassReading]],
+    again: list[tuple[dict[str, float], dict[str, float]]],
+    *,
+    limits: BatchLimits,
+    level: float,
+) -> PolicyDifference:
+    """Of two policies. runs: their passes over the log. again: their figures of those over resampled logs."""
+    figures = {name: FigureOverPasses() for name in limits.weights}
+    for one, other in runs:
+        for name, (value, terms) in one.differences(other, limits).items():
+            figures[name].add(value, terms)
+    unseen = any(_hardly_seen([pair[side] for pair in runs]) for side in (0, 1))
 
+    def estimate(name: str) -> Estimate:
+        resampled = np.array([one[f"{name} dr"] - other[f"{name} dr"] for one, other in again])
+        found = figures[name].estimate(resampled, level=level)
+        assert found is not None  # for the type checker: it is there in every pass
+        return Estimate(found.value, -np.inf, np.inf, level, np.inf) if unseen else found
 
-def _mean_and_sd(passes: Matrix) -> tuple[Vector, Vector]:
-    """Per batch over the passes that have a figure there; a resampled log may be a batch shorter than the log.
-
-    >>> [column.tolist() for column in _mean_and_sd(np.array([[10.0, np.nan], [14.0, 20.0]]))]
-    [[12.0, 20.0], [2.8284271247461903, nan]]
-    """
-    there = ~np.isnan(passes)
-    count = there.sum(axis=0)
-    mean = np.divide(np.where(there, passes, 0.0).sum(axis=0), count, out=np.full(count.size, np.nan), where=count > 0)
-    squares = (np.where(there, passes - mean, 0.0) ** 2).sum(axis=0)
-    variance = np.divide(squares, count - 1, out=np.full(count.size, np.nan), where=count > 1)
-    return mean, np.sqrt(variance)
+    return PolicyDifference(
+        revenue=estimate("revenue"), objective=estimate("objective") if "objective" in figures else None
+    )

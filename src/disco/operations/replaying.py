@@ -10,7 +10,7 @@ from disco.belief import BasketModel, LinearDepth, RadialBasis, SmoothSpline
 from disco.evaluation.log import RandomisationWarning, RandomLog, read_log
 from disco.evaluation.off_policy import OffPolicy
 from disco.evaluation.passes import Skew, UnconstrainedLearner
-from disco.evaluation.replay import Player, PolicyReplay, Replay
+from disco.evaluation.replay import Player, PolicyDifference, PolicyReplay, Replay
 from disco.evaluation.replay import replay as run
 from disco.policy import POLICIES, Thompson, policy_named
 from disco.records.depths import read_depth
@@ -177,6 +177,25 @@ class ReplayedPolicy:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayDifference:
+    """What one policy would have earned more than another, per customer presented."""
+
+    policy: str
+    """The name of the policy."""
+    other: str
+    """The name of the policy it is compared with."""
+    revenue: ReplayFigure
+    """Revenue per customer (doubly robust), paired: both policies met the same customers in the same passes."""
+    objective: ReplayFigure | None
+    """The objective likewise; null without a revenue weight."""
+
+    @classmethod
+    def of(cls, names: tuple[str, str], found: PolicyDifference) -> "ReplayDifference":
+        objective = None if found.objective is None else ReplayFigure.of(found.objective)
+        return cls(policy=names[0], other=names[1], revenue=ReplayFigure.of(found.revenue), objective=objective)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReplayResult(Result):
     """What policies would have earned on the log."""
@@ -185,6 +204,8 @@ class ReplayResult(Result):
     """By name, those that were asked for."""
     random: ReplayedPolicy
     """The baseline: random codes under the same caps."""
+    differences: tuple[ReplayDifference, ...]
+    """Of every two policies that were asked for; those against random are with each policy."""
     depths: tuple[float, ...]
     """The depths offered."""
     rows: int
@@ -205,6 +226,7 @@ class ReplayResult(Result):
         return cls(
             policies={name: ReplayedPolicy.of(one, found.depths) for name, one in found.policies.items()},
             random=ReplayedPolicy.of(found.random, found.depths),
+            differences=tuple(ReplayDifference.of(names, one) for names, one in found.differences.items()),
             depths=tuple(found.depths),
             rows=found.rows,
             batch=found.batch,

@@ -101,7 +101,10 @@ class CampaignResults(TableResult):
     undifferentiated: Mapping[DepthKey, tuple[Finding, ...]]
     """Decided against one depth for everybody, as the control customers who got that depth show it."""
     incremental: Mapping[Arm, Comparison]
-    """All revenue, with and without codes, against the holdout."""
+    """All revenue, with and without codes, against the holdout; adjusted by what customers spent in the year before
+    where the shop has their orders."""
+    incremental_measured: Mapping[Arm, Comparison]
+    """The same as measured, without the adjustment."""
     sample_ratio: SampleRatio | None
     """Whether the groups have their planned sizes; null where no shares were planned."""
     detectable: float | None
@@ -145,7 +148,8 @@ class CampaignResults(TableResult):
             words=_words(record, counts, recall, ab, why_not, detectable, as_of=as_of, final=final, currency=currency),
             findings=() if ab is None else ab.findings,
             undifferentiated={} if ab is None else ab.undifferentiated,
-            incremental={} if ab is None else {Arm(name): found for name, found in ab.incremental.items()},
+            incremental={} if ab is None else {Arm(name): ab.incremental_of(name) for name in ab.incremental},
+            incremental_measured={} if ab is None else {Arm(name): found for name, found in ab.incremental.items()},
             sample_ratio=None if ab is None else ab.sample_ratio,
             detectable=detectable,
             expected=expected,

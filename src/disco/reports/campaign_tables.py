@@ -141,8 +141,9 @@ def incremental_table(results: CampaignResults) -> Table | None:
         return None
     rows: list[list[Cell]] = [
         [_group(results, Arm(arm)), found.difference, found.relative, found.p_value]
-        for arm, found in results.ab.incremental.items()
+        for arm, found in ((name, results.ab.incremental_of(name)) for name in results.ab.incremental)
     ]
+    adjusted = " Adjusted by what customers spent in the year before." if results.ab.incremental_adjusted else ""
     return Table(
         caption="Incremental revenue per customer, compared with the holdout",
         columns=[
@@ -152,7 +153,7 @@ def incremental_table(results: CampaignResults) -> Table | None:
             _P,
         ],
         rows=rows,
-        note="All revenue in the days the codes were valid, with and without codes.",
+        note=f"All revenue in the days the codes were valid, with and without codes.{adjusted}",
     )
 
 
@@ -180,7 +181,7 @@ def p_values_table(results: CampaignResults) -> Table | None:
         ]
     rows += [
         [f"All revenue per customer, {_group(results, Arm(arm)).lower()} against the holdout", found.p_value]
-        for arm, found in ab.incremental.items()
+        for arm, found in ((name, ab.incremental_of(name)) for name in ab.incremental)
     ]
     if results.sample_ratio is not None:
         rows.append(["Group sizes against their planned shares", results.sample_ratio.p_value])

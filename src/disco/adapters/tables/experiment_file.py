@@ -1,6 +1,6 @@
-"""A file with the result of a test: any columns, of which some are named as arms and some as figures."""
+"""The result of a test, in a file or a table: any columns, of which some are named as arms and some as figures."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -36,24 +36,51 @@ def read_experiment_file(
         source = CsvSource("customers", file=file, path=path, written=written)
     else:
         source = ParquetSource("customers", file=file, parts=[(file, path)], written=written)
-    there = source.schema().names
-    names = [*dict.fromkeys((arm, *figures))]
-    for name in names:
-        if name not in there:
-            raise _absent(file, name, there)
-    names += [_ID] if _ID in there and _ID not in names else []
+    names = _wanted(source.schema().names, arm, figures, file)
     batches = list(source.batches(names))
     if problems := source.problems():
         raise TableError(f"{file} cannot be read:", problems)
     table = pa.Table.from_batches(batches) if batches else pa.table({name: pa.array([], pa.string()) for name in names})
+
+    return _columns(table, names, arm=arm, written=written, file=file, place=source.place)
+
+
+def read_experiment_table(table: pa.Table, *, arm: str, figures: Sequence[str], name: str = "the table") -> pa.Table:
+    """Of a table in memory what `read_experiment_file` reads of a file. name: what to call it in messages.
+
+    >>> table = pa.table({"group": ["a", "b"], "bought": [True, False], "note": ["", ""]})
+    >>> read_experiment_table(table, arm="group", figures=["bought"])["bought"].to_pylist()
+    [1.0, 0.0]
+    """
+    names = _wanted(table.column_names, arm, figures, name)
+    return _columns(table.select(names), names, arm=arm, written=PLAIN, file=name, place=lambda row: (name, row + 1))
+
+
+def _wanted(there: Sequence[str], arm: str, figures: Sequence[str], file: str) -> list[str]:
+    """The columns to read; one that is not there is refused."""
+    names = [*dict.fromkeys((arm, *figures))]
+    for name in names:
+        if name not in there:
+            raise _absent(file, name, there)
+    return [*names, *([_ID] if _ID in there and _ID not in names else [])]
+
+
+_Place = Callable[[int], tuple[str, int]]  # of a row: the file and the row's number there
+
+
+def _columns(
+    table: pa.Table, names: Sequence[str], *, arm: str, written: TableFormat, file: str, place: _Place
+) -> pa.Table:
     columns = {}
     for name in names:
         cells = table[name].combine_chunks()
-        columns[name] = _labels(cells, name, source) if name in (arm, _ID) else _figures(cells, name, source, written)
+        columns[name] = (
+            _labels(cells, name, file, place) if name in (arm, _ID) else _figures(cells, name, file, place, written)
+        )
     return pa.table(columns)
 
 
-def _labels(cells: pa.Array, name: str, source: CsvSource | ParquetSource) -> pa.Array:
+def _labels(cells: pa.Array, name: str, file: str, place: _Place) -> pa.Array:
     """Names as text; every row has one."""
     cells = cells.cast(cells.type.value_type) if pa.types.is_dictionary(cells.type) else cells
     kind = cells.type
@@ -63,16 +90,16 @@ def _labels(cells: pa.Array, name: str, source: CsvSource | ParquetSource) -> pa
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         bad, text = np.zeros(len(cells), np.bool_), cells.cast(pa.string())
     else:
-        raise FileFormatError(f"{source.file}, column {name}", found=str(kind), expected="text or integers")
+        raise FileFormatError(f"{file}, column {name}", found=str(kind), expected="text or integers")
     bad = bad | flags(text.is_null())
     if bad.any():
         row = int(np.argmax(bad))
         found = "an empty cell" if not cells[row].is_valid else shown(cells[row])
-        raise InputError(_place(source, name, row), found=found, expected="a name in every row")
+        raise InputError(_cell(place, name, row), found=found, expected="a name in every row")
     return text.cast(pa.large_string())
 
 
-def _figures(cells: pa.Array, name: str, source: CsvSource | ParquetSource, written: TableFormat) -> pa.Array:
+def _figures(cells: pa.Array, name: str, file: str, place: _Place, written: TableFormat) -> pa.Array:
     cells = cells.cast(cells.type.value_type) if pa.types.is_dictionary(cells.type) else cells
     kind = cells.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind):
@@ -80,7 +107,7 @@ def _figures(cells: pa.Array, name: str, source: CsvSource | ParquetSource, writ
     if pa.types.is_decimal(kind):
         return cells.cast(pa.float64())
     if not (is_bytes(kind) or is_text(kind)):
-        raise FileFormatError(f"{source.file}, column {name}", found=str(kind), expected="numbers")
+        raise FileFormatError(f"{file}, column {name}", found=str(kind), expected="numbers")
     text = plain_text(cells.view(pa.string()) if is_bytes(kind) else cells)
     if is_text(text.type):
         text = plain_cells(_without_words(text), Kind.MONEY, written.csv)
@@ -89,7 +116,7 @@ def _figures(cells: pa.Array, name: str, source: CsvSource | ParquetSource, writ
     if bad.any():
         row = int(np.argmax(bad))
         fix = None if written.csv.decimal is not None or not is_text(text.type) else number_advice([text])
-        raise InputError(_place(source, name, row), found=shown(text[row]), expected="a number such as 12.50", fix=fix)
+        raise InputError(_cell(place, name, row), found=shown(text[row]), expected="a number such as 12.50", fix=fix)
     return parsed.values
 
 
@@ -100,8 +127,8 @@ def _without_words(text: pa.Array) -> pa.Array:
     return number.cast(pa.string())
 
 
-def _place(source: CsvSource | ParquetSource, name: str, row: int) -> str:
-    file, number = source.place(row)
+def _cell(place: _Place, name: str, row: int) -> str:
+    file, number = place(row)
     return f"{file}, column {name}, row {number:,}"
 
 

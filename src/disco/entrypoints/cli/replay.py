@@ -221,4 +221,13 @@ def _text(result: "ReplayResult") -> str:
     head = f"{result.rows:,} rows, batches of {result.batch:,}; {over}, errors from {result.repeats} resampled passes"
     luck = [f"{name} ±{found.draw_error:.3g}" for name, found in policies.items() if found.draw_error is not None]
     tail = f"\nOf the error of revenue per customer, the luck of the draws is: {', '.join(luck)}." if luck else ""
-    return f"{head}\n{figures_text(Table(caption='Replay', columns=columns, rows=rows))}{tail}"
+    parts = [f"{head}\n{figures_text(Table(caption='Replay', columns=columns, rows=rows))}"]
+    if result.differences:
+        pairs: list[list[Cell]] = [
+            [f"{one.policy} less {one.other}", estimate(one.revenue), *([estimate(one.objective)] if weighted else [])]
+            for one in result.differences
+        ]
+        names = ["Revenue", *(["Objective"] if weighted else [])]
+        shown: list[Column | str] = ["Policies", *(Column(f"{name} per customer (95%)", change) for name in names)]
+        parts.append(figures_text(Table(caption="Differences between policies", columns=shown, rows=pairs)))
+    return "\n".join(parts) + tail

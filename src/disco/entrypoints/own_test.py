@@ -1,0 +1,78 @@
+"""`disco.ab`: the read-out of a test of one's own, from Python; `disco ab` is the same from a terminal."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from disco.records.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from disco.operations.experiment import ExperimentResult
+
+
+def ab(
+    data: "str | Path | pa.Table | pd.DataFrame",
+    *,
+    arm: str,
+    metrics: str | Sequence[str],
+    control: str | None = None,
+    before: str | Sequence[str] = (),
+    shares: Mapping[str, float] | None = None,
+    looks: int = 1,
+    level: float = 0.95,
+) -> "ExperimentResult":
+    """Compare every arm of a test with control; one row per customer assigned.
+
+    data: a Parquet or CSV file, an Arrow table or a data frame. arm: the column with the name of each customer's arm.
+    metrics: columns of figures (0 and 1: a rate), or `numerator/denominator` for a ratio of two sums. control: the arm
+    to compare the others with; None: the one called control. before: columns known before the test, to reduce noise.
+    shares: planned share of each arm; None: equal ones. looks: how many times the test is looked at in all. level: of
+    all intervals, which hold at each of the looks.
+
+    >>> import pyarrow as pa
+    >>> arms, bought = ["new"] * 1000 + ["control"] * 1000, [1] * 300 + [0] * 700 + [1] * 200 + [0] * 800
+    >>> found = ab(pa.table({"group": arms, "bought": bought}), arm="group", metrics="bought").differences[0]
+    >>> found.verdict.value, round(found.difference.value, 3)
+    ('higher', 0.1)
+    """
+    from disco.adapters.tables.experiment_file import read_experiment_file, read_experiment_table
+    from disco.operations.experiment import parse_metric, read_experiment
+
+    asked = [metrics] if isinstance(metrics, str) else list(metrics)
+    known = [before] if isinstance(before, str) else list(dict.fromkeys(before))
+    figures = [name for text in asked for name in parse_metric(text) if name is not None]
+    if isinstance(data, str | Path):
+        source = str(data)
+        table = read_experiment_file(Path(data), arm=arm, figures=[*figures, *known])
+    else:
+        source = "the table"
+        table = read_experiment_table(_arrow(data), arm=arm, figures=[*figures, *known], name=source)
+    return read_experiment(
+        table,
+        arm=arm,
+        metrics=asked,
+        control=control,
+        before=known,
+        shares=shares,
+        looks=looks,
+        level=level,
+        source=source,
+    )
+
+
+def _arrow(data: object) -> "pa.Table":
+    import pyarrow as pa
+
+    if isinstance(data, pa.Table):
+        return data
+    try:
+        return pa.table(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            "data",
+            found=f"{type(data).__name__}: {' '.join(str(error).split()):.120}",
+            expected="a path, an Arrow table or a data frame",
+        ) from None

@@ -1,0 +1,227 @@
+"""`forecast_policies`: what policies that learn from a log will earn afterwards, with an interval that knows selection.
+
+A policy chooses the depths that its belief values most, and where the belief errs it errs most often upwards: what the
+belief itself promises for its own choices is too much (the optimiser's curse). The cure is to choose by some customers
+and to value by others. Customers are split into folds. For each fold a belief is learned from all other folds and
+decides for this one, and its choices are valued by the outcomes of this fold, doubly robust:
+
+    value = mean over rows of  q(x, a) + 1{a was played}/p · (y − q(x, a)),
+
+with a the policy's choice and q the belief's expectation, both made without the row. The outcomes of a fold say nothing
+about how it was chosen for, so the value is unbiased for a policy that learned from (folds − 1)/folds of the log, a
+little less than it will know. Given the beliefs, rows of different customers are independent, so the spread of the
+terms by customer is the error (cross-fitting; Chernozhukov et al. 2018).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from disco.belief import BasketModel, Engagement, EngagementCounts
+from disco.campaign import Belief, Lesson, learn
+from disco.evaluation.log import RandomLog, require_model_contexts
+from disco.evaluation.over_passes import FigureOverPasses
+from disco.evaluation.passes import BatchLimits, PassReading, generator, play, read_batch_limits
+from disco.policy import Policy, Random, require_policy
+from disco.records.arguments import read_count, read_level, read_seed
+from disco.records.arrays import Flags, Integers, Vector
+from disco.records.decisions import Purchases
+from disco.records.errors import InputError
+from disco.records.estimate import Estimate
+from disco.records.ports import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyForecast:
+    """What a policy will earn per customer, once it has learned from the log."""
+
+    policy: str
+    revenue: Estimate  # money
+    revenue_against_random: Estimate  # less that of random depths under the same caps, for the same customers
+    objective: Estimate | None  # w·R − C; None where revenue alone counts
+    objective_against_random: Estimate | None
+    promised_against_random: float
+    """What a belief learned from the whole log expects of its own choices, less what it expects of random ones: of the
+    objective, or of revenue where that alone counts. Selection makes it too large."""
+
+    def __repr__(self) -> str:
+        name, found = "objective", self.objective_against_random
+        if found is None:
+            name, found = "revenue", self.revenue_against_random
+        lower, upper = found.ends or (-np.inf, np.inf)
+        return (
+            f"PolicyForecast({self.policy}: {name} per customer {found.value:+,.3f} against random "
+            f"({found.level:.0%} interval {lower:+,.3f} to {upper:+,.3f}; promised "
+            f"{self.promised_against_random:+,.3f})"
+        )
+
+
+def forecast_policies(
+    log: RandomLog,
+    policies: Policy | Iterable[Policy],
+    *,
+    belief: BasketModel | None = None,
+    caps: Mapping[float, int | float | None] | None = None,
+    batch: int | None = None,
+    revenue_weight: float | None = None,
+    learn_engagement: bool = False,
+    folds: int = 5,
+    passes: int = 4,
+    seed: int = 0,
+    level: float = 0.95,
+    engine: Engine | None = None,
+) -> dict[str, PolicyForecast]:
+    """The value per customer of policies that learned from a log, for further customers of its population; by name.
+
+    log: of `random_log`. policies: one, or several with different names.
+    belief: the model before the log; None: the standard one, without evidence.
+    caps: most customers per depth and batch, as in `replay`. batch: customers decided together; None: a whole fold.
+    revenue_weight: the weight w of w·R − C; None: revenue alone.
+    learn_engagement: whether the share of buyers at each depth is learned, too; else it counts as 1 at every depth.
+    folds: parts into which customers are split. passes: draws of the policies over which figures are averaged.
+    seed: equal seeds give equal results. level: of the intervals. engine: where decisions are computed.
+
+    >>> from disco.evaluation.log import random_log
+    >>> from disco.policy import Greedy
+    >>> rng = np.random.default_rng(1)
+    >>> log = random_log(rng.normal(size=(600, 3)), rng.choice([0.1, 0.3], 600), rng.lognormal(3, 0.5, 600))
+    >>> found = forecast_policies(log, Greedy())["greedy"]
+    >>> gain = 0.1 * float(np.exp(3 + 0.5**2 / 2))  # baskets are alike at both depths, so 10% is best for everybody
+    >>> found.revenue_against_random.covers(gain)
+    True
+    """
+    chosen = _by_name(policies)
+    if not isinstance(log, RandomLog):
+        raise InputError("log", found=f"{log!r:.60}", expected="a log made by disco.random_log")
+    if belief is not None and not isinstance(belief, BasketModel):
+        raise InputError("belief", found=f"{belief!r:.60}", expected="a BasketModel or None")
+    require_model_contexts(log)
+    read_count(folds, where="folds", least=2)
+    read_count(passes, where="passes")
+    read_seed(seed)
+    read_level(level)
+    fold = _folds(log, folds, seed)
+    smallest = int(np.bincount(fold, minlength=folds).min())
+    limits = read_batch_limits(
+        caps,
+        depths=log.depths,
+        batch=smallest if batch is None else batch,
+        rows=smallest,
+        revenue_weight=revenue_weight,
+    )
+    start = Belief(
+        basket=belief or BasketModel(),
+        engagement=Engagement(override={} if learn_engagement else dict.fromkeys(log.depths, 1.0)),
+    )
+    beliefs = [_learned(start, log, fold != part) for part in range(folds)]
+    whole = _learned(start, log, np.ones(len(log), np.bool_))
+    figures = {name: {figure: FigureOverPasses() for figure in _names(limits)} for name in chosen}
+    promised: dict[str, list[float]] = {name: [] for name in chosen}
+    headline = [*limits.weights][-1]
+
+    def plays(policy: Policy, known: Belief, rows: Integers, number: int) -> PassReading:
+        played = play(
+            log,
+            rows,
+            policy,
+            start=known,
+            limits=limits,
+            seed=int(seed) + number,
+            learning=False,
+            learn_engagement=False,
+            engine=engine,
+        )
+        return PassReading.of(log, played, skew="weight")
+
+    for number in range(passes):
+        parts = [(beliefs[part], np.flatnonzero(fold == part)) for part in range(folds)]
+        units = [plays(Random(), known, rows, number) for known, rows in parts]
+        unit = plays(Random(), whole, np.arange(len(log)), number).promised(limits)[headline]
+        for name, policy in chosen.items():
+            readings = [plays(policy, known, rows, number) for known, rows in parts]
+            for figure, (value, terms) in _together(readings, units, limits).items():
+                figures[name][figure].add(value, terms)
+            promised[name].append(plays(policy, whole, np.arange(len(log)), number).promised(limits)[headline] - unit)
+    return {
+        name: _forecast(repr(policy), figures[name], promised[name], level=level) for name, policy in chosen.items()
+    }
+
+
+def _by_name(policies: Any) -> dict[str, Policy]:
+    one = isinstance(policies, str) or not isinstance(policies, Iterable)
+    listed: list[Policy] = [policies] if one else list(policies)
+    for policy in listed:
+        require_policy(policy, where="policies")
+    names = [policy.name for policy in listed]
+    if not listed or len(set(names)) != len(names):
+        raise InputError("policies", found=f"{names}", expected="at least one, each name once")
+    return dict(zip(names, listed, strict=True))
+
+
+def _folds(log: RandomLog, folds: int, seed: int) -> Integers:
+    """(n,) the fold of each row: customers at random, each with all their rows, in parts of equal size."""
+    customers = int(log.customer.max()) + 1
+    if customers < 2 * folds:
+        raise InputError(
+            "log",
+            found=f"{customers:,} customers for {folds} folds",
+            expected="at least two customers per fold",
+            fix="Bring a longer log, or fewer folds.",
+        )
+    order = generator("folds", seed).permutation(customers)
+    part = np.empty(customers, np.int64)
+    part[order] = np.arange(customers) % folds
+    return part[log.customer]
+
+
+def _learned(start: Belief, log: RandomLog, rows: Flags) -> Belief:
+    """Codes are counted in any case: an override decides with its own rates, and expectations use those counted."""
+    bought = rows & log.bought
+    seen = Purchases(context=log.context[bought], depth=log.depth[bought], full_price=log.full_price[bought])
+    return learn(start, [Lesson.of("log", seen, EngagementCounts.of(log.depth[rows], log.bought[rows]))])
+
+
+def _names(limits: BatchLimits) -> tuple[str, ...]:
+    return tuple(f"{name}{suffix}" for name in limits.weights for suffix in ("", " against"))
+
+
+def _together(
+    readings: list[PassReading], units: list[PassReading], limits: BatchLimits
+) -> dict[str, tuple[float, Vector]]:
+    """Figures over all folds, with linear terms by customer; a fold counts with its rows."""
+    sizes = np.array([reading.played.rows.size for reading in readings])
+    shares = sizes / sizes.sum()
+    found: dict[str, tuple[float, Vector]] = {}
+    for name in _names(limits):
+        metric, against, _ = name.partition(" against")
+        parts = [
+            reading.differences(unit, limits)[metric] if against else reading.valued(limits)[metric]
+            for reading, unit in zip(readings, units, strict=True)
+        ]
+        value = float(shares @ [part for part, _ in parts])
+        terms = np.sum([share * part for share, (_, part) in zip(shares, parts, strict=True)], axis=0)
+        found[name] = value, np.asarray(terms, np.float64)
+    return found
+
+
+def _forecast(
+    policy: str, figures: dict[str, FigureOverPasses], promised: list[float], *, level: float
+) -> PolicyForecast:
+    def estimate(name: str) -> Estimate:
+        found = figures[name].estimate(np.array([]), level=level)
+        assert found is not None  # for the type checker: it is there in every pass
+        if found.standard_error == 0:  # nobody bought, which shows no spread
+            return Estimate(found.value, -np.inf, np.inf, level, np.inf)
+        return found
+
+    weighted = "objective" in figures
+    return PolicyForecast(
+        policy=policy,
+        revenue=estimate("revenue"),
+        revenue_against_random=estimate("revenue against"),
+        objective=estimate("objective") if weighted else None,
+        objective_against_random=estimate("objective against") if weighted else None,
+        promised_against_random=float(np.mean(promised)),
+    )
