@@ -16,6 +16,7 @@ import pyarrow as pa
 DEPTHS = (0.10, 0.15, 0.20, 0.25, 0.30, 0.35, 0.40, 0.45)
 CONTEXT = 6
 NETWORK = "network"
+_KEPT = ("event_id", "customer_id", "code", "ordered_at", "full_price")
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,13 @@ def opened(url: str) -> Any:
     """The store of a URL, with its artefacts beside the database or in the server's folder."""
     from disco.adapters.store import CampaignStore
 
+    return CampaignStore(url, place_of(url) / "artefacts")
+
+
+def place_of(url: str) -> Path:
+    """The folder of the database, or of the server."""
     place = url.removeprefix("sqlite:///") if url.startswith("sqlite") else url.partition("host=")[2]
-    folder = Path(place) if Path(place).is_dir() else Path(place).parent
-    return CampaignStore(url, folder / "artefacts")
+    return Path(place) if Path(place).is_dir() else Path(place).parent
 
 
 # ---- the measurements: each runs alone and returns stages and its peak of memory ----
@@ -131,12 +136,32 @@ def life(url: str, rows: int) -> tuple[list[Stage], float]:
     with watch.stage("launch", rows):
         launched = launch(store, plan, clock=FixedClock())
     outcomes = purchases(launched.decisions)
+    del plan, launched  # whoever ingests has neither
     with watch.stage("ingest", rows):
         done = ingest(store, "bench", outcomes, source="bench", clock=FixedClock())
     assert done.counts.applied == rows, done.counts
+    peak = peak_gb()  # before the driver's values are made
     clock, processor = write_plainly(url, outcomes)
     watch.stages.append(Stage("rows and two indexes", clock, processor, rows))
-    return watch.stages, peak_gb()
+    watch.stages.append(Stage("a file with two indexes", *write_file(url, outcomes), rows))
+    return watch.stages, peak
+
+
+def write_file(url: str, outcomes: pa.Table) -> tuple[float, float]:
+    """Another limit: the same columns in one file, and the sorted keys of two of them in two others, all synced."""
+    from disco.records.identity import customer_keys
+
+    folder = place_of(url)
+    started = time.perf_counter(), time.process_time()
+    keys = [np.sort(customer_keys(outcomes[name])) for name in ("event_id", "code")]
+    tables = [outcomes.select(list(_KEPT)), *(pa.table({"key": each}) for each in keys)]
+    for place, table in enumerate(tables):
+        with open(folder / f"plain-{place}", "wb") as file:
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+            file.flush()
+            os.fsync(file.fileno())
+    return time.perf_counter() - started[0], time.process_time() - started[1]
 
 
 def write_plainly(url: str, outcomes: pa.Table) -> tuple[float, float]:
@@ -144,7 +169,7 @@ def write_plainly(url: str, outcomes: pa.Table) -> tuple[float, float]:
 
     Seconds of the clock and of this process's processors, without making the driver's values.
     """
-    columns = ("event_id", "customer_id", "code", "ordered_at", "full_price")
+    columns = _KEPT
     cells = outcomes.select(list(columns)).set_column(3, "ordered_at", outcomes["ordered_at"].cast(pa.int64()))
     cells = cells.set_column(4, "full_price", pa.array((outcomes["full_price"].to_numpy() * 100).astype(int)))
     cell_types = "event_id TEXT, customer_id TEXT, code TEXT, at BIGINT, price BIGINT"
@@ -182,19 +207,19 @@ def write_plainly(url: str, outcomes: pa.Table) -> tuple[float, float]:
     return time.perf_counter() - started[0], time.process_time() - started[1]
 
 
-def second(url: str, rows: int) -> tuple[list[Stage], float]:
+def second(url: str, rows: int, others: int = 9) -> tuple[list[Stage], float]:
     """A batch into a ledger that holds ten of its size: nine of other campaigns, and one of its own."""
     from disco.operations.launching import launch
     from disco.operations.ledger import ingest
 
     store, watch = opened(url), Watch()
-    for number in range(9):
+    for number in range(others):
         campaign = f"other-{number}"
         launched = launch(store, planned(store, rows, campaign), clock=FixedClock())
         ingest(store, campaign, purchases(launched.decisions, campaign), source="bench", clock=FixedClock())
     launched = launch(store, planned(store, 2 * rows), clock=FixedClock())
     outcomes = purchases(launched.decisions)
-    for name, first in (("the tenth batch", 0), ("the eleventh batch", rows)):
+    for name, first in (("first batch of its own", 0), ("second batch of its own", rows)):
         with watch.stage(name, rows):
             part = outcomes.slice(first, rows)
             done = ingest(store, "bench", part, source=name, clock=FixedClock())

@@ -1,7 +1,7 @@
 """A campaign's life at size: `./run bench campaigns [PART …] [--quick] [--database sqlite]`.
 
 life      a million decisions launched and a million outcomes ingested, on SQLite and on PostgreSQL, beside the
-          rows and two indexes written by the driver alone
+          rows and two indexes written by the driver alone, and beside a file of them with sorted keys
 second    a million outcomes into a ledger of ten million, of which one million is the campaign's own
 revert    ten batches, the sixth poisoned (× 100): taken back, against a run that never saw it, bit for bit
 lookup    one customer's decision among five million

@@ -10,6 +10,7 @@ import pytest
 from quick_tables import quick_tables
 from trial_server import TrialServer, trial_server
 
+from disco.adapters.store import packs
 from disco.records.errors import MissingPartError
 
 _LONG = ("drills", "e2e", "studies")  # rooms of few tests, each of which takes long
@@ -77,3 +78,11 @@ def new_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable
 @pytest.fixture
 def database_url(new_database_url: Callable[[], str]) -> str:
     return new_database_url()
+
+
+@pytest.fixture(params=["rows", "packs"])
+def kept_as(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The test runs with outcomes as rows of the database, as of small batches, and in packs, as of large ones."""
+    if request.param == "packs":
+        monkeypatch.setattr(packs, "LEAST_ROWS", 1)
+    return str(request.param)

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from job_steps import Clock
 from stores import artefacts_of
 
-from disco.adapters.store import CampaignStore, schema
+from disco.adapters.store import CampaignStore, packs, schema
 from disco.adapters.store.artefacts import FolderArtefacts
 from disco.adapters.store.health import vitals
 from disco.adapters.store.opening import open_database, upgrade
@@ -404,7 +404,8 @@ def url_of_0005(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def _rows(url: str) -> dict[str, list[Any]]:
-    """All rows of all tables but the revision, the secrets and the journal, in which the upgrade itself stands."""
+    """All rows of all tables but the revision, the secrets and the journal, in which the upgrade itself stands; without
+    the names of packs, which no batch of an earlier revision has."""
     with open_database(url).engine.connect() as connection:
         names = set(sa.inspect(connection).get_table_names()) - {
             schema.REVISIONS,
@@ -412,7 +413,17 @@ def _rows(url: str) -> dict[str, list[Any]]:
             "journal",
             "journal_heads",
         }
-        return {name: sorted(map(repr, connection.exec_driver_sql(f"SELECT * FROM {name}"))) for name in names}
+        found = {name: connection.exec_driver_sql(f"SELECT * FROM {name}").mappings().all() for name in names}
+    assert all(row.get(column) is None for row in found["batches"] for column in packs.COLUMNS)
+    return {
+        name: sorted(
+            repr([(key, cell) for key, cell in row.items() if key not in _ADDED.get(name, ())]) for row in rows
+        )
+        for name, rows in found.items()
+    }
+
+
+_ADDED = {"batches": packs.COLUMNS}
 
 
 def test_an_upgrade_from_0005_adds_people_and_an_empty_journal_and_changes_nothing(url_of_0005: str) -> None:
@@ -479,6 +490,8 @@ def test_an_upgrade_from_0006_adds_tables_for_jobs_and_changes_nothing(url_of_00
     with open_database(url_of_0005).engine.begin() as connection:  # as the program of revision 0006 left it
         for table in new:
             table.drop(connection)
+        for column in packs.COLUMNS:
+            connection.exec_driver_sql(f"ALTER TABLE batches DROP COLUMN {column}")
         connection.exec_driver_sql(f"UPDATE {schema.REVISIONS} SET version_num = '0006'")
     with pytest.raises(StateError, match=r"revision 0006.*disco db upgrade"):
         CampaignStore(url_of_0005, artefacts_of(url_of_0005))
@@ -533,4 +546,27 @@ def test_an_upgrade_from_0007_keeps_people_keys_schedules_webhooks_drafts_and_th
         assert transaction.approvals.of(kept["plan_id"])[0].by.name == "Grace"
     assert jobs.get_job(store, kept["job"]).kind == "validate"
     assert (get_draft(store, "spring").revision, get_draft(store, "spring").plan["note"]) == (2, "für später")
+    store.close()
+
+
+# ---- from revision 0008
+
+
+def test_an_upgrade_from_0008_adds_the_names_of_packs_and_changes_nothing(url_of_0007: str) -> None:
+    artefacts = FolderArtefacts(artefacts_of(url_of_0007))
+    upgrade(open_database(url_of_0007), artefacts=artefacts)
+    with open_database(url_of_0007).engine.begin() as connection:  # as the program of revision 0008 left it
+        for column in packs.COLUMNS:
+            connection.exec_driver_sql(f"ALTER TABLE batches DROP COLUMN {column}")
+        connection.exec_driver_sql(f"UPDATE {schema.REVISIONS} SET version_num = '0008'")
+    with pytest.raises(UpgradeError, match=r"revision 0008.*disco db upgrade"):
+        CampaignStore(url_of_0007, artefacts_of(url_of_0007))
+    before = _rows(url_of_0007)
+    assert before["batches"]
+    assert upgrade(open_database(url_of_0007), artefacts=artefacts) == ("0008", schema.REVISION)
+    assert _rows(url_of_0007) == before
+    store = CampaignStore(url_of_0007, artefacts_of(url_of_0007))
+    assert [one for one in audit(store) if one.failed] == []
+    failed = [one.check for one in vitals(url_of_0007, artefacts=artefacts_of(url_of_0007)) if one.failed]
+    assert failed == (["durability"] if url_of_0007.startswith("postgresql") else []), "trial servers do not sync"
     store.close()

@@ -13,6 +13,8 @@ from disco.records.errors import InputError, StateError
 from disco.records.kept import OUTCOMES
 from disco.records.life import Disposition
 
+pytestmark = pytest.mark.usefixtures("kept_as")
+
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[CampaignStore]:

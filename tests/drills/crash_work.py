@@ -8,13 +8,14 @@ import pyarrow as pa
 from small_life import CAMPAIGN, NETWORK, ingest_small, launch_small, outcomes_of
 from stores import open_store
 
-from disco.adapters.store import CampaignStore
+from disco.adapters.store import CampaignStore, packs
 from disco.operations import campaign_evidence
 from disco.records.errors import DiscoError
 from disco.records.life import Disposition
 
 CUSTOMERS = 1_500
 _BATCHES = 8
+_MANY = packs.LEAST_ROWS
 
 
 def batches(store: CampaignStore) -> list[pa.Table]:
@@ -34,6 +35,7 @@ def work(url: str, files: Sequence[pa.Table], first: int, messages: Any) -> None
             launch_small(store, customers=CUSTOMERS)
             messages.send(("launched", None))
         for place in range(max(first, 0), len(files)):
+            packs.LEAST_ROWS = 1 if place % 2 else _MANY  # large and small batches in turn, each kept in its own way
             messages.send((place, ingest_small(store, files[place], source=f"file {place}")))
         messages.send(("done", None))
     except DiscoError as error:  # a server that died: said in plain words, and nothing more was acknowledged

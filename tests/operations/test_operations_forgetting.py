@@ -38,6 +38,8 @@ SECOND = "second network"
 CACHED = f"{'0' * 32}.parquet"
 FIGURES = {CANARY: 1234.5678901234567, LATE: 8765.4321098765432}  # a feature of each, found by its bits and its digits
 
+pytestmark = pytest.mark.usefixtures("kept_as")
+
 
 @dataclass
 class Life:

@@ -17,6 +17,8 @@ from disco.operations.ledger import counts_of, ingest, quarantined_rows, revert
 from disco.records.decisions import IngestCounts
 from disco.records.errors import InputError, StateError
 
+pytestmark = pytest.mark.usefixtures("kept_as")
+
 
 @pytest.fixture
 def launched(shop):

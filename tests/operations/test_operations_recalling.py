@@ -27,6 +27,8 @@ from disco.records.life import Phase
 
 MOMENT = datetime(2027, 3, 11, 15, tzinfo=UTC)
 
+pytestmark = pytest.mark.usefixtures("kept_as")
+
 
 @dataclass
 class Clock:

@@ -462,7 +462,7 @@ class LedgerRepository(Protocol):
     """Received outcomes, as kept.OUTCOMES: rows in the order received, never deleted."""
 
     def apply(self, move: "LedgerMove") -> None:
-        """Write an ingest or a revert. No two APPLIED rows in force of a campaign share an event id (a unique index).
+        """Write an ingest or a revert. No two APPLIED rows in force of a campaign share an event id: StateError.
 
         A reverted batch keeps its dispositions and is no longer in force; StateError when it was reverted before.
         """

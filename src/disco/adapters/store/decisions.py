@@ -29,6 +29,7 @@ from disco.adapters.store.database import (
     select_few,
     storable,
 )
+from disco.adapters.store.packs import Pack, packs_of
 from disco.adapters.store.schema import (
     arrivals,
     campaigns,
@@ -74,6 +75,10 @@ def secret_of(session: Session, name: str) -> bytes:
         found = "is gone" if row is None else "was changed by something other than disco"
         raise StateError(f"The secret `{name}` of the database {found}", fix=RESTORE)
     return bytes(row["value"])
+
+
+def _index_words(pack: Pack) -> str:
+    return f"index of batch {pack.batch_id}"
 
 
 class SqlDecisions:
@@ -247,11 +252,13 @@ class SqlDecisions:
         row = self._session.campaign_row(campaign)
         if row.codes is None:
             return ()
-        return tuple(
+        of_launch = [
             _INDEXES[name]
             for name, index in self._indexes(row).items()
             if getattr(row, name) is None or not self._session.artefacts.get(getattr(row, name)).equals(index)
-        )
+        ]
+        packs = packs_of(self._session, campaign=row.number)
+        return (*of_launch, *(_index_words(pack) for pack in packs if not pack.is_indexed()))
 
     def restore_indexes(self, campaign: str) -> tuple[str, ...]:
         row, artefacts = self._session.campaign_row(campaign), self._session.artefacts
@@ -259,6 +266,10 @@ class SqlDecisions:
         if None in named or not all(map(artefacts.is_intact, named)):
             return ()  # the health check says so
         restored, names = [], {}
+        for pack in packs_of(self._session, campaign=row.number):
+            if artefacts.is_intact(pack.names[0]) and not pack.is_indexed():
+                pack.replace(np.ones(pack.table.num_rows, np.bool_))
+                restored.append(_index_words(pack))
         for name, index in self._indexes(row).items():
             kept = getattr(row, name)
             if kept is None or not artefacts.is_intact(kept) or not artefacts.get(kept).equals(index):

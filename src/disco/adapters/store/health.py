@@ -49,6 +49,7 @@ _NAMING = (
     (schema.plans, schema.plans.c.plan_id, "plan"),
     (schema.campaigns, schema.campaigns.c.campaign, "campaign"),
     (schema.contexts, schema.contexts.c.network, "contexts of network"),
+    (schema.batches, schema.batches.c.batch_id, "batch"),
 )
 
 

@@ -1,6 +1,9 @@
-"""The ledger: batches, their rows as received, and what became of each."""
+"""The ledger: batches, their rows as received, and what became of each.
 
-from collections.abc import Iterable
+Rows lie in the table `outcomes`, and of large batches in packs (`packs.py`); every question is about both.
+"""
+
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +14,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.database import FEW, ask, asked, in_order, storable, typed
+from disco.adapters.store.packs import Pack, packable, packs_of, put_pack, take_out
 from disco.adapters.store.seals import changed, row_seal, rows_seal, sealed
 from disco.adapters.store.session import Session, beginning_with
 from disco.records.errors import NotFoundError, StateError
@@ -22,6 +26,9 @@ _RECORDS = sa.select(_BATCHES, _CAMPAIGNS.c.campaign).join(_CAMPAIGNS)
 _OF_BATCH = _BATCHES.c.number == _ROWS.c.batch_number
 _NUMBERED = OUTCOMES.append(pa.field("batch_number", pa.int64()))
 _PLACED = pa.schema([pa.field("batch_number", pa.int64()), OUTCOMES.field("row"), *APPLIED])
+_COUNTED = COUNTS.append(pa.field("batch_number", pa.int64()))
+_EVENTS = pa.schema([OUTCOMES.field("event_id")])
+_ROW_EVENTS = pa.schema([OUTCOMES.field("row"), OUTCOMES.field("event_id")])
 _COLUMNS = [_BATCHES.c.batch_id, *(_ROWS.c[name] for name in _NUMBERED.names if name != "batch_id")]
 
 
@@ -34,14 +41,17 @@ class SqlLedger:
         self._database = session.database
 
     def apply(self, move: LedgerMove) -> None:
+        received = OUTCOMES.empty_table() if move.received is None else _as_kept(move.received)
+        loose = received
         if move.batch.reverted_at is None:
-            self._add_batch(move.batch, OUTCOMES.empty_table() if move.received is None else move.received)
+            loose = self._add_batch(move.batch, received)
         else:
             self._revert(move.batch.batch_id, move.batch.reverted_at)
         if move.changes.num_rows:
             self._change(move.changes)
         if move.received is not None:
-            self._add_outcomes(move.batch.campaign, move.received)
+            self._add_outcomes(move.batch.campaign, loose)
+        self._refuse_events_in_force_twice(move, loose)
 
     def batch(self, batch_id: str) -> BatchRecord:
         fix = "`disco ingest` prints the id of the batch it made."
@@ -67,18 +77,29 @@ class SqlLedger:
             .join(_BATCHES, _OF_BATCH)
             .where(_ROWS.c.campaign_number == self._session.number(campaign))
         )
-        wanted = {"event_id": events, "code": codes, "refers_to": refers_to}
+        given = {"event_id": events, "code": codes, "refers_to": refers_to}
+        wanted = {name: asked(name, texts) for name, texts in given.items() if texts is not None}
         for name, texts in wanted.items():
-            if texts is not None:
-                statement = statement.where(self._database.among(_ROWS.c[name], asked(name, texts)))
+            statement = statement.where(self._database.among(_ROWS.c[name], texts))
         if batch_id is not None:
-            statement = statement.where(_ROWS.c.batch_number == self._batch_numbers([batch_id])[batch_id])
+            number = self._batch_numbers([batch_id])[batch_id]
+            statement, packs = statement.where(_ROWS.c.batch_number == number), self._packs_of_batches([number])
         else:
-            statement = statement.where(~_ROWS.c.reverted)
+            statement, packs = statement.where(~_ROWS.c.reverted), self._packs(campaign)
         if dispositions is not None:
-            statement = statement.where(_ROWS.c.disposition.in_([str(disposition) for disposition in dispositions]))
-        found = self._database.select(self._connection, statement, _NUMBERED)
-        return in_order(found, "batch_number", "row").select(OUTCOMES.names)
+            named = [str(disposition) for disposition in dispositions]
+            statement = statement.where(_ROWS.c.disposition.in_(named))
+            packs = packs if str(Disposition.APPLIED) in named else []
+        parts = [self._database.select(self._connection, statement, _NUMBERED)]
+        if refers_to is None:  # a purchase refers to nothing
+            for pack in packs:
+                places = pack.seen() if not wanted else None
+                for name, texts in wanted.items():
+                    hits = pack.with_texts(name, texts)
+                    places = hits if places is None else np.intersect1d(places, hits)
+                assert places is not None
+                parts.append(pack.rows(places, _NUMBERED))
+        return in_order(pa.concat_tables(parts), "batch_number", "row").select(OUTCOMES.names)
 
     def applied(self, campaign: str, *, before: datetime | None = None) -> pa.Table:
         counts = [
@@ -89,8 +110,13 @@ class SqlLedger:
         if before is not None:
             counts.append(_ROWS.c.ordered_at < schema.microseconds(before))
         statement = sa.select(*(_ROWS.c[name] for name in _PLACED.names)).where(*counts)
-        found = self._database.select(self._connection, statement, _PLACED)
-        return in_order(found, "batch_number", "row").select(APPLIED.names)
+        parts = [self._database.select(self._connection, statement, _PLACED)]
+        for pack in self._packs(campaign):
+            places = pack.seen()
+            if before is not None:
+                places = places[pack.table["ordered_at"].to_numpy()[places] < schema.microseconds(before)]
+            parts.append(pack.rows(places, _PLACED))
+        return in_order(pa.concat_tables(parts), "batch_number", "row").select(APPLIED.names)
 
     def sharing(self, campaign: str, *, events: pa.Array, codes: pa.Array) -> pa.Table:
         wanted = {"event_id": asked("event_id", events), "refers_to": asked("event_id", events)}
@@ -105,7 +131,7 @@ class SqlLedger:
             # fewer rows than texts: they come to us, because databases compare texts one by one
             found = self._database.select(self._connection, in_force, _NUMBERED)
             flags = [pc.is_in(found[name], value_set=each) for name, each in wanted.items()]
-            found = found.filter(pc.or_(pc.or_(flags[0], flags[1]), flags[2]))
+            parts = [found.filter(pc.or_(pc.or_(flags[0], flags[1]), flags[2]))]
         else:
             parts = [
                 self._database.select(
@@ -114,8 +140,18 @@ class SqlLedger:
                 for name, each in wanted.items()
                 if len(each)
             ]
-            found = _once(pa.concat_tables([_NUMBERED.empty_table(), *parts]))
-        return in_order(found, "batch_number", "row").select(OUTCOMES.names)
+            parts = [_once(pa.concat_tables([_NUMBERED.empty_table(), *parts]))]
+        for pack in self._packs(campaign):
+            places = np.union1d(*(pack.with_texts(name, wanted[name]) for name in ("event_id", "code")))
+            parts.append(pack.rows(places, _NUMBERED))
+        return in_order(pa.concat_tables(parts), "batch_number", "row").select(OUTCOMES.names)
+
+    def _packs(self, campaign: str) -> list[Pack]:
+        """Those in force."""
+        return [pack for pack in packs_of(self._session, campaign=self._session.number(campaign)) if pack.in_force]
+
+    def _packs_of_batches(self, numbers: Sequence[int]) -> list[Pack]:
+        return list(packs_of(self._session, batches=list(numbers)))
 
     def _has_fewer(self, number: int, rows: int) -> bool:
         """Whether a campaign has fewer outcomes than these."""
@@ -138,15 +174,26 @@ class SqlLedger:
     def counts(self, campaign: str) -> pa.Table:
         of_campaign = sa.and_(_BATCHES.c.campaign_number == self._session.number(campaign), ~_ROWS.c.reverted)
         statement = (
-            sa.select(_BATCHES.c.batch_id, _ROWS.c.disposition, sa.func.count().label("rows"))
+            sa.select(_BATCHES.c.batch_id, _ROWS.c.disposition, sa.func.count().label("rows"), _BATCHES.c.number)
             .join(_BATCHES, _OF_BATCH)
             .where(of_campaign)
             .group_by(_BATCHES.c.number, _BATCHES.c.batch_id, _ROWS.c.disposition)
-            .order_by(_BATCHES.c.number, _ROWS.c.disposition)
         )
-        return self._database.select(self._connection, statement, COUNTS)
+        found = self._database.select(self._connection, statement, _COUNTED)
+        applied = str(Disposition.APPLIED)
+        seen = [(pack.batch_id, applied, pack.seen().size, pack.number) for pack in self._packs(campaign)]
+        packed = [dict(zip(_COUNTED.names, cells, strict=True)) for cells in seen if cells[2]]
+        together = pa.concat_tables([found, pa.Table.from_pylist(packed, schema=_COUNTED)])
+        keys = ["batch_number", "disposition"]
+        summed = together.group_by([*keys, "batch_id"]).aggregate([("rows", "sum")])
+        summed = summed.sort_by([(key, "ascending") for key in keys])
+        return pa.table([summed[name] for name in ("batch_id", "disposition", "rows_sum")], schema=COUNTS)
 
-    def _add_batch(self, record: BatchRecord, received: pa.Table) -> None:
+    def _add_batch(self, record: BatchRecord, received: pa.Table) -> pa.Table:
+        """The rows that are not packed."""
+        flags, names = packable(received), dict[str, str]()
+        if flags is not None and pc.all(pc.equal(received["batch_id"], record.batch_id)).as_py():
+            names = put_pack(self._session.artefacts, received if flags.all() else received.filter(pa.array(flags)))
         self._connection.execute(
             _BATCHES.insert(),
             sealed(
@@ -159,9 +206,11 @@ class SqlLedger:
                     "received_at": record.received_at,
                     "reverted_at": None,
                     "rows_seal": rows_seal(received),
+                    **names,
                 },
             ),
         )
+        return received if flags is None or not names else received.filter(pa.array(~flags))
 
     def _revert(self, batch_id: str, at: datetime) -> None:
         in_force = sa.and_(_BATCHES.c.batch_id == batch_id, _BATCHES.c.reverted_at.is_(None))
@@ -174,17 +223,66 @@ class SqlLedger:
         self._connection.execute(_BATCHES.update().where(in_force).values(reverted_at=at, seal=seal))
         self._connection.execute(_ROWS.update().where(_ROWS.c.batch_number == number).values(reverted=True))
 
-    def _add_outcomes(self, campaign: str, outcomes: pa.Table) -> None:
-        rows = typed(outcomes.select([name for name in OUTCOMES.names if name in outcomes.column_names]), OUTCOMES)
+    def _add_outcomes(self, campaign: str, rows: pa.Table) -> None:
         rows = self._numbered(rows).append_column("reverted", pa.array(np.zeros(rows.num_rows, bool)))
         number = pa.array(np.full(rows.num_rows, self._session.number(campaign)))
         self._database.insert(self._connection, _ROWS, storable(rows.append_column("campaign_number", number)))
 
     def _change(self, changes: pa.Table) -> None:
         rows = self._numbered(typed(changes.select(["batch_id", "row", "disposition", "reason"]), OUTCOMES))
+        for pack in self._packs_of_batches(pc.unique(rows["batch_number"]).to_pylist()):
+            theirs = rows["row"].filter(pc.equal(rows["batch_number"], pack.number)).to_numpy()
+            take_out(self._session, pack, pack.at_rows(theirs))
         gains = pc.equal(rows["disposition"], str(Disposition.APPLIED))
         for part in (rows.filter(pc.invert(gains)), rows.filter(gains)):  # losses first: an event is in force once
             self._database.update(self._connection, _ROWS, storable(part), key=("batch_number", "row"))
+
+    def _refuse_events_in_force_twice(self, move: LedgerMove, loose: pa.Table) -> None:
+        """What a unique index does for the rows of the database, for those of packs and for both together.
+
+        loose: the received rows that are not packed.
+        """
+        campaign = move.batch.campaign
+        packs = self._packs(campaign)
+        if not packs:
+            return
+        new = next((pack for pack in packs if pack.batch_id == move.batch.batch_id), None)
+        applied = loose.filter(pc.equal(loose["disposition"], str(Disposition.APPLIED)))["event_id"]
+        gained = move.changes.filter(pc.equal(move.changes["disposition"], str(Disposition.APPLIED)))
+        events = pa.chunked_array([*applied.chunks, *self._events_of(gained).chunks], pa.string())
+        events = asked("event_id", events)
+        for pack in packs:
+            twice = pack.events(pack.with_texts("event_id", events))
+            if new is not None and not len(twice):
+                others = self._applied_events(campaign, new) if pack is new else new.events()
+                twice = pack.events(pack.with_texts("event_id", others)) if len(others) else twice
+            if len(twice):
+                raise StateError(f"The event {twice[0]} already exists in campaign {campaign}, and counts")
+
+    def _applied_events(self, campaign: str, pack: Pack) -> pa.Array:
+        """Events of rows of the database that count; of millions only those that may be in this pack; and those that
+        the pack itself has twice."""
+        number, events = self._session.number(campaign), pack.events()
+        statement = sa.select(_ROWS.c.event_id).where(
+            _ROWS.c.campaign_number == number, ~_ROWS.c.reverted, _ROWS.c.disposition == str(Disposition.APPLIED)
+        )
+        if not self._has_fewer(number, len(events)):
+            statement = statement.where(self._database.among(_ROWS.c.event_id, events))
+        found = self._database.select(self._connection, statement, _EVENTS)["event_id"]
+        return asked("event_id", pa.chunked_array([*found.chunks, *pack.repeated_events().chunks], pa.string()))
+
+    def _events_of(self, changes: pa.Table) -> pa.ChunkedArray:
+        """The events of rows of the database, by batch_id and row."""
+        found = [_EVENTS.empty_table()["event_id"]]
+        for batch_id in pc.unique(changes["batch_id"]).to_pylist():
+            rows = changes["row"].filter(pc.equal(changes["batch_id"], batch_id))
+            number = self._batch_numbers([batch_id])[batch_id]
+            of_batch = sa.select(_ROWS.c.row, _ROWS.c.event_id).where(_ROWS.c.batch_number == number)
+            if len(rows) <= FEW:
+                of_batch = of_batch.where(_ROWS.c.row.in_(rows.to_pylist()))
+            there = self._database.select(self._connection, of_batch, _ROW_EVENTS)
+            found.append(there.filter(pc.is_in(there["row"], value_set=rows.combine_chunks()))["event_id"])
+        return pa.chunked_array([chunk for column in found for chunk in column.chunks], pa.string())
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
         """The rows with batch_number in the place of batch_id."""
@@ -202,6 +300,10 @@ class SqlLedger:
             if batch_id not in numbers:
                 raise NotFoundError(f"There is no batch {batch_id}")
         return numbers
+
+
+def _as_kept(outcomes: pa.Table) -> pa.Table:
+    return typed(outcomes.select([name for name in OUTCOMES.names if name in outcomes.column_names]), OUTCOMES)
 
 
 def _once(rows: pa.Table) -> pa.Table:

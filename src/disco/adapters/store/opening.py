@@ -31,7 +31,7 @@ from disco.records.ports import Artefacts
 
 _SECRET_BYTES = 32
 _REVISION_IN = f"SELECT version_num FROM {schema.REVISIONS}"
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
+KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 _CONFLICTS = ("40001", "40P01")  # PostgreSQL's codes of a serialization failure and of a deadlock
 UPGRADE = "Back up the database and the folders beside it, then run `disco db upgrade`."
 _ANOTHER_DATABASE = "Name another database in disco.yaml (database_url)."

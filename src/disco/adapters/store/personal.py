@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store.arrivals import SqlArrivals
 from disco.adapters.store.artefacts import index_of, rows_of
+from disco.adapters.store.packs import packs_of, take_out
 from disco.adapters.store.plans import matrix_of, table_of
 from disco.adapters.store.schema import (
     ARTEFACT_COLUMNS,
@@ -108,6 +109,8 @@ class SqlPersonal:
         for column in (outcomes.c.customer_id, late_decisions.c.customer_id):
             there = sa.select(column).distinct().where(self._session.database.among(column, asked))
             found.update(self._connection.execute(there).scalars())
+        for pack in packs_of(self._session):
+            found.update(pack.table["customer_id"].take(pa.array(pack.of_customers(asked))).to_pylist())
         for campaign in self._connection.execute(sa.select(campaigns.c.campaign)).scalars().all():
             row = self._session.campaign_row(campaign)
             rows = pa.array(self._launched_rows(row, asked))
@@ -199,7 +202,9 @@ class SqlPersonal:
 
     def _replace_outcomes(self, number: int, names: Mapping[str, str]) -> dict[str, int]:
         """Rows replaced, per customer with one."""
-        asked = self._session.database.among(outcomes.c.customer_id, pa.array(sorted(names), pa.string()))
+        customers = pa.array(sorted(names), pa.string())
+        self._unpack(number, customers)
+        asked = self._session.database.among(outcomes.c.customer_id, customers)
         columns = [outcomes.c[name] for name in _THEIRS.names]
         theirs = sa.select(*columns).where(outcomes.c.campaign_number == number, asked)
         rows = self._session.database.select(self._connection, theirs, _THEIRS)
@@ -213,6 +218,17 @@ class SqlPersonal:
         changed = pa.Table.from_pylist(received, schema=_THEIRS)
         self._session.database.update(self._connection, outcomes, changed, key=("batch_number", "row"))
         return Counter(rows["customer_id"].to_pylist())
+
+    def _unpack(self, number: int, customers: pa.Array) -> None:
+        """Move rows of these customers from packs to the database; the packs that had any are written anew."""
+        for pack in list(packs_of(self._session, campaign=number)):
+            places = pack.of_customers(customers)
+            if places.size:
+                rows = pack.table["row"].to_numpy()[places]
+                take_out(self._session, pack, pack.at_rows(rows))
+                keep = np.ones(pack.table.num_rows, np.bool_)
+                keep[places] = False
+                pack.replace(keep)
 
     def _drop_raw(self, number: int, customers: set[str]) -> int:
         """Empty rows set aside, of anybody, that mention one of these customers; how many."""

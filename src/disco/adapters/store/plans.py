@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store.artefacts import in_one_piece
 from disco.adapters.store.database import storable
+from disco.adapters.store.packs import packs_of
 from disco.adapters.store.schema import campaigns, contexts, moment_of, plans
 from disco.adapters.store.seals import check_campaign, check_plan, check_state, is_plan_sealed, sealed, touch
 from disco.adapters.store.session import CampaignRow, Session, beginning_with, no_such_campaign
@@ -204,7 +205,8 @@ class SqlPlans:
         row = self._session.campaign_row(campaign)
         of_campaign = sa.select(contexts.c.artefact).where(contexts.c.campaign_number == row.number)
         kept = _artefacts(row, ("decisions", "features", "codes", "customer_index", "code_index", "propensities"))
-        names = dict.fromkeys([*kept, *self._connection.execute(of_campaign).scalars()])
+        packed = [name for pack in packs_of(self._session, campaign=row.number) for name in pack.names]
+        names = dict.fromkeys([*kept, *self._connection.execute(of_campaign).scalars(), *packed])
         return tuple(name for name in names if not self._session.artefacts.is_intact(name))
 
     def _row(self, plan_id: str) -> sa.Row[Any]:

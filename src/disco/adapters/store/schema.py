@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from disco.records.errors import InputError, StateError
 from disco.records.life import Disposition
 
-REVISION = "0008"  # the last of migrations/versions
+REVISION = "0009"  # the last of migrations/versions
 REVISIONS = "alembic_version"  # the table that alembic keeps the revision in
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -181,6 +181,9 @@ batches = sa.Table(
     sa.Column("reverted_at", Moment),
     _seal("rows_seal"),  # of what never changes in its outcomes
     _seal(),
+    sa.Column("pack", sa.Text),  # artefacts of a large batch, as are the following (`packs.py`); null: it has no pack
+    sa.Column("event_index", sa.Text),
+    sa.Column("code_index", sa.Text),
     sa.Index("batches_by_campaign", "campaign_number", "number"),
 )
 
@@ -489,6 +492,7 @@ ARTEFACT_COLUMNS = (
     *(plans.c[name] for name in ("decisions", "contexts", "features")),
     *(campaigns.c[name] for name in ("codes", "customer_index", "code_index", "propensities")),
     contexts.c.artefact,
+    *(batches.c[name] for name in ("pack", "event_index", "code_index")),
     jobs.c.result_artefact,
     *(arrivals.c[name] for name in ("customers", "customer_index", "contexts", "features")),
 )

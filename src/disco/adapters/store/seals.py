@@ -13,7 +13,8 @@ integers, as they are stored. Where more than columns of one row goes in:
 - state: after the columns, depth and codes of every reserve by depth, then network and artefact of every row of
   `contexts` by network, then the moment of a recall where there was one;
 - batch: `rows_seal` is `records.content.content_hash` of the columns of its outcomes that never change, by row, and
-  of disposition and reason where the row was set aside (null elsewhere);
+  of disposition and reason where the row was set aside (null elsewhere), wherever the rows lie. The names of its pack
+  (`packs.py`) are not sealed: the rows are, and an index follows from them;
 - active: after the columns, the seal of the last version;
 - forgotten: hash and moment of every row of `forgotten` by hash. It is kept as bytes among the secrets, under the name
   `forgotten customers`, from the first customer on who is forgotten.
@@ -35,6 +36,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.database import UNREADABLE, Database, change_later, in_order
+from disco.adapters.store.packs import packs_of
 from disco.adapters.store.session import CampaignRow, Session, no_such_campaign
 from disco.records.content import content_hash
 from disco.records.errors import DiscoError, SealError, StateError
@@ -267,7 +269,7 @@ def seal_all(connection: sa.Connection, database: Database) -> None:
         _seal_campaign(connection, row["number"])
     for row in _raw(connection, schema.batches):
         try:
-            _seal_batch(connection, database, row["number"])
+            _seal_batch(connection, row, rows_seal(_rows_of(connection, database, row["number"])))
         except UNREADABLE as error:
             found, fix = "cells that cannot be read", "Restore a copy of the database from before the damage."
             raise StateError(f"The outcomes of batch {row['batch_id']} have {found}", fix=fix) from error
@@ -328,7 +330,7 @@ class SqlSeals:
     def reseal_batches(self, campaign: str) -> None:
         number = self._session.number(campaign)
         for row in _raw(self._connection, schema.batches, "campaign_number", number):
-            _seal_batch(self._connection, self._session.database, row["number"])
+            _seal_batch(self._connection, row, self._rows_seal(row["number"]))
 
     def _broken(self) -> Iterator[BrokenSeal]:
         for kind, table, keys in _SINGLE:
@@ -372,13 +374,18 @@ class SqlSeals:
             yield from self._broken_batch(batch)
         yield from self._broken_pool(row)
 
+    def _rows_seal(self, number: int) -> str:
+        parts = [_rows_of(self._connection, self._session.database, number)]
+        parts += [pack.rows(pack.seen(), _ROWS_SEALED) for pack in packs_of(self._session, batches=[number])]
+        return rows_seal(pa.concat_tables(parts))
+
     def _broken_batch(self, batch: Mapping[str, Any]) -> Iterator[BrokenSeal]:
         if batch["seal"] != row_seal("batch", batch):
             yield _broken_seal(Sealed.BATCH, batch["batch_id"], _CHANGED)
         try:
-            same = batch["rows_seal"] == _rows_seal(self._connection, self._session.database, batch["number"])
+            same = batch["rows_seal"] == self._rows_seal(batch["number"])
             found = _CHANGED
-        except UNREADABLE:
+        except (*UNREADABLE, DiscoError):
             same, found = False, "rows that cannot be read"
         rows = schema.outcomes.c
         elsewhere = [
@@ -421,11 +428,9 @@ def _seal_campaign(connection: sa.Connection, number: int) -> None:
         _set(connection, schema.campaigns, "number", number, **seals, state_seal=state)
 
 
-def _seal_batch(connection: sa.Connection, database: Database, number: int) -> None:
-    for row in _raw(connection, schema.batches, "number", number):
-        of_rows = _rows_seal(connection, database, number)
-        seal = row_seal("batch", {**row, "rows_seal": of_rows})
-        _set(connection, schema.batches, "number", number, rows_seal=of_rows, seal=seal)
+def _seal_batch(connection: sa.Connection, row: Mapping[str, Any], of_rows: str) -> None:
+    seal = row_seal("batch", {**row, "rows_seal": of_rows})
+    _set(connection, schema.batches, "number", row["number"], rows_seal=of_rows, seal=seal)
 
 
 def extended(before: str | None, late: Iterable[Mapping[str, Any]]) -> str | None:
@@ -440,10 +445,11 @@ def _late_seal(connection: sa.Connection, number: int) -> str | None:
     return extended(None, _raw(connection, schema.late_decisions, "campaign_number", number, order="row"))
 
 
-def _rows_seal(connection: sa.Connection, database: Database, number: int) -> str:
+def _rows_of(connection: sa.Connection, database: Database, number: int) -> pa.Table:
+    """The rows of a batch that are in the database."""
     columns = [schema.outcomes.c[name] for name in _ROWS_SEALED.names]
     rows = sa.select(*columns).where(schema.outcomes.c.batch_number == number)
-    return rows_seal(database.select(connection, rows, _ROWS_SEALED))
+    return database.select(connection, rows, _ROWS_SEALED)
 
 
 def _last_version(connection: sa.Connection) -> str | None:
