@@ -11,11 +11,11 @@ from disco.allocation.problem import AllocationProblem
 
 
 def test_random_limits_are_solved_as_highs_solves_them() -> None:
-    ends = drill(instances=60, seed=2)  # the same instances every time; the drill itself takes others
-    assert ends.total() == 60
+    ends = drill(instances=24, seed=2)  # the same instances every time; the drill itself takes others
+    assert ends.total() == 24
     for kind in ("floors", "segments", "budget", "eligible"):
         assert any(kind in end for end in ends), kind
-    assert sum(times for end, times in ends.items() if "every route" in end) > 30
+    assert sum(times for end, times in ends.items() if "every route" in end) > 12
 
 
 def test_a_value_that_is_not_the_optimum_ends_the_drill() -> None:

@@ -230,7 +230,7 @@ def test_the_interval_covers_the_truth_at_its_rate(offline):
     assert low <= offline.replay_coverage(runs, rows=1500) / runs <= high
 
 
-@pytest.mark.parametrize(("learning", "runs", "repeats"), [(False, 80, 0), (True, 80, 0), (True, 20, 5)])
+@pytest.mark.parametrize(("learning", "runs", "repeats"), [(False, 40, 0), (True, 40, 0), (True, 10, 5)])
 def test_under_caps_the_interval_covers_the_simulated_retailers_truth(offline, learning, runs, repeats):
     shop = offline.Shop.simulate(size=5000)
     shop = shop.beginner() if learning else shop
