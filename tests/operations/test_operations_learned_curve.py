@@ -50,3 +50,27 @@ def test_a_deeper_code_that_is_used_less_often_is_warned_of(shop):
     (warning,) = learned(shop, shallow=0.5, deep=0.1).warnings
     assert "Codes of 30% off are used less often than codes of 10% off" in warning
     assert "customers instead of 4" in warning or "customers instead of 5" in warning
+
+
+@pytest.mark.parametrize("kind", ["shop", "scored_shop"])
+def test_the_next_campaign_is_less_certain_than_those_learned_from(request, kind):
+    found = learned(request.getfixturevalue(kind), shallow=0.1, deep=0.25)
+    assert found.movement.startswith(
+        "One past campaign: how far the share who buy moves between campaigns is not known"
+    )
+    for point in found.depths:
+        assert point.next_engagement.value == point.engagement.value
+        assert point.next_engagement.lower < point.engagement.lower
+        assert point.next_engagement.upper > point.engagement.upper
+    assert found.to_arrow()["next_engagement_upper"].to_pylist() == [one.next_engagement.upper for one in found.depths]
+
+
+def test_codes_that_were_counted_anew_since_say_nothing_about_an_earlier_version(shop):
+    assert learned(shop, shallow=0.1, deep=0.25).movement is not None
+    with shop.store.reading() as transaction:
+        unused = next(row for row in transaction.decisions.of("spring").to_pylist()[::-1] if row["depth"] == 0.3)
+    ingest(shop.store, "spring", shop.outcomes([unused], full_price=[20.0]), source="later", clock=shop.clock)
+    found = learned_belief(shop.store)
+    assert found.movement is None
+    assert all(point.next_engagement is None for point in found.depths)
+    assert found.to_arrow()["next_engagement_upper"].null_count == 2

@@ -1,19 +1,24 @@
 """What a belief says about the depths that were played, with intervals of the belief itself."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
+from disco.belief import EngagementCounts, Movement
 from disco.belief.curves import demand_curve
 from disco.campaign import Belief
+from disco.operations.campaign_evidence import stored
 from disco.operations.versions import belief_of, version_of
 from disco.records.compiled import without_compiler
 from disco.records.currency import GBP
+from disco.records.errors import SealError
 from disco.records.estimate import LEVEL, Estimate
-from disco.records.ports import Store
+from disco.records.life import VersionRecord
+from disco.records.ports import Store, Transaction
 from disco.records.result import TableResult
 
 _DRAWS = 2000
@@ -33,7 +38,10 @@ class LearnedCurve:
     codes: int
     """Expired codes; only those assigned at random, where there were any."""
     engagement: Estimate
-    """The share of receivers who buy."""
+    """The share of receivers who buy, over the campaigns learned from."""
+    next_engagement: Estimate | None = None
+    """The same in the next campaign, whose level may differ from that of all before: the interval is wider. Null where
+    `movement` is."""
     revenue_per_code: Estimate
     """Expected revenue of a code sent, used or not: the share who buy times the basket after the discount."""
 
@@ -54,6 +62,9 @@ class LearnedBelief(TableResult):
     """The currency of all money here, by its code of ISO 4217."""
     depths: tuple[LearnedCurve, ...]
     """One entry per depth that was bought with, ascending."""
+    movement: str | None = None
+    """How far the share who buy moved between campaigns, and what that rests on, in a sentence. Null where codes of a
+    campaign were counted anew since this version was made, or none has matured."""
     warnings: tuple[str, ...]
     """Where what was seen contradicts the model, in sentences."""
 
@@ -66,6 +77,7 @@ class LearnedBelief(TableResult):
                     **{f"basket_{end}": getattr(point.basket, end) for end in _ENDS},
                     "codes": point.codes,
                     **{f"engagement_{end}": getattr(point.engagement, end) for end in _ENDS},
+                    **{f"next_engagement_{end}": getattr(point.next_engagement, end, None) for end in _ENDS},
                     **{f"revenue_per_code_{end}": getattr(point.revenue_per_code, end) for end in _ENDS},
                 }
                 for point in self.depths
@@ -77,9 +89,11 @@ def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
     """What that version of the model has learned; None: the active one."""
     with store.reading() as transaction:
         record = version_of(transaction, version)
+        parts = _codes_by_campaign(transaction, record)
     belief = belief_of(record)
     with without_compiler():  # one customer's curve
-        curve = learned_curve(belief)
+        movement = None if not parts else Movement.of_engagement(belief.engagement, parts)
+        curve = learned_curve(belief, movement)
     return LearnedBelief(
         version=record.number,
         made_at=record.made_at,
@@ -87,6 +101,7 @@ def learned_belief(store: Store, version: int | None = None) -> LearnedBelief:
         purchases=sum(point.purchases for point in curve),
         currency=store.locale.currency.code,
         depths=curve,
+        movement=None if movement is None else movement.words("the share who buy"),
         warnings=contradictions(belief),
     )
 
@@ -104,8 +119,25 @@ def contradictions(belief: Belief, depths: ArrayLike | None = None) -> tuple[str
     )
 
 
-def learned_curve(belief: Belief) -> tuple[LearnedCurve, ...]:
-    """The depths seen in purchases, ascending; contexts are standardised, so the average customer's is 0."""
+def _codes_by_campaign(transaction: Transaction, record: VersionRecord) -> list[EngagementCounts]:
+    """The matured codes of each campaign that this version counts; empty where they are not known any more."""
+    parts = []
+    for campaign, learned in record.campaigns.items():
+        kept = None
+        with suppress(SealError):  # the version itself is sound, and `disco doctor` names what is not
+            kept = stored(transaction, campaign, record.network)
+        if kept is None or learned not in (kept.hash, replace(kept, codes=EngagementCounts()).hash):
+            return []
+        if learned == kept.hash and kept.codes.depths.size:
+            parts.append(kept.codes)
+    return parts
+
+
+def learned_curve(belief: Belief, movement: Movement | None = None) -> tuple[LearnedCurve, ...]:
+    """The depths seen in purchases, ascending; contexts are standardised, so the average customer's is 0.
+
+    movement: of the share who buy between the campaigns learned from; None: the next campaign is not predicted.
+    """
     evidence = belief.basket.evidence
     if not evidence.depths.size:
         return ()
@@ -113,6 +145,7 @@ def learned_curve(belief: Belief) -> tuple[LearnedCurve, ...]:
     generator = np.random.Generator(np.random.Philox(key=0))
     rates = belief.engagement.rates(evidence.depths)
     lower, upper = belief.engagement.interval(evidence.depths, LEVEL)
+    following = None if movement is None else belief.engagement.interval(evidence.depths, LEVEL, movement=movement)
     drawn = belief.engagement.draws(evidence.depths, count=_DRAWS, generator=generator)
     revenue = curve.revenue.mean * rates, curve.revenue.draws * drawn
     counts = belief.engagement.counts.margin
@@ -128,6 +161,9 @@ def learned_curve(belief: Belief) -> tuple[LearnedCurve, ...]:
             ),
             codes=sent.get(depth, 0),
             engagement=Estimate(float(rates[column]), float(lower[column]), float(upper[column]), LEVEL),
+            next_engagement=None
+            if following is None
+            else Estimate(float(rates[column]), float(following[0][column]), float(following[1][column]), LEVEL),
             revenue_per_code=Estimate.around(float(revenue[0][column]), revenue[1][:, column], level=LEVEL),
         )
         for column, depth in enumerate(evidence.depths.tolist())

@@ -64,4 +64,5 @@ def _text(found: "LearnedBelief") -> str:
     ]
     count = len(found.campaigns)
     head = f"Version {found.version}, from {count} campaign{'s'[: count != 1]}: {', '.join(found.campaigns)}."
-    return f"{head}\n{figures_text(Table(caption='Belief', columns=columns, rows=rows))}"
+    table = f"{head}\n{figures_text(Table(caption='Belief', columns=columns, rows=rows))}"
+    return table if found.movement is None else f"{table}\n{found.movement}"
