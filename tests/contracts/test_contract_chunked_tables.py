@@ -13,7 +13,7 @@ from disco.adapters.engines import LocalEngine, parts
 from disco.belief import Evidence
 from disco.records.errors import FileFormatError, InputError
 from disco.records.identity import buckets_of
-from disco.records.manifest import MANIFEST, Manifest
+from disco.records.manifest import MANIFEST, TableManifest
 from disco.records.ports import TableEngine
 
 ROWS = 3000
@@ -100,7 +100,7 @@ def test_a_written_table_is_read_back_and_writing_it_again_doubles_nothing(engin
     for _ in range(2):
         said = engine.table(folder).transform(doubled, DOUBLED).write(out)
         assert said.rows == ROWS
-        assert said == Manifest.read(out)
+        assert said == TableManifest.read(out)
         assert in_order(engine.table(out)).equals(EXPECTED)
     assert {file.name for file in said.files} | {MANIFEST} == {path.name for path in out.iterdir()}
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

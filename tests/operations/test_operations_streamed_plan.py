@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from disco.adapters.engines import LocalEngine
 from disco.entrypoints.python import Shop
 from disco.features import ContextNetwork
 from disco.features.builder import feature_table
@@ -20,6 +21,7 @@ from disco.operations.audience import FeatureCache
 from disco.operations.planning import PlanResult, make_plan
 from disco.records import private, space
 from disco.records.errors import InputError
+from disco.records.ports import TableEngine
 
 CUSTOMERS = 160
 AS_OF = date(2026, 3, 1)
@@ -84,8 +86,9 @@ def shop(tmp_path: Path, network: bytes) -> Shop:
     return Shop.open(folder)
 
 
-def planned(shop: Shop, *, bucket: int | None = None) -> PlanResult:
+def planned(shop: Shop, *, bucket: int | None = None, engine: TableEngine | None = None) -> PlanResult:
     cache = shop.cache() if bucket is None else replace(shop.cache(), bucket_customers=bucket)
+    cache = replace(cache, engine=engine)
     with shop.store(missing="create") as store:
         return make_plan(
             store,
@@ -111,6 +114,18 @@ def test_a_plan_is_the_same_for_any_size_of_a_bucket(shop: Shop, bucket: int) ->
     streamed = planned(shop, bucket=bucket)
     assert "reading orders" in streamed.seconds
     assert (streamed.plan_id, streamed.inputs) == (whole.plan_id, whole.inputs)
+    assert kept_names(shop) == names
+    assert (shop.artefacts / "features" / names[0]).read_bytes() == content
+
+
+def test_a_plan_is_the_same_when_an_engine_computes_its_features(shop: Shop) -> None:
+    whole = planned(shop)
+    names = kept_names(shop)
+    content = (shop.artefacts / "features" / names[0]).read_bytes()
+    shop.cache().purge()
+    spread = planned(shop, engine=LocalEngine())
+    assert "reading orders" not in spread.seconds
+    assert (spread.plan_id, spread.inputs) == (whole.plan_id, whole.inputs)
     assert kept_names(shop) == names
     assert (shop.artefacts / "features" / names[0]).read_bytes() == content
 

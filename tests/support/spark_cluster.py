@@ -79,8 +79,15 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
     require_spark()
     import pyspark
 
-    jars = Path(pyspark.__path__[0]) / "jars"
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    home = Path(pyspark.__path__[0])
+    jars = home / "jars"
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),  # where workers find what executors run
+        "SPARK_SCALA_VERSION": "2.13",  # as the start scripts of Spark say
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
 
     def started(stack: ExitStack, name: str, *args: str) -> Any:
         log = stack.enter_context((folder / f"{name}.log").open("wb"))

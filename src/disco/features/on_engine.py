@@ -134,7 +134,7 @@ def _by_customer(
         else:
             sent[name] = table.transform(Numbered(ranges, "customer_id"), schema)
             continue
-        joined = {"rows": table.transform(ByKey(key), schema)}
+        joined = {"rows": table.transform(ByKey(key, ranges.count), schema)}
         column = "order_id" if name == "returns" else "code"
         if "orders" in raw and column in raw["orders"].schema.names:
             links = pa.schema([("key", pa.large_string()), (_HOME, pa.int32()), _BUCKET])
@@ -202,6 +202,11 @@ class IdRanges:
         count = min(max(_LEAST_BUCKETS, -(-rows // _BUCKET_CUSTOMERS)), len(sample))
         return cls(tuple(sample[place * len(sample) // count] for place in range(1, count)))
 
+    @property
+    def count(self) -> int:
+        """Of buckets."""
+        return len(self.bounds) + 1
+
     def number(self, ids: pa.ChunkedArray) -> pa.Array:
         """(n,) int32: the bucket of each id; 0 where there is none."""
         if not self.bounds:
@@ -253,17 +258,15 @@ class Numbered:
         return chunk.append_column(_BUCKET, self.ranges.number(chunk[self.column]))
 
 
-_KEY_BUCKETS = 256  # of orders and codes, while their customers are looked up
-
-
 @dataclass(frozen=True, slots=True)
 class ByKey:
-    """A chunk with a bucket that is a hash of a column."""
+    """A chunk with a bucket that is a hash of a column: there a row meets the orders that name it."""
 
     column: str
+    buckets: int
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        return chunk.append_column(_BUCKET, buckets_of(_text(chunk[self.column]), _KEY_BUCKETS))
+        return chunk.append_column(_BUCKET, buckets_of(_text(chunk[self.column]), self.buckets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +281,7 @@ class Links:
         keys = _text(named[self.column])
         homes = self.ranges.number(named["customer_id"])
         pairs = pa.table({"key": keys, _HOME: homes}).group_by(["key", _HOME], use_threads=False).aggregate([])
-        return pairs.append_column(_BUCKET, buckets_of(pairs["key"], _KEY_BUCKETS))
+        return pairs.append_column(_BUCKET, buckets_of(pairs["key"], self.ranges.count))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class ManifestFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class TableManifest:
     """The files of a table, by name."""
 
     files: tuple[ManifestFile, ...]
@@ -41,7 +41,7 @@ class Manifest:
         return sum(file.rows for file in self.files)
 
     @classmethod
-    def of_files(cls, folder: Path) -> "Manifest":
+    def of_files(cls, folder: Path) -> "TableManifest":
         """Of all Parquet files in a folder."""
         found = []
         for path in parquet_files(folder):
@@ -50,7 +50,7 @@ class Manifest:
         return cls(tuple(found))
 
     @classmethod
-    def read(cls, folder: Path) -> "Manifest | None":
+    def read(cls, folder: Path) -> "TableManifest | None":
         """That of a folder; None where it has none. Refused where a file of it is missing or has another size."""
         path = folder / MANIFEST
         try:
@@ -88,7 +88,7 @@ def table_files(source: Path) -> list[Path]:
         return [source]
     if not source.is_dir():
         raise InputError(str(source), found="no such file or folder", expected="Parquet")
-    manifest = Manifest.read(source)
+    manifest = TableManifest.read(source)
     found = parquet_files(source) if manifest is None else [source / file.name for file in manifest.files]
     if not found:
         raise InputError(str(source), found="no file *.parquet", expected="a folder of Parquet files")
@@ -151,7 +151,7 @@ def folder_written_whole(folder: Path) -> Iterator[Path]:
     private_folder(target.parent)
     with unfinished_folder(target.parent) as partial:
         yield partial
-        Manifest.of_files(partial).write(partial)
+        TableManifest.of_files(partial).write(partial)
         if target.is_dir():
             with unfinished_folder(target.parent) as old:  # removed at the end of the block
                 os.replace(target, old / "replaced")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Traces,
         VersionRecord,
     )
-    from disco.records.manifest import Manifest
+    from disco.records.manifest import TableManifest
     from disco.records.people import ApprovalRecord, InvitationRecord, KeyRecord, PersonRecord, SessionRecord
     from disco.records.table_rows import TableRows
 
@@ -78,7 +78,7 @@ class ChunkedTable(Protocol):
     def kept(self) -> "AbstractContextManager[ChunkedTable]":
         """The same rows, computed at most once and read back from then on, until the end of the block."""
 
-    def write(self, folder: Path) -> "Manifest":
+    def write(self, folder: Path) -> "TableManifest":
         """Write Parquet files and their manifest (`records.manifest`); the folder is there whole or not at all.
 
         Where a table was written there before, it is replaced. A task or a job that is repeated doubles nothing.

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from disco.adapters.engines.parts import Part, parts_of
 from disco.records.errors import InputError
-from disco.records.manifest import Manifest, folder_written_whole
+from disco.records.manifest import TableManifest, folder_written_whole
 from disco.records.ports import ChunkedTable, Engine
 from disco.records.private import temporary_folder
 from disco.records.table_rows import in_pieces
@@ -78,7 +78,7 @@ class LocalTable:
                 pass
             yield LocalTable.of(self.engine, folder)
 
-    def write(self, folder: Path) -> Manifest:
+    def write(self, folder: Path) -> TableManifest:
         with folder_written_whole(folder) as unfinished, ExitStack() as stack:
             writer, rows, files = None, 0, 0
             for batch in self.batches():
@@ -91,7 +91,7 @@ class LocalTable:
             if writer is None:
                 pq.write_table(self.schema.empty_table(), unfinished / "part-00000.parquet")
             stack.close()
-        written = Manifest.read(folder)
+        written = TableManifest.read(folder)
         assert written is not None  # for the type checker
         return written
 

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from disco.adapters.engines.local import LocalEngine
 from disco.adapters.engines.spark_tasks import carried, uncarried
 from disco.records.arguments import kind_of
 from disco.records.errors import InputError, MissingPartError
@@ -61,6 +62,10 @@ class SparkEngine:
 
     def __repr__(self) -> str:
         return f"SparkEngine({self.session.sparkContext.master!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a chunk function may hold its engine without using it; on an executor that is the thread of its task
+        return LocalEngine, (1,)
 
     @property
     def threads(self) -> int:

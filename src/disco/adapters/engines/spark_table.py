@@ -16,7 +16,7 @@ from disco.adapters.engines.local_table import ChunkFunction, without_bucket
 from disco.adapters.engines.parts import parts_of
 from disco.records.errors import InputError
 from disco.records.locale import Locale
-from disco.records.manifest import Manifest, folder_written_whole, parquet_files
+from disco.records.manifest import TableManifest, folder_written_whole, parquet_files
 from disco.records.ports import ChunkedTable
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class SparkTable:
         finally:
             blocks.unpersist()
 
-    def write(self, folder: Path) -> Manifest:
+    def write(self, folder: Path) -> TableManifest:
         with folder_written_whole(folder) as unfinished:
             files = self._then(tasks.ToFile(str(unfinished), self.schema), _BLOCKS)
             named = {bytes(row[0]).decode() for row in self.engine.collect(files)}
@@ -117,7 +117,7 @@ class SparkTable:
                 import pyarrow.parquet as pq
 
                 pq.write_table(self.schema.empty_table(), unfinished / "part-00000.parquet")
-        written = Manifest.read(folder)
+        written = TableManifest.read(folder)
         assert written is not None  # for the type checker
         return written
 
