@@ -75,8 +75,8 @@ SHOPS = {
     "move by 0.3": Shop(0.3),
     "drawn from the prior": Shop(FROM_PRIOR),
     "0.2, sizes up to 20 times": Shop(0.2, largest=20.0),
-    "0.2, in 16 bins of the score": Shop(0.2, bins=16),
     "0.1, and each depth by 0.1": Shop(0.1, by_depth=0.1),
+    "0.2, 16 bins; 1/10 of histories": Shop(0.2, bins=16),
 }
 
 
@@ -84,6 +84,7 @@ def take_up(shop: Shop, past: int, histories: int, *, seed: int) -> tuple[Count,
     """Intervals of the next campaign's mean rate at each depth: of the belief, and with a campaign effect."""
     generator = np.random.default_rng([seed, past])
     bare, full = Count(), Count()
+    histories = histories if not shop.bins else max(histories // 10, 1)  # a posterior over bins takes longer
     bins = ScoreBins.of(generator.normal(scale=0.8, size=3200), count=shop.bins) if shop.bins else None
     for _ in range(histories):
         effects = moved_by(shop.move, generator) * generator.standard_normal(past + 1)
