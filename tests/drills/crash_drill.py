@@ -34,7 +34,7 @@ from disco.records.errors import DiscoError
 _SECONDS = 120
 _KILLS_PER_CAMPAIGN = 4
 # seconds, or calls: about a third of a campaign's life, to begin with
-_FIRST_REACH = {None: 0.3, "fsync": 10, "rename": 5, "pwrite64": 80, "fdatasync": 8, "unlink": 3, "sendto": 60}
+_FIRST_REACH = {None: 0.3, "fsync": 30, "rename": 15, "pwrite64": 80, "fdatasync": 8, "unlink": 3, "sendto": 60}
 
 Result = TypeVar("Result")
 

@@ -26,7 +26,7 @@ class Kill:
 
 KILLS = (
     Kill("sqlite", "process"),
-    Kill("sqlite", "process", "fsync"),  # of an artefact and of its folder, in a launch
+    Kill("sqlite", "process", "fsync"),  # of an artefact and of its folder: launches and large batches
     Kill("sqlite", "process", "rename"),  # an artefact gets its name
     Kill("sqlite", "process", "pwrite64"),  # pages of the journal and the file
     Kill("sqlite", "process", "fdatasync"),  # of both, and of the folder after the journal is gone

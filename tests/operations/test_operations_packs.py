@@ -188,6 +188,28 @@ def test_a_row_that_counts_no_more_leaves_its_pack_and_comes_back(packed):
     assert not [one for one in audit(packed.store) if not one.ok]
 
 
+HIDING = {
+    "the row that hides it deleted": ("DELETE FROM outcomes WHERE batch_number = 1", "ledger"),
+    "another amount in the row that hides it": (
+        "UPDATE outcomes SET full_price_minor = 1 WHERE batch_number = 1",
+        "seals",
+    ),
+    "another number of the row that hides it": ("UPDATE outcomes SET row = row + 1 WHERE batch_number = 1", "seals"),
+}
+
+
+@pytest.mark.parametrize("damage", HIDING)
+def test_a_change_of_what_hides_a_row_is_found(packed, damage):
+    statement, check = HIDING[damage]
+    sent = packed.sent(packed.launch())
+    ingest(packed.store, "spring", packed.outcomes(sent), source="a", clock=packed.clock)
+    ingest(packed.store, "spring", packed.outcomes(sent[:1], full_price=[10.0]), source="b", clock=packed.clock)
+    assert not [one for one in audit(packed.store) if not one.ok]
+    with packed.store._database.engine.begin() as connection:
+        assert connection.execute(sa.text(statement)).rowcount == 1
+    assert check in [one.check for one in audit(packed.store) if not one.ok]
+
+
 def test_a_rehearsal_and_a_failure_leave_no_pack_in_force(packed, url):
     sent = packed.sent(packed.launch())
     files = set(artefacts_of(url).iterdir())

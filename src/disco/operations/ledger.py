@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _CLOCK_SLACK = timedelta(days=1)  # times without a zone may be of another one than the shop's
 _ID_LENGTH = 16
+_DECIDED = ("row", "customer_id", "arm", "depth", "code", "known", "late")
 _QUARANTINE = ("row", "event_id", "customer_id", "code", "disposition", "reason", "raw")
 
 
@@ -253,6 +254,7 @@ def _read(
     elif shared:
         sharers = sharers_in(outcomes, shared.values())
         decisions = pa.concat_tables([decisions, transaction.decisions.of(record.campaign, customers=sharers)])
+    decisions = decisions.select(list(_DECIDED))  # of a million rows the other columns take as much memory again
     rows = read_outcomes(
         outcomes,
         campaign=record.campaign,

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from disco.adapters.store import schema
 from disco.adapters.store.artefacts import in_one_piece, rows_of
-from disco.adapters.store.database import FEW, ask, change, storable
+from disco.adapters.store.database import FEW, ask, change, in_order, storable
 from disco.adapters.store.session import Session
 from disco.records.arrays import Flags, Integers
 from disco.records.identity import customer_keys
@@ -65,7 +65,7 @@ def packable(rows: pa.Table) -> Flags | None:
 
 def put_pack(artefacts: Artefacts, rows: pa.Table) -> dict[str, str]:
     """Keep these rows, all of them packable; the cells of their batch."""
-    table = storable(rows.select(list(_PACKED))).sort_by("row")
+    table = in_order(storable(rows.select(list(_PACKED))), "row")
     return {
         "pack": artefacts.put(table),
         **{index: artefacts.put(_index_of(table[name])) for name, index in _INDEXED.items()},
