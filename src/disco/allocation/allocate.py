@@ -15,7 +15,7 @@ from disco.allocation.limits import CountsLike, Segments
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, read_problem
 from disco.allocation.reference import infeasible
-from disco.allocation.result import Allocation, Status
+from disco.allocation.result import Allocation, Status, relative_gap
 from disco.allocation.solver import solve
 from disco.records.arrays import Floats, Vector
 from disco.records.decisions import Audience, Offer
@@ -104,6 +104,8 @@ def certified_budget(
     allocation = certified(problem, prices, seconds=seconds, budget_price=priced.rate, engine=engine)
     if filled.exact and allocation.status is not Status.OPTIMAL:
         return replace(allocation, bound=allocation.value, gap=0.0, status=Status.OPTIMAL)
+    if allocation.value < filled.bound < allocation.bound:
+        return replace(allocation, bound=filled.bound, gap=relative_gap(allocation.value, filled.bound))
     return allocation
 
 

@@ -6,7 +6,8 @@ For a budget price λ ≥ 0 the problem with values v - λ·c is exact and canon
 
 λ is bracketed between an allocation that spends too much and one that does not; the difference between the two is split
 into cycles, and the best subset that the budget allows is applied. Of many customers, passes over all of them first
-settle those whose place does not depend on λ (`contended`), and the search is among the others. Few: searched exactly.
+settle those whose place does not depend on λ (`contended`), and the search is among the others. Few customers are
+solved to the end (`branching`, `finishing`).
 """
 
 import math
@@ -14,8 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from disco.allocation.branching import Relaxed, branch
 from disco.allocation.contended import Narrowing, narrowed
-from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best, search_exactly
+from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
@@ -33,7 +35,7 @@ _SPREADS = (3.5, 9.0)  # half-widths of ranges, in standard errors: the second w
 _WORTH_FILLING = 2e-5  # relative gap of an even mixture of two allocations, from where on a budget is filled from them
 _FILLED = 1e-9  # relative gap at which few contended customers need no better filling
 _KEPT = 11  # allocations remembered on either side of the budget: a wider bracket may fill the budget better
-_SEARCHED = 48  # customers, at most, for the exact search, which gives up after two million steps
+_FINISHED = 400  # customers, at most, whose budget is solved to the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class BudgetSolution:
     solution: Assignment  # feasible
     bound_from: Priced  # whose prices and rate give the lowest bound
     exact: bool = False  # proved optimal by search
+    bound: float = math.inf  # what no allocation exceeds, where a search knows better than the prices
 
 
 def solve_budget(
@@ -51,26 +54,45 @@ def solve_budget(
     """An allocation within the budget, and the prices that bound what any could reach; None: floors cost too much."""
     if problem.keys is None and problem.customers > _TO_THE_END:  # they are asked for again and again
         problem = replace(problem, keys=customer_keys(np.arange(problem.customers), engine=engine))
+    if problem.customers <= _FINISHED:
+        warm = None  # where floors bind, prices depend on where they began, and what a search finds on prices
     lagrangian = Lagrangian(_affordable(problem), warm=warm, engine=engine)
     if problem.customers > _TO_THE_END:
         found = among_contended(lagrangian)
         if found is not None:
             return found
+    relaxed = _relaxed(lagrangian)
+    if relaxed is None:
+        return None
+    if relaxed.exact:
+        return BudgetSolution(relaxed.filled, relaxed.best, exact=True)
+    if problem.customers <= _FINISHED:
+        finished = branch(lagrangian, relaxed, _relaxed_part)
+        return BudgetSolution(finished.solution, relaxed.best, finished.exact, finished.bound)
+    return BudgetSolution(relaxed.filled, relaxed.best)
+
+
+def _relaxed(lagrangian: Lagrangian) -> Relaxed | None:
+    """Prices for the budget, and an allocation filled from the two on either side of it; None: floors cost too much."""
     rich = lagrangian.at(0.0)
     if not rich.solution.feasible:
         return None
     if rich.fits:
-        return BudgetSolution(rich.solution, rich, exact=True)
+        return Relaxed(rich, rich.solution, rich.solution.choice, rich.solution.choice, exact=True)
     poor = _cheapest(lagrangian, rich)
     if not poor.fits:
         return None
-    narrow = _bracket if problem.customers <= _TO_THE_END else _approach
+    narrow = _bracket if lagrangian.problem.customers <= _TO_THE_END else _approach
     best, above, below = narrow(lagrangian, rich, poor)
     filled = fill_best(lagrangian, best, above, below)
-    if problem.customers <= _SEARCHED:
-        filled, exact = search_exactly(lagrangian, filled, best)
-        return BudgetSolution(filled, best, exact)
-    return BudgetSolution(filled, best)
+    return Relaxed(best, filled, above[-1].solution.choice, below[-1].solution.choice, exact=False)
+
+
+def _relaxed_part(problem: AllocationProblem) -> tuple[Lagrangian, Relaxed] | None:
+    """`_relaxed` of a part of a problem."""
+    lagrangian = Lagrangian(_affordable(problem), warm=None)
+    relaxed = _relaxed(lagrangian)
+    return None if relaxed is None else (lagrangian, relaxed)
 
 
 def among_contended(lagrangian: Lagrangian, *, narrow: Narrowing | None = None) -> BudgetSolution | None:
