@@ -242,3 +242,22 @@ def test_engagement_scores_are_kept_on_the_grid_and_may_be_unknown():
 def test_scores_that_are_none_are_refused(score, message):
     with pytest.raises(InputError, match=message):
         random_log(*columns(), score=score, check_balance=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"context": [[np.nan]] * 4},
+        {"full_price": [-1.0, 2.0, 3.0, 4.0]},
+        {"propensity": [0.0, 0.5, 0.5, 0.5]},
+        {"propensity": [0.9, 0.9, 0.9, 0.9]},
+        {"propensity": "guessed"},
+        {"strata": ["a", "b", "b", "b"]},
+        {"score": [np.nan] * 4},
+    ],
+)
+def test_a_refused_log_says_what_would_make_it_acceptable(change):
+    given = {"context": [[1.0]] * 4, "depth": [0.1, 0.2, 0.1, 0.2], "full_price": [1.0, 2.0, 3.0, 4.0]} | change
+    with pytest.raises(InputError) as refused:
+        random_log(given.pop("context"), given.pop("depth"), given.pop("full_price"), check_balance=False, **given)
+    assert refused.value.fix

@@ -101,7 +101,12 @@ def random_log(
     rows = len(contexts)
     if not np.isfinite(contexts).all():
         row = int(np.flatnonzero(~np.isfinite(contexts).all(axis=1))[0])
-        raise InputError(f"log, row {row + 1}, context", found="NaN or infinity", expected="finite figures")
+        raise InputError(
+            f"log, row {row + 1}, context",
+            found="NaN or infinity",
+            expected="finite figures",
+            fix="Replace what is not known by the column's mean, or leave out the row.",
+        )
     played = read_column(depth, rows=rows, where="log, depth")
     offered, place = np.unique(played, return_inverse=True)
     for value in offered:
@@ -116,6 +121,7 @@ def random_log(
             f"log, row {row + 1}, full_price",
             found=float(prices[row]),
             expected="a positive amount, or null where nothing was bought",
+            fix="Write null for a customer who bought nothing. Subtract returns first.",
         )
     scores = None if score is None else _scores(read_column(score, rows=rows, where="log, score"))
     stratum = np.zeros(rows, np.int64) if strata is None else _numbered(strata, rows=rows, name="strata")
@@ -146,7 +152,12 @@ def _scores(values: Vector) -> Vector:
     """On the grid of 2⁻¹⁶, NaN = none; what cannot be log odds is refused."""
     known = ~np.isnan(values)
     if not known.any():
-        raise InputError("log, score", found="no score in any row", expected="a score in at least one")
+        raise InputError(
+            "log, score",
+            found="no score in any row",
+            expected="a score in at least one",
+            fix="Leave out the scores: one rate per depth is then learned for everybody.",
+        )
     beyond = np.flatnonzero(known & ~(np.abs(values) <= MOST_SCORE))
     if beyond.size:
         raise InputError(
@@ -161,6 +172,12 @@ def _scores(values: Vector) -> Vector:
 def _numbered(labels: ArrayLike, *, rows: int, name: str) -> Integers:
     """Labels as 0, 1, … in their sorted order."""
     return np.unique(read_labels(labels, where=f"log, {name}", rows=rows), return_inverse=True)[1].astype(np.int64)
+
+
+_PROPENSITIES = (
+    "Give the probability with which each row got its own depth. Without a column of propensities the depths count as "
+    "uniform; as 'observed' they count as often as they occur, overall or within strata."
+)
 
 
 def _propensities(
@@ -180,7 +197,9 @@ def _propensities(
             fix="Leave out the stratum or the depth: nothing can be said about what was never tried.",
         )
     if isinstance(given, str) and given != "observed":
-        raise InputError("log, propensity", found=repr(given), expected="'observed', or one figure per row")
+        raise InputError(
+            "log, propensity", found=repr(given), expected="'observed', or one figure per row", fix=_PROPENSITIES
+        )
     if shares:
         return np.asarray((cells / cells.sum(axis=1, keepdims=True))[stratum, place])
     if given is None:
@@ -193,6 +212,7 @@ def _propensities(
             f"log, row {row + 1}, propensity",
             found=float(chances[row]),
             expected="a probability above 0, at most 1: a depth that could not be played cannot be in the log",
+            fix=_PROPENSITIES,
         )
     _refuse_unless_one(chances, place, stratum, cells, depths)
     return chances
@@ -214,6 +234,7 @@ def _refuse_unless_one(
                 "log, propensity",
                 found=f"propensities of the {len(depths)} depths that sum to {sums[off]:.6g}",
                 expected="a sum of one",
+                fix=_PROPENSITIES,
             )
         return
     # With probabilities that sum to one, 1{depth}/p has the mean 1 at every depth, and cut at c at most that. Only too
@@ -226,7 +247,7 @@ def _refuse_unless_one(
                 f"log, propensity at depth {depth_label(depth)}",
                 found=f"inverse propensities with mean {found:.4g} over all rows",
                 expected="a mean of 1 at most, as probabilities that sum to one give",
-                fix="Give the probability with which each row got its own depth.",
+                fix=_PROPENSITIES,
             )
 
 
@@ -316,7 +337,12 @@ def read_log(
     for name in ("customer_id", *context, "depth", *strata):
         if table[name].null_count:
             row = table[name].is_null().to_pylist().index(True)
-            raise InputError(f"{path}, column {name}, row {row + 1}", found="null", expected="a value in every row")
+            raise InputError(
+                f"{path}, column {name}, row {row + 1}",
+                found="null",
+                expected="a value in every row",
+                fix="Fill in the value, or leave out the row.",
+            )
     propensity: ArrayLike | Literal["observed"] | None = None
     if observed:
         propensity = "observed"
