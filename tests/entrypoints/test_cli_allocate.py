@@ -207,3 +207,23 @@ def test_segments_named_without_limits_are_accepted(run, files):
     (folder / "caps.yaml").write_text("caps: {0.1: 5}\nsegments: {country: {}}\n")
     result = run(folder / "values.parquet", "--caps", folder / "caps.yaml", "-o", folder / "o.parquet")
     assert result.exit_code == 0
+
+
+def test_a_folder_of_values_gives_a_folder_with_the_same_rows_and_summary(run, files):
+    folder, _, _ = files
+    (folder / "values").mkdir()
+    table = pq.read_table(folder / "values.parquet")
+    for at in range(0, 50, 20):
+        pq.write_table(table.slice(at, 20), folder / "values" / f"{at:02}.parquet")
+    caps = ("--caps", folder / "caps.yaml")
+    run(folder / "values.parquet", *caps, "-o", folder / "one.parquet", "--summary", folder / "one.json")
+    for _ in range(2):  # what was written before is replaced
+        result = run(folder / "values", *caps, "-o", folder / "codes", "--summary", folder / "codes.json")
+        assert result.exit_code == 0
+    assert pq.read_table(folder / "codes").equals(pq.read_table(folder / "one.parquet"))
+    said, expected = (json.loads((folder / name).read_text()) for name in ("codes.json", "one.json"))
+    assert said | {"seconds": 0} == expected | {"seconds": 0}
+    with pytest.raises(UsageError, match="--solver"):
+        run(folder / "values", *caps, "-o", folder / "codes", "--solver", "highs")
+    with pytest.raises(InputError, match="other content"):
+        run(folder / "values", *caps, "-o", folder / "values")
