@@ -553,3 +553,13 @@ def test_a_difference_with_a_policy_that_was_not_replayed_is_refused(log, names,
     found = replay(log, Greedy(), batch=600, passes=1, repeats=0)
     with pytest.raises(InputError, match=said):
         found.difference(*names)
+
+
+def test_without_learning_and_caps_resampled_passes_add_no_error(log):
+    """What resampled logs vary by beyond the customers' own spread is then noise, and would only widen the interval."""
+    plain, more = (
+        replay(log, Greedy(), belief=model_of(log), batch=400, learning=False, passes=2, repeats=repeats)
+        for repeats in (0, 3)
+    )
+    assert more.policies["greedy"].revenue == plain.policies["greedy"].revenue
+    assert more.policies["greedy"].average_basket_value == plain.policies["greedy"].average_basket_value

@@ -311,14 +311,17 @@ def replay(
         )
     runs += [read(presented_rows(log, skew=skew, seed=seed, repeat=number), number) for number in range(1, passes)]
     batches = -(-rows.size // limits.batch)
+    # a policy that neither learns nor shares caps does the same whatever others do: its way does not vary with the log
+    way_varies = learning or any(cap is not None for cap in limits.caps)
     again: dict[str, list[dict[str, float]]] = {name: [] for name in players}
     series: dict[str, list[Vector]] = {name: [] for name in players}
     for repeat in range(passes, passes + repeats):
         kept = presented_rows(log, skew=skew, seed=seed, repeat=repeat)
         readings = read(bootstrap_rows(log, kept, seed=seed, repeat=repeat - passes + 1), repeat)
         for name, reading in readings.items():
-            figures = reading.figures(readings["random"], limits)
-            again[name].append({figure: value for figure, (value, _) in figures.items()})
+            if way_varies:
+                figures = reading.figures(readings["random"], limits)
+                again[name].append({figure: value for figure, (value, _) in figures.items()})
             series[name].append(reading.basket_values(batches)[:-1])
     results = {
         name: _policy_replay(
