@@ -36,7 +36,7 @@ def test_it_is_the_conditional_of_the_joint_normal_law():
         for place, tau in enumerate(MOVES):
             _, mean, variance = reference(LEVELS, INFORMATION, tau, depth=depth)
             beyond = variance - 1 / total[depth] + (mean - pooled[depth]) ** 2  # 1/total is the belief's own
-            assert found.extra(DEPTHS)[place, depth] == pytest.approx(beyond, rel=1e-4, abs=2e-5)
+            assert found.added_variance(DEPTHS)[place, depth] == pytest.approx(beyond, rel=1e-4, abs=2e-5)
 
 
 def test_it_is_what_a_grid_over_all_unknowns_says():
@@ -55,20 +55,20 @@ def test_it_is_what_a_grid_over_all_unknowns_says():
         beyond.append(tau**2 + (chance * off**2).sum() / chance.sum())
     ratio = found.weight[tried] / usual_moves(0.1)[tried]
     assert ratio / ratio[0] == pytest.approx(np.array(evidence) / evidence[0], rel=1e-3)
-    assert found.extra([0.1])[tried, 0] == pytest.approx(beyond, rel=1e-3)
+    assert found.added_variance([0.1])[tried, 0] == pytest.approx(beyond, rel=1e-3)
 
 
 def test_one_campaign_by_hand_is_the_prior_and_twice_its_variance():
     found = Movement.of([0.1], levels=[[0.7]], information=[[1e6]])
     assert found.weight == pytest.approx(usual_moves(0.1))
-    assert found.extra([0.1, 0.9]) == pytest.approx(np.repeat(2 * MOVES[:, None] ** 2, 2, axis=1), abs=1e-12)
+    assert found.added_variance([0.1, 0.9]) == pytest.approx(np.repeat(2 * MOVES[:, None] ** 2, 2, axis=1), abs=1e-12)
     assert found.rests_on_prior
     assert found.words("the share who buy").startswith("One past campaign: how far the share who buy moves")
 
 
 def test_without_a_campaign_the_next_one_moves_by_the_prior_alone():
     found = Movement.of([], levels=np.zeros((0, 0)), information=np.zeros((0, 0)))
-    assert found.extra([0.2])[:, 0] == pytest.approx(MOVES**2)
+    assert found.added_variance([0.2])[:, 0] == pytest.approx(MOVES**2)
     assert found.words("the basket").startswith("No past campaign")
     drawn = found.shifts([0.2, 0.3], count=50, generator=np.random.default_rng(1))
     assert (drawn[:, 0] == drawn[:, 1]).all()
@@ -84,7 +84,7 @@ def test_what_is_common_to_all_campaigns_at_a_depth_does_not_matter():
     one = Movement.of(DEPTHS, levels=LEVELS, information=INFORMATION)
     other = Movement.of(DEPTHS, levels=LEVELS + np.array([5.0, -2.0, 0.3]), information=INFORMATION)
     assert one.weight == pytest.approx(other.weight)
-    assert one.extra(DEPTHS) == pytest.approx(other.extra(DEPTHS))
+    assert one.added_variance(DEPTHS) == pytest.approx(other.added_variance(DEPTHS))
 
 
 def test_many_campaigns_find_the_movement_there_is():
@@ -100,7 +100,7 @@ def test_draws_have_the_moments_and_the_quantiles_of_the_interval():
     found = Movement.of(DEPTHS, levels=LEVELS, information=INFORMATION)
     drawn = found.shifts(DEPTHS, count=200_000, generator=np.random.default_rng(2))
     assert drawn.mean(axis=0) == pytest.approx(0.0, abs=0.005)
-    assert drawn.var(axis=0) == pytest.approx(found.weight @ found.extra(DEPTHS), rel=0.04)
+    assert drawn.var(axis=0) == pytest.approx(found.weight @ found.added_variance(DEPTHS), rel=0.04)
     assert np.quantile(drawn, 0.95, axis=0) == pytest.approx(found.reach(DEPTHS, np.zeros(3)), rel=0.03)
 
 

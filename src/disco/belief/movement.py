@@ -174,7 +174,7 @@ class Movement:
         place = int(np.searchsorted(below, 0.5)) - 1
         return float(edges[place] + (edges[place + 1] - edges[place]) * (0.5 - below[place]) / self.weight[place])
 
-    def extra(self, depths: ArrayLike) -> Matrix:
+    def added_variance(self, depths: ArrayLike) -> Matrix:
         """(τ, K) E(u_new − Σω·u)² given τ: what a prediction's variance has beyond the belief's.
 
         At an unplayed depth, that of the nearest one played; without any campaign, τ².
@@ -194,7 +194,7 @@ class Movement:
         The predictive law is a mixture of normals over τ, with longer tails than any of them.
         """
         share = (1 + read_level(level)) / 2
-        sd = np.sqrt(self.extra(depths) + np.asarray(variance, np.float64))
+        sd = np.sqrt(self.added_variance(depths) + np.asarray(variance, np.float64))
         return mixture_quantile(sd, self.weight, share)
 
     def shifts(self, depths: ArrayLike, *, count: int, generator: np.random.Generator) -> Matrix:

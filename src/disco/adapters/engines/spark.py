@@ -1,7 +1,7 @@
 """The Spark engine: chunks and tables on a cluster, or on this machine's own Spark."""
 
 import os
-import pickle
+import pickle  # nosec B403
 import re
 import shutil
 import socket
@@ -86,7 +86,7 @@ class SparkEngine:
             with _errors():
                 results = context.parallelize(pickled, len(pickled)).map(_Applied(sent)).collect()
             for result in results:
-                found, error = pickle.loads(result)
+                found, error = pickle.loads(result)  # nosec B301
                 if error is not None:
                     raise uncarried(error) or RuntimeError(error)
                 if self.watch is not None:
@@ -156,7 +156,7 @@ class _Applied:
 
     def __call__(self, chunk: bytes) -> bytes:
         try:
-            return SparkEngine.dumps((pickle.loads(self.sent.value)(pickle.loads(chunk)), None))
+            return SparkEngine.dumps((pickle.loads(self.sent.value)(pickle.loads(chunk)), None))  # nosec B301
         except Exception as error:
             return pickle.dumps((None, carried(error)))
 
@@ -243,7 +243,7 @@ def require_java() -> Path:
         "JAVA_HOME."
     )
     try:
-        said = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+        said = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # nosec B603
     except (OSError, subprocess.SubprocessError):
         raise MissingPartError(
             "Spark needs Java", found=f"none at {found}" if home else "none", expected=f"Java {LEAST_JAVA}", fix=fix

@@ -1,7 +1,7 @@
 """Tables of the Spark engine: partitions of a cluster, each worked on where it lies."""
 
 import math
-import pickle
+import pickle  # nosec B403
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -79,7 +79,7 @@ class SparkTable:
         while partitions > _FEW_SUMS:  # a tree: the driver gets few sums, however many partitions there are
             partitions = math.isqrt(partitions)
             sums = sums.repartition(partitions).mapInArrow(self.engine.send(tasks.AddSums(add, dumps)), _BLOCKS)
-        found = [pickle.loads(row[0]) for row in self.engine.collect(sums)]
+        found = [pickle.loads(row[0]) for row in self.engine.collect(sums)]  # nosec B301
         return reduce(add, found) if found else function(self.schema.empty_table())
 
     def batches(self) -> Iterator[pa.RecordBatch]:
