@@ -233,8 +233,11 @@ def rows_of(index: pa.Table, texts: "pa.ChunkedArray", asked: pa.Array) -> Integ
     keys, rows = (in_one_piece(index[name]).to_numpy() for name in ("key", "row"))
     wanted = customer_keys(asked)
     order = np.argsort(wanted)  # ascending questions walk the index once
-    first = np.searchsorted(keys, wanted[order], side="left")
-    after = np.searchsorted(keys, wanted[order], side="right")
+    ascending = wanted[order]
+    first = np.searchsorted(keys, ascending, side="left")
+    there = keys[np.minimum(first, keys.size - 1)] == ascending
+    after = first.copy()  # in a ledger most are not there
+    after[there] = np.searchsorted(keys, ascending[there], side="right")
     counts = after - first
     if len(asked) <= _FEW:  # one by one: Arrow's functions cost more than a few comparisons
         hits = [
