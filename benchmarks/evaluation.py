@@ -1,6 +1,6 @@
 """Evaluation against known truth: coverage of every printed interval, false alarms, propensities, A/A, power, cost.
 
-    ./run bench evaluation [SECTION …] [--logs 200]     without a name: all, within ten minutes
+    ./run bench evaluation [SECTION …] [--logs 100]     without a name: all, within ten minutes
 
 Studies of intervals (replay, logged, tests, pooled, alarms, forecast) repeat --logs times; 1,000 are the long form. A
 log that is replayed needs many passes, so there are three of these for every ten. Bands of the other sections are those
@@ -152,7 +152,7 @@ SECTIONS = {
     "batch": batch,
 }
 STUDIES: dict[str, Callable[[int], list[Row]]] = {
-    "replay": lambda logs: replays.study(max(1, logs * 3 // 10)),
+    "replay": lambda logs: replays.study(max(1, logs * 3 // 10), runs=max(1, min(300, logs * 3 // 2))),
     "logged": logged.study,
     "tests": tests_of_arms.study,
     "pooled": histories.study,
@@ -170,7 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [*STUDIES, *SECTIONS]
     parser.add_argument("section", nargs="*", help=f"some of {', '.join(names)}; all without a name")
-    parser.add_argument("--logs", type=int, default=200, help="repetitions of the studies (default: 200)")
+    parser.add_argument("--logs", type=int, default=100, help="repetitions of the studies (default: 100)")
     asked = parser.parse_args()
     unknown = sorted(set(asked.section) - set(names))
     if unknown or asked.logs < 1:
