@@ -15,6 +15,7 @@ import pytest
 from spark_cluster import spark_engine, standalone_cluster
 
 from disco.adapters.tables import open_tables
+from disco.allocation import Segments, allocate, allocate_table
 from disco.belief import Evidence
 from disco.features.builder import feature_table
 from disco.features.on_engine import feature_chunks
@@ -34,6 +35,48 @@ PURCHASES = pa.table(
         "full_price": rng.lognormal(3, 1, ROWS),
     }
 )
+
+DEPTHS = (0.1, 0.2, 0.4)
+IDS = rng.permutation(10_000)[:1500]
+WORTH = np.rint(rng.lognormal(1, 1, (1500, 3)))  # whole numbers, so that many are equal
+COSTS = np.rint(rng.lognormal(1, 0.5, (1500, 3)))
+COUNTRIES = rng.choice(["AT", "DE"], 1500)
+VALUES = pa.table(
+    {
+        "customer_id": IDS,
+        "country": COUNTRIES,
+        **{str(depth): WORTH[:, place] for place, depth in enumerate(DEPTHS)},
+        **{f"cost_{depth}": COSTS[:, place] for place, depth in enumerate(DEPTHS)},
+    }
+)
+CAPS = {0.1: 500, 0.2: 300, 0.4: 100}
+IN_AUSTRIA = {"AT": {"caps": {0.2: 60}}}
+
+
+def in_memory(budget):
+    """Decisions of `allocate` about the whole table, by customer."""
+    found = allocate(
+        WORTH,
+        CAPS,
+        depths=DEPTHS,
+        ids=IDS,
+        segments=Segments(COUNTRIES.tolist(), IN_AUSTRIA),
+        costs=None if budget is None else COSTS,
+        budget=budget,
+    )
+    none, column = found.choice < 0, np.maximum(found.choice, 0)
+    decided = {
+        "customer_id": IDS,
+        "depth": pa.array(np.array(DEPTHS)[column], mask=none),
+        "value": np.where(none, 0.0, WORTH[np.arange(1500), column]),
+    }
+    return found, pa.table(decided).sort_by("customer_id").combine_chunks()
+
+
+def on_cluster(table, budget):
+    found = allocate_table(table, CAPS, budget=budget, segments={"country": IN_AUSTRIA})
+    decided = pa.Table.from_batches(list(found.decisions.batches()), found.decisions.schema)
+    return found, decided.sort_by("customer_id").combine_chunks()
 
 
 def seen(chunk):
@@ -120,6 +163,17 @@ def test_features_of_data_frames_are_those_of_files(engine, shop, tmp_path):
     assert found.cast(expected.schema).equals(expected)
 
 
+@pytest.mark.parametrize("budget", [None, 1500.0], ids=["caps and segments", "with a budget"])
+@pytest.mark.parametrize("parts", [1, 4, 37])
+def test_an_allocation_is_the_same_with_its_ties(engine, tmp_path, parts, budget):
+    expected, decisions = in_memory(budget)
+    folder = in_files(shuffled(VALUES, parts), tmp_path / "values", parts)
+    found, decided = on_cluster(engine.table(folder), budget)
+    assert decided.equals(decisions)
+    assert (found.proof.value, found.status) == (expected.value, expected.status)
+    assert found.passes <= 5
+
+
 def test_duplicate_ids_in_different_files_are_refused_and_nothing_is_written(engine, shop, tmp_path):
     data = tmp_path / "data"
     people = shop["customers"]
@@ -139,30 +193,34 @@ def test_an_error_of_an_executor_is_that_of_the_function(engine):
 
 def test_a_worker_killed_in_the_middle_changes_no_bit(cluster, engine, tmp_path):
     """The last test of the cluster: one worker is left. A task waits until the kill has happened."""
-    folder = in_files(shuffled(PURCHASES, 9), tmp_path / "rows", 8)
+    folder = in_files(shuffled(VALUES, 9), tmp_path / "values", 8)
     begun, killed = tmp_path / "begun", tmp_path / "killed"
     begun.mkdir()
 
     def slowly(chunk):
         (begun / f"{os.getpid()}-{time.time_ns()}").touch()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while not killed.exists() and time.monotonic() < until:
             time.sleep(0.05)
-        return seen(chunk)
+        return chunk
+
+    running = set()
 
     def kill():
-        until = time.monotonic() + 60
-        while len({name.split("-")[0] for name in os.listdir(begun)}) < 2 and time.monotonic() < until:
-            time.sleep(0.05)  # until a task runs on each worker
+        until = time.monotonic() + 120
+        while len(running) < 2 and time.monotonic() < until:  # until a task waits on each worker
+            time.sleep(0.05)
+            running.update(name.split("-")[0] for name in os.listdir(begun))
         cluster.kill(1)
         killed.touch()
 
     killer = threading.Thread(target=kill)
     killer.start()
-    found = engine.table(folder).fold(slowly, added)
+    _, decided = on_cluster(engine.table(folder).transform(slowly, VALUES.schema), None)
     killer.join()
-    assert found == seen(PURCHASES)
-    assert len(os.listdir(begun)) > 8, "no task ran again: the worker was idle when it was killed"
+    assert decided.equals(in_memory(None)[1])
+    assert engine.table(PURCHASES).fold(seen, added) == seen(PURCHASES)
+    assert len(running) == 2, "a worker was idle when one of them was killed"
     assert cluster.workers[1].wait(20) == -9
     until = time.monotonic() + 30
     lost = re.compile("got disassociated|Removing worker|Removing executor")
