@@ -254,7 +254,7 @@ def test_hashes_shared_by_different_ids_are_no_duplicates(small_samples, monkeyp
     whole, chunked = instance("caps", 6000, 1)
     suspects = survey.IdHashes.of(customer_keys(whole["ids"])).twice()
     assert suspects.size > 1000
-    assert sum(survey.Suspected(suspects)(chunked["table"]).values()) > 5900
+    assert sum(map(len, survey.Suspected(suspects)(chunked["table"]))) > 5900
     assert allocated(chunked, 4).proof.value == allocate(**whole).value
 
 

@@ -27,7 +27,7 @@ from disco.allocation.limits import CountsLike, Limits, SegmentLimits, Segments,
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Allocation, Status
-from disco.allocation.survey import Survey, Surveyed, Suspected, counted, refuse_duplicates
+from disco.allocation.survey import Survey, Surveyed, Suspected, refuse_duplicates, side_by_side
 from disco.records.arrays import Array, Keys
 from disco.records.errors import InputError
 from disco.records.exact_sums import exact_sum, rounded
@@ -199,7 +199,7 @@ class _Run:
             found = self.table.fold(function, add)
         else:
             both = _Pair(function, Suspected(self.suspects))
-            found, ids = self.table.fold(both, _PairSum(add, counted))
+            found, ids = self.table.fold(both, _PairSum(add, side_by_side))
             refuse_duplicates(ids)
             self.suspects = None
         self.collected += int(getattr(found, "nbytes", 8))

@@ -9,8 +9,10 @@ them with somebody else is a suspect, whose id a later pass collects and compare
 others: memory is bounded, and the answer stays exact.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -158,29 +160,27 @@ class Hashed:
 
 @dataclass(frozen=True, slots=True)
 class Suspected:
-    """A chunk function: the ids with one of these hashes, each with how often it is there."""
+    """A chunk function: the ids with one of these hashes, as text."""
 
     hashes: Array  # ascending
 
-    def __call__(self, chunk: pa.Table) -> dict[str, int]:
+    def __call__(self, chunk: pa.Table) -> tuple[list[str], ...]:
         if not self.hashes.size:
-            return {}
+            return ()
         own = short_hashes(customer_keys(chunk[ID]))
         place = np.minimum(np.searchsorted(self.hashes, own), self.hashes.size - 1)
         ids = chunk[ID].take(pa.array(np.flatnonzero(self.hashes[place] == own))).to_pylist()
-        found: dict[str, int] = {}
-        for one in ids:
-            found[str(one)] = found.get(str(one), 0) + 1
-        return found
+        return ([str(one) for one in ids],) if ids else ()
 
 
-def counted(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """The sum of two counts."""
-    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
+def side_by_side(one: tuple[list[str], ...], other: tuple[list[str], ...]) -> tuple[list[str], ...]:
+    """The ids of both; merging counts here would take longer with every chunk."""
+    return (*one, *other)
 
 
-def refuse_duplicates(found: dict[str, int]) -> None:
+def refuse_duplicates(ids: tuple[list[str], ...]) -> None:
     """InputError names an id that is there more than once."""
+    found = Counter(chain.from_iterable(ids))
     twice = sorted(name for name, times in found.items() if times > 1)
     if twice:
         raise InputError(
