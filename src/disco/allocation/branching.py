@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.finishing import BRIEFLY, THOROUGHLY, Finished, Table, finish
+from disco.allocation.finishing import BRIEFLY, THOROUGHLY, Finished, OptionTable, finish
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.limits import UNLIMITED, Limits
 from disco.allocation.paths import Assignment
@@ -54,7 +54,7 @@ def branch(
 
     relax: prices of a part; None: no allocation meets its limits.
     """
-    table = Table.of(whole)
+    table = OptionTable.of(whole)
     first = _finish(whole, relaxed, least=-math.inf)
     value = table.value_of(first.solution, whole.value_scale)
     if first.exact or first.bound - value <= _DECIDED * abs(value):
@@ -74,7 +74,7 @@ def _finish(lagrangian: Lagrangian, relaxed: Relaxed, *, least: float) -> Finish
 
 
 def _branched(
-    whole: Lagrangian, table: Table, relaxed: Relaxed, first: Finished,
+    whole: Lagrangian, table: OptionTable, relaxed: Relaxed, first: Finished,
     relax: Callable[[AllocationProblem], tuple[Lagrangian, Relaxed] | None],
 ) -> tuple[Assignment, float]:  # fmt: skip
     """The best allocation found, and a bound of all."""

@@ -111,7 +111,7 @@ def _priced(lagrangian: Lagrangian, best: Priced, order: Array, group: Array) ->
     return _Prices(price * scale, (top[:, None] - net) * scale, bound * scale)
 
 
-class Table(NamedTuple):
+class OptionTable(NamedTuple):
     """The customers in the order of their keys, on the grid; column 0 is no code."""
 
     order: Array  # (customers,) row numbers
@@ -121,7 +121,7 @@ class Table(NamedTuple):
     tie: Array
 
     @classmethod
-    def of(cls, lagrangian: Lagrangian) -> "Table":
+    def of(cls, lagrangian: Lagrangian) -> "OptionTable":
         problem = lagrangian.problem
         keys = problem.keys_of(np.arange(problem.customers))
         order = np.argsort(keys, kind="stable")
@@ -168,7 +168,7 @@ def finish(
     known: an allocation within the budget. best: prices that bound well.
     least: what a better one is worth at least; below it, what is returned need not be the optimum.
     """
-    table = Table.of(lagrangian)
+    table = OptionTable.of(lagrangian)
     prices = _priced(lagrangian, best, table.order, table.group)
     choice = known.choice[table.order].astype(np.int64)
     bound, exact = prices.bound, False
@@ -216,7 +216,7 @@ class _Passed(NamedTuple):
     work: int  # states visited
 
 
-def _near(table: Table, prices: _Prices, choice: Array, allowed: float, kind: _Pass) -> Array:
+def _near(table: OptionTable, prices: _Prices, choice: Array, allowed: float, kind: _Pass) -> Array:
     """Customers who would lose next to nothing by another place than they have, neighbours by the change of cost.
 
     The less they change, the finer their sums; but the more they change, the more of the budget they can fill.
@@ -248,7 +248,7 @@ def _near(table: Table, prices: _Prices, choice: Array, allowed: float, kind: _P
 
 
 def _pass(
-    lagrangian: Lagrangian, table: Table, tree: Tree, prices: _Prices, choice: Array, free: Array, rate: float,
+    lagrangian: Lagrangian, table: OptionTable, tree: Tree, prices: _Prices, choice: Array, free: Array, rate: float,
     allowed: float, kind: _Pass,
 ) -> _Passed | None:  # fmt: skip
     """Visit the states of two halves of the open customers, or of all of them, and join them."""
@@ -382,7 +382,7 @@ def _by_ratio(core: Core) -> tuple[Array, Array, Array]:
 
 
 def _core(
-    tree: Tree, table: Table, prices: _Prices, fixed: Array, free: Array, allowed: float
+    tree: Tree, table: OptionTable, prices: _Prices, fixed: Array, free: Array, allowed: float
 ) -> tuple[Core | None, Nodes | None, Array]:
     """Customers with more than one cell that could be in a better allocation; None: their counts need too many bits."""
     group, worth, cost, tie = table.group, table.worth, table.cost, table.tie
