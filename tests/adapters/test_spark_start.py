@@ -1,6 +1,8 @@
 """Spark that cannot be started is refused in a sentence, before any work."""
 
+import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from spark_cluster import require_spark
 
 from disco.adapters.engines import LocalEngine, open_engine
 from disco.adapters.engines.spark import SparkEngine, require_java
+from disco.entrypoints.python import Shop
 from disco.records.errors import InputError, MissingPartError
 
 
@@ -40,7 +43,9 @@ def test_pyspark_that_is_not_installed(monkeypatch):
         open_engine("spark")
 
 
-@pytest.mark.parametrize("master", ["", "spark://", "spark://host", "spark://host:99999", "http://host:1", "local[x]"])
+@pytest.mark.parametrize(
+    "master", ["", "spark://", "spark://host", "spark://host:99999", "http://host:1", "local[x]", "local[0]"]
+)
 def test_what_is_no_master(master):
     require_spark()
     with pytest.raises(InputError, match="master: found"):
@@ -56,3 +61,33 @@ def test_a_master_that_cannot_be_reached():
 def test_what_is_no_session():
     with pytest.raises(InputError, match="session: found a LocalEngine; expected a SparkSession"):
         SparkEngine(LocalEngine())
+
+
+def in_a_new_process(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A session of its own: that of this process may run already."""
+    command = [sys.executable, "-c", f"from disco.adapters.engines.spark import SparkEngine\n{program}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+def test_spark_writes_nothing_to_stderr():
+    require_spark()
+    done = in_a_new_process(
+        "import pyarrow as pa\n"
+        "engine = SparkEngine(master='local[1]')\n"
+        "table = engine.table(pa.table({'n': [1, 2, 3]}))\n"
+        "print(table.fold(lambda chunk: chunk.num_rows, lambda one, other: one + other))\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+def test_a_java_that_does_not_start_says_why():
+    require_spark()
+    done = in_a_new_process("SparkEngine(master='local[1]')", PYSPARK_SUBMIT_ARGS="--nonsense pyspark-shell")
+    last = done.stderr.splitlines()[-1]
+    assert "InputError: Java did not start Spark: found Error: Unrecognized option: --nonsense" in last
+    assert "PYSPARK_SUBMIT_ARGS" in last
+
+
+def test_a_master_without_spark(tmp_path):
+    with pytest.raises(InputError, match=r"master: found 'local\[2\]'; expected none. Only the engine spark"):
+        Shop.open(tmp_path, master="local[2]")

@@ -136,6 +136,9 @@ class Shop:
             if not isinstance(cluster, TableEngine):
                 raise InputError("engine", found=kind_of(cluster), expected="'local', 'spark' or a disco.SparkEngine")
         read = load_settings(place, flags=settings)
+        if settings.get("master") is not None and read.engine == "local":
+            fix = "Only the engine spark has a master: add --engine spark."
+            raise InputError("master", found=repr(settings["master"]), expected="none", fix=fix)
         return cls(place, read, WallClock.of(read, fixed=now), cluster=cluster)
 
     def __repr__(self) -> str:

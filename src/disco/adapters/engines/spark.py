@@ -7,7 +7,9 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
@@ -32,6 +34,9 @@ Result = TypeVar("Result")
 
 LEAST_JAVA = 17
 _PATIENCE_SECONDS = 30.0
+_CALL_OF_JAVA = "An error occurred while calling "
+_STDERR = 2
+_LOOK_AT = "Look at the settings of Spark: spark-defaults.conf, and the variables SPARK_… and PYSPARK_SUBMIT_ARGS."
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -179,7 +184,9 @@ def _errors() -> Iterator[None]:
                 "Install the same version of disco there, or send an environment with `spark.archives` (docs/spark.md)."
             )
             raise MissingPartError("The executors of the cluster cannot import disco", fix=fix) from error
-        said = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
+        lines = [line.strip(": ") for line in text.splitlines()]
+        # py4j names the call of Java first, and the reason after it
+        said = next((line for line in lines if line and not line.startswith(_CALL_OF_JAVA)), type(error).__name__)
         raise InputError("Spark could not do the work", found=said, fix="Look at the log of the executors.") from error
 
 
@@ -227,11 +234,41 @@ def _new_session(master: str) -> Any:
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _errors():
+    # pandas is not used: chunks travel as Arrow
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    with _java_apart(), _errors():
         session = builder.getOrCreate()
     if hosts:
         _require_executor(session, master)
     return session
+
+
+@contextmanager
+def _java_apart() -> Iterator[None]:
+    """A Java that starts in the block does not write to stderr, where the messages of DISCO are.
+
+    Java inherits stderr when it starts. Some of its greetings come before Spark has read any setting, so that none can
+    switch them off. What it wrote is shown where it does not start.
+    """
+    if sys.stderr is None:  # it was closed before this process began
+        yield
+        return
+    with tempfile.TemporaryFile() as written:  # Java keeps it open after the block
+        sys.stderr.flush()
+        own = os.dup(_STDERR)
+        os.dup2(written.fileno(), _STDERR)
+        try:
+            yield
+        except InputError as error:
+            written.seek(0)
+            lines = [line.strip() for line in written.read().decode(errors="replace").splitlines()]
+            said = [line for line in lines if line and not line.startswith(("WARNING:", "Using Spark's default"))]
+            if "JAVA_GATEWAY_EXITED" not in str(error) or not said:
+                raise
+            raise InputError("Java did not start Spark", found="; ".join(said[:2]), fix=_LOOK_AT) from None
+        finally:
+            os.dup2(own, _STDERR)
+            os.close(own)
 
 
 def require_java() -> Path:
@@ -257,7 +294,8 @@ def require_java() -> Path:
 
 def _require_master(master: str) -> list[tuple[str, int]]:
     """Host and port of a standalone master that answers; none for other kinds of masters, which Spark looks for."""
-    if re.fullmatch(r"local(\[(\d+|\*)(,\s*\d+)?\])?", master) or master == "yarn" or master.startswith("k8s://"):
+    here = re.fullmatch(r"local(\[([1-9]\d*|\*)(,\s*[1-9]\d*)?\])?", master)
+    if here or master == "yarn" or master.startswith("k8s://"):
         return []
     found = re.fullmatch(r"spark://(.+)", master)
     places = (
