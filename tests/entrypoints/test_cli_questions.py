@@ -63,3 +63,15 @@ assert pa.table({"x": pd.Series([1.5])})["x"].to_pylist() == [1.5]
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_pandas_is_not_refused_to_pyspark() -> None:
+    script = """
+import sys
+sys.modules["pyspark"] = type(sys)("pyspark")  # it is there, whether it is installed or not
+from disco.entrypoints.cli import _PandasWhenNeeded
+sys.meta_path.insert(0, _PandasWhenNeeded())
+import pandas
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -56,7 +56,7 @@ class _PandasWhenNeeded:
 
     PyArrow imports pandas, which takes half a second, at its first conversion of a list, in case it is given a Series.
     No command gives it one. PyArrow tries twice and then does without; where pandas is needed, as for `to_pandas()`, it
-    tries again.
+    tries again. PySpark tries once and gives up, so it is never refused.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class _PandasWhenNeeded:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname == "pandas":
+        if fullname == "pandas" and "pyspark" not in sys.modules:
             self._refusals_left -= 1
             if not self._refusals_left:
                 sys.meta_path.remove(self)
