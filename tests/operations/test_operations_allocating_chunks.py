@@ -129,7 +129,11 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(small_samples, tm
     twice = pa.concat_tables([values, values.slice(7, 1)])
     cost_twice = pa.concat_tables([costs, costs.slice(7, 1)])
     refused("each customer once", twice, cost_twice)
-    refused("one row for each customer", values, costs.slice(1))
+    first, seventh = (costs["customer_id"][at].as_py() for at in (0, 7))
+    refused(f"no row of customer {first}; expected one row for each customer", values, costs.slice(1))
+    refused(f"customer {first}, whom VALUES has not", values.slice(1), costs)
+    refused(f"customer {seventh} twice; expected one row for each customer", values, cost_twice)
+    refused(f"customer {seventh} once, but twice in VALUES", twice, costs)
     ids = values["customer_id"].to_pylist()
     refused("nulls", values.set_column(0, "customer_id", pa.array([None, *ids[1:]])))
 

@@ -39,13 +39,28 @@ class _WithCosts:
         values, costs = tables["values"], tables["costs"]
         place = pc.index_in(values[ID], costs[ID].combine_chunks())
         if place.null_count or values.num_rows != costs.num_rows:
-            missing = values[ID].filter(pc.is_null(place))
-            found = f"no row of customer {missing[0].as_py()}" if len(missing) else "customers that VALUES has not"
+            found = _difference(values[ID].combine_chunks(), costs[ID].combine_chunks())
             raise InputError(self.where, found=found, expected="one row for each customer of VALUES")
         own = costs.take(place)
         for name in self.costs:
             values = values.append_column(f"{COST}{name}", own[name])
         return values
+
+
+def _difference(wanted: pa.Array, there: pa.Array) -> str:
+    """How the customers of the costs differ from those of the values."""
+    missing = wanted.filter(pc.is_null(pc.index_in(wanted, there)))
+    if len(missing):
+        return f"no row of customer {missing[0].as_py()}"
+    strangers = there.filter(pc.is_null(pc.index_in(there, wanted)))
+    if len(strangers):
+        return f"customer {strangers[0].as_py()}, whom VALUES has not"
+    for ids, found in ((there, "twice"), (wanted, "once, but twice in VALUES")):
+        counts = pc.value_counts(ids)
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
+        if len(repeated):
+            return f"customer {repeated[0]['values'].as_py()} {found}"
+    return f"{len(there):,} rows for {len(wanted):,}"
 
 
 @contextmanager
