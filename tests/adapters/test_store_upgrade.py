@@ -198,6 +198,8 @@ def test_results_are_the_same(store: CampaignStore) -> None:
             difference = was["comparison"]["difference"]
             assert finding.metric == was["metric"]
             assert finding.comparison.difference.value == difference["value"]
+            if finding.metric == "engagement":
+                continue  # rates of few purchasers have another interval since (docs/evaluation.md)
             # quantiles and tails of a distribution differ in the last bit from processor to processor
             assert finding.comparison.difference.lower == pytest.approx(difference["lower"], rel=1e-12)
             assert finding.comparison.p_value == pytest.approx(was["comparison"]["p_value"], rel=1e-12)
@@ -342,6 +344,14 @@ def sealed_store(request: pytest.FixtureRequest, tmp_path: Path) -> CampaignStor
     return CampaignStore(url, artefacts_of(url))
 
 
+def _without_movement(summary: Any) -> Any:
+    """A summary without what revision 0002 did not know: how far campaigns move, which is 0 in its plans."""
+    if isinstance(summary, dict):
+        assert summary.get("campaign_log_sd", 0.0) == 0.0
+        return {name: _without_movement(part) for name, part in summary.items() if name != "campaign_log_sd"}
+    return summary
+
+
 def test_an_upgrade_from_0002_seals_everything_and_changes_nothing_else(sealed_store: CampaignStore) -> None:
     old: dict[str, Any] = json.loads((UNSEALED / "expected" / "expected.json").read_text())
     assert _broken(sealed_store) == []
@@ -370,7 +380,7 @@ def test_an_upgrade_from_0002_seals_everything_and_changes_nothing_else(sealed_s
         for name, kept in old["plans"].items():
             plan = transaction.plans.get(name)
             assert plan_id(plan.plan, plan.inputs) == name, "plans keep their ids"
-            assert json.loads(plan.summary.to_json()) == kept["summary"]
+            assert _without_movement(json.loads(plan.summary.to_json())) == kept["summary"]
         versions = [
             [version.number, sha256(version.basket).hexdigest(), version.engagement, version.network]
             for version in transaction.beliefs.versions()

@@ -53,8 +53,8 @@ def test_a_shop_and_everything_its_commands_write_are_private(
     found = {name: mode for name, mode in modes(shop).items() if not name.startswith("data/")}
     assert found == {
         **dict.fromkeys(_FILES, 0o600),
-        **dict.fromkeys(("artefacts/*.arrow", "artefacts/features/*.parquet"), 0o600),
-        **dict.fromkeys(("artefacts", "artefacts/features"), 0o700),
+        **dict.fromkeys(("artefacts/*.arrow", "artefacts/contexts/*.parquet", "artefacts/features/*.parquet"), 0o600),
+        **dict.fromkeys(("artefacts", "artefacts/contexts", "artefacts/features"), 0o700),
         **dict.fromkeys(("first.yaml", "context.safetensors", "outcomes.parquet"), 0o644),
         "data": 0o755,
     }

@@ -192,9 +192,12 @@ class Again:
         self.part, self.solved, self.weight = solved.decided.parts[0], solved, plan.objective.revenue_weight
         self.members = open_one.basis.members(plan, Arm.DECIDED)
         self.figures = open_one.basis.figures(plan, self.part)
-        # a price is a slope of what bounds every allocation, so it may be off by what the solve leaves unproved: with a
-        # budget codes are not divisible, without one nothing
-        self.slack = solved.bound - solved.value + 1e-11 * max(1.0, abs(solved.value))
+        # a price is a slope of the bound that prices give, so it may be off by how far that is above the value: with a
+        # budget codes are not divisible, without one it is nothing
+        bound, rate = solved.bound, solved.decided.decisions.budget_price
+        if rate > 0:
+            bound = max(bound, self.value(self.part, budget_price=rate) + rate * self.part.budget)
+        self.slack = bound - solved.value + 1e-11 * max(1.0, abs(solved.value))
         assert self.value(self.part) == pytest.approx(solved.value, rel=1e-12, abs=1e-9)
 
     def value(self, part, *, budget_price=None):

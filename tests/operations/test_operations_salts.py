@@ -22,10 +22,10 @@ def test_arms_salt_draws_with_the_bytes_of_earlier_versions():
 
 # what the program of revision 0001 decided, its arm "test" read as "decided", and what this one forecasts for it
 DECIDED = {
-    "thompson": ({}, "95cdd54b4b9d1306", 307.76140264987134, 17.611156859248222),
-    "budget": ({"budget": 300}, "55d0de3d95c4b154", 313.05170708752814, 17.04845268038095),
-    "ucb": ({"policy": {"name": "ucb"}}, "9aa9a5a6a1a4c3d6", 330.75712200152986, 20.984227190204937),
-    "random": ({"policy": {"name": "random"}}, "7fea32c4e66cd0ac", 307.06805079256867, 18.117217244241075),
+    "thompson": ({}, "95cdd54b4b9d1306", 307.76140264987134, 16.500305025205005),
+    "budget": ({"budget": 300}, "55d0de3d95c4b154", 313.05170708752814, 16.416229918071824),
+    "ucb": ({"policy": {"name": "ucb"}}, "9aa9a5a6a1a4c3d6", 330.75712200152986, 23.24321220879167),
+    "random": ({"policy": {"name": "random"}}, "7fea32c4e66cd0ac", 307.06805079256867, 16.788357996448102),
 }
 
 

@@ -127,8 +127,12 @@ class OptionTable(NamedTuple):
         order = np.argsort(keys, kind="stable")
         group = np.zeros(order.size, np.int64) if problem.limits.segment is None else problem.limits.segment[order]
         worth, cost, tie = (np.zeros((order.size, problem.columns + 1), np.int64) for _ in range(3))
-        worth[:, 1:] = np.rint(problem.values[:, order].T.astype(np.float64) * lagrangian.value_scale)
-        cost[:, 1:] = np.rint(lagrangian.costs[:, order].T.astype(np.float64) * lagrangian.cost_scale)
+        values, costs = problem.values[:, order], lagrangian.costs[:, order]
+        if problem.eligible is not None:  # what stands in an ineligible cell may be any number
+            allowed = problem.eligible[:, order]
+            values, costs = np.where(allowed, values, 0.0), np.where(allowed, costs, 0.0)
+        worth[:, 1:] = np.rint(values.T.astype(np.float64) * lagrangian.value_scale)
+        cost[:, 1:] = np.rint(costs.T.astype(np.float64) * lagrangian.cost_scale)
         _hashes(keys[order], tie)
         return cls(order, group, worth, cost, tie)
 

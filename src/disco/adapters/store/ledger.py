@@ -180,14 +180,13 @@ class SqlLedger:
             .group_by(_BATCHES.c.number, _BATCHES.c.batch_id, _ROWS.c.disposition)
         )
         found = self._database.select(self._connection, statement, _COUNTED)
+        summed = {(row["batch_number"], row["disposition"]): row for row in found.to_pylist()}
         applied = str(Disposition.APPLIED)
-        seen = [(pack.batch_id, applied, pack.seen().size, pack.number) for pack in self._packs(campaign)]
-        packed = [dict(zip(_COUNTED.names, cells, strict=True)) for cells in seen if cells[2]]
-        together = pa.concat_tables([found, pa.Table.from_pylist(packed, schema=_COUNTED)])
-        keys = ["batch_number", "disposition"]
-        summed = together.group_by([*keys, "batch_id"]).aggregate([("rows", "sum")])
-        summed = summed.sort_by([(key, "ascending") for key in keys])
-        return pa.table([summed[name] for name in ("batch_id", "disposition", "rows_sum")], schema=COUNTS)
+        for pack in self._packs(campaign):
+            if rows := pack.seen().size:
+                row = {"batch_id": pack.batch_id, "disposition": applied, "rows": 0, "batch_number": pack.number}
+                summed.setdefault((pack.number, applied), row)["rows"] += rows
+        return pa.Table.from_pylist([summed[key] for key in sorted(summed)], schema=COUNTS)
 
     def _add_batch(self, record: BatchRecord, received: pa.Table) -> pa.Table:
         """The rows that are not packed."""

@@ -49,8 +49,12 @@ class SqlPlans:
             "plan": record.plan.model_dump_json(by_alias=True),
             "inputs": json.dumps(dict(record.inputs)),
             "summary": record.summary.to_json(),
-            # writes a damaged or missing file again
-            **put_tables(self._session.artefacts, tables, features=self._same_features(record, tables)),
+            # a plan that is renewed is written whole, with every file that is damaged, missing or not its own
+            **put_tables(
+                self._session.artefacts,
+                tables,
+                features=self._same_features(record, tables) if there is None else None,
+            ),
         }
         if there is not None:
             if there._asdict() == row and is_plan_sealed(self._connection, record.plan_id):

@@ -11,7 +11,6 @@ from disco.entrypoints.cli.output import EngineFlag, JsonFlag, MasterFlag, Quiet
 from disco.entrypoints.files import read_yaml
 from disco.entrypoints.outputs import check_outputs
 from disco.records.errors import InputError, UsageError
-from disco.records.manifest import check_folder
 
 if TYPE_CHECKING:
     from disco.operations.power import PowerResult
@@ -62,6 +61,8 @@ def allocate(
     else:
         if solver == "highs":
             raise UsageError("--solver", found="highs", expected="exact, for a folder of values and for Spark")
+        from disco.records.manifest import check_folder  # it imports Arrow, which no help needs
+
         check_outputs(summary, inputs=(values, caps, costs))
         check_folder(out)
     found = allocate_files(
