@@ -80,12 +80,15 @@ def allocate(
 
 
 def solve_problem(
-    problem: AllocationProblem, *, warm: Vector | None = None, engine: Engine | None = None
+    problem: AllocationProblem, *, warm: Vector | None = None, engine: Engine | None = None, brief: bool = False
 ) -> Allocation:
-    """The allocation of a problem that was read, checked by its certificate."""
+    """The allocation of a problem that was read, checked by its certificate.
+
+    brief: a budget of few customers is not searched to the end where little is left to gain.
+    """
     start = time.perf_counter()
     if problem.limits.budget is not None:
-        filled = solve_budget(problem, warm=warm, engine=engine)
+        filled = solve_budget(problem, warm=warm, engine=engine, brief=brief)
         if filled is None:
             return infeasible(problem, budget_conflict(problem), start)
         return certified_budget(problem, filled, seconds=time.perf_counter() - start, engine=engine)
@@ -159,7 +162,7 @@ def allocate_offer(
     values, costs: (customers, depths of the offer); costs only where it has a budget.
     warm_prices: (depths,) prices of an earlier, similar solve.
     """
-    allocation = allocate(
+    problem = read_problem(
         values,
         offer.caps,
         depths=offer.depths,
@@ -167,10 +170,12 @@ def allocate_offer(
         costs=costs,
         budget=offer.budget,
         segments=Segments.of(audience, offer),
+        eligible=None,
         ids=audience.ids,
-        warm_prices=warm_prices,
-        engine=engine,
     )
+    warm = _read_warm(warm_prices, columns=problem.columns)
+    # hundreds of rounds may be solved for one answer: a risk to keep, propensities, a replay
+    allocation = replace(solve_problem(problem, warm=warm, engine=engine, brief=True), ids=problem.ids)
     allocation.require_feasible(where=where)
     return allocation
 

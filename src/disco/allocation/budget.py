@@ -17,7 +17,7 @@ import numpy as np
 
 from disco.allocation.branching import Relaxed, branch
 from disco.allocation.contended import Narrowing, narrowed
-from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best
+from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best, search_exactly
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
@@ -35,6 +35,7 @@ _SPREADS = (3.5, 9.0)  # half-widths of ranges, in standard errors: the second w
 _WORTH_FILLING = 2e-5  # relative gap of an even mixture of two allocations, from where on a budget is filled from them
 _FILLED = 1e-9  # relative gap at which few contended customers need no better filling
 _KEPT = 11  # allocations remembered on either side of the budget: a wider bracket may fill the budget better
+_SEARCHED = 48  # customers, at most, among whom a round among hundreds is searched exactly
 _FINISHED = 400  # customers, at most, whose budget is solved to the end
 
 
@@ -49,12 +50,16 @@ class BudgetSolution:
 
 
 def solve_budget(
-    problem: AllocationProblem, *, warm: Array | None = None, engine: Engine | None = None
+    problem: AllocationProblem, *, warm: Array | None = None, engine: Engine | None = None, brief: bool = False
 ) -> BudgetSolution | None:
-    """An allocation within the budget, and the prices that bound what any could reach; None: floors cost too much."""
+    """An allocation within the budget, and the prices that bound what any could reach; None: floors cost too much.
+
+    brief: only rounds of `_SEARCHED` customers are searched to the end. A plan with a risk to keep, propensities and
+        replays solve hundreds of rounds, and a search of 400 customers may take seconds.
+    """
     if problem.keys is None and problem.customers > _TO_THE_END:  # they are asked for again and again
         problem = replace(problem, keys=customer_keys(np.arange(problem.customers), engine=engine))
-    if problem.customers <= _FINISHED:
+    if problem.customers <= _FINISHED and not brief:
         warm = None  # where floors bind, prices depend on where they began, and what a search finds on prices
     lagrangian = Lagrangian(_affordable(problem), warm=warm, engine=engine)
     if problem.customers > _TO_THE_END:
@@ -66,6 +71,11 @@ def solve_budget(
         return None
     if relaxed.exact:
         return BudgetSolution(relaxed.filled, relaxed.best, exact=True)
+    if brief:
+        if problem.customers > _SEARCHED:
+            return BudgetSolution(relaxed.filled, relaxed.best)
+        searched, exact = search_exactly(lagrangian, relaxed.filled, relaxed.best)
+        return BudgetSolution(searched, relaxed.best, exact)
     if problem.customers <= _FINISHED:
         finished = branch(lagrangian, relaxed, _relaxed_part)
         return BudgetSolution(finished.solution, relaxed.best, finished.exact, finished.bound)

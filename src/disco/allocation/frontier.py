@@ -76,7 +76,7 @@ def frontier(
                 values, caps, depths=named, costs=given, budget=budget, floors=floors, segments=segments,
                 eligible=eligible, ids=ids,
             )  # fmt: skip
-            found = solve_problem(problem, warm=warm, engine=engine)
+            found = solve_problem(problem, warm=warm, engine=engine, brief=True)
             if found.status is not Status.INFEASIBLE:
                 warm = found.prices
             taken = np.flatnonzero(found.choice >= 0)
