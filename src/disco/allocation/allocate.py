@@ -84,7 +84,7 @@ def solve_problem(
 ) -> Allocation:
     """The allocation of a problem that was read, checked by its certificate.
 
-    brief: a budget of few customers is not searched to the end where little is left to gain.
+    brief: as for `budget.solve_budget`.
     """
     start = time.perf_counter()
     if problem.limits.budget is not None:

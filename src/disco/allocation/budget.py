@@ -7,7 +7,7 @@ For a budget price λ ≥ 0 the problem with values v - λ·c is exact and canon
 λ is bracketed between an allocation that spends too much and one that does not; the difference between the two is split
 into cycles, and the best subset that the budget allows is applied. Of many customers, passes over all of them first
 settle those whose place does not depend on λ (`contended`), and the search is among the others. Few customers are
-solved to the end (`branching`, `finishing`).
+solved to the end (`branching`, `finishing`), fewer where hundreds of rounds are solved for one answer (`brief`).
 """
 
 import math

@@ -1,7 +1,7 @@
 """The solver alone for tables that an engine holds in chunks: Parquet larger than memory, or a cluster's."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,11 +101,6 @@ def allocated_in_chunks(
     None: columns of `values` named cost_ and the depth, where there is a budget.
     """
     table = engine.table(values)
-    wanted = {name: limits.get(name) or None for name in ("caps", "floors", "segments")}
-    if costs is None:
-        yield allocate_table(table, wanted["caps"], budget=limits.get("budget"), floors=wanted["floors"],
-                             segments=wanted["segments"])  # fmt: skip
-        return
-    with _with_costs(engine, table, costs) as together:
-        yield allocate_table(together, wanted["caps"], budget=limits.get("budget"), floors=wanted["floors"],
-                             segments=wanted["segments"])  # fmt: skip
+    caps, floors, segments = (limits.get(name) or None for name in ("caps", "floors", "segments"))
+    with nullcontext(table) if costs is None else _with_costs(engine, table, costs) as priced:
+        yield allocate_table(priced, caps, budget=limits.get("budget"), floors=floors, segments=segments)
