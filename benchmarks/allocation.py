@@ -1,6 +1,6 @@
 """The allocation beside its peers, and against the one thing nobody can avoid: reading the matrix once.
 
-    ./run bench allocation [--quick]
+    ./run bench allocation [--quick] [--part peers|ties|budgets|profiles|conflicts]
 
 All times are medians of repeated runs in this process; `reads` divides by the time of one `values.sum()`, measured in
 turn with the solves. `solve` is the whole of `disco.allocate` less its certificate, which is timed apart; `together`
@@ -151,21 +151,26 @@ def budgets(customers: int, *, repeats: int, proportional: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes only")
-    quick = parser.parse_args().quick
+    parser.add_argument("--part", choices=("peers", "ties", "budgets", "profiles", "conflicts"), help="one part only")
+    arguments = parser.parse_args()
+    quick, part = arguments.quick, arguments.part
     names = ("numpy", "numba", "ortools", "highspy", "scipy")
     print(f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in names))
-    against_peers([5_000, 50_000] if quick else [5_000, 50_000, 500_000], repeats=5)
-    ties(20_000 if quick else 200_000, repeats=5)
-    budgets(50_000, repeats=1, proportional=False)
-    if quick:
-        return
-    budgets(500_000, repeats=1, proportional=False)
-    for customers in (5_000, 50_000, 500_000):
-        profiles(customers, 8, np.float64, repeats=9)
-    profiles(5_000_000, 8, np.float64, repeats=5)
-    profiles(10_000_000, 10, np.float32, repeats=5)
-    budgets(500_000, repeats=1, proportional=True)
-    conflicts()
+    if part in (None, "peers"):
+        against_peers([5_000, 50_000] if quick else [5_000, 50_000, 500_000], repeats=5)
+    if part in (None, "ties"):
+        ties(20_000 if quick else 200_000, repeats=5)
+    if part in (None, "budgets"):
+        budgets(50_000, repeats=1, proportional=False)
+        for proportional in () if quick else (False, True):
+            budgets(500_000, repeats=3, proportional=proportional)
+    if part in (None, "profiles") and not quick:
+        for customers in (5_000, 50_000, 500_000):
+            profiles(customers, 8, np.float64, repeats=9)
+        profiles(5_000_000, 8, np.float64, repeats=5)
+        profiles(10_000_000, 10, np.float32, repeats=5)
+    if part in (None, "conflicts") and not quick:
+        conflicts()
 
 
 if __name__ == "__main__":

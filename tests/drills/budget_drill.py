@@ -184,7 +184,10 @@ def main() -> None:
     gaps = np.array([end.allocation.gap for end in solved])
     print(f"{len(ends) - len(solved)} of {len(ends)} have no allocation")
     print(f"{proved} of {len(solved)} ({proved / len(solved):.1%}) proved optimal, {quickly} of them within 1 s")
-    print(f"largest gap {gaps.max():.1e}; above 1e-9: {np.count_nonzero(gaps > 1e-9)}")
+    bands = ", ".join(
+        f"above {level:.0e}: {np.count_nonzero(gaps > level)}" for level in (1e-12, 1e-11, 1e-9, 1e-6, 1e-4)
+    )
+    print(f"largest gap {gaps.max():.1e}; {bands}")
     late = np.quantile(seconds, 0.99)
     print(f"seconds: median {np.median(seconds):.4f}, 99% {late:.3f}, longest {seconds.max():.2f}")
 

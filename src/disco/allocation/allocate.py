@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from disco.allocation.budget import BudgetSolution, solve_budget
 from disco.allocation.certificate import certify
 from disco.allocation.conflicts import budget_conflict, count_conflicts
+from disco.allocation.finishing import PROVED
 from disco.allocation.grid import tie_hash
 from disco.allocation.limits import CountsLike, Segments
 from disco.allocation.paths import Assignment
@@ -105,10 +106,11 @@ def certified_budget(
     priced = filled.bound_from
     prices = replace(priced.solution, choice=filled.solution.choice)
     allocation = certified(problem, prices, seconds=seconds, budget_price=priced.rate, engine=engine)
-    if filled.exact and allocation.status is not Status.OPTIMAL:
-        return replace(allocation, bound=allocation.value, gap=0.0, status=Status.OPTIMAL)
-    if allocation.value < filled.bound < allocation.bound:
-        return replace(allocation, bound=filled.bound, gap=relative_gap(allocation.value, filled.bound))
+    if filled.exact or filled.bound < allocation.bound:  # the search knows better than the prices
+        bound = allocation.value if filled.exact else max(filled.bound, allocation.value)
+        gap = relative_gap(allocation.value, bound)
+        status = Status.OPTIMAL if gap <= PROVED else allocation.status
+        return replace(allocation, bound=bound, gap=gap, status=status)
     return allocation
 
 

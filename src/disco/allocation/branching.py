@@ -3,133 +3,189 @@
 One customer with a large basket can make the bound of the prices useless: no budget price gives them half a code. With
 their place fixed, the rest is a smaller problem with prices of its own, which bound it well. So as long as a problem
 is not finished (`finishing`), the customer whose change costs most between the allocations on either side of the budget
-is given each place they could have, one after the other, the most promising first.
+is given each place they could have. The problem that could be worth most comes first.
 
-The number of problems is limited, not the time, so that an answer does not depend on the machine.
+Counts of problems and states end the search, not seconds, so that an answer does not depend on the machine.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
-from disco.allocation.finishing import BRIEFLY, THOROUGHLY, Finished, OptionTable, finish
-from disco.allocation.lagrangian import Lagrangian, Priced
+from disco.allocation.finishing import PROVED, Relaxed, Search, Size
+from disco.allocation.lagrangian import Lagrangian
 from disco.allocation.limits import UNLIMITED, Limits
+from disco.allocation.options import OptionTable
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem
 from disco.records.arrays import Array
 
-_PROBLEMS = 40  # at most
+_WORK = 2_000_000  # states, about, that are visited in all
+_RELAXED = 10_000  # states that could be visited while one problem gets its prices
+_TRIED, _STEPS = 2, 5  # fill, search, branch where it helps, search, branch
+_BRIEF, _BRIEF_AND_PLAIN = Size(1_500, 1, 60_000), Size(0, 2, 100_000, plain=True)  # of passes before branching
+_THOROUGH = (Size(60_000, 2, 400_000),)  # and after it does not help
+_PLAINLY = (Size(0, 2, 3_000_000, plain=True),)  # the same where many lose nothing
+_TIED = 24  # customers who lose nothing by another place: with so many, branching may take some steps to help
+_DEEP = 8  # steps, at most, until it must
+_COARSE = 1e-6  # relative gap from which on it does not wait for that
+_HELPS = 0.25  # of the gap, by which branching has to lower the bound
 _DECIDED = 1e-9  # relative gap from which on branching tells no more: what is left is how well sums fill the budget
 
-
-class Relaxed(NamedTuple):
-    """What prices say about a problem."""
-
-    best: Priced  # whose prices give the lowest bound
-    filled: Assignment  # within the budget
-    rich: Array  # (customers,) the choice that spends a little too much
-    poor: Array  # (customers,) the choice that does not
-    exact: bool  # whether the budget does not bind
+Relax = Callable[[AllocationProblem], tuple[Lagrangian, Relaxed] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A problem in which some customers have their places."""
+class Finished:
+    """The best allocation found, and what no allocation exceeds."""
 
-    problem: AllocationProblem
+    solution: Assignment
+    bound: float
+    exact: bool  # proved optimal
+
+
+@dataclass(slots=True)
+class _Part:
+    """A problem in which some customers have their places; amounts are those of all customers together."""
+
+    search: Search
     rows: Array  # (customers left,) their numbers in the whole table
     choice: Array  # (all customers,) of those who have their places
     worth: float  # Σ values of those who have their places
-    bound: float  # what no allocation of this part is worth more than, all customers together
+    bound: float  # what no allocation of this part is worth more than
+    step: int = 0  # what was tried
+    children: "list[_Part] | None" = None  # with one more customer at one place, where that was tried
+
+    @property
+    def scale(self) -> float:
+        return self.search.lagrangian.value_scale
 
 
-def branch(
-    whole: Lagrangian, relaxed: Relaxed, relax: Callable[[AllocationProblem], tuple[Lagrangian, Relaxed] | None]
-) -> Finished:
-    """The optimum of few customers with a budget, proved where the number of problems suffices.
+def branch(whole: Lagrangian, relaxed: Relaxed, relax: Relax) -> Finished:
+    """The optimum of few customers with a budget, proved where the work suffices.
 
     relax: prices of a part; None: no allocation meets its limits.
     """
-    table = OptionTable.of(whole)
-    first = _finish(whole, relaxed, least=-math.inf)
-    value = table.value_of(first.solution, whole.value_scale)
-    if first.exact or first.bound - value <= _DECIDED * abs(value):
-        return first
-    best, bound = _branched(whole, table, relaxed, first, relax)
-    value = table.value_of(best, whole.value_scale)
-    return Finished(best, value, bound, exact=bound <= value)
+    return _Tree(whole, relaxed, relax).finished()
 
 
-def _finish(lagrangian: Lagrangian, relaxed: Relaxed, *, least: float) -> Finished:
-    """Briefly, and thoroughly where little is left."""
-    found = finish(lagrangian, relaxed.filled, relaxed.best, passes=BRIEFLY, least=least)
-    if found.exact or found.bound - max(found.value, least) > _DECIDED * abs(found.value):
-        return found
-    again = finish(lagrangian, found.solution, relaxed.best, passes=THOROUGHLY, least=least)
-    return replace(again, bound=min(again.bound, found.bound))
+class _Tree:
+    """The parts that are open, and the best allocation of all."""
 
+    def __init__(self, whole: Lagrangian, relaxed: Relaxed, relax: Relax) -> None:
+        self.whole, self.relax = whole, relax
+        self.table = OptionTable.of(whole, relaxed.filled.tree)
+        self.best = relaxed.filled
+        self.unsure = -math.inf  # a bound of what was given up
+        self.left = _WORK
+        nobody = np.full(whole.problem.customers, -1, np.int16)
+        search = Search.of(whole, relaxed)
+        bound = search.prices.bound / whole.value_scale
+        self.parts = [_Part(search, np.arange(whole.problem.customers), nobody, 0.0, bound)]
 
-def _branched(
-    whole: Lagrangian, table: OptionTable, relaxed: Relaxed, first: Finished,
-    relax: Callable[[AllocationProblem], tuple[Lagrangian, Relaxed] | None],
-) -> tuple[Assignment, float]:  # fmt: skip
-    """The best allocation found, and a bound of all."""
-    best, scale = first.solution, whole.value_scale
-    nobody = np.full(whole.problem.customers, -1, np.int16)
-    root = _Part(whole.problem, np.arange(whole.problem.customers), nobody, 0.0, first.bound)
-    parts = _children(root, whole, relaxed, first.bound, table.value_of(best, scale))
-    unsure = -math.inf  # a bound of what was given up
-    for _ in range(_PROBLEMS):
-        value = table.value_of(best, scale)
-        parts = [part for part in parts if part.bound >= value - 2.0**-44 * abs(value)]
-        if not parts:
-            return best, max(value, unsure)
-        at = max(range(len(parts)), key=lambda one: parts[one].bound)
-        part = parts.pop(at)
-        found = relax(part.problem)
-        if found is None:
-            continue
-        lagrangian, inner = found
-        if inner.exact:
-            finished = Finished(inner.filled, -math.inf, -math.inf, exact=True)
+    @property
+    def value(self) -> float:
+        return self.table.worth_of(self.table.places(self.best.choice)) / self.whole.value_scale
+
+    def finished(self) -> Finished:
+        while self.parts and self.left > 0:
+            value = self.value
+            self.parts = [part for part in self.parts if part.bound > value]
+            if not self.parts or max(part.bound for part in self.parts) - value <= PROVED * abs(value):
+                break
+            at = max(range(len(self.parts)), key=lambda one: self.parts[one].bound)
+            self._advance(self.parts.pop(at))
+        value = self.value
+        bound = max([value, self.unsure, *(part.bound for part in self.parts)])
+        return Finished(self.best, bound, exact=bound <= value)
+
+    def _advance(self, part: _Part) -> None:
+        """The next step of one part, after which it is closed, open, or made of others."""
+        search = part.search
+        wanted = (self.value - part.worth) * part.scale
+        if part.step == 0:
+            self.left -= search.fill()
+        elif part.step == 1:
+            self.left -= search.deepen(wanted, _BRIEF if search.tied < _TIED else _BRIEF_AND_PLAIN)
+        elif part.step == _TRIED + 1:
+            for size in _THOROUGH if search.tied < _TIED else _PLAINLY:
+                self.left -= search.deepen(wanted, size)
+        elif self._split(part):
+            return
+        self._take(part, search.table.choice(search.places))
+        part.step += 1
+        part.bound = min(part.bound, search.bound / part.scale + part.worth)
+        if part.step == _STEPS or search.proved(wanted):
+            self.unsure = max(self.unsure, part.bound)
         else:
-            finished = _finish(lagrangian, inner, least=value - part.worth)
+            self.parts.append(part)
+
+    def _split(self, part: _Part) -> bool:
+        """Whether the part is made of others now, each with one more customer at one place."""
+        if part.bound - self.value <= _DECIDED * abs(self.value):
+            return False
+        if part.children is None:
+            part.children = self._children(part)
+        value = self.value  # perhaps that of a child
+        bound = max((child.bound for child in part.children), default=-math.inf)
+        helps = bound - value <= (1.0 - _HELPS) * (part.bound - value)
+        may_help = (
+            part.bound - value > _COARSE * abs(value)
+            and part.search.tied >= _TIED
+            and part.choice.size - part.rows.size < _DEEP
+        )
+        if part.step == _TRIED and not helps and not may_help:
+            return False
+        for child in part.children:
+            child.bound = min(child.bound, part.bound)
+        self.parts += part.children
+        return True
+
+    def _children(self, part: _Part) -> "list[_Part]":
+        """The part with one more customer given each of their places, where the budget then binds."""
+        children = []
+        for problem, rows, choice, worth in _placed(part):
+            self.left -= _RELAXED
+            found = self.relax(problem)
+            if found is None:
+                continue
+            lagrangian, inner = found
+            search = Search.of(lagrangian, inner)
+            bound = min(part.bound, search.prices.bound / lagrangian.value_scale + worth)
+            child = _Part(search, rows, choice, worth, bound)
+            self._take(child, inner.filled.choice)
+            if not inner.exact:
+                children.append(child)
+        return children
+
+    def _take(self, part: _Part, inner: Array) -> None:
+        """The best of a part may be the best of all."""
         tried = part.choice.copy()
-        tried[part.rows] = finished.solution.choice
-        if whole.keeps_budget(tried):
-            best = table.better(best, replace(best, choice=tried))
-        else:
-            unsure = max(unsure, table.value_of(replace(best, choice=tried), scale))
-        if finished.exact:
-            continue
-        bound = min(part.bound, finished.bound + part.worth)
-        value = table.value_of(best, scale)
-        if bound - value <= _DECIDED * abs(value):
-            unsure = max(unsure, bound)
-        else:
-            parts += _children(part, lagrangian, inner, bound, value)
-    value = table.value_of(best, scale)
-    return best, max([value, unsure, *(part.bound for part in parts)])
+        tried[part.rows] = inner
+        if self.whole.keeps_budget(tried):
+            self.best = self.table.better(self.best, replace(self.best, choice=tried))
+        else:  # the budget of a part is a little larger, not to lose what meets it to the last bit
+            value = self.table.worth_of(self.table.places(tried)) / self.whole.value_scale
+            self.unsure = max(self.unsure, value) if value > self.value else self.unsure
 
 
-def _children(part: _Part, lagrangian: Lagrangian, relaxed: Relaxed, bound: float, value: float) -> list[_Part]:
-    """The part with one more customer given each of their places."""
-    problem = lagrangian.problem  # its cells are those that the budget can pay
-    costs = lagrangian.costs
+def _placed(part: _Part) -> list[tuple[AllocationProblem, Array, Array, float]]:
+    """The part with one more customer given each of their places: (problem, rows, choice, worth)."""
+    lagrangian = part.search.lagrangian
+    problem, costs = lagrangian.problem, lagrangian.costs  # its cells are those that the budget can pay
     rows = np.arange(problem.customers)
 
     def cost_of(choice: Array) -> Array:
         return np.where(choice >= 0, costs[np.maximum(choice, 0), rows], 0.0).astype(np.float64)
 
-    change = np.abs(cost_of(relaxed.rich) - cost_of(relaxed.poor))
+    change = np.abs(cost_of(part.search.relaxed.rich) - cost_of(part.search.relaxed.poor))
     keys = problem.keys_of(rows)
     if not change.any():
         change = costs.max(axis=0).astype(np.float64)
     row = int(np.lexsort((keys, -change))[0])
+    kept = np.delete(rows, row)
     children = []
     for place in range(-1, problem.columns):
         if place >= 0 and problem.eligible is not None and not problem.eligible[place, row]:
@@ -137,7 +193,6 @@ def _children(part: _Part, lagrangian: Lagrangian, relaxed: Relaxed, bound: floa
         limits = _without(problem.limits, row, place, float(costs[place, row]) if place >= 0 else 0.0)
         if limits is None:
             continue
-        kept = np.delete(rows, row)
         choice = part.choice.copy()
         choice[part.rows[row]] = place
         worth = part.worth + (float(problem.values[place, row]) if place >= 0 else 0.0)
@@ -150,7 +205,7 @@ def _children(part: _Part, lagrangian: Lagrangian, relaxed: Relaxed, bound: floa
             problem.depths,
             problem.largest_cost,
         )
-        children.append(_Part(child, part.rows[kept], choice, worth, bound))
+        children.append((child, part.rows[kept], choice, worth))
     return children
 
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from disco.allocation.branching import Relaxed, branch
+from disco.allocation.branching import branch
 from disco.allocation.contended import Narrowing, narrowed
 from disco.allocation.filling import CLOSE_ENOUGH, fill, fill_best, search_exactly
+from disco.allocation.finishing import Relaxed
 from disco.allocation.lagrangian import Lagrangian, Priced
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem, largest_of
@@ -28,7 +29,8 @@ from disco.records.ports import Engine
 
 _MOVES = 400  # a bracket whose ends differ in fewer customers is narrow enough to fill the budget from
 _STEPS = 60  # solves at most, on the way to the budget price
-_SAMPLED = 10_000  # customers among whom a first budget price is looked for
+_SAMPLED = 3_000  # customers among whom a first budget price is looked for
+_REACH = 0.01  # relative error of that price, at least
 _TO_THE_END = 20_000  # customers, at most, for whom λ is found exactly, so that a looser limit cannot lower the bound
 _SEARCHED_AT_ONCE = 14_000  # contended customers, at most, among whom the budget price is searched without another pass
 _SPREADS = (3.5, 9.0)  # half-widths of ranges, in standard errors: the second where the first does not hold
@@ -84,18 +86,40 @@ def solve_budget(
 
 def _relaxed(lagrangian: Lagrangian) -> Relaxed | None:
     """Prices for the budget, and an allocation filled from the two on either side of it; None: floors cost too much."""
-    rich = lagrangian.at(0.0)
+    few = lagrangian.problem.customers <= _TO_THE_END
+    guess = 0.0 if few else _sampled_rate(lagrangian)
+    *below, rich = _until_rich(lagrangian, guess)
     if not rich.solution.feasible:
         return None
     if rich.fits:
-        return Relaxed(rich, rich.solution, rich.solution.choice, rich.solution.choice, exact=True)
+        choice = rich.solution.choice
+        return Relaxed(rich, rich.solution, choice, choice, choice, exact=True)
     poor = _cheapest(lagrangian, rich)
     if not poor.fits:
         return None
-    narrow = _bracket if lagrangian.problem.customers <= _TO_THE_END else _approach
-    best, above, below = narrow(lagrangian, rich, poor)
+    best, above, below = _bracket(lagrangian, rich, poor) if few else _approach(lagrangian, rich, [poor, *below], guess)
+    near = fill(lagrangian, above[-1], below[-1])
     filled = fill_best(lagrangian, best, above, below)
-    return Relaxed(best, filled, above[-1].solution.choice, below[-1].solution.choice, exact=False)
+    if rich.rate > 0.0 and best.bound - (worth := lagrangian.priced(0.0, filled).worth) > CLOSE_ENOUGH * abs(worth):
+        wider = fill_best(lagrangian, best, [lagrangian.at(0.0), *above], below)
+        filled = max(filled, wider, key=lambda one: lagrangian.priced(0.0, one).worth)
+    rich_choice, poor_choice = above[-1].solution.choice, below[-1].solution.choice
+    return Relaxed(best, filled, near.choice, rich_choice, poor_choice, exact=False)
+
+
+def _until_rich(lagrangian: Lagrangian, guess: float) -> list[Priced]:
+    """Allocations at falling rates from somewhat below a guess on; the last spends too much, if any does.
+
+    At a rate of 0, depths are worth the same to everybody more often than elsewhere, and solves take longer.
+    """
+    found: list[Priced] = []
+    reach = _REACH  # relative error of the guess: step beyond it, for it may itself be a kink
+    while guess > 0.0 and reach <= 0.3:
+        found.append(lagrangian.at(guess * (1.0 - reach)))
+        if not found[-1].fits or not found[-1].solution.feasible:
+            return found
+        reach *= 3.0
+    return [*found, lagrangian.at(0.0)]
 
 
 def _relaxed_part(problem: AllocationProblem) -> tuple[Lagrangian, Relaxed] | None:
@@ -196,15 +220,20 @@ def _interpolated(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> float:
     return rich.rate + min(max(share, 0.02), 0.98) * (poor.rate - rich.rate)
 
 
-def _approach(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Priced, list[Priced], list[Priced]]:
-    """`_bracket` for many customers: from the rate of a sample, and only until the budget can be filled well."""
-    best, above, below = rich, [rich], [poor]
-    guess = _sampled_rate(lagrangian)
-    reach = 0.01  # relative error of the guess: step beyond it, for it may itself be a kink
-    rate = guess * (1.0 - reach)
+def _approach(
+    lagrangian: Lagrangian, rich: Priced, below: list[Priced], guess: float
+) -> tuple[Priced, list[Priced], list[Priced]]:
+    """`_bracket` for many customers: from the rate of a sample, and only until the budget can be filled well.
+
+    below: allocations within the budget by falling rates, the first the cheapest there is.
+    """
+    best, above, poor = min([rich, *below], key=lambda priced: priced.bound), [rich], below[-1]
+    reach = _REACH
     for _ in range(_STEPS):
-        if rich.spent <= poor.spent or (rich.rate > 0.0 and math.isfinite(poor.rate)):
+        if rich.spent <= poor.spent or math.isfinite(poor.rate):
             break
+        rate = guess * (1.0 + reach)
+        reach = min(3.0 * reach, 0.3)
         if not rich.rate < rate < poor.rate:
             rate = lagrangian.crossing(rich, poor)
             if not rich.rate < rate < poor.rate:
@@ -219,8 +248,6 @@ def _approach(lagrangian: Lagrangian, rich: Priced, poor: Priced) -> tuple[Price
             above.append(rich)
         if found.spent == lagrangian.budget:
             return best, above, below
-        rate = guess * (1.0 - 3.0 * reach if found.fits else 1.0 + reach)
-        reach = min(3.0 * reach, 0.3)
     better, above_it, below_it = _approach_between(lagrangian, rich, poor)
     best = min(best, better, key=lambda priced: priced.bound)
     return best, [*above[:-1], *above_it], [*below[:-1], *below_it]

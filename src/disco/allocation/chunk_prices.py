@@ -20,8 +20,8 @@ from disco.allocation.limits import Limits, Tree
 from disco.allocation.newton import guess, tied
 from disco.allocation.paths import Assignment, Settled, settle_from
 from disco.allocation.problem import AllocationProblem
-from disco.allocation.screen import PriceBox, Screened, take
-from disco.allocation.solver import box_of_guess
+from disco.allocation.screen import Apart, PriceBox, Screened, take
+from disco.allocation.solver import apart_of_guess, box_of_guess
 from disco.allocation.survey import Survey
 from disco.records.arrays import Array, Keys
 
@@ -51,6 +51,7 @@ class SolvedTable:
 class _Guess:
     potentials: Array  # (nodes - 1,)
     box: PriceBox
+    apart: Apart | None = None  # without segments
 
 
 class ChunkPrices:
@@ -90,7 +91,7 @@ class ChunkPrices:
             box = guessed.box
             reach = float(np.abs(box.centre - box.width).max() + box.none_width)
             margin = max(1e-10 * self.survey.magnitude, 1e-12 * reach)
-            rule = InBox(box, margin, self.closed, self.limits.budget)
+            rule = InBox(box, margin, guessed.apart, self.closed, self.limits.budget)
             if rule.settle(self.sample).opened.size > _OPEN * self.sample.size:
                 return None
             passed = self.screened(rule)
@@ -105,7 +106,7 @@ class ChunkPrices:
             if found is None:
                 return None
             choice, potentials = found
-            if box.holds(potentials[self.tree.leaf]):
+            if rule.holds(potentials[self.tree.leaf]):
                 return SolvedTable(rule, rows.keys, choice, potentials, passed.cost, rows)
             prices = potentials[1:]
         return None
@@ -121,15 +122,16 @@ class ChunkPrices:
                 tolerance=tolerance, thinning=1.0 - share, spread=spread,
             )  # fmt: skip
             return None if boxed is None else _Guess(*boxed)
-        width, lowest = np.empty(self.columns), np.empty(self.columns)
+        width, lowest, error = np.empty(self.columns), np.empty(self.columns), np.empty((self.columns, self.columns))
         centre = np.zeros(self.columns) if prices is None else np.clip(prices, -self.top, self.top)
         cold = prices is None
         for lost in (False, True):
             shift, left, opened = guess(
-                self.net, low, high, centre, cold, 40, tolerance, 1.0 - share, spread, width, lowest
+                self.net, low, high, centre, cold, 40, tolerance, 1.0 - share, spread, width, lowest, error
             )
             if math.isfinite(opened) and left <= 8.0 * tolerance:
-                return _Guess(centre, box_of_guess(centre, width, lowest, shift, self.survey.magnitude))
+                box = box_of_guess(centre, width, lowest, shift, self.survey.magnitude)
+                return _Guess(centre, box, apart_of_guess(centre, width, lowest, shift, error, spread))
             if lost or tied(self.net):
                 return None
             centre, cold = solver.sample_prices(self.net, low, high), False

@@ -16,7 +16,7 @@ import pyarrow as pa
 from disco.allocation.chunk_rows import ID, ChunkRows, Layout
 from disco.allocation.contended import screen_range
 from disco.allocation.lagrangian import RateRange
-from disco.allocation.screen import PriceBox, bits_of, screen
+from disco.allocation.screen import Apart, PriceBox, bits_of, screen
 from disco.allocation.survey import affordable
 from disco.allocation.ties import GridBox, screen_exactly
 from disco.records.arrays import Array, Integers, Keys
@@ -52,10 +52,11 @@ class Nobody:
 
 @dataclass(frozen=True, slots=True)
 class InBox:
-    """Whose place is the same for all prices of a box."""
+    """Whose place is the same for all prices of a box, or for all that are no further apart than is possible."""
 
     box: PriceBox
     margin: float
+    apart: Apart | None = None  # without segments
     closed: Array | None = None  # (groups, depths) places that nobody may get
     budget: float | None = None  # cells that cost more than this cannot be taken
 
@@ -68,9 +69,13 @@ class InBox:
         direct = rows.eligible is None and groups == 1
         count, _, _ = screen(
             rows.values, bits_of(rows.values), rows.eligible, None, 0.0, segment, 0, rows.size, direct, self.box,
-            self.margin, choice, counts, opened,
+            self.margin, choice, counts, opened, self.apart,
         )  # fmt: skip
         return Settling(choice, counts, opened[:count])
+
+    def holds(self, prices: Array) -> bool:
+        """Whether final prices (groups, depths) are among those for which customers were settled."""
+        return self.box.holds(prices) and (self.apart is None or self.apart.holds(prices[0], margin=self.margin))
 
     def offered(self, rows: ChunkRows) -> ChunkRows:
         """The same customers, eligible for what they can be given at all."""

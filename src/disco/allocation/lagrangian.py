@@ -12,6 +12,7 @@ from disco.allocation.problem import AllocationProblem, largest_of
 from disco.allocation.screen import PriceBox
 from disco.allocation.solver import solve
 from disco.records.arrays import Array
+from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
 from disco.records.ports import Engine
 
@@ -65,23 +66,65 @@ def spent(costs: Array, choice: Array) -> float:
 
 @njit(nogil=True, cache=True)
 def wanted(
-    values: Array, eligible: Array | None, costs: Array, segment: Array | None, prices: Array, rate: float
-) -> float:
-    """Σ_i max(0, max_k value - rate · cost - price), prices: (groups, depths)."""
+    values: Array, eligible: Array | None, costs: Array, segment: Array | None, prices: Array, rate: float,
+    start: int = 0, stop: int = -1,
+) -> float:  # fmt: skip
+    """Σ_i max(0, max_k value - rate · cost - price) over the customers start to stop (-1: to the last), prices:
+    (groups, depths)."""
     total = 0.0
     best = np.empty(2048)
-    for start in range(0, values.shape[1], best.size):
-        count = min(best.size, values.shape[1] - start)
+    last = values.shape[1] if stop < 0 else stop
+    for base in range(start, last, best.size):
+        count = min(best.size, last - base)
         best[:] = 0.0
         for k in range(values.shape[0]):
             for j in range(count):
-                i = start + j
+                i = base + j
                 net = np.float64(values[k, i]) - rate * np.float64(costs[k, i])
                 net -= prices[0, k] if segment is None else prices[segment[i], k]
                 if net > best[j] and (eligible is None or eligible[k, i]):
                     best[j] = net
         total += best.sum()
     return total
+
+
+@njit(nogil=True, cache=True)
+def least_losses(
+    values: Array, eligible: Array | None, costs: Array, choice: Array, rate: float, start: int, stop: int, least: Array
+) -> None:
+    """least[a + 1, b + 1] ← the least that a customer start to stop who has a would lose by moving to b (-1: no code),
+    at a budget price and without prices of the limits."""
+    columns = values.shape[0]
+    for i in range(start, stop):
+        own = choice[i]
+        worth = 0.0
+        if own >= 0:
+            worth = np.float64(values[own, i]) - rate * np.float64(costs[own, i])
+        if worth < least[own + 1, 0]:
+            least[own + 1, 0] = worth
+        for k in range(columns):
+            if eligible is None or eligible[k, i]:
+                lost = worth - (np.float64(values[k, i]) - rate * np.float64(costs[k, i]))
+                if lost < least[own + 1, k + 1]:
+                    least[own + 1, k + 1] = lost
+
+
+def prices_from(least: Array) -> Array:
+    """(depths,) the smallest prices at which nobody would rather move; about right, if an allocation is not optimal.
+
+    p_b ≥ p_a - least[a, b] for all a and b, where "no code" has the price 0: longest paths from it.
+
+    >>> prices_from(np.array([[0.0, -2.0, 1.0], [3.0, 0.0, 1.0], [np.inf, np.inf, 0.0]])).tolist()
+    [2.0, 1.0]
+    """
+    prices = np.zeros(least.shape[0])
+    for _ in range(prices.size):
+        higher = np.maximum((prices[:, None] - least).max(axis=0), 0.0)
+        higher[0] = 0.0
+        if (higher <= prices).all():
+            break
+        prices = np.maximum(prices, higher)
+    return prices[1:]
 
 
 def _drawn_on(far: Priced, near: Priced, rate: float) -> Array:
@@ -246,14 +289,34 @@ class Lagrangian:
     def between(self, above: list[Priced], below: list[Priced]) -> Priced:
         """The bound where the narrowest of two sides cross, at prices drawn on from either side: any prices bound.
 
-        Where a whole depth becomes worthless at one rate, solving next to that rate is dear, and this is as good.
+        Where a whole depth becomes worthless at one rate, or trades places with another, solving next to that rate is
+        dear, and this is as good. With one allocation on either side, there are also the prices that these have there:
+        they are exact if values and costs are proportional, for an allocation is then optimal up to that rate.
         """
         rich, poor = above[-1], below[-1]
         rate = min(max(self.crossing(rich, poor), rich.rate), poor.rate)
         pairs = [(rich, poor), *((side[-2], side[-1]) for side in (above, below) if len(side) > 1)]
         near = [(a, b) for a, b in pairs if abs(a.rate - b.rate) < 0.1 * rate]
         found = [self._at_prices(rate, poor, _drawn_on(a, b, rate)) for a, b in near]
+        alone = len(above) == len(below) == 1 and math.isfinite(poor.rate)
+        if alone and poor.solution.tree.leaf.shape[0] == 1 and not self.problem.limits.has_floors:
+            found += [self._kept_to(side, rate) for side in (rich, poor)]
         return min(found, key=lambda priced: priced.bound, default=poor)
+
+    def _kept_to(self, side: Priced, rate: float) -> Priced:
+        """The bound at another rate with the prices that an allocation has there, as if it were optimal."""
+        problem, columns = self.problem, self.problem.columns
+
+        def lost(rows: slice) -> Array:
+            least = np.full((columns + 1, columns + 1), np.inf)
+            least_losses(
+                problem.values, problem.eligible, self.costs, side.solution.choice, rate, rows.start, rows.stop, least
+            )
+            return least
+
+        parts = list(spread(lost, row_chunks(problem.customers), engine=self.engine))
+        potentials = np.append(0.0, prices_from(np.min(parts, axis=0)))
+        return self._at_prices(rate, side, potentials)
 
     def bound_at(self, priced: Priced) -> float:
         """The bound that the prices of a part of the table give for all of it."""
@@ -264,7 +327,14 @@ class Lagrangian:
         """Σ_i max(0, max_k v - rate · c - price) + what the limits are worth + rate · budget, as the bound."""
         tree, problem = poor.solution.tree, self.problem
         allowed, limits = worth_of_limits(tree, potentials)
-        total = wanted(problem.values, problem.eligible, self.costs, problem.limits.segment, allowed[tree.leaf], rate)
+
+        def added(rows: slice) -> float:
+            return wanted(
+                problem.values, problem.eligible, self.costs, problem.limits.segment, allowed[tree.leaf], rate,
+                rows.start, rows.stop,
+            )  # fmt: skip
+
+        total = sum(spread(added, row_chunks(problem.customers), engine=self.engine))
         bound = (total + limits + rate * self.most) * self.value_scale
         if self.outside is not None:  # their prices are part of what the limits of the whole table are worth
             bound += self.outside.worth - rate * self.unit * self.outside.spent

@@ -61,17 +61,26 @@ def window_of(first: Array, second: Array, customers: float) -> float:
 @njit(nogil=True, cache=True)
 def _pairs_within(
     sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, wanted: Array,
-    seen: Array,
+    rivals: bool, seen: Array,
 ) -> None:  # fmt: skip
     """seen[a + 1, b + 1] = customers whose best is a, second best b (-1: no code), and closer than the window.
 
     Only pairs with a wanted depth in them are counted.
+    rivals: count every b that is closer than the window, not the second best alone.
     """
     columns, rows = sample.shape
     seen[:] = 0.0
     for i in range(rows):
         if first[i] - second[i] < window:
             place = winner[i]
+            if rivals:
+                least = first[i] - window
+                if place != 0 and least < 0.0 and (wanted[place] or wanted[0]):
+                    seen[place, 0] += 1.0
+                for k in range(columns):
+                    if k + 1 != place and sample[k, i] - prices[k] > least and (wanted[place] or wanted[k + 1]):
+                        seen[place, k + 1] += 1.0
+                continue
             runner_up = 0  # "no code", unless some depth bids exactly the second best
             for k in range(columns):
                 if sample[k, i] - prices[k] == second[i] and k + 1 != place:
@@ -83,12 +92,15 @@ def _pairs_within(
 
 @njit(nogil=True, cache=True)
 def tie_density(
-    sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, free: Array, density: Array
-) -> Array:
+    sample: Array, prices: Array, first: Array, second: Array, winner: Array, window: float, free: Array,
+    rivals: bool, density: Array,
+) -> Array:  # fmt: skip
     """density[k, l] = -customers indifferent between k and l per unit of price; the diagonal includes "no code".
 
     A depth that few customers want is looked at through a window four times wider, and again, until enough are seen.
     free: (depths,) Booleans; the others are looked at once.
+    rivals: see all depths in the window, not the best two alone. Where two depths are worth nearly the same to
+        everybody, they hide from each other all others that they compete with together.
     Returns the window (depths,) through which each depth was seen.
     """
     columns, rows = sample.shape
@@ -112,7 +124,7 @@ def tie_density(
                     thin = True
             if not thin:
                 break
-        _pairs_within(sample, prices, first, second, winner, window * 4.0**level, wanted, seen[level])
+        _pairs_within(sample, prices, first, second, winner, window * 4.0**level, wanted, rivals, seen[level])
     for a in range(columns + 1):
         for b in range(a):
             level = max(level_of[a], level_of[b])
@@ -247,7 +259,8 @@ def descend(
     best_counts = np.empty(columns)
     every = np.ones(columns, np.bool_)
     # a step moves free prices only; where floors bind, which prices are shown depends on the way, so it stays as it was
-    moving = free if low.max() <= 0.0 else every
+    floorless = low.max() <= 0.0
+    moving = free if floorless else every
     some_held = held.any()
     value = demand(sample, prices, first, second, winner, counts) + limits_worth(prices, low, high)
     if some_held:
@@ -258,19 +271,28 @@ def descend(
     while True:
         window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
         if worst <= tolerance or used >= passes:
-            tie_density(sample, prices, first, second, winner, window, every, density)
+            tie_density(sample, prices, first, second, winner, window, every, False, density)
             return worst
-        windows = tie_density(sample, prices, first, second, winner, window, moving, density)
+        windows = tie_density(sample, prices, first, second, winner, window, moving, floorless, density)
         for k in range(columns):
             step[k, 0] = -slope[k]
             best_counts[k] = counts[k]
         solve_symmetric(density, free, step)
         if not (np.isfinite(step).all() and np.isfinite(window)):  # nobody is near a second choice: no way to go
-            tie_density(sample, prices, first, second, winner, window, every, density)
+            tie_density(sample, prices, first, second, winner, window, every, False, density)
             return worst
         scale = 1.0 if np.abs(step).max() > 0.0 else 0.0
         for k in range(columns):
-            if abs(step[k, 0]) > 4.0 * windows[k]:
+            # depths that compete with each other may move far together, but not far from each other
+            far = 64.0 if floorless and density[k, k] > 0.0 else 4.0
+            if abs(step[k, 0]) > far * windows[k]:
+                scale = min(scale, far * windows[k] / abs(step[k, 0]))
+            for other in range(k if floorless else 0):
+                apart, reach = abs(step[k, 0] - step[other, 0]), 4.0 * max(windows[k], windows[other])
+                if density[k, other] < 0.0 and apart > reach:
+                    scale = min(scale, reach / apart)
+            none = density[k].sum() if floorless else 0.0  # ties with "no code"
+            if none > 1e-9 * density[k, k] and abs(step[k, 0]) > 4.0 * windows[k]:
                 scale = min(scale, 4.0 * windows[k] / abs(step[k, 0]))
         improved = False
         for _ in range(5):
@@ -290,7 +312,7 @@ def descend(
         if not improved:
             demand(sample, prices, first, second, winner, counts)
             _gradient(prices, counts, low, high, held, slope, free)
-            tie_density(sample, prices, first, second, winner, window, every, density)
+            tie_density(sample, prices, first, second, winner, window, every, False, density)
             return worst
         value = new_value
         worst = new_worst
@@ -303,29 +325,38 @@ def descend(
 
 @njit(nogil=True, cache=True)
 def _anchor(sample: Array, prices: Array, high: Array, counts: Array, density: Array) -> None:
-    """Where every customer finds a place, prices are fixed up to a common shift only: make the smallest 0."""
+    """Where every customer has a code that has a price, prices are fixed up to a common shift only: make the smallest
+    0."""
     columns, rows = sample.shape
-    least = prices.min()
-    if least <= 0.0 or high.sum() < rows * (1.0 - 1e-9):
+    least = np.inf
+    placed = 0.0
+    for k in range(columns):
+        if prices[k] > 0.0:
+            least = min(least, prices[k])
+            placed += counts[k]
+    if placed < rows:
         return
     first = np.empty(rows)
     second = np.empty(rows)
     winner = np.empty(rows, np.int64)
-    prices -= least
+    for k in range(columns):
+        if prices[k] > 0.0:
+            prices[k] -= least
     demand(sample, prices, first, second, winner, counts)
     window = window_of(first, second, min(max(4.0 * np.sqrt(rows), 40.0 * columns), 0.5 * rows))
-    tie_density(sample, prices, first, second, winner, window, np.ones(columns, np.bool_), density)
+    tie_density(sample, prices, first, second, winner, window, np.ones(columns, np.bool_), False, density)
 
 
 @njit(nogil=True, cache=True)
 def guess(
     sample: Array, low: Array, high: Array, prices: Array, cold: bool, passes: int, tolerance: float,
-    thinning: float, spread: float, width: Array, lowest: Array,
+    thinning: float, spread: float, width: Array, lowest: Array, error: Array | None = None,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Improve prices on a sample and fill the half-widths around them; lowest: (depths,) the end of a scarce one's bar.
 
     lowest is filled with -∞ for depths that are not scarce. The bar of a scarce one has no upper end.
     thinning: 1 - sample / population: how much of the sampling noise of counts applies; 0 = the sample is everybody.
+    error: (depths, depths), filled with the covariance of the prices.
     Returns the width of the common shift, the imbalance left, and how many customers the box leaves open, about.
     """
     columns, rows = sample.shape
@@ -344,7 +375,9 @@ def guess(
     left = descend(sample, low, high, prices, passes, tolerance, scarce, counts, density)
     if low.max() <= 0.0:
         _anchor(sample, prices, high, counts, density)
-    shift, opened = box(density, prices, counts, low, high, float(rows), thinning, spread, scarce, width)
+    shift, opened, covariance = box(density, prices, counts, low, high, float(rows), thinning, spread, scarce, width)
+    if error is not None:
+        error[:] = covariance
     lowest[:] = -np.inf
     if scarce.any():
         opened += _lowest(sample, prices, high, scarce, thinning, spread, shift, width, lowest)
@@ -380,11 +413,48 @@ def _lowest(
 
 
 @njit(nogil=True, cache=True)
+def _pin_apart(density: Array, prices: Array, free: Array) -> None:
+    """Hold the worthless one of free depths that compete with each other alone: together they have codes for exactly
+    those who want any of them, so that their prices are fixed up to a common shift only."""
+    columns = prices.size
+    left = free.copy()
+    members = np.empty(columns, np.int64)
+    for start in range(columns):
+        if not left[start]:
+            continue
+        left[start] = False
+        members[0] = start
+        size = 1
+        at = 0
+        outside = 0.0
+        inside = 0.0
+        while at < size:
+            k = members[at]
+            at += 1
+            outside += density[k, k]
+            inside += density[k, k]
+            for other in range(columns):
+                if other != k and density[k, other] < 0.0 and free[other]:
+                    outside += density[k, other]
+                    if left[other]:
+                        left[other] = False
+                        members[size] = other
+                        size += 1
+        if outside > 1e-3 * inside:
+            continue
+        for at in range(size):
+            if prices[members[at]] == 0.0:
+                free[members[at]] = False
+                break
+
+
+@njit(nogil=True, cache=True)
 def box(
     density: Array, prices: Array, counts: Array, low: Array, high: Array, rows: float, thinning: float,
     spread: float, scarce: Array, width: Array,
-) -> tuple[float, float]:  # fmt: skip
-    """Half-widths of `spread` standard errors around each price; returns that of the common shift, and the open.
+) -> tuple[float, float, Array]:  # fmt: skip
+    """Half-widths of `spread` standard errors around each price; returns that of the common shift, how many stay open,
+    and the covariance of the prices.
 
     scarce: (depths,) Booleans; the others are taken as if those were at their prices.
     """
@@ -410,6 +480,7 @@ def box(
             pinned = True
         if density[k, k] <= 0.0 or scarce[k]:
             free[k] = False
+    _pin_apart(density, prices, free)
     solve_symmetric(density, free, noise)
     error = noise.T.copy()
     solve_symmetric(density, free, error)
@@ -435,8 +506,8 @@ def box(
             shifted -= 2.0 * density[k, other] * (apart[k] + apart[other])
     if shifted < plain:
         width[:] = apart
-        return shift, shifted
-    return 0.0, plain
+        return shift, shifted, error
+    return 0.0, plain, error
 
 
 def tied(sample: Array) -> bool:

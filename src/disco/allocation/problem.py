@@ -106,9 +106,12 @@ def refuse_non_finite(by_depth: Floats, *, name: str) -> None:
 def _read_keys(array: Ids, *, customers: int) -> Keys:
     if array.size != customers:
         raise InputError("ids", found=f"{array.size} ids", expected=f"one for each of {customers} customers")
+    keys = customer_keys(array)
     if array.size > 1 and not (array.dtype.kind == "i" and bool((array[1:] > array[:-1]).all())):
-        _refuse_duplicates(array)
-    return customer_keys(array)
+        ordered = np.sort(keys)  # equal ids have equal keys, and keys are sorted faster than texts are compared
+        if bool((ordered[1:] == ordered[:-1]).any()):
+            _refuse_duplicates(array)
+    return keys
 
 
 def _refuse_duplicates(ids: Ids) -> None:

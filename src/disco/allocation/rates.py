@@ -190,7 +190,8 @@ class RateSample:
         return Point(rate, over, noise, potentials, prices, box, self._below(sums[0]), spent, worth)
 
     def beside(self, rate: float, seen: list[Point], *, few: bool = False) -> Point | None:
-        """`at`, beginning with prices drawn on from the two nearest points, or else with those of the nearest."""
+        """`at`, beginning with prices drawn on from the two nearest points, or else with those of the nearest, or from
+        nowhere: far from all points their prices may lead astray."""
         near = sorted(seen, key=lambda one: abs(one.rate - rate))[:2]
         if not near:
             return self.at(rate, None, few=few)
@@ -200,7 +201,7 @@ class RateSample:
             part = (rate - one.rate) / (other.rate - one.rate)
             if abs(part) < 1.5:
                 found = self.at(rate, (1.0 - part) * one.potentials + part * other.potentials, few=few)
-        return found or self.at(rate, near[0].potentials, few=few)
+        return found or self.at(rate, near[0].potentials, few=few) or self.at(rate, None, few=few)
 
 
 def _even(rich: Point, poor: Point) -> float:

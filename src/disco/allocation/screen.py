@@ -39,6 +39,55 @@ class PriceBox(NamedTuple):
         return bool((least <= most).all())
 
 
+class Apart(NamedTuple):
+    """How far prices may be apart: more precisely known than each price, where depths compete in a chain."""
+
+    prices: Array  # (depths,)
+    most: Array  # (1 + depths, 1 + depths) the largest p_a - p_b, with "no code" first; ∞: nobody is settled at a
+
+    def holds(self, prices: Array, *, margin: float = 0.0) -> bool:
+        """Whether no two prices (depths,) are further apart, but for a margin.
+
+        >>> apart = Apart(np.array([2.0]), np.array([[0.0, -1.9], [2.1, 0.0]]))
+        >>> apart.holds(np.array([2.05])), apart.holds(np.array([1.8]))
+        (True, False)
+        """
+        every = np.append(0.0, prices)
+        return bool((every[:, None] - every <= self.most + margin).all())
+
+
+@njit(nogil=True, cache=True)
+def _settled_apart(
+    values: Array, eligible: Array | None, costs: Array | None, rate: float, i: int, apart: Apart, margin: float
+) -> int:
+    """The place (0: no code) that beats every other for all prices as far apart as that; -1: none does."""
+    prices, most = apart
+    place = 0
+    best = 0.0
+    own = 0.0
+    for k in range(prices.size):
+        x = np.float64(values[k, i])
+        if costs is not None:
+            x -= rate * np.float64(costs[k, i])
+        if eligible is not None and not eligible[k, i]:
+            continue
+        if x - prices[k] > best:
+            best = x - prices[k]
+            own = x
+            place = k + 1
+    if place > 0 and not own > most[place, 0] + margin:
+        return -1
+    for k in range(prices.size):
+        if k + 1 == place or (eligible is not None and not eligible[k, i]):
+            continue
+        x = np.float64(values[k, i])
+        if costs is not None:
+            x -= rate * np.float64(costs[k, i])
+        if not own - x > most[place, k + 1] + margin:
+            return -1
+    return place
+
+
 @njit(nogil=True, cache=True)
 def sample_rows(customers: int, size: int, run: int) -> Array:
     """About `size` row numbers: one run of neighbours (they share a cache line) from each of size / run strata."""
@@ -245,10 +294,12 @@ def screen(
     choice: Array,
     counts: Array,
     rows: Array,
+    apart: Apart | None = None,
 ) -> tuple[int, int, int]:
     """Fill choice (stop - start,), add settled customers to counts (groups, depths), and list the open ones in rows.
 
     bits: `values` seen as integers. direct: nothing but depth-major `values`.
+    apart: what else is known of the prices, for whom the box leaves open; without segments.
     Returns how many are open (beyond the room in rows: counted, not listed) and the bit patterns of the largest value
     and magnitude.
     """
@@ -270,6 +321,7 @@ def screen(
     reach[:, 0] = 2.0 * none_width + margin
     reach[:, 1:] = 2.0 * width + margin
     won = np.zeros((4, groups, columns + 1), np.int64)  # four, because neighbours often choose alike
+    near = np.empty(BLOCK + 1, np.int64)
     opened = 0
     largest = 0
     magnitude = 0
@@ -306,21 +358,38 @@ def screen(
                 compete(lines[0, :count], nought[0], k + 1, first, second, winner)
         for k in range(columns):
             largest, magnitude = value_range(bits, eligible, k, base, end, largest, magnitude)
-        # three short loops: each alone runs several times as fast as all in one
+        # short loops: each alone runs several times as fast as all in one
         for j in range(count):
             choice[base - start + j] = winner[j] - 1
         for j in range(count):
             won[j & 3, 0 if segment is None else segment[base + j], winner[j]] += 1
+        found = 0  # the open ones are written down without a branch, which nothing could predict
         for j in range(count):
             best = np.float64(first[j])
             group = 0
             if segment is not None:
                 group = segment[base + j]
-            if best - second[j] <= reach[group, winner[j]] + doubt * (abs(best) + dearest):
-                won[0, group, winner[j]] -= 1
-                if opened < room:
-                    rows[opened] = base + j
-                opened += 1
+            near[found] = j
+            found += 1 if best - second[j] <= reach[group, winner[j]] + doubt * (abs(best) + dearest) else 0
+        if apart is not None:
+            left = 0
+            for at in range(found):
+                j = near[at]
+                place = _settled_apart(values, eligible, costs, rate, base + j, apart, margin)
+                if place < 0:
+                    near[left] = j
+                    left += 1
+                elif place != winner[j]:
+                    won[0, 0, winner[j]] -= 1
+                    won[0, 0, place] += 1
+                    choice[base - start + j] = place - 1
+            found = left
+        for at in range(found):
+            j = near[at]
+            won[0, 0 if segment is None else segment[base + j], winner[j]] -= 1
+            if opened + at < room:
+                rows[opened + at] = base + j
+        opened += found
     for lane in range(4):
         for group in range(groups):
             for k in range(columns):
@@ -380,10 +449,13 @@ def run_screen(
     least_margin: float = 0.0,
     room_share: float = 1.0,
     checked: bool = False,
+    apart: Apart | None = None,
     engine: Engine | None = None,
     chunk: int | None = None,
 ) -> Screened:
     """Screen all customers at all prices of a box; InputError names a NaN or infinity.
+
+    apart: as for `screen`.
 
     room_share: room for this share of the customers to stay open; where that is too little, the pass is repeated once.
     checked: an earlier pass has seen these values, in which -∞ now stands for ineligible.
@@ -407,7 +479,7 @@ def run_screen(
         rows = np.empty(room, np.int64)
         opened, top, largest_size = screen(
             values, bits, problem.eligible, costs, rate, segment, chunk.start, chunk.stop, direct, box, margin,
-            choice, counts, rows,
+            choice, counts, rows, apart,
         )  # fmt: skip
         return _Part(opened, top, largest_size, choice, counts, rows[: min(opened, room)])
 

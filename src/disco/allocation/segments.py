@@ -182,7 +182,7 @@ class _Sample:
             if rows == 0:
                 continue
             window = window_of(first, second, min(max(4.0 * worst, 40.0 * columns), 0.5 * rows))
-            tie_density(part, prices[group], first, second, winner, window, moving[group], density[group])
+            tie_density(part, prices[group], first, second, winner, window, moving[group], False, density[group])
             if math.isfinite(window):
                 widest = max(widest, window)
         return density, widest

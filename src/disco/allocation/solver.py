@@ -18,7 +18,17 @@ from disco.allocation.limits import Limits, Tree, tree_of
 from disco.allocation.newton import guess, tied
 from disco.allocation.paths import Assignment, settle_from
 from disco.allocation.problem import AllocationProblem
-from disco.allocation.screen import PriceBox, Screened, keep_everybody, run_screen, sample_rows, take
+from disco.allocation.screen import (
+    Apart,
+    PriceBox,
+    Screened,
+    bits_of,
+    keep_everybody,
+    run_screen,
+    sample_rows,
+    screen,
+    take,
+)
 from disco.allocation.segments import solve_segments
 from disco.allocation.ties import solve_exactly
 from disco.records.arrays import Array
@@ -52,6 +62,7 @@ class _Guess(NamedTuple):
     prices: Array  # (depths,) where customers want about as many codes as there are
     open_share: float  # of the customers whom the box leaves open, about
     margin: float  # by how much a place must win: far above rounding
+    apart: Apart  # how far prices may be from each other
 
 
 def solve(
@@ -109,7 +120,7 @@ def _solve_level(
         guessed = _guess(problem, low, high, rate=rate, prices=prices, spread=spread)
         if guessed is None:
             return None
-        box, near, share, margin = guessed
+        box, near, share, margin, apart = guessed
         if share > _USELESS and problem.customers <= _COPIED:
             everybody = keep_everybody(problem, rate, rows=rows, grid=grid)
             return _solve_open(problem, tree, everybody, low, high, near)
@@ -122,6 +133,7 @@ def _solve_level(
             least_margin=margin,
             room_share=min(1.0, 1.5 * share + 0.02),
             checked=grid is not None,
+            apart=apart,
         )
         if screened.rows.size < screened.opened or screened.opened > 0.5 * problem.customers:
             return None
@@ -137,7 +149,8 @@ def _solve_level(
         found = place_open(problem, tree, inner, low_left, high_left, prices)
         if found is None:
             return None
-        if box.holds(found.potentials[tree.leaf]):
+        leaves = found.potentials[tree.leaf]
+        if box.holds(leaves) and apart.holds(leaves[0], margin=screened.margin):
             screened.choice[screened.rows] = found.choice
             return Placed(screened.choice, found.potentials)
         prices = found.potentials[1:]
@@ -169,7 +182,7 @@ def _guess(
     customers, columns = problem.customers, problem.columns
     cold, lost = prices is None, False
     centre = np.zeros(columns) if prices is None else prices.copy()
-    width, lowest = np.empty(columns), np.empty(columns)
+    width, lowest, error = np.empty(columns), np.empty(columns), np.empty((columns, columns))
     size = int(min(max(2048, 48 * math.sqrt(customers)), customers // 2))
     run = 32 if customers >= 100_000 and spread < 10.0 else 1  # neighbours share cache lines, but may be alike
     while True:
@@ -182,7 +195,7 @@ def _guess(
         low_part, high_part = np.maximum(low[1:], 0) * share, high[1:] * share
         tolerance = 2.0 + 0.15 * math.sqrt(rows.size)
         shift, left, opened = guess(
-            sample, low_part, high_part, centre, cold, 40, tolerance, 1.0 - share, spread, width, lowest
+            sample, low_part, high_part, centre, cold, 40, tolerance, 1.0 - share, spread, width, lowest, error
         )
         if not math.isfinite(opened) or left > 8.0 * tolerance:
             if lost or tied(sample):
@@ -190,12 +203,14 @@ def _guess(
             centre = sample_prices(sample, low_part, high_part)
             cold, lost = False, True
             continue
+        box = box_of_guess(centre, width, lowest, shift, magnitude)
+        apart = apart_of_guess(centre, width, lowest, shift, error, spread)
+        opened = min(opened, _left_open(sample, box, apart, 1e-10 * magnitude))
         useless = opened > _USELESS * rows.size and customers <= _COPIED
         if useless and tied(sample):
             return None
         if opened <= _OPEN_SHARE * rows.size or 4 * size > customers // 3 or useless:
-            box = box_of_guess(centre, width, lowest, shift, magnitude)
-            return _Guess(box, centre, opened / rows.size, 1e-10 * magnitude)
+            return _Guess(box, centre, opened / rows.size, 1e-10 * magnitude, apart)
         size *= 4
         cold = False
 
@@ -207,6 +222,35 @@ def box_of_guess(prices: Array, width: Array, lowest: Array, shift: float, magni
     half[scarce] = min(1024.0 * magnitude, np.finfo(np.float64).max / 8)
     centre[scarce] = lowest[scarce] + half[scarce]
     return PriceBox(centre[None, :], half[None, :], shift)
+
+
+def apart_of_guess(prices: Array, width: Array, lowest: Array, shift: float, error: Array, spread: float) -> Apart:
+    """How far prices may be apart, in `spread` standard errors; of a scarce depth the lower end alone is known."""
+    columns = prices.size
+    variance = np.zeros((columns + 1, columns + 1))
+    variance[1:, 1:] = error
+    single = np.diag(variance)
+    off = spread * np.sqrt(np.maximum(single[:, None] + single - variance - variance.T, 0.0))
+    centre = np.append(0.0, prices)
+    both = centre[:, None] - centre + off
+    scarce = np.flatnonzero(lowest > -np.inf) + 1
+    both[:, scarce] = (centre + np.append(0.0, width + shift))[:, None] - np.append(0.0, lowest)[scarce]
+    both[scarce, :] = np.inf
+    np.fill_diagonal(both, 0.0)
+    held = prices.copy()
+    held[scarce - 1] = np.maximum(lowest[scarce - 1], 0.0)
+    return Apart(held, both)
+
+
+def _left_open(sample: Array, box: PriceBox, apart: Apart, margin: float) -> int:
+    """How many customers of a sample a pass would leave open."""
+    size, columns = sample.shape[1], sample.shape[0]
+    nothing, counts = np.empty(0, np.int64), np.zeros((1, columns), np.int64)
+    choice = np.empty(size, np.int16)
+    opened, _, _ = screen(
+        sample, bits_of(sample), None, None, 0.0, None, 0, size, True, box, margin, choice, counts, nothing, apart
+    )
+    return int(opened)
 
 
 def sample_prices(sample: Array, low: Array, high: Array) -> Array:

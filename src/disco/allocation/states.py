@@ -39,6 +39,8 @@ class Nodes(NamedTuple):
     usual: Array  # (open + 1, limits) and where none of them loses anything
     more: Array  # (open + 1, limits, moves) what the next one more loses at least, cheapest first
     fewer: Array  # (open + 1, limits, moves) the same for one less
+    others: Array  # (open + 1, limits) what the remaining ones could cost more without one more at this limit
+    dearest: Array  # (open + 1, limits, 1 + moves) and with so many more, at most; the last one: with any number
 
 
 class States(NamedTuple):
@@ -114,7 +116,14 @@ def _least_loss(
     if cost > budget:
         total += _at_least(float(cost - budget), down_moved, down_lost, downs, np.inf)
     else:
-        total += _at_least(float(budget - cost), up_moved, up_lost, ups, rate)
+        need = float(budget - cost)
+        unspent = 0.0
+        for node in range(nodes.word.size):
+            word = words0 if nodes.word[node] == 0 else words1
+            count = (word >> nodes.shift[node]) & nodes.mask[node]
+            room = min(max(nodes.high[node] - count - nodes.least[stage, node], 0), nodes.dearest.shape[2] - 1)
+            unspent = max(unspent, need - nodes.others[stage, node] - nodes.dearest[stage, node, room])
+        total += max(_at_least(need, up_moved, up_lost, ups, rate), rate * unspent)
     single = 0.0  # of the limit that forces most; one move may serve two limits, so these do not add up
     for node in range(nodes.word.size):
         word = words0 if nodes.word[node] == 0 else words1
@@ -155,22 +164,29 @@ def _forced(moves: int, cheapest: Array, price: float) -> float:
 
 
 @njit(nogil=True, cache=True)
-def cheapest_moves(core: Core, nodes: Nodes, usual: Array, more: Array, fewer: Array) -> None:
-    """Fill `Nodes.usual`, `more` and `fewer`, from the last customer to the first."""
-    opened, moves = core.options.size, more.shape[2]
+def know_moves(core: Core, nodes: Nodes) -> None:
+    """Fill what `Nodes` says about the moves of the remaining customers, from the last customer to the first."""
+    opened, moves, listed = core.options.size, nodes.more.shape[2], nodes.dearest.shape[2]
+    usual, more, fewer, others, dearest = nodes.usual, nodes.more, nodes.fewer, nodes.others, nodes.dearest
     usual[opened] = 0
     more[opened], fewer[opened] = np.inf, np.inf
+    others[opened], dearest[opened] = 0.0, 0.0
+    top = np.zeros((nodes.word.size, listed))  # the largest, in their order; the last one is the sum of all
     for i in range(opened - 1, -1, -1):
         for node in range(nodes.word.size):
             word, shift, mask = nodes.word[node], nodes.shift[node], nodes.mask[node]
             own = (core.words[i, 0, word] >> shift) & mask
             up = down = np.inf
+            with_it = without_it = 0.0
             for o in range(1, core.options[i]):
                 count = (core.words[i, o, word] >> shift) & mask
                 if count > own:
                     up = min(up, core.loss[i, o])
-                elif count < own:
-                    down = min(down, core.loss[i, o])
+                    with_it = max(with_it, float(core.cost[i, o]))
+                else:
+                    without_it = max(without_it, float(core.cost[i, o]))
+                    if count < own:
+                        down = min(down, core.loss[i, o])
             usual[i, node] = usual[i + 1, node] + own
             more[i, node], fewer[i, node] = more[i + 1, node], fewer[i + 1, node]
             for at in range(moves):  # in their order
@@ -178,6 +194,16 @@ def cheapest_moves(core: Core, nodes: Nodes, usual: Array, more: Array, fewer: A
                     up, more[i, node, at] = more[i, node, at], up
                 if down < fewer[i, node, at]:
                     down, fewer[i, node, at] = fewer[i, node, at], down
+            others[i, node] = others[i + 1, node] + without_it
+            extra = max(with_it - without_it, 0.0)
+            top[node, listed - 1] += extra
+            for at in range(listed - 1):
+                if extra > top[node, at]:
+                    extra, top[node, at] = top[node, at], extra
+            dearest[i, node, 0] = 0.0
+            for at in range(1, listed - 1):
+                dearest[i, node, at] = dearest[i, node, at - 1] + top[node, at - 1]
+            dearest[i, node, listed - 1] = top[node, listed - 1]
 
 
 @njit(nogil=True, cache=True)
@@ -197,10 +223,12 @@ def _ahead(words: Array, cost: Array, worth: Array, tie: Array, a: int, w: Array
 @njit(nogil=True, cache=True)
 def visit(
     core: Core, nodes: Nodes, order: Array, who: Array, what: Array, budget: int, rate: float, allowed: float,
-    stages: int, width: int, trail: Trail,
-) -> tuple[States, float]:  # fmt: skip
-    """All states of the first customers (`stages`), and the least loss of one that was dropped for want of room.
+    stages: int, width: int, most: int, trail: Trail,
+) -> tuple[States, float, float]:  # fmt: skip
+    """All states of the first customers (`stages`) that lose no more than is allowed by the end of all.
 
+    Also the least loss of one that was dropped for want of room, and of one that loses more than is allowed. After
+    `most` states no more are visited.
     order: (cells,) numbers into who and what, by loss per change of cost.
     """
     parent, option, start = trail
@@ -216,7 +244,7 @@ def visit(
     moved, lost = np.empty((2, order.size + 1)), np.empty((2, order.size + 1))
     at, seen = np.zeros(places, np.int64), np.zeros(places, np.int64)
     key = np.empty(2, np.int64)
-    dropped = np.inf
+    dropped = beyond = np.inf
     states = 1
     start[0] = 0
     parent[0] = -1
@@ -245,6 +273,7 @@ def visit(
                     if least <= allowed:
                         seen[o] = s
                     else:
+                        beyond = min(beyond, least)
                         at[o] += 1
                 if at[o] == states:
                     continue
@@ -301,6 +330,9 @@ def visit(
             count = kept
         begin = start[i] + states
         start[i + 1] = begin
+        if begin + count > most:
+            dropped, states = 0.0, 0
+            break
         for s in range(count):
             parent[begin + s] = came[s]
             option[begin + s] = came_next[s]
@@ -313,7 +345,110 @@ def visit(
         if states == 0:
             break
     last = States(words[:states].copy(), cost[:states].copy(), worth[:states].copy(), tie[:states].copy())
-    return last, dropped
+    return last, dropped, beyond
+
+
+@njit(nogil=True, cache=True)
+def list_states(
+    core: Core, nodes: Nodes, budget: int, rate: float, allowed: float, stages: int, most: int, trail: Trail,
+) -> tuple[States, Array, bool, float]:  # fmt: skip
+    """The states of `visit`, without comparing them with each other, and by a quicker and weaker bound.
+
+    Where customers lose nothing by another place, no state is better than another, and each is then looked at once for
+    every customer who could move, not once for every customer. Also their numbers in the trail, whether there was
+    room for all of them, and the least loss of one that loses more than is allowed.
+    trail: `start` is here the customer who moved last.
+    """
+    parent, option, who = trail
+    words, usual_words = np.zeros((most, 2), np.int64), np.zeros((stages + 1, 2), np.int64)
+    cost, worth, tie = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
+    loss = np.zeros(most)
+    fall = np.zeros(core.options.size + 1, np.int64)  # by which the remaining customers could lower the cost
+    for i in range(core.options.size - 1, -1, -1):
+        fall[i] = fall[i + 1] - core.cost[i, : core.options[i]].min()
+    for i in range(stages - 1, -1, -1):
+        usual_words[i] = usual_words[i + 1] + core.words[i, 0]
+        worth[0] += core.worth[i, 0]
+        tie[0] += core.tie[i, 0]
+        loss[0] += core.loss[i, 0]
+    words[0] = usual_words[0]
+    parent[0], option[0], who[0] = -1, 0, -1
+    count = 1
+    beyond = np.inf
+    complete = True
+    for i in range(stages):
+        for s in range(count):
+            for o in range(1, core.options[i]):
+                least = loss[s] + core.loss[i, o] - core.loss[i, 0]
+                new_cost = cost[s] + core.cost[i, o]
+                if least > allowed or new_cost > budget + fall[i + 1]:
+                    beyond = min(beyond, least) if least > allowed else beyond
+                    continue
+                first = words[s, 0] + core.words[i, o, 0] - core.words[i, 0, 0]
+                second = words[s, 1] + core.words[i, o, 1] - core.words[i, 0, 1]
+                least += rate * _unspent(
+                    first - usual_words[i + 1, 0], second - usual_words[i + 1, 1], budget - new_cost, nodes, i + 1
+                )
+                if least > allowed:
+                    beyond = min(beyond, least)
+                    continue
+                if count == most:
+                    complete = False
+                    break
+                words[count, 0], words[count, 1] = first, second
+                cost[count] = new_cost
+                worth[count] = worth[s] + core.worth[i, o] - core.worth[i, 0]
+                tie[count] = tie[s] + core.tie[i, o] - core.tie[i, 0]
+                loss[count] = loss[s] + core.loss[i, o] - core.loss[i, 0]
+                parent[count], option[count], who[count] = s, o, i
+                count += 1
+        if not complete:
+            break
+    number = np.empty(count, np.int64)
+    kept = 0
+    for s in range(count if complete else 0):
+        least = loss[s] + rate * _unspent(words[s, 0], words[s, 1], budget - cost[s], nodes, stages)
+        if least <= allowed:
+            number[kept] = s
+            kept += 1
+        else:
+            beyond = min(beyond, least)
+    number = number[:kept]
+    return States(words[number], cost[number], worth[number], tie[number]), number, complete, beyond
+
+
+@njit(nogil=True, cache=True)
+def _unspent(words0: int, words1: int, need: int, nodes: Nodes, stage: int) -> float:
+    """What the remaining customers leave unspent at least; ∞: a limit is broken."""
+    unspent = 0.0
+    for node in range(nodes.word.size):
+        word = words0 if nodes.word[node] == 0 else words1
+        count = (word >> nodes.shift[node]) & nodes.mask[node]
+        room = nodes.high[node] - count - nodes.least[stage, node]
+        if room < 0 or count + nodes.most[stage, node] < nodes.low[node]:
+            return np.inf
+        room = min(room, nodes.dearest.shape[2] - 1)
+        unspent = max(unspent, need - nodes.others[stage, node] - nodes.dearest[stage, node, room])
+    return unspent
+
+
+@njit(nogil=True, cache=True)
+def best_at_each_cost(states: States, order: Array) -> Array:
+    """Of an order by (counts, cost) those that are worth more than all before them, or as much with a larger hash."""
+    kept = np.empty(order.size, np.int64)
+    count = 0
+    for s in order:
+        if count > 0:
+            last = kept[count - 1]
+            same = states.words[s, 0] == states.words[last, 0] and states.words[s, 1] == states.words[last, 1]
+            if same and (
+                states.worth[s] < states.worth[last]
+                or (states.worth[s] == states.worth[last] and states.tie[s] <= states.tie[last])
+            ):
+                continue
+        kept[count] = s
+        count += 1
+    return kept[:count]
 
 
 @njit(nogil=True, cache=True)
@@ -327,36 +462,6 @@ def _groups(states: States) -> Array:
             count += 1
     begins[count] = states.cost.size
     return begins[: count + 1]
-
-
-@njit(nogil=True, cache=True)
-def near_sums(
-    one: States, other: States, words: Array | None, least: float, most: float, first: Array, second: Array
-) -> int:
-    """How many sums of two states have a cost in a range, and the numbers of as many as there is room for.
-
-    words: the counts that they must have; None: any.
-    """
-    count = 0
-    ones, others = _groups(one), _groups(other)
-    for a in range(ones.size - 1):
-        for b in range(others.size - 1):
-            i, j = ones[a], others[b]
-            if words is not None and (
-                one.words[i, 0] + other.words[j, 0] != words[0] or one.words[i, 1] + other.words[j, 1] != words[1]
-            ):
-                continue
-            high = others[b + 1]  # the first beyond the range
-            low = others[b + 1]  # the first within it
-            for i in range(ones[a], ones[a + 1]):
-                while high > others[b] and one.cost[i] + other.cost[high - 1] > most:
-                    high -= 1
-                while low > others[b] and one.cost[i] + other.cost[low - 1] >= least:
-                    low -= 1
-                for at in range(low, min(high, low + max(first.size - count, 0))):
-                    first[count + at - low], second[count + at - low] = i, at
-                count += max(high - low, 0)
-    return count
 
 
 @njit(nogil=True, cache=True)

@@ -1,0 +1,443 @@
+"""Filling a budget to the last penny where many customers lose nothing by another place.
+
+Where value and cost are in proportion, as they are at one depth, hundreds of customers are indifferent between two
+places at the prices of the limits and of the budget. Any exchange among them is as good as any other, and all that
+counts is how exactly costs add up to the budget. An exchange moves as many customers from one place to the other as
+back, so that it keeps every limit; where no limit is near, a single customer may move.
+
+Four groups of such customers are chosen, and all exchanges within each are listed. Sums of the first two lists near one
+amount and of the last two near the rest of the budget are listed in turn and joined: ten thousand sums on either side
+leave next to nothing. Where this is still too much, other groups are tried, beginning at what was reached.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from disco.allocation.grid import tie_hash
+from disco.allocation.lagrangian import Lagrangian
+from disco.allocation.limits import Tree
+from disco.allocation.options import OptionTable, Prices, keeps_limits
+from disco.records.arrays import Array
+from disco.records.compiled import njit
+from disco.records.identity_kernels import mix
+
+_GROUPS = 4
+_MEMBERS = 62  # of a group, at most: which of them move is one word
+_SLACK = 5  # a limit with as much room on either side is not broken by a few exchanges, as a rule
+_FEWEST = 8  # customers, at least, among whom exchanges are looked for
+_WALK = 20  # moves by chance, per customer
+_NEAR = 0.75  # the share of customers who change the cost by less than it may be away from the budget meanwhile
+_FREE = 3  # customers of a group who move the way that most could, at most, where numbers do not matter
+_STEPS = 60  # moves of one or two customers, at most, before groups are formed
+_NEAREST = 1e3  # times what may be lost in all: what is left then is near
+_HOPELESS = 1e6  # times what may be lost in all: a start whose second attempt leaves more is given up
+_LOSSLESS = 2.0**-6  # of what may be lost in all: whoever loses less is indifferent
+
+
+class _Size(NamedTuple):
+    """How many sums are looked at."""
+
+    listed: int  # exchanges per group, about
+    joined: int  # sums of two exchanges on either side, about
+
+
+_ATTEMPTS = (*[_Size(4_000, 16_000)] * 4, *[_Size(20_000, 60_000)] * 6, *[_Size(50_000, 400_000)] * 6)
+_THOROUGH = 4  # attempts, after which only that start is tried again which came nearest
+_MANY = 100_000  # sums that are joined only where what is left is near
+
+
+class Indifferent(NamedTuple):
+    """Customers who lose nothing by one other place, and the limits that this concerns."""
+
+    who: Array  # (members,) customers
+    place: Array  # (members,) the other place
+    change: Array  # (members,) of the cost, grid units
+    kind: Array  # (members,) between which two places, from 0
+    sign: Array  # (members,) which way, +1 or -1; 0: the numbers at the two places do not matter
+
+
+def fill_exactly(
+    lagrangian: Lagrangian, table: OptionTable, tree: Tree, prices: Prices, starts: list[Array], enough: float
+) -> tuple[Array | None, int]:
+    """Places that lose next to nothing by the prices and leave next to no money, within all limits; None: not found.
+
+    starts: (customers,) places each, near the budget, that lose nothing. enough: what may be lost in all. Also how much
+    work it was, as a number of exchanges and sums.
+    """
+    best, least, work = None, math.inf, 0
+    open_to = list({start.tobytes(): start for start in starts}.values())
+    open_to = [start for start in open_to if prices.lost(table, tree, start) <= 0.5 * enough]
+    nearest: list[Array] = []
+    for attempt, size in enumerate(_ATTEMPTS):
+        if size.joined > _MANY and least > _NEAREST * enough:
+            break
+        hopeful = []
+        for start in open_to if attempt < _THOROUGH else nearest:
+            places = _wandered(lagrangian, table, tree, prices, start, enough, attempt)
+            members = _indifferent(table, tree, prices, places, enough)
+            if members.who.size < _FEWEST:
+                continue
+            left = _left(lagrangian, table, places)
+            moved = _exchanged(members, table, left, attempt, size)
+            work += _GROUPS * size.listed + 2 * size.joined
+            if moved is not None:
+                tried = places.copy()
+                tried[members.who[moved]] = members.place[moved]
+                if keeps_limits(table.counts_of(tried, tree), tree):
+                    places, left = tried, _left(lagrangian, table, tried)
+            loses = prices.lost(table, tree, places) + left * prices.rate if left >= 0 else math.inf
+            if loses < least and lagrangian.keeps_budget(table.choice(places)):
+                best, least = places, loses
+                nearest = [start] if least <= _HOPELESS * enough else []
+            if least <= enough:
+                return best, work
+            if attempt == 0 or loses <= _HOPELESS * enough:
+                hopeful.append(start)
+        open_to = hopeful
+    return best, work
+
+
+def _left(lagrangian: Lagrangian, table: OptionTable, places: Array) -> int:
+    """Money left, less than what rounding to the grid could hide."""
+    return lagrangian.budget - table.cost_of(places) - table.order.size // 2 - 1
+
+
+def _indifferent(table: OptionTable, tree: Tree, prices: Prices, places: Array, enough: float) -> Indifferent:
+    """Who could move at next to no loss. Of several places, that of the kind with most to exchange."""
+    merged = _merged(tree, prices.node, table.counts_of(places, tree))
+    tied = prices.loss <= _LOSSLESS * enough
+    tied[table.rows, places] = False
+    who, place = np.nonzero(tied)
+    change = table.cost[who, place] - table.cost[who, places[who]]
+    moving = change != 0
+    who, place, change = who[moving], place[moving], change[moving]
+    here, there = merged[table.node[who, places[who]]], merged[table.node[who, place]]
+    sign = np.sign(there - here)
+    between = np.where(sign == 0, -1, np.minimum(here, there) * tree.nodes + np.maximum(here, there))
+    kinds, kind = np.unique(between, return_inverse=True)
+    forth, back = (np.bincount(kind[sign == one], minlength=kinds.size) for one in (1, -1))
+    exchanges = np.where(kinds < 0, np.bincount(kind, minlength=kinds.size), 2 * np.minimum(forth, back))
+    order = np.lexsort((place, -exchanges[kind], who))
+    first = order[np.unique(who[order], return_index=True)[1]] if order.size else order
+    first = first[exchanges[kind[first]] > 0]
+    return Indifferent(who[first], place[first], change[first], kind[first], sign[first])
+
+
+def _merged(tree: Tree, prices: Array, counts: Array) -> Array:
+    """(nodes,) each limit that is neither priced nor near counts as the one above it."""
+    merged = np.arange(tree.nodes)
+    below = np.where(tree.low > 0, counts - tree.low, _SLACK)
+    slack = np.minimum(tree.high - counts, below)
+    for node in range(1, tree.nodes):  # parents have smaller numbers
+        if prices[node] == 0.0 and slack[node] >= _SLACK:
+            merged[node] = merged[tree.parent[node]]
+    return merged
+
+
+def _wandered(
+    lagrangian: Lagrangian, table: OptionTable, tree: Tree, prices: Prices, start: Array, enough: float, attempt: int
+) -> Array:
+    """Other places that lose nothing and cost about the budget: after many moves by chance, and a few towards it.
+
+    Most allocations about the budget have far more exchanges than those at the ends of what is possible.
+    """
+    members = _indifferent(table, tree, prices, start, enough)
+    if members.who.size < _FEWEST:
+        return start
+    moved = np.zeros(members.who.size, np.bool_)
+    counts = table.counts_of(start, tree)
+    priced = prices.node != 0.0
+    low, high = np.where(priced, counts, tree.low), np.where(priced, counts, tree.high)
+    ends = np.stack([table.node[members.who, start[members.who]], table.node[members.who, members.place]])
+    chance = np.empty(members.who.size, np.int64)
+    _shuffle(table.keys[members.who], attempt, chance)
+    left = _left(lagrangian, table, start)
+    near = int(np.quantile(np.abs(members.change), _NEAR))
+    left = _wander(members.change, members.kind, ends, tree.parent, low, high, counts, chance, left, near, moved)
+    sign, change = np.where(moved, -members.sign, members.sign), np.where(moved, -members.change, members.change)
+    again = np.zeros(members.who.size, np.bool_)
+    _approach(change, members.kind, sign, left, again)
+    places = start.copy()
+    places[members.who[moved ^ again]] = members.place[moved ^ again]
+    return places if keeps_limits(table.counts_of(places, tree), tree) else start
+
+
+@njit(nogil=True, cache=True)
+def _shift(ends: Array, i: int, way: int, parent: Array, counts: Array) -> None:
+    """Customer i leaves their place (way 1) or comes back to it (way -1)."""
+    for end in range(2):
+        node = ends[end, i]
+        step = way if end == 1 else -way
+        while node > 0:
+            counts[node] += step
+            node = parent[node]
+
+
+@njit(nogil=True, cache=True)
+def _kept(ends: Array, i: int, parent: Array, low: Array, high: Array, counts: Array) -> bool:
+    for end in range(2):
+        node = ends[end, i]
+        while node > 0:
+            if counts[node] < low[node] or counts[node] > high[node]:
+                return False
+            node = parent[node]
+    return True
+
+
+@njit(nogil=True, cache=True)
+def _wander(
+    change: Array, kind: Array, ends: Array, parent: Array, low: Array, high: Array, counts: Array, chance: Array,
+    left: int, near: int, moved: Array,
+) -> int:  # fmt: skip
+    """Moves by chance of one customer, or of two, that keep the limits, and the cost near the budget.
+
+    chance: (members,) numbers from which those by chance follow. Returns what is left.
+    """
+    members = change.size
+    seed = np.uint64(0)
+    for i in range(members):
+        seed = mix(seed + np.uint64(chance[i]))
+    for _ in range(_WALK * members):
+        seed = mix(seed)
+        i = int(seed % np.uint64(members))
+        j = int((seed >> np.uint64(32)) % np.uint64(members))
+        way = -1 if moved[i] else 1
+        after = left - way * change[i]
+        _shift(ends, i, way, parent, counts)
+        single = _kept(ends, i, parent, low, high, counts)
+        if single and abs(after) <= max(near, abs(left)):
+            left = after
+            moved[i] = not moved[i]
+            continue
+        if i != j and kind[i] == kind[j]:
+            back = -1 if moved[j] else 1
+            both = after - back * change[j]
+            _shift(ends, j, back, parent, counts)
+            if (
+                abs(both) <= max(near, abs(left))
+                and _kept(ends, i, parent, low, high, counts)
+                and _kept(ends, j, parent, low, high, counts)
+            ):
+                left = both
+                moved[i] = not moved[i]
+                moved[j] = not moved[j]
+                continue
+            _shift(ends, j, -back, parent, counts)
+        _shift(ends, i, -way, parent, counts)
+    return left
+
+
+@njit(nogil=True, cache=True)
+def _approach(change: Array, kind: Array, sign: Array, left: int, moved: Array) -> None:
+    """Mark who moves: one customer, or two against each other, as long as this brings what is left nearer to 0."""
+    members = change.size
+    for _ in range(_STEPS):
+        best, one, other = left, -1, -1
+        for i in range(members):
+            own = -change[i] if moved[i] else change[i]
+            turn = -sign[i] if moved[i] else sign[i]
+            if turn == 0 and abs(left - own) < abs(best):
+                best, one, other = left - own, i, -1
+            for j in range(i + 1, members):
+                if kind[j] != kind[i] or turn + (-sign[j] if moved[j] else sign[j]) != 0:
+                    continue
+                after = left - own - (-change[j] if moved[j] else change[j])
+                if abs(after) < abs(best):
+                    best, one, other = after, i, j
+        if one < 0:
+            break
+        left = best
+        moved[one] = not moved[one]
+        if other >= 0:
+            moved[other] = not moved[other]
+
+
+def _exchanged(members: Indifferent, table: OptionTable, left: int, attempt: int, size: _Size) -> Array | None:
+    """Numbers of members whose moves cost as nearly what is left as four lists can make it; None: too few to choose."""
+    chance = np.empty(members.who.size, np.int64)
+    _shuffle(table.keys[members.who], attempt, chance)
+    many = np.zeros(members.who.size, np.bool_)
+    groups = _groups(members, np.argsort(chance, kind="stable"), size, many)
+    lists = [
+        list_exchanges(members.change[group], members.kind[group], members.sign[group], many[group], 8 * size.listed)
+        for group in groups
+    ]
+    if max(costs.size for costs, _ in lists) < 2:
+        return None
+    by_size = sorted(range(_GROUPS), key=lambda g: -lists[g][0].size)  # about as many sums on either side
+    turn = [by_size[0], by_size[3], by_size[1], by_size[2]]
+    groups, lists = [groups[g] for g in turn], [lists[g] for g in turn]
+    centre = left // 2
+    one, one_first, one_second = near_sums(lists[0][0], lists[1][0], centre, size.joined)
+    other, other_first, other_second = near_sums(lists[2][0], lists[3][0], left - centre, size.joined)
+    first, second = best_sum(one, other, left)
+    if first < 0:
+        return None
+    numbers = (one_first[first], one_second[first], other_first[second], other_second[second])
+    moved = [
+        group[at]
+        for group, (_, masks), number in zip(groups, lists, numbers, strict=True)
+        for at in range(group.size)
+        if (int(masks[number]) >> at) & 1
+    ]
+    return np.array(moved, np.int64)
+
+
+@njit(nogil=True, cache=True)
+def _shuffle(keys: Array, attempt: int, turn: Array) -> None:
+    for i in range(keys.size):
+        turn[i] = tie_hash(keys[i], 1_000 + attempt)
+
+
+def _groups(members: Indifferent, order: Array, size: _Size, of_many: Array) -> list[Array]:
+    """The members of each group, kind by kind and of each kind the direction that fewer can take first.
+
+    Those who move against each other change the cost by about as much, so that exchanges cost about nothing.
+    of_many: (members,) filled with who can take the other direction.
+    """
+    change = np.log(np.abs(members.change))
+    groups: list[list[int]] = [[] for _ in range(_GROUPS)]
+    lengths = [1] * _GROUPS
+    counts = np.bincount(members.kind)
+    for kind in np.argsort(-counts, kind="stable"):
+        mine = order[members.kind[order] == kind]
+        if not mine.size:
+            continue
+        free = bool(members.sign[mine[0]] == 0)
+        way = np.sign(members.change[mine]) if free else members.sign[mine]
+        few, many = sorted((mine[way > 0], mine[way < 0]), key=len)
+        of_many[many] = True
+        taken = [
+            _shares(few[g::_GROUPS].size, many.size // _GROUPS, size.listed // lengths[g], free=free)
+            for g in range(_GROUPS)
+        ]
+        taken = [
+            one if sum(one[:2]) + len(group) <= _MEMBERS else (0, 0, 1)
+            for one, group in zip(taken, groups, strict=True)
+        ]
+        own = [few[g::_GROUPS][: taken[g][0]] for g in range(_GROUPS)]
+        others = _alike([change[one] for one in own], change[many], [one[1] for one in taken])
+        for g, group in enumerate(groups):
+            group += [*own[g], *many[others[g]]]
+            lengths[g] *= taken[g][2]
+    return [np.array(group, np.int64) for group in groups]
+
+
+def _alike(own: list[Array], others: Array, wanted: list[int]) -> list[list[int]]:
+    """For each group numbers of others who are next to its own ones, each in turn, and in no other group."""
+    unused = np.ones(others.size, np.bool_)
+    found: list[list[int]] = [[] for _ in own]
+    for turn in range(max(wanted)):
+        for g, mine in enumerate(own):
+            if turn < wanted[g]:
+                away = np.abs(others - mine[turn % mine.size]) if mine.size else np.zeros(others.size)
+                found[g].append(int(np.where(unused, away, np.inf).argmin()))
+                unused[found[g][-1]] = False
+    return found
+
+
+def _shares(few: int, many: int, most: int, *, free: bool) -> tuple[int, int, int]:
+    """How many of either direction have at most so many exchanges, and how many these are."""
+    one = other = 0
+    exchanges = 1
+    while True:
+        grown = (one + 1, other) if one < few and (one <= other or other == many) else (one, other + 1)
+        # Σ_j C(one, j) · C(other, j) = C(one + other, one)
+        count = math.comb(sum(grown), grown[0])
+        if free:
+            count = 2 ** grown[0] * sum(math.comb(grown[1], moved) for moved in range(_FREE + 1))
+        if grown[0] > few or grown[1] > many or count > most or sum(grown) > _MEMBERS:
+            return one, other, exchanges
+        one, other, exchanges = *grown, count
+
+
+@njit(nogil=True, cache=True)
+def list_exchanges(change: Array, kind: Array, sign: Array, many: Array, most: int) -> tuple[Array, Array]:
+    """All exchanges among the members of a group, by cost: (changes of the cost, which members move as bits).
+
+    Members come kind by kind, and of each kind those first who move the one way, then the others (many). As many move
+    either way; where the numbers do not matter, any of the first and up to `_FREE` of the others. No more than `most`
+    are listed at a time.
+    """
+    cost, mask, balance = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
+    count = 1
+    at = 0
+    while at < change.size:
+        end = at
+        while end < change.size and kind[end] == kind[at]:
+            end += 1
+        for member in range(at, end):
+            for s in range(count):
+                after = balance[s] + (sign[member] if sign[member] != 0 else many[member])
+                # nobody is left who could move against them
+                if count == most or after * sign[at] < 0 or (sign[at] == 0 and after > _FREE):
+                    continue
+                cost[count] = cost[s] + change[member]
+                mask[count] = mask[s] | (np.int64(1) << member)
+                balance[count] = after
+                count += 1
+        kept = 0
+        for s in range(count):
+            if balance[s] == 0 or sign[at] == 0:
+                cost[kept], mask[kept], balance[kept] = cost[s], mask[s], 0
+                kept += 1
+        count = kept
+        at = end
+    order = np.argsort(cost[:count], kind="mergesort")
+    return cost[:count][order], mask[:count][order]
+
+
+@njit(nogil=True, cache=True)
+def _within(one: Array, other: Array, least: int, most: int, first: Array, second: Array) -> int:
+    """How many sums of two sorted lists are in a range, and the numbers of as many as there is room for."""
+    count = 0
+    low = high = other.size
+    for i in range(one.size):
+        while high > 0 and one[i] + other[high - 1] > most:
+            high -= 1
+        while low > 0 and one[i] + other[low - 1] >= least:
+            low -= 1
+        for at in range(low, min(high, low + max(first.size - count, 0))):
+            first[count + at - low], second[count + at - low] = i, at
+        count += max(high - low, 0)
+    return count
+
+
+@njit(nogil=True, cache=True)
+def near_sums(one: Array, other: Array, centre: int, wanted: int) -> tuple[Array, Array, Array]:
+    """Up to so many sums of two sorted lists, the nearest to an amount, in their order, and their numbers."""
+    none = np.empty(0, np.int64)
+    narrow, wide = 0, 1
+    while wide < 2**61 and _within(one, other, centre - wide, centre + wide, none, none) <= wanted:
+        if wide > one[-1] - one[0] + other[-1] - other[0] + abs(centre - one[0] - other[0]):
+            break
+        narrow, wide = wide, 4 * wide
+    for _ in range(12):
+        middle = narrow + (wide - narrow) // 2
+        if _within(one, other, centre - middle, centre + middle, none, none) <= wanted:
+            narrow = middle
+        else:
+            wide = middle
+    count = _within(one, other, centre - narrow, centre + narrow, none, none)
+    first, second = np.empty(count, np.int64), np.empty(count, np.int64)
+    _within(one, other, centre - narrow, centre + narrow, first, second)
+    sums = one[first] + other[second]
+    order = np.argsort(sums, kind="mergesort")
+    return sums[order], first[order], second[order]
+
+
+@njit(nogil=True, cache=True)
+def best_sum(one: Array, other: Array, most: int) -> tuple[int, int]:
+    """The numbers of the largest sum of two sorted lists that is not above an amount; -1: there is none."""
+    first, second, best = -1, -1, 0
+    j = other.size - 1
+    for i in range(one.size):
+        while j >= 0 and one[i] + other[j] > most:
+            j -= 1
+        if j < 0:
+            break
+        if first < 0 or one[i] + other[j] > best:
+            best, first, second = one[i] + other[j], i, j
+    return first, second

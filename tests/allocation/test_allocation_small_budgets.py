@@ -1,0 +1,132 @@
+"""Budgets of few customers: each way of searching against all allocations, one by one; exchanges against all sums."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from disco.allocation import Segments, Status, branching
+from disco.allocation.allocate import solve_problem
+from disco.allocation.exchanging import best_sum, list_exchanges, near_sums
+from disco.allocation.finishing import Size
+from disco.allocation.problem import AllocationProblem, read_problem
+
+
+def _tiny(number: int) -> AllocationProblem:
+    """Seven customers, two depths: own values or in proportion, floors and segments now and then."""
+    rng = np.random.default_rng([7, number])
+    customers, columns = 7, 2
+    basket = rng.lognormal(3.0, 1.0, customers)[:, None]
+    depth = np.array([0.1, 0.3])
+    costs = basket * depth
+    values = 3.0 * costs * np.array([1.0, 0.8]) if number % 2 else basket * rng.uniform(0.1, 0.5, (customers, columns))
+    caps = rng.integers(1, 5, columns)
+    floors = np.minimum(caps, [1, 0]) if number % 3 == 0 else None
+    segments = None
+    if number % 4 == 1:
+        labels = np.arange(customers) % 2
+        segments = Segments(labels, {0: {"caps": [2, 1]}})
+    budget = float(rng.uniform(0.1, 0.6) * costs.max(axis=1).sum())
+    return read_problem(
+        values, caps, costs=costs, budget=budget, floors=floors, segments=segments, ids=np.arange(customers)
+    )
+
+
+def _best_of_all(problem: AllocationProblem) -> float:
+    """The value of the best allocation within all limits; -∞: there is none."""
+    limits, rows = problem.limits, np.arange(problem.customers)
+    assert problem.costs is not None
+    assert limits.budget is not None
+    best = -np.inf
+    for choice in itertools.product(range(-1, problem.columns), repeat=problem.customers):
+        chosen = np.array(choice)
+        given = chosen >= 0
+        if problem.costs[chosen[given], rows[given]].sum() > limits.budget:
+            continue
+        counts = np.bincount(chosen[given], minlength=problem.columns)
+        if (counts > limits.caps).any() or (counts < limits.floors).any():
+            continue
+        if limits.segment is not None and limits.segment_caps is not None:
+            for group, most in enumerate(limits.segment_caps):
+                own = chosen[given & (limits.segment == group)]
+                if (np.bincount(own, minlength=problem.columns) > most).any():
+                    break
+            else:
+                best = max(best, problem.values[chosen[given], rows[given]].sum())
+            continue
+        best = max(best, problem.values[chosen[given], rows[given]].sum())
+    return float(best)
+
+
+@pytest.mark.parametrize(
+    ("brief", "thorough"),
+    [
+        (Size(1_500, 1, 60_000), Size(60_000, 2, 400_000)),
+        (Size(1_500, 2, 60_000), Size(60_000, 2, 400_000)),  # two halves at once
+        (Size(2, 1, 40), Size(60_000, 2, 400_000)),  # next to no room at first: branching, then thoroughly
+        (Size(2, 1, 40), Size(2, 1, 40)),  # next to no room at all: branching alone
+        (Size(0, 2, 10_000, plain=True), Size(0, 2, 10_000, plain=True)),  # lists
+        (Size(0, 1, 10_000, plain=True), Size(0, 1, 10_000, plain=True)),
+    ],
+)
+def test_each_way_of_searching_finds_the_best_of_all(
+    monkeypatch: pytest.MonkeyPatch, brief: Size, thorough: Size
+) -> None:
+    monkeypatch.setattr(branching, "_BRIEF", brief)
+    monkeypatch.setattr(branching, "_THOROUGH", (thorough,))
+    solved = 0
+    for number in range(12):
+        problem = _tiny(number)
+        found = solve_problem(problem)
+        best = _best_of_all(problem)
+        if found.status is Status.INFEASIBLE:
+            assert best == -np.inf
+            continue
+        assert found.value == pytest.approx(best, rel=1e-12)
+        assert found.bound >= best * (1.0 - 1e-12)
+        assert found.status is Status.OPTIMAL
+        solved += 1
+    assert solved >= 8
+
+
+def test_the_order_of_rows_changes_nobodys_depth_in_a_small_budget() -> None:
+    rng = np.random.default_rng(3)
+    customers = 90
+    costs = rng.lognormal(3.0, 0.8, customers)[:, None] * np.array([0.1, 0.2, 0.3])
+    values = 2.0 * costs * np.array([1.0, 0.9, 0.8])
+    ids = rng.permutation(customers)
+    order = rng.permutation(customers)
+    caps, budget = [20, 15, 10], 0.3 * float(costs[:, 2].sum())
+    one = solve_problem(read_problem(values, caps, costs=costs, budget=budget, ids=ids))
+    other = solve_problem(read_problem(values[order], caps, costs=costs[order], budget=budget, ids=ids[order]))
+    np.testing.assert_array_equal(one.choice[order], other.choice)
+
+
+def test_exchanges_are_all_those_that_move_as_many_either_way() -> None:
+    rng = np.random.default_rng(5)
+    change = rng.integers(-1_000, 1_000, 7)
+    sign = np.array([1, 1, -1, -1, -1, 0, 0])
+    kind = np.array([0, 0, 0, 0, 0, 1, 1])
+    many = np.array([False, False, True, True, True, False, True])
+    costs, masks = list_exchanges(change, kind, sign, many, 1_000)
+    expected = {}
+    for bits in range(2**7):
+        moved = np.array([(bits >> at) & 1 for at in range(7)], bool)
+        if sign[moved].sum() == 0:
+            expected[bits] = int(change[moved].sum())
+    assert dict(zip(masks.tolist(), costs.tolist(), strict=True)) == expected
+    assert (np.diff(costs) >= 0).all()
+
+
+def test_sums_near_an_amount_are_the_nearest_and_the_best_is_the_largest_not_above_it() -> None:
+    rng = np.random.default_rng(6)
+    one, other = np.sort(rng.integers(-10_000, 10_000, 40)), np.sort(rng.integers(-10_000, 10_000, 50))
+    every = np.sort((one[:, None] + other[None, :]).ravel())
+    sums, first, second = near_sums(one, other, 1_234, 300)
+    np.testing.assert_array_equal(sums, one[first] + other[second])
+    assert 100 <= sums.size <= 300
+    away = np.abs(every - 1_234)
+    assert np.abs(sums - 1_234).max() <= np.sort(away)[sums.size - 1]
+    i, j = best_sum(one, other, 777)
+    assert one[i] + other[j] == every[every <= 777].max()
+    assert best_sum(one, other, int(every[0]) - 1) == (-1, -1)
