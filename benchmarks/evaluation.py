@@ -3,8 +3,8 @@
     ./run bench evaluation [SECTION …] [--logs 100]     without a name: all, within ten minutes
 
 Studies of intervals (replay, logged, tests, pooled, alarms, forecast) repeat --logs times; 1,000 are the long form. A
-log that is replayed needs many passes, so there are three of these for every ten. Bands of the other sections are those
-within which a true rate is seen with probability 99.9 % over the repetitions made.
+log that is replayed needs many passes, so there are three of these for every ten. Of the other sections there are ten
+repetitions per log, 5,000 at most; their bands are those within which a true rate is seen with probability 99.9 %.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import _experiments as experiments
 import _offline as offline
@@ -31,7 +30,7 @@ from disco.evaluation.passes import UnconstrainedLearner, play, read_batch_limit
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.decisions import Purchases
 
-REPETITIONS = 5000
+MOST_REPETITIONS = 5000
 
 
 def line(name: str, share: float, band: tuple[float, float], *, at_most: bool = False, note: str = "") -> None:
@@ -41,58 +40,60 @@ def line(name: str, share: float, band: tuple[float, float], *, at_most: bool = 
     print(f"  {name:44} {share:8.2%}   band {wanted:20} {state:7} {note}")
 
 
-def calibration() -> None:
-    print(f"\nCoverage of 95 % intervals, fixed policies, {REPETITIONS:,} logs each")
-    band = offline.band(REPETITIONS, 0.95)
+def calibration(repetitions: int) -> None:
+    print(f"\nCoverage of 95 % intervals, fixed policies, {repetitions:,} logs each")
+    band = offline.band(repetitions, 0.95)
     for rows in (1500, 3000):
-        share = offline.replay_coverage(REPETITIONS, rows=rows) / REPETITIONS
+        share = offline.replay_coverage(repetitions, rows=rows) / repetitions
         line(f"replay, {rows:,} rows", share, band)
     for rows in (3000, 8000):
-        for name, covered in offline.off_policy_coverage(REPETITIONS, rows=rows).items():
+        for name, covered in offline.off_policy_coverage(repetitions, rows=rows).items():
             note = "shares by stratum estimated, treated as known: conservative" if "strata" in name else ""
-            line(f"{name}, {rows:,} rows", covered / REPETITIONS, band, note=note)
+            line(f"{name}, {rows:,} rows", covered / repetitions, band, note=note)
 
 
-def caps() -> None:
+def caps(repetitions: int) -> None:
     print("\nReplay of Thompson under caps on the simulated retailer, 3 batches of 1,500: coverage of 95 % intervals")
     shop = offline.Shop.simulate()
     for learning, retailer in ((False, shop), (True, shop.beginner())):
         case = offline.CappedCase(learning=learning)
-        truth = retailer.true_value(case, runs=1000)
-        for repetitions, repeats in ((1000, 0), (200, 6)):
-            covered = offline.capped_replay_coverage(retailer, case, repetitions, repeats=repeats, truth=truth)
+        truth = retailer.true_value(case, runs=max(1, repetitions // 5))
+        for logs, repeats in ((max(1, repetitions // 5), 0), (max(1, repetitions // 25), 6)):
+            covered = offline.capped_replay_coverage(retailer, case, logs, repeats=repeats, truth=truth)
             kind = "delta method" if not repeats else f"{repeats} resampled passes"
-            name = f"{'learning' if learning else 'as of the start'}, {kind}, {repetitions:,} logs"
-            line(name, covered / repetitions, offline.band(repetitions, 0.95))
+            name = f"{'learning' if learning else 'as of the start'}, {kind}, {logs:,} logs"
+            line(name, covered / logs, offline.band(logs, 0.95))
 
 
-def propensity() -> None:
-    print("\nPropensities against frequencies over 4,000 full re-solves: mean total variation, 1,000 draws each")
+def propensity(repetitions: int) -> None:
+    draws = max(1, repetitions // 5)
+    said = f"{4 * draws:,} full re-solves: mean total variation, {draws:,} draws each"
+    print(f"\nPropensities against frequencies over {said}")
     print(f"  {'customers':>10} {'noise floor':>12} {'re-solve':>10} {'prices':>10} {'prices above floor':>20}")
     for size in (50, 200, 1000, 5000):
-        found = experiments.propensity_distances(size, reference=4000, draws=1000)
+        found = experiments.propensity_distances(size, reference=4 * draws, draws=draws)
         floor, solved, priced = found["noise floor"], found["re-solve"], found["prices"]
         print(f"  {size:>10,} {floor:12.4f} {solved:10.4f} {priced:10.4f} {priced - floor:20.4f}")
 
 
-def aa() -> None:
-    print(f"\nA/A: rejections at 5 %, {REPETITIONS:,} tests of 3,000 customers (30 % control, about 15 % buy)")
-    for name, count in experiments.aa_rejections(REPETITIONS).items():
+def aa(repetitions: int) -> None:
+    print(f"\nA/A: rejections at 5 %, {repetitions:,} tests of 3,000 customers (30 % control, about 15 % buy)")
+    for name, count in experiments.aa_rejections(repetitions).items():
         rate = 0.001 if name.startswith("sample ratio") else 0.05
-        line(name, count / REPETITIONS, offline.band(REPETITIONS, rate))
-    print(f"\nA/A looked at daily for 30 days: tests in which any look excluded 0, {REPETITIONS:,} tests")
-    for name, count in experiments.sequential_rejections(REPETITIONS).items():
+        line(name, count / repetitions, offline.band(repetitions, rate))
+    print(f"\nA/A looked at daily for 30 days: tests in which any look excluded 0, {repetitions:,} tests")
+    for name, count in experiments.sequential_rejections(repetitions).items():
         note = "" if "always" in name else "why the other is needed"
-        line(name, count / REPETITIONS, offline.band(REPETITIONS, 0.05), at_most=True, note=note)
+        line(name, count / repetitions, offline.band(repetitions, 0.05), at_most=True, note=note)
 
 
-def power() -> None:
-    print(f"\nPower: rejections in {REPETITIONS:,} simulated tests of the size the calculator asks for")
+def power(repetitions: int) -> None:
+    print(f"\nPower: rejections in {repetitions:,} simulated tests of the size the calculator asks for")
     for case in experiments.POWER_CASES:
         for wanted in (0.5, 0.8):
-            count, promised = experiments.power_rejections(case, REPETITIONS, power=wanted)
+            count, promised = experiments.power_rejections(case, repetitions, power=wanted)
             name = f"{case.name}, {case.uplift:.0%}, power {promised:.1%}"
-            line(name, count / REPETITIONS, offline.band(REPETITIONS, promised))
+            line(name, count / repetitions, offline.band(repetitions, promised))
 
 
 def milliseconds(work: Callable[[], object], repeats: int = 30) -> float:
@@ -106,7 +107,7 @@ def milliseconds(work: Callable[[], object], repeats: int = 30) -> float:
     return 1000 * statistics.median(taken)
 
 
-def batch() -> None:
+def batch(_repetitions: int) -> None:
     print("\nA replay batch of 5,000 customers × 8 depths under caps: ms of one core (medians); wanted: below 10")
     rng = np.random.default_rng(1)
     grid, rows, batches = np.linspace(0.05, 0.4, 8).round(2), 5000, 10
@@ -143,7 +144,7 @@ def batch() -> None:
     print("  ulcc draws and allocates twice; the split shows one of each, the other is in the rest")
 
 
-SECTIONS = {
+SECTIONS: dict[str, Callable[[int], None]] = {
     "calibration": calibration,
     "caps": caps,
     "propensity": propensity,
@@ -151,7 +152,7 @@ SECTIONS = {
     "power": power,
     "batch": batch,
 }
-STUDIES: dict[str, Callable[[int], list[Row]]] = {
+STUDIES: dict[str, Callable[[int], Iterator[Row]]] = {
     "replay": lambda logs: replays.study(max(1, logs * 3 // 10), runs=max(1, min(300, logs * 3 // 2))),
     "logged": logged.study,
     "tests": tests_of_arms.study,
@@ -163,7 +164,8 @@ STUDIES: dict[str, Callable[[int], list[Row]]] = {
 
 def show(name: str, logs: int) -> None:
     print(f"\nHow often it happened: {name}")
-    print(table(STUDIES[name](logs)))
+    for text in table(STUDIES[name](logs)):
+        print(text, flush=True)
 
 
 def main() -> None:
@@ -178,7 +180,10 @@ def main() -> None:
         sys.exit(f"found {found}; expected some of {', '.join(names)}, and at least one log")
     for name in asked.section or names:
         start = time.perf_counter()
-        (partial(show, name, asked.logs) if name in STUDIES else SECTIONS[name])()
+        if name in STUDIES:
+            show(name, asked.logs)
+        else:
+            SECTIONS[name](min(10 * asked.logs, MOST_REPETITIONS))
         print(f"  ({name}: {time.perf_counter() - start:.0f} s)", flush=True)
 
 

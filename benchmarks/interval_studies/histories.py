@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from disco.evaluation.estimates import Mean, compare
@@ -20,13 +22,12 @@ HISTORIES = {  # sd of the true ln(ratio) between campaigns, and its change from
 }
 
 
-def study(histories: int, *, campaigns: tuple[int, ...] = (4, 10), seed: int = 5) -> list[Row]:
+def study(histories: int, *, campaigns: tuple[int, ...] = (4, 10), seed: int = 5) -> Iterator[Row]:
     """Both estimands: the mean uplift of campaigns like these, and what these campaigns earned in money.
 
     A level of spending that moves from campaign to campaign is in all of them. With drift, "campaigns like these" are
     those of the whole span, so the mean over the span is the truth.
     """
-    rows: list[Row] = []
     for tail, noise_sd in TAILS.items():
         for name, (between, drift) in HISTORIES.items():
             for count in campaigns:
@@ -34,8 +35,7 @@ def study(histories: int, *, campaigns: tuple[int, ...] = (4, 10), seed: int = 5
                 tally = Tally("pooled", f"{name}, {count} campaigns, {tail}")
                 for _ in range(histories):
                     _count(tally, rng, noise_sd, between, drift, count)
-                rows += tally.rows()
-    return rows
+                yield from tally.rows()
 
 
 def _count(tally: Tally, rng: np.random.Generator, noise_sd: float, between: float, drift: float, count: int) -> None:

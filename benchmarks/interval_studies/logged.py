@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from disco.evaluation.log import random_log
@@ -42,9 +44,8 @@ def expected(world: World, *, points: int = 601) -> tuple[float, float]:
     return values[0], values[1]
 
 
-def study(logs: int, *, seed: int = 2) -> list[Row]:
+def study(logs: int, *, seed: int = 2) -> Iterator[Row]:
     """Propensities that follow the context and are known; and shares within strata, estimated from the log."""
-    rows: list[Row] = []
     for tail, noise_sd in TAILS.items():
         world = World(noise_sd)
         value, less = expected(world)
@@ -53,8 +54,7 @@ def study(logs: int, *, seed: int = 2) -> list[Row]:
             tally = Tally("off-policy", f"{kind}, {tail}")
             for _ in range(logs):
                 _count(tally, world, rng, value, value - less, is_known=kind == "known propensities")
-            rows += tally.rows()
-    return rows
+            yield from tally.rows()
 
 
 def _count(

@@ -7,6 +7,7 @@ over many further customers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -26,8 +27,7 @@ NOISE_FEATURES = 8
 POLICIES: tuple[Policy, ...] = (Greedy(), Thompson())
 
 
-def study(logs: int, *, seed: int = 7) -> list[Row]:
-    rows: list[Row] = []
+def study(logs: int, *, seed: int = 7) -> Iterator[Row]:
     for tail, noise_sd in TAILS.items():
         world, rng = World(noise_sd), np.random.default_rng(seed)
         tallies = {policy.name: Tally("forecast", f"{policy.name}, {tail}") for policy in POLICIES}
@@ -39,11 +39,14 @@ def study(logs: int, *, seed: int = 7) -> list[Row]:
             log = _log(world, rng)
             found = forecast_policies(log, POLICIES, revenue_weight=WEIGHT, passes=2, seed=number)
             for policy in POLICIES:
-                gain = _gain(world, rng, log, policy, seed=number)
-                one = found[policy.name]
+                true = _truth(world, rng, log, policy, seed=number)
+                one, count, gain = found[policy.name], tallies[policy.name].covers, true["objective against random"]
                 forecast, promise = one.objective_against_random, one.promised_against_random
                 assert forecast is not None  # for the type checker
-                tallies[policy.name].covers("objective against random", forecast, gain)
+                count("objective against random", forecast, gain)
+                count("revenue against random", one.revenue_against_random, true["revenue against random"])
+                count("objective per customer", one.objective, true["objective per customer"])
+                count("revenue per customer", one.revenue, true["revenue per customer"])
                 beyond[policy.name].add("its value exceeds the truth", forecast.value > gain)
                 beyond[policy.name].add("the belief's own promise exceeds the truth", promise > gain)
                 means[policy.name].append((promise, forecast.value, gain))
@@ -51,8 +54,7 @@ def study(logs: int, *, seed: int = 7) -> list[Row]:
             promise, value, gain = np.mean(figures, axis=0)
             note = f"means: promised {promise:+.2f}, forecast {value:+.2f}, true {gain:+.2f}"
             first, *others = (*tallies[name].rows(), *beyond[name].rows())
-            rows += [replace(first, note=note), *others]
-    return rows
+            yield from (replace(first, note=note), *others)
 
 
 def _with_noise(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
@@ -64,8 +66,8 @@ def _log(world: World, rng: np.random.Generator) -> RandomLog:
     return random_log(_with_noise(rng, x), GRID[place], world.outcomes(rng, x, place), check_balance=False)
 
 
-def _gain(world: World, rng: np.random.Generator, log: RandomLog, policy: Policy, *, seed: int) -> float:
-    """Of the policy that learned from the whole log, against random depths: the world's expectation."""
+def _truth(world: World, rng: np.random.Generator, log: RandomLog, policy: Policy, *, seed: int) -> dict[str, float]:
+    """Of the policy that learned from the whole log: the world's expectation, alone and against random depths."""
     bought = log.bought
     seen = Purchases(context=log.context[bought], depth=log.depth[bought], full_price=log.full_price[bought])
     known = Belief(basket=BasketModel(), engagement=Engagement(override=dict.fromkeys(DEPTHS, 1.0)))
@@ -74,5 +76,8 @@ def _gain(world: World, rng: np.random.Generator, log: RandomLog, policy: Policy
     audience = Audience(ids=np.arange(FURTHER), context=_with_noise(rng, x), known=np.ones(FURTHER, np.bool_))
     offer = Offer(depths=DEPTHS, caps=(None,) * 3, revenue_weight=WEIGHT)
     choice = decide(audience, belief=belief, offer=offer, policy=policy, campaign="next", seed=seed).choice
-    worth, given = world.objective(x), np.flatnonzero(choice >= 0)
-    return float(worth[given, choice[given]].sum() - worth.mean(axis=1).sum()) / FURTHER
+    given, found = np.flatnonzero(choice >= 0), {}
+    for name, worth in (("objective", world.objective(x)), ("revenue", world.revenue(x))):
+        value = float(worth[given, choice[given]].sum()) / FURTHER
+        found |= {f"{name} per customer": value, f"{name} against random": value - float(worth.mean())}
+    return found

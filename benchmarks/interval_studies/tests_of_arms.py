@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from disco.evaluation.ab_test import ab_test
@@ -55,8 +57,7 @@ def truths(noise_sd: float, *, points: int = 20_001) -> dict[str, dict[str, floa
     return found
 
 
-def study(tests: int, *, seed: int = 3) -> list[Row]:
-    rows: list[Row] = []
+def study(tests: int, *, seed: int = 3) -> Iterator[Row]:
     for tail, noise_sd in TAILS.items():
         rng, true = np.random.default_rng(seed), truths(noise_sd)
         results, own = Tally("results", tail), Tally("disco ab", tail)
@@ -64,8 +65,7 @@ def study(tests: int, *, seed: int = 3) -> list[Row]:
             made = Campaign(rng, noise_sd)
             _count_results(results, made, true)
             _count_own(own, made, true)
-        rows += [*results.rows(), *own.rows(), *_looks(tests, noise_sd, tail, seed=seed)]
-    return rows
+        yield from (*results.rows(), *own.rows(), *_looks(tests, noise_sd, tail, seed=seed))
 
 
 def _count_results(tally: Tally, made: Campaign, true: dict[str, dict[str, float]]) -> None:

@@ -69,6 +69,20 @@ def test_every_policy_and_the_table(disco, write):
     assert disco("replay", write(), "--context", "x1,x2", *asked, "--batch", 450, "--repeats", 0, "--quiet")[1] == ""
 
 
+def test_a_policy_without_accepted_purchases_says_why_it_has_no_interval(disco, write):
+    made = columns()
+    never = np.where(made["depth"] == 0.3, np.nan, made["full_price"].to_numpy(zero_copy_only=False))
+    log = write(full_price=pa.array(never, from_pandas=True))
+    options = ("--context", "x1,x2", "--batch", 300, "--passes", 2, "--repeats", 2)
+    code, out, err = disco("replay", log, *options, "--policy", "greedy", "--caps", "0.1=0,0.2=0")
+    assert (code, err) == (0, "")
+    assert "Fewer than two accepted purchases, so no interval: random, greedy." in out
+    assert "luck" not in out
+    code, out, _ = disco("replay", log, *options, "--policy", "greedy")
+    assert code == 0
+    assert "Fewer" not in out
+
+
 def test_a_warm_start_strata_weights_and_an_objective(disco, write):
     rng = np.random.default_rng(2)
     north = np.asarray(columns()["region"]) == "north"

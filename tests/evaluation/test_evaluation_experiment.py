@@ -63,6 +63,9 @@ def test_figures_known_before_take_their_share_of_the_variance_away():
     assert adjusted.variance_reduction == pytest.approx(0.9, abs=0.02)
     assert adjusted.difference.standard_error < 0.35 * plain.difference.standard_error
     assert (adjusted.value, adjusted.control) == (plain.value, plain.control)
+    # figures as measured and an adjusted difference may have different signs, so the sentence says which it is
+    assert "; adjusted difference " in adjusted.sentence
+    assert "; difference " in plain.sentence
 
 
 def test_what_was_not_known_before_is_a_figure_of_its_own():
@@ -159,6 +162,7 @@ def test_lost_customers_block_every_verdict():
     found = experiment(arm, [metric(np.r_[np.ones(4000) * 5 + np.arange(4000) % 3, np.arange(5000) % 3])])
     assert not found.sample_ratio.ok
     assert found.differences[0].verdict is Direction.BLOCKED
+    assert "no verdict about new" in found.differences[0].sentence
     stated = experiment(arm, [metric(np.arange(9000) % 7)], shares={"new": 4, "control": 5})
     assert stated.sample_ratio.p_value == 1.0
 

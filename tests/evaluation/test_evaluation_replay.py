@@ -21,7 +21,8 @@ from disco.evaluation.passes import (
     read_batch_limits,
     with_scores,
 )
-from disco.evaluation.replay import _believing, replay
+from disco.evaluation.replay import replay
+from disco.evaluation.start import believing
 from disco.policy import EpsilonGreedy, Greedy, Random, Thompson, UpperConfidence
 from disco.records.errors import InputError, LimitError, SchemaMismatchError
 from disco.records.score import EngagementHead, ScoreBins
@@ -428,7 +429,7 @@ def test_scores_bring_codes_to_those_who_use_them(policy):
 
 
 def _started(log, batch):
-    return _believing(None, log, None, learn_engagement=True, first=np.arange(batch))
+    return believing(None, log, None, learn_engagement=True, first=np.arange(batch))
 
 
 def test_with_scores_a_policy_earns_more_per_customer():
@@ -443,13 +444,11 @@ def test_with_scores_a_policy_earns_more_per_customer():
 
 
 def test_bins_come_from_the_earlier_log_or_the_first_batch_and_stay(monkeypatch):
-    from disco.evaluation import replay as module
-
     log, _ = scored_log()
     warm = replace(scored_log(seed=8)[0], score=np.linspace(-9, 9, 4000))
     made = []
-    of = module.ScoreBins.of
-    monkeypatch.setattr(module.ScoreBins, "of", lambda scores: made.append(np.sort(scores)) or of(scores))
+    of = ScoreBins.of
+    monkeypatch.setattr(ScoreBins, "of", lambda scores: made.append(np.sort(scores)) or of(scores))
     for earlier in (None, warm):
         replay(log, Greedy(), batch=1000, repeats=2, learn_engagement=True, warm=earlier)
     first, earlier = made  # once for each replay, whatever its policies and passes

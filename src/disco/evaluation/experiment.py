@@ -322,7 +322,7 @@ def _sentence(
     level: float,
 ) -> str:
     if verdict is Direction.BLOCKED:
-        return f"{metric.name}: no verdict, because the arms do not have their planned shares."
+        return f"{metric.name}: no verdict about {arm}, because the arms do not have their planned shares."
     if found.value is None or found.control is None:
         return f"{metric.name}: nothing can be said about {arm}, because the denominator is 0 in all of an arm's rows."
     lower, upper = found.difference.ends or (-math.inf, math.inf)
@@ -343,7 +343,8 @@ def _sentence(
 
     figures = f"{shown(found.value)} against {shown(found.control)}"
     ends = f"{change(lower)} to {change(upper)}"
-    interval = f"difference {change(found.difference.value)}, {level:.0%} interval {ends}"
+    kind = "difference" if found.variance_reduction is None else "adjusted difference"
+    interval = f"{kind} {change(found.difference.value)}, {level:.0%} interval {ends}"
     share = "" if found.relative is None else f" by {percent(abs(found.relative.value))}"
     said = f"p {_p_text(p_value)}"
     if verdict is Direction.UNDECIDED:

@@ -203,6 +203,7 @@ def play(
         part = slice(first, min(first + limits.batch, rows.size))
         here = rows[part]
         score = None if scores is None else scores[here]
+        seen = belief.engagement if seen == belief.engagement else seen  # equal ones are fitted once
         audience = Audience(
             ids=np.arange(part.start, part.stop),
             context=log.context[here],
@@ -215,6 +216,8 @@ def play(
         chosen = act(offer=limits.offer(here.size))
         choice[part] = chosen.choice
         predicted[part] = np.nan_to_num(chosen.expected_full_price) * _rates_at(seen, score, limits, chosen.choice)
+        if part.stop == rows.size:
+            break  # nobody is left to decide for with what the last batch teaches
         learned = chosen.choice
         if isinstance(policy, UnconstrainedLearner) and learning:
             learned = act(offer=limits.offer(here.size, capped=False)).choice
@@ -303,8 +306,10 @@ class PassReading:
                 found["relative"] = ratio, (moved - ratio * unit_moved) / unit
         for name, weight in limits.weights.items():
             own = self._per_customer(limits, weight=weight)
+            less = own if baseline is self else baseline._per_customer(limits, weight=weight)
             found |= {f"{name} {kind}": figure for kind, figure in own.items()}
-        return found | {f"{name} against": figure for name, figure in self.differences(baseline, limits).items()}
+            found[f"{name} against"] = _less(own["dr"], less["dr"])
+        return found
 
     def valued(self, limits: BatchLimits) -> dict[str, tuple[float, Vector]]:
         """Doubly robust figures per customer, by name, with their linear terms."""
@@ -325,13 +330,8 @@ class PassReading:
 
         What both policies would have earned with a customer is counted in both, so it cancels.
         """
-        found = {}
-        for name, weight in limits.weights.items():
-            (value, terms), (less, less_terms) = (
-                reading._per_customer(limits, weight=weight)["dr"] for reading in (self, other)
-            )
-            found[name] = value - less, terms - less_terms
-        return found
+        own, others = self.valued(limits), other.valued(limits)
+        return {name: _less(own[name], others[name]) for name in own}
 
     def _by_customer(self, terms: Vector) -> Vector:
         owner = self.log.customer[self.played.rows]
@@ -370,3 +370,8 @@ class PassReading:
         value = float(values.mean())
         found["dr"] = value, self._by_customer((values - value) / rows.size)
         return found
+
+
+def _less(one: tuple[float, Vector], other: tuple[float, Vector]) -> tuple[float, Vector]:
+    """The difference of two figures with linear terms."""
+    return one[0] - other[0], one[1] - other[1]

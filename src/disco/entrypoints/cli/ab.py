@@ -96,7 +96,7 @@ def _shares(text: str) -> dict[str, float] | None:
 
 
 def _text(found: "ExperimentResult") -> str:
-    from disco.reports.formats import Count, Number, Percent
+    from disco.reports.formats import Count, Number, Percent, PValue
     from disco.reports.table import Column, Table
 
     rows: list[list[Cell]] = [
@@ -111,7 +111,7 @@ def _text(found: "ExperimentResult") -> str:
         Column("Control", Number(decimals=4)),
         Column(f"Difference ({level})", Number(decimals=4, signed=True)),
         Column(f"Relative ({level})", Percent(decimals=2, signed=True)),
-        Column("p, adjusted", Number(decimals=4)),
+        Column("p, adjusted", PValue()),
     ]
     sizes: list[list[Cell]] = [
         [name + (" (control)" if name == found.control else ""), count, count / sum(found.customers.values())]
@@ -130,5 +130,8 @@ def _text(found: "ExperimentResult") -> str:
     if reductions:
         least, most = min(reductions), max(reductions)
         share = f"{least:.0%}" if round(least, 2) == round(most, 2) else f"{least:.0%} to {most:.0%}"
-        parts.append(f"Figures from before the test took away {share} of the variance of the differences.")
+        parts.append(
+            f"Differences are adjusted by figures from before the test, which took away {share} of their variance; "
+            "Value and Control are as measured."
+        )
     return "\n\n".join([*parts, "\n".join(one.sentence for one in found.differences)])

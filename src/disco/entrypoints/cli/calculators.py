@@ -155,9 +155,10 @@ def _power_text(found: "PowerResult", *, asked: bool) -> str:
         if found.is_rate
         else [f"{one:,.4g}" for one in (found.baseline, after)]
     )
+    what = "it" if found.is_rate else "its mean per customer"
     return (
         f"{text}\n"
-        f"The figure is {found.figure}. The uplift takes its mean per customer from {shown[0]} to {shown[1]}. "
+        f"The figure is {found.figure}. The uplift takes {what} from {shown[0]} to {shown[1]}. "
         f"The test is two-sided with {_percent(1 - found.level)} of false alarms."
     )
 

@@ -12,7 +12,7 @@ from disco.records.errors import UsageError
 if TYPE_CHECKING:
     from disco.belief import BasketModel
     from disco.evaluation.replay import Player
-    from disco.operations.replaying import ReplayFigure, ReplayResult
+    from disco.operations.replaying import ReplayedPolicy, ReplayFigure, ReplayResult
     from disco.reports.table import Cell
 
 EXAMPLE = "Example: disco replay log.parquet --context x1,x2 --policy thompson --policy greedy --caps 0.1=25%,0.2=500"
@@ -219,8 +219,15 @@ def _text(result: "ReplayResult") -> str:
     ]
     over = "1 pass" if result.passes == 1 else f"means over {result.passes} passes"
     head = f"{result.rows:,} rows, batches of {result.batch:,}; {over}, errors from {result.repeats} resampled passes"
-    luck = [f"{name} ±{found.draw_error:.3g}" for name, found in policies.items() if found.draw_error is not None]
+    unknown = [name for name, found in policies.items() if _has_no_interval(found)]
+    luck = [
+        f"{name} ±{found.draw_error:.3g}"
+        for name, found in policies.items()
+        if found.draw_error is not None and name not in unknown
+    ]
     tail = f"\nOf the error of revenue per customer, the luck of the draws is: {', '.join(luck)}." if luck else ""
+    if unknown:
+        tail += f"\nFewer than two accepted purchases, so no interval: {', '.join(unknown)}."
     parts = [f"{head}\n{figures_text(Table(caption='Replay', columns=columns, rows=rows))}"]
     if result.differences:
         pairs: list[list[Cell]] = [
@@ -231,3 +238,8 @@ def _text(result: "ReplayResult") -> str:
         shown: list[Column | str] = ["Policies", *(Column(f"{name} per customer (95%)", change) for name in names)]
         parts.append(figures_text(Table(caption="Differences between policies", columns=shown, rows=pairs)))
     return "\n".join(parts) + tail
+
+
+def _has_no_interval(found: "ReplayedPolicy") -> bool:
+    value = found.revenue_per_customer.dr
+    return value is not None and value.lower is None
