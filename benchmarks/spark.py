@@ -1,10 +1,10 @@
-"""Tables in chunks, from contexts to decisions: `./run bench spark [--customers 1000000] [--engine both]`.
+"""Tables in chunks, from contexts to decisions: `./run bench spark [--customers 1000000] [--engine both] [--budget]`.
 
-Contexts of simulated customers lie in Parquet files. Each engine draws full prices and turns them into values (kept),
-allocates under caps (where the program has an allocation of tables), adds up evidence and writes decisions. Shown are
-seconds per stage, customers per second, passes, bytes that reached the driver, and memory of the driver: of its Python
-and of the heap of Java. Spark runs as `local[2]`, on a cluster of two workers on this machine (`--master cluster`), or
-wherever `--master` says.
+Contexts of simulated customers lie in Parquet files. Each engine adds up evidence, draws full prices and turns them
+into values (kept), allocates them under caps and, where asked for, a budget, and writes decisions. Shown are seconds
+per stage and pass, passes, bytes that reached the driver, and memory of the driver: of its Python and of the heap of
+Java. Spark runs as `local[2]`, on a cluster of two workers on this machine (`--master cluster`), or wherever `--master`
+says. Kernels are compiled, and Python processes of executors started, before the clock.
 """
 
 import argparse
@@ -24,7 +24,8 @@ import pyarrow.parquet as pq
 DEPTHS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 CONTEXTS = tuple(f"x{number}" for number in range(1, 7))
 FILE_ROWS = 1 << 20
-VALUES = pa.schema([("customer_id", pa.int64()), *((str(depth), pa.float64()) for depth in DEPTHS)])
+GROUP_ROWS = 1 << 17
+WARMING = 140_000  # customers: more than a sample, so that every kernel is used
 
 
 def write_contexts(folder: Path, customers: int) -> None:
@@ -33,34 +34,26 @@ def write_contexts(folder: Path, customers: int) -> None:
         drawn = np.random.default_rng(first).normal(size=(rows, len(CONTEXTS))).clip(-4, 4)
         columns = {name: np.rint(drawn[:, place] * 65536) / 65536 for place, name in enumerate(CONTEXTS)}
         table = pa.table({"customer_id": np.arange(first, first + rows), **columns})
-        pq.write_table(table, folder / f"{first:012}.parquet", row_group_size=1 << 17, compression="lz4")
+        pq.write_table(table, folder / f"{first:012}.parquet", row_group_size=GROUP_ROWS, compression="lz4")
 
 
-def model() -> Any:
-    from disco.belief import BasketModel
+def belief() -> Any:
+    from disco import BasketModel, Belief, Engagement, EngagementCounts, Lesson, Purchases, learn
 
     rng = np.random.default_rng(1)
     context = np.rint(rng.normal(size=(20_000, len(CONTEXTS))).clip(-4, 4) * 65536) / 65536
     depth = rng.choice(DEPTHS, 20_000)
     price = np.exp(3 + 0.4 * context[:, 0] + (0.5 + 0.3 * context[:, 1]) * depth + rng.normal(0, 0.6, 20_000))
-    return BasketModel().update(context, depth, price)
+    seen = Purchases(context=context, depth=depth, full_price=price)
+    codes = EngagementCounts(DEPTHS, [5_000] * len(DEPTHS), [round(5_000 * (0.05 + share)) for share in DEPTHS])
+    return learn(Belief(basket=BasketModel(), engagement=Engagement()), [Lesson.of("before", seen, codes)])
 
 
-class Valued:
-    """The chunk function: contexts → what each depth is worth."""
+def offer(customers: int, *, budget: bool) -> Any:
+    from disco import Offer
 
-    def __init__(self) -> None:
-        self.model = model()
-
-    def __call__(self, chunk: pa.Table) -> pa.Table:
-        from disco.objective import values
-        from disco.policy import Thompson
-
-        context = np.column_stack([chunk[name].to_numpy() for name in CONTEXTS])
-        ids = chunk["customer_id"].to_numpy()
-        drawn = Thompson().full_prices(self.model, context, DEPTHS, ids=ids, seed=1, campaign="bench")
-        worth = values(drawn, np.array(DEPTHS), np.full(len(DEPTHS), 0.1), revenue_weight=3.0)
-        return pa.table([chunk["customer_id"], *(worth[:, place] for place in range(len(DEPTHS)))], schema=VALUES)
+    caps = (customers // 10,) * len(DEPTHS)
+    return Offer(depths=DEPTHS, caps=caps, revenue_weight=3.0, budget=0.5 * customers if budget else None)
 
 
 def seen(chunk: pa.Table) -> Any:
@@ -74,7 +67,47 @@ def both(one: Any, other: Any) -> Any:
     return one + other
 
 
-def measured(name: str, contexts: Path, customers: int, master: str) -> None:
+def decided(table: Any, customers: int, folder: Path, *, budget: bool) -> tuple[dict[str, float], Any]:
+    """Contexts → written decisions; seconds of each stage, and the allocation."""
+    from disco import Thompson
+    from disco.allocation.allocate_table import _Run, allocate_table
+    from disco.operations.deciding_tables import ValuedChunk
+
+    stages: dict[str, float] = {}
+    fold = _Run._fold
+
+    def timed(self: Any, function: Any, add: Any) -> Any:
+        start = time.perf_counter()
+        found = fold(self, function, add)
+        name = f"  pass {self.passes}: {type(function).__name__}"
+        stages[name] = time.perf_counter() - start
+        return found
+
+    limits = offer(customers, budget=budget)
+    began = time.perf_counter()
+    table.fold(seen, both)
+    stages["evidence (one pass)"] = time.perf_counter() - began
+    # the steps of `decide_table`, each timed
+    valued = ValuedChunk.of(table.schema, belief=belief(), offer=limits, policy=Thompson(), campaign="bench", seed=1)
+    began = time.perf_counter()
+    with table.transform(valued, valued.schema).kept() as values:
+        values.fold(len, both)
+        stages["draws and values, kept"] = time.perf_counter() - began
+        began = time.perf_counter()
+        _Run._fold = timed  # type: ignore[method-assign]
+        try:
+            found = allocate_table(values, limits.caps, budget=limits.budget)
+        finally:
+            _Run._fold = fold  # type: ignore[method-assign]
+        stages["allocation"] = time.perf_counter() - began
+        began = time.perf_counter()
+        assert found.decisions is not None
+        assert found.decisions.write(folder / "out").rows == customers
+        stages["writing"] = time.perf_counter() - began
+    return stages, found
+
+
+def measured(name: str, contexts: Path, customers: int, master: str, budget: bool) -> None:
     """Runs in a process of its own, so that memory is that of one engine."""
     with ExitStack() as stack:
         from disco.adapters.engines import LocalEngine
@@ -88,55 +121,26 @@ def measured(name: str, contexts: Path, customers: int, master: str) -> None:
             folder = Path(stack.enter_context(TemporaryDirectory()))
             master = stack.enter_context(standalone_cluster(folder)).master if master == "cluster" else master
             engine = stack.enter_context(spark_engine(master))
-        stages: dict[str, float] = {}
-
-        def took(stage: str, began: float) -> None:
-            stages[stage] = time.perf_counter() - began
-
-        valued = Valued()
-        few = pq.ParquetFile(next(iter(sorted(contexts.glob("*.parquet"))))).read_row_group(0).slice(0, 1000)
-        small = engine.table(few)  # kernels are compiled, and Python processes of executors started, before the clock
-        small.fold(seen, both)
-        small.transform(valued, VALUES).fold(len, lambda one, other: one + other)
-        began = time.perf_counter()
-        table = engine.table(contexts)
-        evidence = table.fold(seen, both)
-        took("evidence (one pass)", began)
-        began = time.perf_counter()
-        values = stack.enter_context(table.transform(valued, VALUES).kept())
-        values.fold(len, lambda one, other: one + other)
-        took("draws and values, kept", began)
-        began = time.perf_counter()
-        values.fold(len, lambda one, other: one + other)
-        took("one more pass over them", began)
-        notes = [f"evidence of {evidence.total_rows:,} rows"]
-        decisions = values
-        try:
-            from disco.allocation.allocate_table import allocate_table
-        except ImportError:
-            notes.append("this program has no allocation of tables; values are written instead")
-        else:
-            began = time.perf_counter()
-            found = allocate_table(values, [customers // 10] * len(DEPTHS))
-            took("allocation", began)
-            decisions = found.decisions
-            notes.append(
-                f"{found.proof.status.name}, gap {found.proof.gap:.1e}, {found.passes} passes, "
-                f"{found.collected_bytes / 1e6:,.1f} MB to the driver"
-            )
-        began = time.perf_counter()
-        decisions.write(Path(stack.enter_context(TemporaryDirectory())) / "out")
-        took("writing", began)
+        place = Path(stack.enter_context(TemporaryDirectory(dir=contexts.parent)))
+        (place / "few").mkdir()
+        write_contexts(place / "few", WARMING)
+        decided(engine.table(place / "few"), WARMING, place, budget=budget)
+        stages, found = decided(engine.table(contexts), customers, place, budget=budget)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        notes.append(f"driver's Python: {peak:.2f} GB at most")
+        notes = [
+            f"{found.status.name}, gap {found.proof.gap:.1e}, {found.passes} passes, "
+            f"{found.collected_bytes / 1e6:,.1f} MB to the driver",
+            f"driver's Python: {peak:.2f} GB at most",
+        ]
         if name == "spark":
             runtime = engine.session._jvm.java.lang.Runtime.getRuntime()
             heap = (runtime.totalMemory() - runtime.freeMemory()) / 2**30
             notes.append(f"driver's Java heap: {heap:.2f} GB of {runtime.maxMemory() / 2**30:.2f} GB")
-    print(f"\n{name}, {customers:,} customers × {len(DEPTHS)} depths")
-    for stage, seconds in stages.items():
-        print(f"  {stage:<26} {seconds:>8.1f} s {customers / seconds:>14,.0f} customers/s")
-    print("  " + "\n  ".join(notes))
+    whole = sum(seconds for stage, seconds in stages.items() if not stage.startswith(" "))
+    print(f"\n{name}{' with a budget' if budget else ''}, {customers:,} customers × {len(DEPTHS)} depths")
+    for stage, seconds in {**stages, "together": whole}.items():
+        print(f"  {stage:<28} {seconds:>8.1f} s {seconds / customers * 1e6:>10.2f} µs/customer")
+    print("  " + "\n  ".join(notes), flush=True)
 
 
 def main() -> None:
@@ -144,6 +148,7 @@ def main() -> None:
     parser.add_argument("--customers", type=int, default=1_000_000)
     parser.add_argument("--engine", choices=["local", "spark", "both"], default="both")
     parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--budget", action="store_true")
     parser.add_argument("--folder", type=Path, help="where contexts are kept for the next time")
     given = parser.parse_args()
     with TemporaryDirectory() as temporary:
@@ -153,7 +158,7 @@ def main() -> None:
             write_contexts(folder, given.customers)
         for name in ("local", "spark") if given.engine == "both" else (given.engine,):
             alone = multiprocessing.get_context("spawn").Process(
-                target=measured, args=(name, folder, given.customers, given.master)
+                target=measured, args=(name, folder, given.customers, given.master, given.budget)
             )
             alone.start()
             alone.join()

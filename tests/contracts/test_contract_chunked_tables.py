@@ -153,6 +153,43 @@ def test_files_with_different_columns_are_refused(engine, tmp_path, other, found
         engine.table(tmp_path)
 
 
+def test_folders_in_a_folder_are_read_and_those_of_a_partition_become_columns(engine, tmp_path):
+    pieces = {"plain/a": TABLE.slice(0, 10), "plain": TABLE.slice(10, 5)}
+    for place, rows in pieces.items():
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, tmp_path / place / "rows.parquet")
+    assert in_order(engine.table(tmp_path / "plain")).equals(TABLE.slice(0, 15).sort_by("customer_id").combine_chunks())
+    labels = ["AT", "DE%20east", "__HIVE_DEFAULT_PARTITION__"]
+    for number, label in enumerate(labels):
+        folder = tmp_path / "parted" / f"country={label}" / "year=2026"
+        folder.mkdir(parents=True)
+        pq.write_table(TABLE.slice(10 * number, 10), folder / "part-0.parquet")
+    (tmp_path / "parted" / "_temporary" / "0").mkdir(parents=True)
+    pq.write_table(TABLE, tmp_path / "parted" / "_temporary" / "0" / "unfinished.parquet")
+    found = in_order(engine.table(tmp_path / "parted"))
+    countries = [*["AT"] * 10, *["DE east"] * 10, *[None] * 10]
+    expected = TABLE.slice(0, 30).append_column("country", pa.array(countries)).append_column("year", [["2026"] * 30])
+    assert found.equals(expected.sort_by("customer_id").combine_chunks())
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        (["country=AT/a", "b"], "found country=…; expected no folder key=value"),
+        (["country=AT/a", "city=Graz/b"], "found country=…; expected city=…"),
+        (["x=1/a"], "a column x in the files and a folder x=…"),
+        (["x=1/x=2/a"], "each column once"),
+        (["a", "_delta_log/0"], "found a table of Delta.*table:NAME"),
+    ],
+)
+def test_folders_that_do_not_make_one_table_are_refused(tmp_path, places, said):
+    for place in places:
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(TABLE.slice(0, 3), tmp_path / f"{place}.parquet")
+    with pytest.raises(InputError, match=said):
+        LocalEngine(threads=1).table(tmp_path)
+
+
 def test_a_table_without_rows_is_one_chunk_without_rows(engine, tmp_path):
     pq.write_table(TABLE.slice(0, 0), tmp_path / "none.parquet")
     for source in (tmp_path, TABLE.slice(0, 0)):

@@ -2,6 +2,7 @@
 partitions and any order of rows, and when a worker is lost in the middle."""
 
 import datetime as dt
+import gc
 import os
 import re
 import sys
@@ -19,6 +20,7 @@ from disco.allocation import Segments, allocate, allocate_table
 from disco.belief import Evidence
 from disco.features.builder import feature_table
 from disco.features.on_engine import feature_chunks
+from disco.operations.allocating import allocate_files
 from disco.operations.training import write_features
 from disco.records.errors import InputError
 from disco.retailer.settings import RetailerSettings
@@ -181,6 +183,52 @@ def test_duplicate_ids_in_different_files_are_refused_and_nothing_is_written(eng
     with pytest.raises(InputError, match="twice"):
         write_features(open_tables, str(data), as_of=AS_OF, out=tmp_path / "out.parquet", engine=engine)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "shop.nowhere", "a b"])
+def test_a_table_that_the_catalogue_does_not_have(engine, name):
+    with pytest.raises(InputError, match=f"^table:{name}: found .*; expected the name of a table"):
+        engine.table(f"table:{name}")
+
+
+def test_a_table_of_the_catalogue(engine):
+    engine.session.createDataFrame(PURCHASES).createOrReplaceTempView("purchases")
+    assert engine.table("table:purchases").fold(seen, added) == seen(PURCHASES)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (pa.concat_tables([VALUES, VALUES.slice(9, 1)]), "each customer once"),
+        (VALUES.set_column(0, "customer_id", pa.array([None, *IDS[1:].tolist()])), "null"),
+    ],
+    ids=["an id in two partitions", "no id"],
+)
+def test_ids_that_cannot_be_used_are_refused_and_nothing_is_written(engine, tmp_path, rows, said):
+    folder = in_files(shuffled(rows, 5), tmp_path / "values", 4)
+    with pytest.raises(InputError, match=said):
+        allocate_files(
+            folder,
+            limits={"caps": {"0.1": 500}},
+            limits_file=tmp_path / "caps.yaml",
+            out=tmp_path / "out",
+            summary=tmp_path / "summary.json",
+            cluster=engine,
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["values"]
+
+
+def test_a_process_of_an_executor_collects_its_modules_once(engine):
+    """Spark collects garbage after every task: with all libraries in it, that took longer than the task."""
+
+    def left(_):
+        return gc.get_freeze_count(), len(gc.get_objects())
+
+    for once_more in (lambda: [engine.table(PURCHASES).fold(left, max)], lambda: engine.map(left, range(4))):
+        list(once_more())
+        for frozen, collected in once_more():
+            assert frozen > 10_000
+            assert collected < frozen / 5
 
 
 def test_an_error_of_an_executor_is_that_of_the_function(engine):

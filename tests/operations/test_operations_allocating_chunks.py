@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,10 @@ from spark_cluster import spark_engine
 
 from disco import LocalEngine
 from disco.allocation import budget, rates, survey
+from disco.operations import allocating_chunks
 from disco.operations.allocating import AllocationSummary, allocate_files
 from disco.records.errors import InputError
+from disco.records.identity import buckets_of
 from disco.records.manifest import MANIFEST
 
 CUSTOMERS = 6000
@@ -104,6 +107,26 @@ def test_folders_give_the_rows_and_the_summary_of_one_file(small_samples, tmp_pa
         assert replace(found, seconds=0.0) == replace(said, seconds=0.0)
         assert pq.read_table(out).sort_by("customer_id").equals(expected)
         assert (out / MANIFEST).is_file()
+
+
+def test_values_and_costs_are_brought_together_once_for_all_passes(small_samples, tmp_path, engine, monkeypatch):
+    values, costs = tables()
+    calls = tmp_path / "calls"
+    calls.mkdir()
+    join = allocating_chunks._WithCosts.__call__
+
+    class Counted(allocating_chunks._WithCosts):
+        def __call__(self, rows):
+            (calls / uuid4().hex).touch()  # by whichever process
+            return join(self, rows)
+
+    monkeypatch.setattr(allocating_chunks, "_WithCosts", Counted)
+    folder, priced = written(values, tmp_path / "values", 4, seed=1), written(costs, tmp_path / "costs", 3, seed=2)
+    found = run(engine, folder, tmp_path / "codes", limits=LIMITS["budget"], costs=priced, chunks=True)
+    assert found.feasible
+    assert len(list(calls.iterdir())) == len(
+        set(buckets_of(values["customer_id"], allocating_chunks._BUCKETS).to_pylist())
+    )
 
 
 def test_what_cannot_be_used_is_refused_and_nothing_is_written(small_samples, tmp_path, engine):

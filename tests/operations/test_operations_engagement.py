@@ -10,11 +10,11 @@ import pytest
 
 from disco.belief import EngagementCounts
 from disco.operations import campaign_evidence
-from disco.operations.audience import FeatureCache
 from disco.operations.audit import audit
 from disco.operations.backtests import past_forecasts
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.explaining import explain
+from disco.operations.feature_cache import FeatureCache
 from disco.operations.forgetting import forget
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch

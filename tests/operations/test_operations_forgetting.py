@@ -18,10 +18,10 @@ import sqlalchemy as sa
 from stores import artefacts_of, open_store
 
 from disco.operations import campaign_evidence, drafts, jobs, late
-from disco.operations.audience import FeatureCache
 from disco.operations.audit import audit
 from disco.operations.explaining import explain
 from disco.operations.exporting import export
+from disco.operations.feature_cache import FeatureCache
 from disco.operations.forgetting import forget
 from disco.operations.launching import launch
 from disco.operations.learning import learn_campaigns, rebuild
@@ -303,7 +303,7 @@ from small_life import FixedClock
 from stores import open_store
 
 from disco.operations import forgetting
-from disco.operations.audience import FeatureCache
+from disco.operations.feature_cache import FeatureCache
 
 forgetting._clean = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 folder = Path({folder!r})

@@ -8,7 +8,7 @@ from small_life import CAMPAIGN, FixedClock, ingest_small, late_code, launch_sma
 from stores import open_store
 
 from disco.adapters.store import CampaignStore
-from disco.operations.audience import FeatureCache
+from disco.operations.feature_cache import FeatureCache
 from disco.operations.forgetting import forget
 from disco.operations.journal import check_journal, list_journal, verify_journal
 from disco.operations.launching import pause

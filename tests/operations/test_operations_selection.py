@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disco.operations.audience import FeatureCache
 from disco.operations.contacts import contacted
+from disco.operations.feature_cache import FeatureCache
 from disco.operations.forgetting import forget
 from disco.operations.late import decide_late_arrivals
 from disco.operations.launching import launch

@@ -17,7 +17,7 @@ from disco.adapters.engines import LocalEngine
 from disco.entrypoints.python import Shop
 from disco.features import ContextNetwork
 from disco.features.builder import feature_table
-from disco.operations.audience import FeatureCache
+from disco.operations.feature_cache import FeatureCache
 from disco.operations.planning import PlanResult, make_plan
 from disco.records import private, space
 from disco.records.errors import InputError

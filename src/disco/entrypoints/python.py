@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from disco.features import ContextNetwork
     from disco.operations.approvals import Approved, PlanApproval
     from disco.operations.arrivals import PreparedArrivals
-    from disco.operations.audience import FeatureCache
     from disco.operations.backup import BackedUp, Restored
     from disco.operations.campaign_check import CheckResult
     from disco.operations.campaign_list import CampaignList
     from disco.operations.doctor import DatabaseUpgrade, HealthCheck
     from disco.operations.explaining import Explanation
     from disco.operations.exporting import Exported
+    from disco.operations.feature_cache import FeatureCache
     from disco.operations.forgetting import Forgotten
     from disco.operations.frontier import Frontier
     from disco.operations.journal import AuditPage, AuditVerdict
@@ -347,7 +347,8 @@ class Shop:
                 prior=self.prior(),
                 as_of=day,
                 clock=self.clock,
-                engine=self.cluster_engine or self.engine,
+                engine=self.engine,
+                cluster=self.cluster_engine,
                 dry_run=dry_run,
             )
 
@@ -754,7 +755,7 @@ class Shop:
     def cache(self, *, keep: bool = True) -> "FeatureCache":
         """Features that were built before; with `keep`, those that have to be built are kept."""
         from disco.features.buckets import streaming_memory
-        from disco.operations.audience import FeatureCache
+        from disco.operations.feature_cache import FeatureCache
 
         return FeatureCache(
             folder=self.artefacts / "features",

@@ -96,6 +96,7 @@ def feature_batches(
     rows of each table before the work, which it ends by an error. report: is told how far the work is.
     """
     chosen = choose(features)
+    tell(report, 0, None, "opening the tables")
     with (
         temporary_folder("buckets") as folder,
         connected(tables, threads=threads, memory_limit=memory_limit) as (connection, present),
@@ -174,8 +175,9 @@ def connected(
         scans = {name: readable(name, tables.scan(name), locale=locale_of(tables)) for name in present}
         if problems := mixed_ids({name: scan.schema for name, scan in scans.items()}):
             raise TableError("The tables cannot be used together:", problems)
-        for name, scan in scans.items():
-            connection.register(f"raw_{name}", scan)
+        with reading(tables):  # even naming a table takes memory
+            for name, scan in scans.items():
+                connection.register(f"raw_{name}", scan)
         yield connection, present
 
 

@@ -89,12 +89,14 @@ class FeatureFile:
     """Of the file, which are meant; None: all."""
     content: str | None = None
     """The hash of these rows (`records.content`), where it is known."""
+    path: Path | None = None
+    """Where others can open the file; None: it has no name."""
 
     @classmethod
     def open(cls, path: Path) -> "FeatureFile":
         """OSError or ArrowException where it cannot be read."""
         file = pq.ParquetFile(pa.OSFile(str(path)))
-        return cls(file, file.schema_arrow)
+        return cls(file, file.schema_arrow, path=path)
 
     @property
     def num_rows(self) -> int:
@@ -114,16 +116,23 @@ class FeatureFile:
         return self._read([name])[0]
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
+        for number, wanted in self.row_groups():
+            yield from self.row_group(number, wanted).to_batches()
+
+    def row_groups(self) -> Iterator[tuple[int, Flags | None]]:
+        """The numbers of the row groups with rows that are meant, and which these are; None: all."""
         at = 0
         for number in range(self.file.num_row_groups):
             rows = self.file.metadata.row_group(number).num_rows
             wanted = None if self.rows is None else self.rows[at : at + rows]
             at += rows
             if wanted is None or wanted.any():
-                group = self.file.read_row_group(number)
-                if wanted is not None and not wanted.all():
-                    group = group.filter(pa.array(wanted))
-                yield from group.cast(self.schema).to_batches()
+                yield number, None if wanted is None or wanted.all() else wanted
+
+    def row_group(self, number: int, wanted: Flags | None) -> pa.Table:
+        """These rows of a row group."""
+        group = self.file.read_row_group(number)
+        return (group if wanted is None else group.filter(pa.array(wanted))).cast(self.schema)
 
     def filter(self, rows: Flags) -> "FeatureFile":
         """Those of these customers for whom the flag is set."""

@@ -21,6 +21,8 @@ import pyarrow.dataset as pads
 
 from disco.features.builder import feature_batches, refuse_rows
 from disco.features.catalogue import TABLES, Feature, choose
+from disco.features.sample import Counted, CustomerSample
+from disco.features.snapshot import with_snapshot
 from disco.records.errors import InputError, TableError
 from disco.records.identity import buckets_of, customer_keys
 from disco.records.locale import Locale
@@ -71,6 +73,19 @@ def batches_by(
         return
     with feature_chunks(engine, tables, as_of=as_of, features=features, check=check, report=report) as (schema, chunks):
         yield schema, _in_order(chunks, schema, tables)
+
+
+@contextmanager
+def sampled_batches(
+    engine: TableEngine, tables: Tables, *, as_of: date, features: Sequence[Feature], most: int
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """As `batches_by`, of about `most` customers (`sample`); the schema carries the snapshot of all of them."""
+    with feature_chunks(engine, tables, as_of=as_of, features=features) as (schema, chunks), chunks.kept() as kept:
+        with _located(tables):
+            counted = kept.fold(Counted.of, Counted.__add__)
+        sample = CustomerSample(counted.customers, most)
+        whole = sample.named(with_snapshot(schema, counted.snapshot))
+        yield whole, _in_order(kept.transform(sample, kept.schema), whole, tables)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,9 @@ from disco.features.catalogue import (
     schema_hash,
 )
 from disco.features.codes import CodesSent
-from disco.features.files import write_features
+from disco.features.files import write_batches, write_features
 from disco.features.rows import DEPTH
+from disco.features.sample import MOST_CUSTOMERS, CustomerSample, is_sampled
 from disco.features.snapshot import Snapshot, counted, snapshot_of, with_snapshot
 from disco.features.sources import Sources
 from disco.records.arguments import read_count
@@ -152,10 +154,12 @@ def training_batches(
     built: Any = None,
     threads: int | None = None,
     memory_limit: str | None = None,
+    most_customers: int = MOST_CUSTOMERS,
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
     """The orders of a training set as (schema, record batches) in time order, never all in memory at once.
 
     `built` is a table or dataset of the same features as of `window_start`, where they were computed before.
+    most_customers: as for `opened_training`.
     """
     with (
         opened_training(
@@ -166,6 +170,7 @@ def training_batches(
             built=built,
             threads=threads,
             memory_limit=memory_limit,
+            most_customers=most_customers,
         ) as training,
         training.orders() as rows,
     ):
@@ -182,11 +187,12 @@ def opened_training(
     built: Any = None,
     threads: int | None = None,
     memory_limit: str | None = None,
+    most_customers: int = MOST_CUSTOMERS,
 ) -> Iterator["TrainingTables"]:
     """A shop's tables, ready to be asked for the orders and the codes of a window.
 
     `built` is a table or dataset of the same features as of `window_start`, where they were computed before. Otherwise
-    they are computed here, once for both, into a temporary file.
+    they are computed here, once for both, into a temporary file. most_customers: of more, some are taken (`sample`).
     """
     if not (isinstance(window_start, date) and isinstance(window_end, date)) or window_end <= window_start:
         raise InputError("training window", found=f"{window_start} to {window_end}", expected="an end after its start")
@@ -206,9 +212,11 @@ def opened_training(
             rows = built
         else:
             with reading(tables):
-                reader = connection.sql(feature_sql(_with_history(chosen), before)).to_arrow_reader(65536)
+                reader = connection.sql(feature_sql(with_history(chosen), before)).to_arrow_reader(65536)
                 write_features(folder / "features.parquet", reader.schema, reader)
             rows = ds.dataset(folder / "features.parquet", format="parquet")
+        snapshot = snapshot_of(rows.schema) or counted(rows)
+        rows = _sampled(rows, folder / "sampled.parquet", most_customers)
         connection.register("built", rows)
         yield TrainingTables(
             tables=tables,
@@ -216,7 +224,7 @@ def opened_training(
             chosen=chosen,
             before=before,
             within=within,
-            snapshot=snapshot_of(rows.schema) or counted(rows),
+            snapshot=snapshot,
         )
 
 
@@ -284,7 +292,17 @@ _CODE_FIELDS = (
 )
 
 
-def _with_history(chosen: tuple[Feature, ...]) -> tuple[Feature, ...]:
+def _sampled(rows: Any, path: Path, most: int) -> Any:
+    """The features of the customers to train on: all, or of very many some."""
+    sample = CustomerSample(rows.num_rows if isinstance(rows, pa.Table) else rows.count_rows(), most)
+    if sample.is_everybody or is_sampled(rows.schema):
+        return rows
+    batches = rows.to_batches() if isinstance(rows, pa.Table) else rows.to_batches(batch_size=65536)
+    write_batches(path, rows.schema, sample.of_batches(iter(batches)))
+    return ds.dataset(path, format="parquet")
+
+
+def with_history(chosen: tuple[Feature, ...]) -> tuple[Feature, ...]:
     if any(feature.name == HISTORY_FEATURE for feature in chosen):
         return chosen
     return (*chosen, next(feature for feature in FEATURES if feature.name == HISTORY_FEATURE))
@@ -293,7 +311,7 @@ def _with_history(chosen: tuple[Feature, ...]) -> tuple[Feature, ...]:
 def _check_built(schema: pa.Schema, chosen: Sequence[Feature], window_start: date) -> None:
     metadata = schema.metadata or {}
     found, expected = metadata.get(SCHEMA_KEY, b"").decode(), schema_hash(chosen)
-    if found != expected:
+    if found not in (expected, schema_hash(with_history(tuple(chosen)))):
         raise SchemaMismatchError(
             "feature table",
             found=f"schema {found}" if found else "no schema in the file's metadata",

@@ -65,7 +65,7 @@ def _difference(wanted: pa.Array, there: pa.Array) -> str:
 
 @contextmanager
 def _with_costs(engine: TableEngine, values: ChunkedTable, costs: Path) -> Iterator[ChunkedTable]:
-    """The values with the costs of each customer beside them."""
+    """The values with the costs of each customer beside them, brought together once for all passes."""
     priced = engine.table(costs)
     if ID not in priced.schema.names:
         raise InputError(str(costs), found=", ".join(priced.schema.names), expected=f"a column {ID}")
@@ -87,8 +87,11 @@ def _with_costs(engine: TableEngine, values: ChunkedTable, costs: Path) -> Itera
         )
         for name, table, columns in zip(("values", "costs"), (values, priced), names, strict=True)
     }
-    with engine.by_bucket(divided, _WithCosts(tuple(named.values()), str(costs)), schema) as together:
-        yield together
+    with (
+        engine.by_bucket(divided, _WithCosts(tuple(named.values()), str(costs)), schema) as together,
+        together.kept() as kept,  # every pass reads it
+    ):
+        yield kept
 
 
 @contextmanager

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.features import has_history
-from disco.operations.audience import FeatureCache, ShopData, eligible_rows, features_of_day, labels_of
+from disco.operations.audience import ShopData, eligible_rows, features_of_day, labels_of
 from disco.operations.contacts import codes_of_table
+from disco.operations.feature_cache import FeatureCache
 from disco.operations.late import is_over, sent_on
 from disco.operations.selection import CHANNEL, CONDITION, Selection, customer_ids
 from disco.records.arrays import Flags

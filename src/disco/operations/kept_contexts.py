@@ -6,7 +6,7 @@ contexts come from, and the hash of its bytes. A file with other bytes is not us
 """
 
 from collections.abc import Callable
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 
 from disco.features.files import FeatureFile
 from disco.records.arrays import Flags, Matrix
+from disco.records.content import NAME_LENGTH, bytes_hash
 from disco.records.files import written_whole
 from disco.records.private import private_folder
 
-_NAME_LENGTH = 32  # hexadecimal digits: 128 bits
 _FORM = 1  # of the file and of the computation; another one is embedded again
 _KNOWN = "known"
 
@@ -30,7 +30,7 @@ def key_of(features: FeatureFile, *, everybody: str, network: str, snapshot: str
     digest = sha256(f"{_FORM} {everybody} {network} {snapshot} ".encode())
     if features.rows is not None:
         digest.update(np.packbits(features.rows).tobytes())
-    return digest.hexdigest()[:_NAME_LENGTH]
+    return digest.hexdigest()[:NAME_LENGTH]
 
 
 def kept_or_embedded(
@@ -76,9 +76,3 @@ def _read(path: Path, shape: tuple[int, int]) -> Contexts | None:
     for number in range(dimensions):
         matrix[:, number] = table[number].to_numpy()
     return matrix, table[_KNOWN].to_numpy()
-
-
-def bytes_hash(path: Path) -> str:
-    """Of the bytes of a file, as it stands in names."""
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()[:_NAME_LENGTH]

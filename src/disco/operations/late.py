@@ -13,9 +13,10 @@ from disco.allocation import decide_late
 from disco.campaign import Belief, expected_costs, values_of
 from disco.operations import campaign_evidence
 from disco.operations.arms import split
-from disco.operations.audience import FeatureCache, ShopData, load_audience
+from disco.operations.audience import ShopData, load_audience
 from disco.operations.codes import CodePool, codes_for, read_pool, sent_codes
 from disco.operations.contacts import contacted, contacted_by_campaigns
+from disco.operations.feature_cache import FeatureCache
 from disco.operations.planned import coded_rows, decision_table, with_codes
 from disco.operations.versions import deciding_belief
 from disco.policy import policy_of

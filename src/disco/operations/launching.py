@@ -7,10 +7,11 @@ import pyarrow as pa
 
 from disco.campaign import Belief
 from disco.operations.approvals import refuse_unapproved
-from disco.operations.audience import FeatureCache, ShopData, load_audience, sources_of
+from disco.operations.audience import ShopData, load_audience, sources_of
 from disco.operations.campaign_evidence import CampaignEvidence
 from disco.operations.codes import codes_for, read_pool, sent_codes
 from disco.operations.contacts import contact_inputs, contacted
+from disco.operations.feature_cache import FeatureCache
 from disco.operations.planned import (
     Planned,
     coded_rows,

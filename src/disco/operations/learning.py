@@ -17,6 +17,7 @@ from disco.campaign import Belief, Lesson, learn
 from disco.features.snapshot import snapshot_of
 from disco.operations import campaign_evidence
 from disco.operations.campaign_evidence import CampaignEvidence
+from disco.operations.embedding_chunks import embedded_rows
 from disco.operations.net_purchases import counts_of
 from disco.operations.versions import belief_of, engagement_text
 from disco.records.arrays import Matrix
@@ -208,14 +209,24 @@ def rebuild_for_network(
     as_of: date,
     clock: Clock,
     engine: Engine | None = None,
+    cluster: Engine | None = None,
     dry_run: bool = False,
 ) -> Learned:
-    """`rebuild` under the shop's present network, from the features kept with every decision."""
+    """`rebuild` under the shop's present network, from the features kept with every decision.
+
+    cluster: embeds the customers in place of `engine`, which has threads of this machine.
+    """
     network = data.network()
+
+    def contexts_of(features: pa.Table) -> Matrix:
+        if cluster is not None:
+            return embedded_rows(cluster, network, features)
+        return network.transform(features, engine=engine)
+
     return rebuild(
         store,
         network=data.network_hash(),
-        contexts_of=lambda features: network.transform(features, engine=engine),
+        contexts_of=contexts_of,
         head=network.head_,
         is_centred=network.embedding_.trained_means is not None,
         prior=prior,

@@ -19,7 +19,8 @@ from disco.features.builder import missing_tables
 from disco.features.catalogue import choose
 from disco.features.files import TABLES_KEY, built_as_of, built_features, built_from, read_schema, write_batches
 from disco.features.network import WITH_ENGAGEMENT
-from disco.features.on_engine import batches_by
+from disco.features.on_engine import batches_by, sampled_batches
+from disco.features.sample import MOST_CUSTOMERS
 from disco.features.training_set import (
     MATURITY_DAYS,
     TrainingSet,
@@ -27,6 +28,7 @@ from disco.features.training_set import (
     opened_training,
     training_batches,
     unsent_codes,
+    with_history,
 )
 from disco.records.errors import InputError, UsageError
 from disco.records.ports import Engine, TableEngine, Tables
@@ -146,6 +148,7 @@ def train_context(
     months: int = 3,
     catalogue: Sequence[Feature] | None = None,
     maturity_days: int = MATURITY_DAYS,
+    most_customers: int = MOST_CUSTOMERS,
     threads: int | None = None,
     engine: Engine | None = None,
     cluster: TableEngine | None = None,
@@ -156,18 +159,18 @@ def train_context(
 
     features: a file of `write_features` as of the window's first day, or rows with log_full_price and depth. tables:
     a folder or database URL; needed with `window_start` where no file of features is given. maturity_days: a code is
-    used if that was within so many days of its sending. cluster: computes the features. check: called before the
-    training with the place of the tables, which a file of features may name.
+    used if that was within so many days of its sending. most_customers: of a shop with more, about so many are taken by
+    the hashes of their ids. cluster: computes the features. check: called before the training with the place of the
+    tables, which a file of features may name.
     """
     with temporary_folder("train") as folder:
-        made = _training_rows(
-            open_tables, features, tables, window_start, months, catalogue, maturity_days, folder, threads, cluster
-        )
+        builder = _Builder(open_tables, cluster, most_customers, threads, folder)
+        made = _training_rows(builder, features, tables, window_start, months, catalogue, maturity_days)
         check(made.tables)
         codes = made.codes if network.heads == WITH_ENGAGEMENT else None
         notes = (*made.notes, *map(str, network.fit_with_notes(made.rows, codes=codes, progress=progress)))
         network.save(out)
-        tested = None if made.tables is None else _test(network, open_tables, made, threads, engine)
+        tested = None if made.tables is None else _test(network, builder, made, engine)
     return ContextTrained(
         file=str(out),
         heads=network.embedding_.heads,
@@ -194,17 +197,45 @@ class _TrainingRows:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """Who builds training rows, and where."""
+
+    open_tables: OpenTables
+    cluster: TableEngine | None
+    most_customers: int
+    threads: int | None
+    folder: Path
+
+    def features(self, tables: str, start: date, chosen: Sequence[Feature] | None) -> Any:
+        """Of the day on which a window begins, computed by the cluster, as a dataset of one file; None without one.
+
+        The features of those who are trained on are brought here, and nobody else's.
+        """
+        if self.cluster is None:
+            return None
+        file, wanted = self.folder / f"features-{start}.parquet", with_history(choose(chosen))
+        with (
+            self.open_tables(tables) as source,
+            sampled_batches(self.cluster, source, as_of=start, features=wanted, most=self.most_customers) as rows,
+        ):
+            write_batches(file, *rows)
+        return ds.dataset(file, format="parquet")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of `opened_training`."""
+        return {"most_customers": self.most_customers, "threads": self.threads}
+
+
 def _training_rows(
-    open_tables: OpenTables,
+    builder: _Builder,
     features: Path | None,
     tables: str | None,
     start: date | None,
     months: int,
     catalogue: Sequence[Feature] | None,
     maturity_days: int,
-    folder: Path,
-    threads: int | None,
-    cluster: TableEngine | None,
 ) -> _TrainingRows:
     built: Any = None
     chosen = catalogue
@@ -224,14 +255,13 @@ def _training_rows(
     if not FIRST_DAY <= start < END_DAY:
         raise InputError("training window", found=f"a start on {start}", expected=f"one from {FIRST_DAY} on")
     end = months_later(start, months)
-    rows, sent = folder / "rows.parquet", folder / "codes.parquet"
+    rows, sent = builder.folder / "rows.parquet", builder.folder / "codes.parquet"
     given = built is not None
-    if cluster is not None and not given:
-        built = _built_by(cluster, open_tables, tables, start, chosen, folder)
+    built = built if given else builder.features(tables, start, chosen)
     with (
-        open_tables(tables) as source,
+        builder.open_tables(tables) as source,
         opened_training(
-            source, window_start=start, window_end=end, features=chosen, built=built, threads=threads
+            source, window_start=start, window_end=end, features=chosen, built=built, **builder.settings
         ) as training,
     ):
         coded = _CodedOrders()
@@ -252,21 +282,6 @@ def _training_rows(
     return _TrainingRows(rows, sent if codes else None, codes, tables, end, notes)
 
 
-def _built_by(
-    cluster: TableEngine,
-    open_tables: OpenTables,
-    tables: str,
-    start: date,
-    chosen: Sequence[Feature] | None,
-    folder: Path,
-) -> Any:
-    """The features of the day on which the window begins, computed by a cluster, as a dataset of one file."""
-    file = folder / "features.parquet"
-    with open_tables(tables) as source, batches_by(cluster, source, as_of=start, features=chosen) as (schema, batches):
-        write_batches(file, schema, batches)
-    return ds.dataset(file, format="parquet")
-
-
 class _CodedOrders:
     """Counts, while rows of orders pass, those with a code and those whose code the table of codes does not have."""
 
@@ -282,22 +297,19 @@ class _CodedOrders:
             yield batch
 
 
-def _test(
-    network: ContextNetwork,
-    open_tables: OpenTables,
-    made: _TrainingRows,
-    threads: int | None,
-    engine: Engine | None,
-) -> Accuracy | None:
+def _test(network: ContextNetwork, builder: _Builder, made: _TrainingRows, engine: Engine | None) -> Accuracy | None:
     """Accuracy on the month after the window; None where it has no orders."""
     assert made.tables is not None  # for the type checker: rows that came as a file are not tested
     assert made.end is not None
-    with open_tables(made.tables) as source:
-        after = months_later(made.end, 1)
-        with training_batches(
-            source, window_start=made.end, window_end=after, features=network.catalogue_, threads=threads
-        ) as (schema, batches):
-            test = TrainingSet.of(schema, batches)
+    start, after, chosen = made.end, months_later(made.end, 1), network.catalogue_
+    built = builder.features(made.tables, start, chosen)
+    with (
+        builder.open_tables(made.tables) as source,
+        training_batches(
+            source, window_start=start, window_end=after, features=chosen, built=built, **builder.settings
+        ) as (schema, batches),
+    ):
+        test = TrainingSet.of(schema, batches)
     if len(test) < 2:
         return None
     return accuracy(network.predict(test.X, test.depth, engine=engine), test.log_full_price)

@@ -1,12 +1,15 @@
-"""The content of a table as one hash: what is in it, whatever file, chunks or width of text it came in."""
+"""Content as one hash: of a table, whatever file, chunks or width of text it came in, and of the bytes of a file."""
 
-from hashlib import sha256
+from hashlib import file_digest, sha256
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.records.table_rows import TableRows
+
+NAME_LENGTH = 32  # hexadecimal digits of a hash in the name of a file: 128 bits
 
 
 def content_hash(table: TableRows) -> str:
@@ -27,6 +30,12 @@ def content_hash(table: TableRows) -> str:
         for part in parts:
             digest.update(part)
     return digest.hexdigest()
+
+
+def bytes_hash(path: Path) -> str:
+    """SHA-256 of the bytes of a file, as it stands in names."""
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()[:NAME_LENGTH]
 
 
 def _parts(values: pa.Array) -> tuple[str, list[bytes | memoryview]]:

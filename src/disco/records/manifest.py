@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,8 @@ from disco.records.private import private_folder, unfinished_folder
 MANIFEST = "_manifest.json"  # readers of Parquet folders leave out names that begin so
 _FORM = 1
 _MADE = re.compile(r"[A-Za-z0-9._=-]+\.parquet")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Spark's name of a folder for rows without a value
+_MANAGED = {"Delta": "_delta_log", "Iceberg": "metadata/*.metadata.json", "Hudi": ".hoodie"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +85,67 @@ def parquet_files(folder: Path) -> list[Path]:
     return sorted(p for p in folder.glob("*.parquet") if p.is_file() and not p.name.startswith(("_", ".")))
 
 
-def table_files(source: Path) -> list[Path]:
-    """The Parquet files that a path stands for: itself, those its manifest names, or all of the folder."""
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A Parquet file of a table."""
+
+    path: Path
+    keys: tuple[tuple[str, str | None], ...] = ()
+    """What the names of its folders say, such as country=DE: columns of text that are the same in every row."""
+
+
+def table_files(source: Path) -> list[TableFile]:
+    """The Parquet files that a path stands for: itself, those its manifest names, or all of the folder and of those in
+    it. Folders named key=value, as Spark writes partitioned tables, become columns of text."""
     if source.is_file():
-        return [source]
+        return [TableFile(source)]
     if not source.is_dir():
         raise InputError(str(source), found="no such file or folder", expected="Parquet")
     manifest = TableManifest.read(source)
-    found = parquet_files(source) if manifest is None else [source / file.name for file in manifest.files]
+    if manifest is not None:
+        return [TableFile(source / file.name) for file in manifest.files]
+    for kind, mark in _MANAGED.items():
+        if any(source.glob(mark)):
+            raise InputError(
+                str(source),
+                found=f"a table of {kind}, whose log says which files belong to it",
+                expected="a folder of Parquet files",
+                fix="Open it by its name in the catalogue of Spark (table:NAME), or as a DataFrame.",
+            )
+    found = list(_in_folder(source, ()))
     if not found:
         raise InputError(str(source), found="no file *.parquet", expected="a folder of Parquet files")
     return found
 
 
-def common_schema(files: list[Path]) -> pa.Schema:
-    """The columns that the files have in common; refused where they differ."""
+def _in_folder(folder: Path, keys: tuple[tuple[str, str | None], ...]) -> Iterator[TableFile]:
+    """Files by name, then those of its folders; neither hidden nor unfinished ones."""
+    for path in parquet_files(folder):
+        yield TableFile(path, keys)
+    for inner in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(("_", "."))):
+        name, is_key, text = inner.name.partition("=")
+        value = None if text == _NO_VALUE else unquote(text)
+        yield from _in_folder(inner, (*keys, (unquote(name), value)) if is_key else keys)
+
+
+def common_schema(files: list[TableFile]) -> pa.Schema:
+    """The columns that the files have in common, and then those of their folders; refused where they differ."""
+    names = [name for name, _ in files[0].keys]
+    for file in files:
+        if [name for name, _ in file.keys] != names:
+            told = "/".join(f"{name}=…" for name, _ in file.keys) or "no folder key=value"
+            expected = "/".join(f"{name}=…" for name in names) or "no folder key=value"
+            raise InputError(str(file.path), found=told, expected=f"{expected}, as for {files[0].path}")
+    own = _common_columns([file.path for file in files])
+    for name in names:
+        if name in own.names or names.count(name) > 1:
+            found = f"a column {name} in the files and a folder {name}=…" if name in own.names else f"{name}=… twice"
+            raise InputError(str(files[0].path), found=found, expected="each column once")
+        own = own.append(pa.field(name, pa.string()))
+    return own
+
+
+def _common_columns(files: list[Path]) -> pa.Schema:
     first = None
     for path in files:
         try:

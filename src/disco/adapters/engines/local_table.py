@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from disco.adapters.engines.parts import Part, parts_of
+from disco.adapters.engines.parts import InMemory, Part, RowGroups, parts_of
 from disco.records.errors import InputError
 from disco.records.manifest import TableManifest, folder_written_whole
 from disco.records.ports import ChunkedTable, Engine
@@ -60,7 +60,8 @@ class LocalTable:
 
     @contextmanager
     def kept(self) -> Iterator[ChunkedTable]:
-        if not self.steps:  # what is in files or in memory need not be kept again
+        # what is in files or in memory need not be kept again
+        if not self.steps and all(isinstance(part, InMemory | RowGroups) for part in self.parts):
             yield self
             return
         with temporary_folder("kept") as folder:

@@ -14,7 +14,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from disco.records.errors import InputError
-from disco.records.manifest import common_schema, table_files
+from disco.records.manifest import TableFile, common_schema, table_files
 from disco.records.table_rows import in_pieces
 
 TABLE_CHUNK_ROWS = 1 << 17  # of 9 columns: 9 MB
@@ -45,14 +45,18 @@ class RowGroups:
     schema: pa.Schema
     """The columns that are read, and their types."""
     chunk_rows: int
+    keys: tuple[tuple[str, str | None], ...] = ()
+    """Columns that the folder of the file says (`TableFile`)."""
 
     def __call__(self) -> Iterator[pa.Table]:
+        own = self.schema.names[: len(self.schema) - len(self.keys)]
         with pq.ParquetFile(self.path) as file:
-            batches = file.iter_batches(
-                self.chunk_rows, row_groups=list(self.groups), columns=self.schema.names, use_threads=False
-            )
+            batches = file.iter_batches(self.chunk_rows, row_groups=list(self.groups), columns=own, use_threads=False)
             for chunk in in_pieces(batches, self.chunk_rows):
-                yield chunk.select(self.schema.names).replace_schema_metadata(None).cast(self.schema)
+                chunk = chunk.select(own).replace_schema_metadata(None)
+                for name, value in self.keys:
+                    chunk = chunk.append_column(name, pa.repeat(pa.scalar(value, pa.string()), chunk.num_rows))
+                yield chunk.cast(self.schema)
 
 
 def parts_of(source: Any) -> tuple[pa.Schema, tuple[Part, ...]]:
@@ -63,7 +67,7 @@ def parts_of(source: Any) -> tuple[pa.Schema, tuple[Part, ...]]:
     if isinstance(source, pa.Table):
         return source.schema.remove_metadata(), tuple(_slices(source))
     if isinstance(source, pads.FileSystemDataset):
-        files, schema = [Path(file) for file in source.files], source.schema.remove_metadata()
+        files, schema = [TableFile(Path(file)) for file in source.files], source.schema.remove_metadata()
     elif isinstance(source, str | Path):
         files = table_files(Path(source))
         schema = common_schema(files)
@@ -80,18 +84,18 @@ def _slices(table: pa.Table) -> Iterator[Part]:
         yield InMemory(bare.slice(first, TABLE_CHUNK_ROWS))
 
 
-def _groups(path: Path, schema: pa.Schema) -> Iterator[Part]:
+def _groups(file: TableFile, schema: pa.Schema) -> Iterator[Part]:
     """Consecutive row groups of about a chunk together; a larger one alone."""
-    metadata, held, rows = pq.read_metadata(path), list[int](), 0
-    place = str(path.absolute())
+    metadata, held, rows = pq.read_metadata(file.path), list[int](), 0
+    place = str(file.path.absolute())
     for number in range(metadata.num_row_groups):
         more = metadata.row_group(number).num_rows
         if not more:
             continue
         if held and rows + more > TABLE_CHUNK_ROWS:
-            yield RowGroups(place, tuple(held), schema, TABLE_CHUNK_ROWS)
+            yield RowGroups(place, tuple(held), schema, TABLE_CHUNK_ROWS, file.keys)
             held, rows = [], 0
         held.append(number)
         rows += more
     if held:
-        yield RowGroups(place, tuple(held), schema, TABLE_CHUNK_ROWS)
+        yield RowGroups(place, tuple(held), schema, TABLE_CHUNK_ROWS, file.keys)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from disco.adapters.engines.local import LocalEngine
-from disco.adapters.engines.spark_tasks import carried, uncarried
+from disco.adapters.engines.spark_tasks import carried, spare_modules, uncarried
 from disco.records.arguments import kind_of
 from disco.records.errors import InputError, MissingPartError
 from disco.records.locale import POUNDS_UTC, Locale
@@ -164,6 +164,8 @@ class _Applied:
             return SparkEngine.dumps((pickle.loads(self.sent.value)(pickle.loads(chunk)), None))  # nosec B301
         except Exception as error:
             return pickle.dumps((None, carried(error)))
+        finally:
+            spare_modules()
 
 
 @contextmanager

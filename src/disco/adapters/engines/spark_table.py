@@ -28,6 +28,7 @@ Result = TypeVar("Result")
 
 _FEW_SUMS = 16  # that the driver adds up by itself
 _MANY = 64  # partitions, where their number is not known
+_NAMED = "table:"  # before the name of a table of the catalogue
 _BLOCKS, _BY_BUCKET = "block binary", "bucket int, name string, block binary"
 
 
@@ -58,8 +59,8 @@ class SparkTable:
 
         if isinstance(source, SparkTable):
             return source
-        if isinstance(source, str) and source.startswith("table:"):
-            source = engine.session.table(source.removeprefix("table:"))
+        if isinstance(source, str | Path) and str(source).startswith(_NAMED):
+            source = _of_catalogue(engine, str(source).removeprefix(_NAMED))
         if isinstance(source, DataFrame):
             if len(set(source.columns)) < len(source.columns):
                 raise InputError("table", found="a column twice", expected="each column once")
@@ -131,6 +132,23 @@ class SparkTable:
     def _then(self, sink: Any, schema: Any) -> "DataFrame":
         task = self.engine.send(tasks.Task(self.source, self.steps, sink))
         return self.frame.mapInArrow(task, schema)
+
+
+def _of_catalogue(engine: "SparkEngine", name: str) -> "DataFrame":
+    """A table or view that the session knows by this name."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    try:
+        return engine.session.table(name)
+    except (AnalysisException, ParseException) as error:
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        absent = "NOT_FOUND" in said
+        raise InputError(
+            f"{_NAMED}{name}",
+            found="no such table or view in the catalogue of the Spark session" if absent else said,
+            expected="the name of a table, such as table:shop.values",
+            fix="`spark.catalog.listTables()` shows the tables of a session, and spark-defaults.conf names catalogues.",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)

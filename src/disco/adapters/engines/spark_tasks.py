@@ -6,9 +6,11 @@ Pickles are only what the driver and its executors send each other, as everythin
 """
 
 import base64
+import gc
 import os
 import pickle  # nosec B403
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -207,6 +209,24 @@ class Sent:
             yield from with_errors(batches)
         except Exception as error:
             raise RuntimeError(carried(error)) from None
+        finally:
+            spare_modules()
+
+
+_spared = 0  # modules of this process that were loaded when it was last tidied
+
+
+def spare_modules() -> None:
+    """Leave what the modules of this process hold out of later collections of garbage.
+
+    A Python process of Spark collects garbage after every task. The functions and types of the libraries are hundreds
+    of thousands of objects that stay: looking at them again took several times as long as a small task.
+    """
+    global _spared
+    if len(sys.modules) > _spared:
+        gc.collect()  # garbage that is frozen would stay, too
+        gc.freeze()
+        _spared = len(sys.modules)
 
 
 def carried(error: Exception) -> str:
