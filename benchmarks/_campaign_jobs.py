@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +64,6 @@ def audience(rows: int) -> Any:
 
 def planned(store: Any, rows: int, campaign: str = "bench") -> Any:
     """Everybody gets a code, assigned at random: no solve, so that the store's part shows."""
-    from disco.belief import BasketModel, Engagement
-    from disco.campaign import Belief
     from disco.operations.planning import plan_campaign
     from disco.records.plan import read_plan
 
@@ -83,12 +81,19 @@ def planned(store: Any, rows: int, campaign: str = "bench") -> Any:
         store,
         plan,
         audience(rows),
-        belief=Belief(basket=BasketModel(), engagement=Engagement()),
+        belief=no_belief(),
         version=None,
         network=NETWORK,
         inputs={},
         clock=FixedClock(),
     )
+
+
+def no_belief() -> Any:
+    from disco.belief import BasketModel, Engagement
+    from disco.campaign import Belief
+
+    return Belief(basket=BasketModel(), engagement=Engagement())
 
 
 def purchases(decisions: pa.Table, campaign: str = "bench") -> pa.Table:
@@ -208,23 +213,33 @@ def write_plainly(url: str, outcomes: pa.Table) -> tuple[float, float]:
 
 
 def second(url: str, rows: int, others: int = 9) -> tuple[list[Stage], float]:
-    """A batch into a ledger that holds ten of its size: nine of other campaigns, and one of its own."""
+    """A batch into a ledger that holds ten of its size: nine of other campaigns, and one of its own.
+
+    Then the results of the campaign, as of a day on which a sixth of its purchases had been made, and as of the end.
+    """
     from disco.operations.launching import launch
     from disco.operations.ledger import ingest
+    from disco.operations.results import read_out
 
     store, watch = opened(url), Watch()
     for number in range(others):
         campaign = f"other-{number}"
         launched = launch(store, planned(store, rows, campaign), clock=FixedClock())
-        ingest(store, campaign, purchases(launched.decisions, campaign), source="bench", clock=FixedClock())
+        outcomes = purchases(launched.decisions, campaign)
+        with watch.stage("ingest, empty ledger" if number == 0 else "ingest, another campaign", rows):
+            ingest(store, campaign, outcomes, source="bench", clock=FixedClock())
+    watch.stages = watch.stages[:1]
     launched = launch(store, planned(store, 2 * rows), clock=FixedClock())
     outcomes = purchases(launched.decisions)
-    for name, first in (("first batch of its own", 0), ("second batch of its own", rows)):
+    for name, first in ((f"ingest, {others}th to {others + 1}th", 0), ("ingest, second of its own", rows)):
         with watch.stage(name, rows):
-            part = outcomes.slice(first, rows)
-            done = ingest(store, "bench", part, source=name, clock=FixedClock())
+            done = ingest(store, "bench", outcomes.slice(first, rows), source=name, clock=FixedClock())
         assert done.counts.applied == rows, done.counts
-    return watch.stages, peak_gb()
+    peak = peak_gb()
+    for name, day in (("results, early day", date(2027, 3, 10)), ("results, last day", date(2027, 3, 22))):
+        with watch.stage(name, 2 * rows):
+            read_out(store, "bench", as_of=day)
+    return watch.stages, peak
 
 
 def revert(url: str, rows: int, *, poisoned: bool) -> tuple[list[Stage], float, bytes]:
@@ -254,23 +269,34 @@ def revert(url: str, rows: int, *, poisoned: bool) -> tuple[list[Stage], float, 
     return watch.stages, peak_gb(), evidence
 
 
-def lookup(url: str, rows: int) -> tuple[list[float], float]:
-    """Milliseconds of single questions, each a transaction of its own; seconds to fill the table."""
+def lookup(url: str, rows: int) -> tuple[dict[str, list[tuple[float, float]]], float]:
+    """Milliseconds of single questions, each a transaction of its own, on the clock and of processors; seconds to fill
+    the table."""
+    from disco.operations.explaining import explain
     from disco.operations.launching import launch
 
     store = opened(url)
     started = time.perf_counter()
     launch(store, planned(store, rows), clock=FixedClock())
     filled = time.perf_counter() - started
-    asked = np.random.default_rng(3).integers(0, rows, 200) + 10**9
-    took = []
-    for customer in asked:
-        started = time.perf_counter()
+    prior = no_belief()
+
+    def decision(customer: int) -> None:
         with store.reading() as transaction:
-            found = transaction.decisions.of("bench", customers=pa.array([customer]))
-        took.append(1000 * (time.perf_counter() - started))
-        assert found.num_rows == 1
-    return took[1:], filled  # the first also compiles the question
+            assert transaction.decisions.of("bench", customers=pa.array([customer])).num_rows == 1
+
+    def explanation(customer: int) -> None:
+        assert explain(store, "bench", customer, prior=prior).customer == customer
+
+    took: dict[str, list[tuple[float, float]]] = {}
+    for question in (decision, explanation):
+        times = took.setdefault(question.__name__, [])
+        for customer in (np.random.default_rng(3).integers(0, rows, 201) + 10**9).tolist():
+            clock, processor = time.perf_counter(), time.process_time()
+            question(customer)
+            times.append((1000 * (time.perf_counter() - clock), 1000 * (time.process_time() - processor)))
+        del times[0]  # the first also compiles the question, and compares the bytes of files with their names
+    return took, filled
 
 
 def fill_contexts(url: str, rows: int) -> None:

@@ -1,6 +1,7 @@
 """Writes the pages of docs/ that are made from code (`./run docs`).
 
-With --check, fails where one is out of date; with --pictures, also runs the demo and takes its charts' pictures.
+With --check, fails where one is out of date; with --pictures, also runs the demo and the tutorial's year and takes
+pictures of their charts.
 """
 
 import sys
@@ -97,9 +98,30 @@ def take_pictures() -> None:
     save_png(curve_chart(result), DOCS / "images" / "demand.png")
 
 
+def take_picture_of_the_year() -> None:
+    """The picture of the tutorial: the forecasts of its year, run as printed there. Takes minutes; needs Chromium."""
+    import tempfile
+
+    from disco.entrypoints.python import Shop
+    from disco.reports.campaign_pages import campaigns_report
+    from disco.reports.charts import CurveChart
+    from disco.reports.picture import save_png
+
+    sys.path += [str(DOCS.parent / "tests" / folder) for folder in ("drills", "support")]
+    from year_drill import READ_OUT, make_year
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "year"
+        make_year(folder, seed=7, customers=20_000)
+        report = campaigns_report(Shop.open(folder / "shop").results(as_of=READ_OUT))
+    charts = [item for section in report.sections for item in section.items if isinstance(item, CurveChart)]
+    save_png(charts[0], DOCS / "images" / "year.png")
+
+
 def main() -> int:
     if "--pictures" in sys.argv:
         take_pictures()
+        take_picture_of_the_year()
     stale = [name for name, page in PAGES.items() if not _is_current(DOCS / name, page())]
     if "--check" in sys.argv:
         for name in stale:
