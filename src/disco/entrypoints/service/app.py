@@ -191,8 +191,8 @@ def routed(**options: Any) -> FastAPI:
         redirect_slashes=False,
         **options,
     )
-    for router in ROUTERS:
-        app.include_router(router)
+    # the routes themselves: `include_router` would build each of them again for every application, at its first request
+    app.router.routes.extend(route for router in ROUTERS for route in router.routes)
 
     async def refused(request: Request, error: Exception) -> Response:
         is_for_people = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
