@@ -13,12 +13,26 @@ from trial_server import TrialServer, trial_server
 from disco.adapters.store import packs
 from disco.records.errors import MissingPartError
 
+# In a fresh clone the first users of the kernels compile them, which takes minutes. These two drills call almost all of
+# them. One process gets both, and the other meanwhile runs rooms that need few, so that little is compiled twice.
+_COMPILING = ("test_drill_allocation.py", "test_drill_budgets.py")
+_MEANWHILE = "test_features_network.py"  # between them: xdist deals the first files out in turn
+_WITHOUT_ALLOCATION = ("features", "retailer", "records", "reports", "belief")
 _LONG = ("drills", "e2e", "studies")  # rooms of few tests, each of which takes long
+_ORDER = (_COMPILING[0], _MEANWHILE, _COMPILING[1], _WITHOUT_ALLOCATION, _LONG)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, so that no process ends with one of them while the others have nothing left to do."""
-    items.sort(key=lambda item: not set(_LONG) & set(item.path.parts))
+    """Long files early, so that no process ends with one of them while the others have nothing left to do."""
+
+    def place(item: pytest.Item) -> int:
+        *rooms, name = item.nodeid.partition("::")[0].split("/")
+        for number, group in enumerate(_ORDER):
+            if name == group or (rooms[0] == "tests" and not isinstance(group, str) and set(rooms) & set(group)):
+                return number
+        return len(_ORDER)
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)

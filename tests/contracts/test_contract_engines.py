@@ -4,6 +4,7 @@ engine and the size of a chunk, every room gives the same bytes."""
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,14 @@ BELIEF = Belief(basket=BASKET, engagement=Engagement())
 PEOPLE = Audience(ids=np.arange(ROWS), context=CONTEXT, known=np.ones(ROWS, np.bool_))
 LIMITS = Offer(depths=DEPTHS, caps=(800, 400, 200), revenue_weight=3.0, budget=2000.0)
 VALUES = np.asfortranarray(rng.lognormal(size=(20_000, 4)))
-NETWORK = ContextNetwork(heads="level", max_epochs=1, hidden=(8,), dimensions=3)
-NETWORK.fit(rng.lognormal(size=(500, 4)), rng.normal(size=500))
+FITTED_ON = rng.lognormal(size=(500, 4)), rng.normal(size=500)
 FEATURES = rng.lognormal(size=(ROWS, 4))
+
+
+@cache
+def network():
+    """Trained by the first test that asks: every process collects this file, and one of them runs it."""
+    return ContextNetwork(heads="level", max_epochs=1, hidden=(8,), dimensions=3).fit(*FITTED_ON)
 
 
 def drawn(policy, dtype=np.float64, model=BASKET):
@@ -157,11 +163,11 @@ WORK = {
     "keys of texts": lambda engine: customer_keys([f"c{n}" for n in range(ROWS)], engine=engine),
     "evidence": lambda engine: np.array(Evidence.of(CONTEXT, DEPTH, FULL_PRICE, engine=engine).exact(0.2), object),
     "model": lambda engine: BasketModel().update(CONTEXT, DEPTH, FULL_PRICE, engine=engine).posterior.precision,
-    "context": lambda engine: NETWORK.transform(FEATURES, engine=engine),
-    "context of a table": lambda engine: NETWORK.transform(
+    "context": lambda engine: network().transform(FEATURES, engine=engine),
+    "context of a table": lambda engine: network().transform(
         pa.table({f"x{place}": FEATURES[:, place] for place in range(4)}), engine=engine
     ),
-    "predicted ln full price": lambda engine: NETWORK.predict(FEATURES, engine=engine),
+    "predicted ln full price": lambda engine: network().predict(FEATURES, engine=engine),
     "allocation": lambda engine: allocate(VALUES, [4000, 3000, 2000, 1000], engine=engine).choice,
     "allocation with a budget": lambda engine: (
         allocate(VALUES, [4000, 3000, 2000, 1000], costs=VALUES, budget=9000.0, engine=engine).choice
