@@ -1,6 +1,7 @@
 """Replay: against a plain loop, against the retailer's truth, and at its edges."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -231,13 +232,25 @@ def test_the_interval_covers_the_truth_at_its_rate(offline):
     assert low <= offline.replay_coverage(runs, rows=1500) / runs <= high
 
 
+@pytest.fixture(scope="module")
+def capped(offline):
+    """By whether the policy learns: a simulated retailer, the case, and what it is truly worth."""
+
+    @cache
+    def made(learning):
+        shop = offline.Shop.simulate(size=5000)
+        shop = shop.beginner() if learning else shop
+        case = offline.CappedCase(learning=learning, batch=500)
+        return shop, case, shop.true_value(case, runs=80)
+
+    return made
+
+
 @pytest.mark.parametrize(("learning", "runs", "repeats"), [(False, 40, 0), (True, 40, 0), (True, 10, 5)])
-def test_under_caps_the_interval_covers_the_simulated_retailers_truth(offline, learning, runs, repeats):
-    shop = offline.Shop.simulate(size=5000)
-    shop = shop.beginner() if learning else shop
-    case = offline.CappedCase(learning=learning, batch=500)
+def test_under_caps_the_interval_covers_the_simulated_retailers_truth(offline, capped, learning, runs, repeats):
+    shop, case, truth = capped(learning)
     low, high = offline.band(runs, 0.95)
-    covered = offline.capped_replay_coverage(shop, case, runs, repeats=repeats, truth=shop.true_value(case, runs=80))
+    covered = offline.capped_replay_coverage(shop, case, runs, repeats=repeats, truth=truth)
     assert low <= covered / runs <= high
 
 
