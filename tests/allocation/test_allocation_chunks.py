@@ -228,6 +228,21 @@ def test_limits_that_contradict_each_other_are_explained_as_in_memory(small_samp
     assert found.status is Status.INFEASIBLE
     assert found.proof.conflicts == expected.conflicts
     assert found.decisions is None
+    capped = allocate_table(cut(chunked["table"], 4), [2, None, None, None, None], floors=[3, 0, 0, 0, 0])
+    assert capped.status is Status.INFEASIBLE
+    assert capped.proof.conflicts[0].change == "Raise the cap of depth 0.05 from 2 to 3"
+
+
+def test_a_column_of_nulls_alone_is_open_to_nobody(small_samples):
+    whole, chunked = instance("caps", 50, 1)
+    table = chunked["table"]
+    empty = table.set_column(table.schema.get_field_index("0.1"), "0.1", pa.nulls(50))
+    eligible = np.ones((50, 5), bool)
+    eligible[:, 1] = False
+    expected = allocate(**whole, eligible=eligible)
+    found = allocate_table(cut(empty, 3), chunked["caps"])
+    assert found.proof.value == expected.value
+    assert found.proof.counts[1] == 0
 
 
 def duplicated(rows: int, at: int, of: int) -> pa.Table:
@@ -275,7 +290,7 @@ def test_bad_cells_are_refused_by_column_and_customer(small_samples):
         ("0.1", float("inf"), f"column 0.1, customer {customer}: found inf"),
         ("cost_0.2", None, f"column cost_0.2, customer {customer}: found a null; expected a cost"),
         ("cost_0.2", -1.0, f"column cost_0.2, customer {customer}: found -1.0; expected a cost of at least 0"),
-        ("customer_id", None, "customer_id: found 1 nulls; expected an id in every row"),
+        ("customer_id", None, "customer_id: found a null; expected an id in every row"),
     ):
         with pytest.raises(InputError, match=said):
             allocate_table(with_cell(name, cell), **limits)

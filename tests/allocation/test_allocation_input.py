@@ -38,9 +38,9 @@ def test_bad_costs_are_named():
         ({"caps": [1]}, "one per column"),
         ({"caps": [float("nan"), 2]}, "whole number"),
         ({"caps": [True, 2]}, "whole number"),
+        ({"caps": np.array([True, False])}, "found True"),
         ({"caps": {"0.1": 3}}, "depths"),
         ({"caps": {"0.3": 3}, "depths": [0.1, 0.2]}, "depth 0.3"),
-        ({"caps": [1, 1], "floors": [2, 0]}, "floor 2 above its own cap 1"),
         ({"caps": [1, 1], "budget": 5.0}, "without costs"),
         ({"caps": [1, 1], "budget": -1.0, "costs": VALUES}, "budget"),
         ({"caps": [1, 1], "budget": float("inf"), "costs": VALUES}, "budget"),
@@ -48,7 +48,6 @@ def test_bad_costs_are_named():
         ({"caps": [1, 1], "segments": Segments(["a", "b"], {})}, "one label"),
         ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"c": {"caps": [1, 1]}})}, "'c'"),
         ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"b": {"cap": [1, 1]}})}, "caps"),
-        ({"caps": [1, 1], "segments": Segments(["a", "b", "b"], {"b": {"caps": [1, 1], "floors": [2, 0]}})}, "floor 2"),
     ],
 )
 def test_limits_that_cannot_be_read_are_named(arguments, words):
@@ -67,6 +66,10 @@ def test_limits_that_cannot_be_read_are_named(arguments, words):
         ({"eligible": np.ones((3, 2))}, "Booleans"),
         ({"depths": [0.1]}, "1 depths"),
         ({"warm_prices": [1.0]}, "warm_prices"),
+        ({"warm_prices": "x"}, "warm_prices"),
+        ({"ids": [7, 8, 7]}, "found 7 more than once"),
+        ({"ids": [7, None, None]}, "2 nulls, first in row 2"),
+        ({"ids": [7, 2**70, 8]}, "Store these ids as text"),
     ],
 )
 def test_other_arguments_are_checked(arguments, words):
@@ -74,10 +77,19 @@ def test_other_arguments_are_checked(arguments, words):
         allocate(VALUES, [1, 1], **arguments)
 
 
-@pytest.mark.parametrize("values", [np.empty((0, 2)), np.empty((2, 0)), np.ones(3), [["a", "b"]]])
+@pytest.mark.parametrize(
+    "values",
+    [np.empty((0, 2)), np.empty((2, 0)), np.ones(3), [["a", "b"]], [[1.0, 2.0], [3.0]], np.ma.masked_less(VALUES, 2)],
+)
 def test_tables_without_customers_depths_or_numbers_are_refused(values):
     with pytest.raises(InputError):
         allocate(values, [1, 1])
+
+
+@pytest.mark.parametrize("rows", [3, 300])
+def test_values_whose_sum_is_no_float_are_refused(rows):
+    with pytest.raises(InputError, match="Divide all values by the same number"):
+        allocate(np.full((rows, 1), 1.7e308), [rows])
 
 
 def test_ids_as_text_and_as_numbers_are_the_same_customers():

@@ -12,6 +12,7 @@ from disco.adapters.engines.local import LocalEngine
 from disco.allocation import Segments, Status, allocate, certificate, decide_late, frontier
 from disco.allocation.certificate import certify
 from disco.allocation.problem import read_problem
+from disco.allocation.reference import solve_with_highs
 from disco.records.errors import CertificateError, InputError, UsageError
 
 
@@ -171,6 +172,45 @@ def test_conflicts_name_the_limits_and_the_smallest_way_out():
     # what it proposes does
     segments = Segments(["a"] * 5 + ["b"] * 5, {"a": {"caps": [2, 1, 1]}, "b": {"caps": [2, None, None]}})
     assert allocate(values, [5, 5, 5], floors=[4, 0, 0], segments=segments).status is Status.OPTIMAL
+
+
+def test_a_floor_above_its_own_cap_is_a_conflict():
+    values, depths = np.ones((10, 2)), [0.1, 0.2]
+    for budget in ({}, {"costs": np.ones((10, 2)), "budget": 9.0}):
+        result = allocate(values, [1, 5], floors=[3, 0], depths=depths, **budget)
+        assert result.status is Status.INFEASIBLE
+        (conflict,) = result.conflicts
+        assert set(conflict.limits) == {"floor 3 of depth 0.1", "cap 1 of depth 0.1"}
+        assert conflict.found == "the floor is above its own cap"
+        assert conflict.change == "Raise the cap of depth 0.1 from 1 to 3"
+    segments = Segments(np.array(["a"] * 5 + ["b"] * 5), {np.str_("b"): {"caps": [1, 1], "floors": [2, 0]}})
+    (conflict,) = allocate(values, None, segments=segments, depths=depths).conflicts
+    assert conflict.change == "Raise the cap of depth 0.1 in segment 'b' from 1 to 2"
+
+
+def test_a_conflict_counts_the_customers_of_its_segments():
+    segments = Segments(["a"] * 7 + ["b"] * 3, {"b": {"floors": [4, 0]}})
+    (conflict,) = allocate(np.ones((10, 2)), None, segments=segments).conflicts
+    assert conflict.found == "cannot hold with 3 eligible customers"
+    (conflict,) = allocate(np.ones((10, 2)), [2, None], segments=segments).conflicts
+    assert conflict.found == "cannot hold with 3 eligible customers"
+
+
+def test_a_way_out_of_a_conflict_is_one_that_the_budget_pays():
+    """Ten customers, eleven wanted; each costs 1, and the budget pays for eight of them."""
+    values, costs = np.ones((10, 2)), np.ones((10, 2))
+    result = allocate(values, None, floors=[7, 4], costs=costs, budget=8.0)
+    (conflict,) = result.conflicts
+    assert conflict.change == "Lower the floor of column 1 from 4 to 1"  # one fewer would do without the budget
+    assert allocate(values, None, floors=[7, 1], costs=costs, budget=8.0).status is Status.OPTIMAL
+    assert allocate(values, None, floors=[7, 2], costs=costs, budget=8.0).status is Status.INFEASIBLE
+    (conflict,) = allocate(values, None, floors=[7, 4], costs=costs, budget=3.0).conflicts
+    assert conflict.change is None  # without either floor, the other still costs more
+
+
+def test_the_reference_solver_explains_conflicts_too():
+    problem = read_problem(np.ones((3, 2)), None, floors=[2, 2])
+    assert solve_with_highs(problem).conflicts == allocate(np.ones((3, 2)), None, floors=[2, 2]).conflicts
 
 
 def test_budget_conflict_names_a_budget_that_would_do():

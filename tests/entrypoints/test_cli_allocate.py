@@ -129,8 +129,7 @@ def test_infeasible_exits_1_with_a_summary_and_no_allocation(run, files):
     ("caps", "error", "words"),
     [
         ("caps: {0.3: 5}", LimitError, "depth 0.3"),
-        ("caps: {0.1: -5}", LimitError, "-5"),
-        ("caps: {0.1: 5}\nfloors: {0.1: 6}", LimitError, "floor 6"),
+        ("caps: {0.1: -5}", LimitError, r"caps\.yaml, cap of depth 0\.1: found -5"),
         ("caps: {}\nbudget: 5", LimitError, "costs"),
         ("caps: {}\nsegments: {country: {}, city: {}}", LimitError, "one column"),
         ("caps: {}\nsegments: {city: {}}", LimitError, "city"),
@@ -153,7 +152,11 @@ def test_bad_limits_are_named_and_nothing_is_written(run, files, caps, error, wo
     [
         ({"0.2": [float("nan")] * 50}, TableError, "column 0.2, row 1 .and 49 more."),
         ({"0.2": [float("inf")] * 50}, TableError, "inf"),
-        ({"customer_id": ["same"] * 50}, InputError, "more than once"),
+        (
+            {"customer_id": ["same"] * 50},
+            InputError,
+            r"values\.parquet, column customer_id: found 'same' more than once",
+        ),
         ({"0.20": [1.0] * 50}, InputError, "again"),
         ({"0.2": ["x"] * 50}, InputError, "float"),
         ({"20": [1.0] * 50}, InputError, "0.20"),
@@ -200,6 +203,63 @@ def test_a_cost_may_be_missing_only_where_the_customer_may_not_have_the_depth(ru
     masked = pa.array(table["0.2"], mask=np.arange(50) == 4)
     pq.write_table(pa.table({**table, "0.2": masked}), folder / "values.parquet")
     assert run(folder / "values.parquet", *given).exit_code == 0
+
+
+def test_a_floor_above_its_own_cap_is_explained_in_the_summary(run, files):
+    folder, *_ = files
+    (folder / "caps.yaml").write_text("caps: {0.1: 5}\nfloors: {0.1: 6}\n")
+    summary = folder / "summary.json"
+    for solver in ("exact", "highs"):
+        result = run(
+            folder / "values.parquet", "--caps", folder / "caps.yaml", "-o", folder / "o", "--summary", summary,
+            "--solver", solver,
+        )  # fmt: skip
+        assert result.exit_code == 1
+        report = json.loads(summary.read_text())
+        assert report["status"] == "INFEASIBLE"
+        assert report["conflicts"][0]["change"] == "Raise the cap of depth 0.1 from 5 to 6"
+
+
+def test_costs_are_found_by_customer_in_any_order(run, files):
+    folder, _, table = files
+    rng = np.random.default_rng(5)
+    costs = pa.table(
+        {"customer_id": table["customer_id"], **{name: rng.random(50) for name in ("0.05", "0.10", "0.2")}}
+    )
+    (folder / "caps.yaml").write_text("caps: {}\nbudget: 9\n")
+    rows = []
+    for order in (np.arange(50), rng.permutation(50)):
+        pq.write_table(costs.take(pa.array(order)), folder / "costs.parquet")
+        given = ("--caps", folder / "caps.yaml", "--costs", folder / "costs.parquet", "-o", folder / "o.parquet")
+        assert run(folder / "values.parquet", *given).exit_code == 0
+        rows.append(pq.read_table(folder / "o.parquet"))
+    assert rows[0].equals(rows[1])
+    pq.write_table(costs.slice(1), folder / "costs.parquet")
+    with pytest.raises(InputError, match=r"costs\.parquet: found no row of customer"):
+        run(folder / "values.parquet", *given)
+    negative = costs.set_column(1, "0.05", pa.array([*[1.0] * 49, -1.0]))
+    pq.write_table(negative, folder / "costs.parquet")
+    with pytest.raises(InputError, match=r"costs\.parquet, column 0\.05, row 50: found -1\.0"):
+        run(folder / "values.parquet", *given)
+
+
+def test_a_column_of_nulls_alone_is_open_to_nobody(run, files):
+    folder, _, table = files
+    pq.write_table(pa.table({**table, "0.2": pa.nulls(50)}), folder / "values.parquet")
+    (folder / "caps.yaml").write_text("caps: {}\n")
+    result = run(folder / "values.parquet", "--caps", folder / "caps.yaml", "-o", folder / "o.parquet", "--json")
+    assert json.loads(result.stdout)["counts"]["0.2"] == 0
+
+
+def test_a_segment_may_be_called_no(run, files):
+    folder, _, table = files
+    pq.write_table(pa.table({**table, "country": ["NO"] * 25 + ["on"] * 25}), folder / "values.parquet")
+    limits = "caps: {}\nsegments: {country: {NO: {caps: {0.1: 1, 0.2: 0, 0.05: 0}}, on: {caps: {0.2: 2}}}}\n"
+    (folder / "caps.yaml").write_text(limits)
+    run(folder / "values.parquet", "--caps", folder / "caps.yaml", "-o", folder / "o.parquet")
+    depths = pq.read_table(folder / "o.parquet")["depth"].to_pylist()
+    assert sum(depth is not None for depth in depths[:25]) <= 1
+    assert depths[25:].count(0.2) <= 2
 
 
 def test_segments_named_without_limits_are_accepted(run, files):

@@ -158,7 +158,7 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(small_samples, tm
     refused(f"customer {seventh} twice; expected one row for each customer", values, cost_twice)
     refused(f"customer {seventh} once, but twice in VALUES", twice, costs)
     ids = values["customer_id"].to_pylist()
-    refused("nulls", values.set_column(0, "customer_id", pa.array([None, *ids[1:]])))
+    refused("customer_id: found a null", values.set_column(0, "customer_id", pa.array([None, *ids[1:]])))
 
 
 def test_files_with_different_columns_are_refused(tmp_path, engine):

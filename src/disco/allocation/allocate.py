@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from disco.allocation.budget import BudgetSolution, solve_budget
 from disco.allocation.certificate import certify
-from disco.allocation.conflicts import budget_conflict, count_conflicts
+from disco.allocation.conflicts import conflicts_of
 from disco.allocation.finishing import PROVED
 from disco.allocation.grid import tie_hash
 from disco.allocation.limits import CountsLike, Segments
@@ -88,14 +88,16 @@ def solve_problem(
     brief: as for `budget.solve_budget`.
     """
     start = time.perf_counter()
+    if problem.limits.contradict:
+        return infeasible(problem, conflicts_of(problem), start)
     if problem.limits.budget is not None:
         filled = solve_budget(problem, warm=warm, engine=engine, brief=brief)
         if filled is None:
-            return infeasible(problem, budget_conflict(problem), start)
+            return infeasible(problem, conflicts_of(problem), start)
         return certified_budget(problem, filled, seconds=time.perf_counter() - start, engine=engine)
     found = solve(problem, warm=warm, engine=engine)
     if not found.feasible:
-        return infeasible(problem, count_conflicts(problem), start)
+        return infeasible(problem, conflicts_of(problem), start)
     return certified(problem, found, seconds=time.perf_counter() - start, engine=engine)
 
 
@@ -143,7 +145,12 @@ def _read_warm(prices: ArrayLike | None, *, columns: int) -> Vector | None:
     """One price per column: of an earlier solve, or a guess."""
     if prices is None:
         return None
-    given = np.asarray(prices, np.float64)
+    try:
+        given = np.asarray(prices, np.float64)
+    except (TypeError, ValueError):  # text, or rows of several lengths
+        raise InputError(
+            "warm_prices", found=repr(prices), expected=f"{columns} finite prices, one per column"
+        ) from None
     if given.shape != (columns,) or not np.isfinite(given).all():
         raise InputError("warm_prices", found=f"{given.tolist()}", expected=f"{columns} finite prices, one per column")
     return given

@@ -163,7 +163,8 @@ class _Run:
         limits = replace(limits, segment=None)
         if survey.whole:
             return self._solved_here(survey.sample, limits)
-        solved, found, rate, exact = self._solve(survey, limits)
+        # limits that contradict each other are explained where everybody is at hand
+        solved, found, rate, exact = (None, None, None, False) if limits.contradict else self._solve(survey, limits)
         if solved is None:
             everybody = self._screened(Nobody(_groups(limits))).rows()
             if everybody is None:

@@ -24,7 +24,7 @@ from disco.allocation.result import Allocation, Status, relative_gap
 from disco.records.arrays import Array
 from disco.records.chunks import row_chunks, spread
 from disco.records.compiled import njit
-from disco.records.errors import CertificateError
+from disco.records.errors import CertificateError, InputError
 from disco.records.ports import Engine
 
 ROUNDING = 2.0**-49
@@ -327,6 +327,9 @@ def state(
 ) -> Allocation:
     """Value, bound and gap from the sums of all customers; CertificateError when a limit is broken."""
     value, lost, by_group = totals.value, totals.left, totals.counts
+    if not np.isfinite(value):  # every cell is finite, or the solve would have refused it
+        fix = "Divide all values by the same number: that changes nobody's depth."
+        raise InputError("values", found="a sum beyond the largest float", expected="a finite sum", fix=fix)
     counts = by_group.sum(axis=0)
     lost += _limit_slack(counts, limits.caps, limits.floors, allowed.of_depths, what="depth")
     if limits.segment_caps is not None and limits.segment_floors is not None:

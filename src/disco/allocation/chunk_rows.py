@@ -144,6 +144,8 @@ class Layout:
         known = None
         for row, name in enumerate(names):
             column = chunk[name]
+            if pa.types.is_null(column.type):  # what pandas writes where nobody has a value
+                column = column.cast(pa.float64())
             if column.null_count:
                 known = np.ones(matrix.shape, np.bool_) if known is None else known
                 known[row] = pc.is_valid(column).to_numpy()
@@ -205,7 +207,7 @@ def depth_columns(schema: pa.Schema, *, where: str, prefix: str = "") -> dict[fl
         if depth in columns:
             found = f"the depth of {columns[depth]} again"
             raise InputError(f"{where}, column {field.name}", found=found, expected="it once")
-        if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
+        if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type) or pa.types.is_null(field.type)):
             raise InputError(f"{where}, column {field.name}", found=str(field.type), expected="float")
         columns[depth] = field.name
     if not columns and not prefix:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from disco.allocation.limits import UNLIMITED, Limits, column_name
+from disco.allocation.limits import UNLIMITED, Limits, column_name, quoted_label
 from disco.allocation.paths import Assignment
 from disco.allocation.problem import AllocationProblem
 from disco.allocation.result import Conflict
@@ -121,14 +121,25 @@ def _program(problem: AllocationProblem) -> tuple[_Program, list[_Limit]]:
     if limits.segment_caps is not None and limits.segment_floors is not None:
         low = np.concatenate([low, limits.segment_floors.ravel()])
         high = np.concatenate([high, limits.segment_caps.ravel()])
-        places += [f"{place} in segment {label!r}" for label in limits.segment_labels for place in places[:columns]]
+        labels = [quoted_label(label) for label in limits.segment_labels]
+        places += [f"{place} in segment {label}" for label in labels for place in places[:columns]]
     names = [_Limit(row, True, int(low[row]), places[row]) for row in range(low.size) if low[row] > 0]
     names += [_Limit(row, False, int(high[row]), places[row]) for row in range(low.size) if high[row] < UNLIMITED]
     return _Program(size.astype(np.int64), flags[first], kinds[:, -1].astype(np.int64), low, high), names
 
 
+def conflicts_of(problem: AllocationProblem) -> tuple[Conflict, ...]:
+    """Why no allocation meets the limits: of numbers of customers alone, or of a budget that cannot pay for floors."""
+    if problem.limits.budget is None or problem.limits.contradict:
+        return count_conflicts(problem)
+    return budget_conflict(problem)
+
+
 def count_conflicts(problem: AllocationProblem) -> tuple[Conflict, ...]:
-    """A smallest set of floors and caps that clash with the customers, and the cheapest way out; () when none clash."""
+    """A smallest set of floors and caps that clash with the customers, and the cheapest way out; () when none clash.
+
+    The way out is also one that a budget pays for, where there is one.
+    """
     program, limits = _program(problem)
     nothing = (-1, True)
     if program.least_violation(set(), nothing) is not None:
@@ -152,17 +163,69 @@ def count_conflicts(problem: AllocationProblem) -> tuple[Conflict, ...]:
                 at += step
         step //= 2
     # a change of one limit that does must break up this set too, so no other need be tried
-    changes = [(program.least_violation(set(), (limit.row, limit.is_floor)), limit) for limit in needed]
+    changes = [
+        (_paid_change(problem, limit, program.least_violation(set(), (limit.row, limit.is_floor))), limit)
+        for limit in needed
+    ]
     ways_out = sorted(
         ((amount, limit.is_floor, limit.name, limit) for amount, limit in changes if amount is not None),
         key=lambda way: way[:3],
     )
     change = ways_out[0][3].change(ways_out[0][0]) if ways_out else None
-    concerned = sorted({limit.row % problem.columns for limit in needed})
-    total = int(program.size[program.allowed[:, concerned].any(axis=1)].sum())
     names = tuple(limit.name for limit in sorted(needed, key=lambda limit: limit.row))
-    found = f"cannot hold with {total:,} eligible customer{'' if total == 1 else 's'}"
-    return (Conflict(names, found, change),)
+    return (Conflict(names, _clash(program, needed, problem.columns), change),)
+
+
+def _clash(program: _Program, needed: list[_Limit], columns: int) -> str:
+    """What is wrong with limits that clash, in words."""
+    if {limit.row for limit in needed} == {needed[0].row} and len(needed) == 2:
+        return "the floor is above its own cap"
+    concerned = np.zeros(program.size.size, np.bool_)
+    for limit in needed:
+        if limit.is_floor:  # nobody but those who could be counted by a floor can help
+            of_segment, column = divmod(limit.row - columns, columns) if limit.row >= columns else (None, limit.row)
+            there = program.allowed[:, column]
+            concerned |= there if of_segment is None else there & (program.segment == of_segment)
+    total = int(program.size[concerned].sum())
+    return f"cannot hold with {total:,} eligible customer{'' if total == 1 else 's'}"
+
+
+def _paid_change(problem: AllocationProblem, limit: _Limit, amount: int | None) -> int | None:
+    """The least change of a limit, at least `amount`, whose floors the budget pays; None: there is none."""
+    budget = problem.limits.budget
+    if amount is None or budget is None:
+        return amount
+
+    def pays(change: int) -> bool:
+        least = _least_cost(problem, _changed(problem.limits, limit, change))
+        return least is not None and least.cost <= budget
+
+    most = max(amount, limit.number if limit.is_floor else problem.customers - limit.number)
+    if pays(amount):
+        return amount
+    if not pays(most):
+        return None
+    low, high = amount, most  # a change by `high` does, by `low` does not; more never costs more
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if pays(middle) else (middle, high)
+    return high
+
+
+def _changed(limits: Limits, limit: _Limit, amount: int) -> Limits:
+    """With this floor lowered, or this cap raised, by an amount."""
+    of_depths, of_segments = (
+        (limits.floors, limits.segment_floors) if limit.is_floor else (limits.caps, limits.segment_caps)
+    )
+    of_depths, of_segments = of_depths.copy(), None if of_segments is None else of_segments.copy()
+    by = -amount if limit.is_floor else amount
+    if of_segments is None or limit.row < of_depths.size:
+        of_depths[limit.row] += by
+    else:
+        of_segments.ravel()[limit.row - of_depths.size] += by
+    if limit.is_floor:
+        return replace(limits, floors=of_depths, segment_floors=of_segments)
+    return replace(limits, caps=of_depths, segment_caps=of_segments)
 
 
 def budget_conflict(problem: AllocationProblem) -> tuple[Conflict, ...]:

@@ -69,6 +69,15 @@ class Limits:
             return True
         return self.segment_floors is not None and bool(self.segment_floors.any())
 
+    @property
+    def contradict(self) -> bool:
+        """Whether a floor is above its own cap, so that no customers at all could meet both."""
+        if (self.floors > self.caps).any():
+            return True
+        if self.segment_floors is None or self.segment_caps is None:
+            return False
+        return bool((self.segment_floors > self.segment_caps).any())
+
 
 def _scaled(caps: Integers, floors: Integers, share: float) -> tuple[Integers, Integers]:
     high = np.where(caps >= UNLIMITED, UNLIMITED, np.maximum(np.rint(caps * share), caps > 0)).astype(np.int64)
@@ -76,7 +85,8 @@ def _scaled(caps: Integers, floors: Integers, share: float) -> tuple[Integers, I
 
 
 def _whole_number(number: object, *, where: str) -> int:
-    if isinstance(number, bool | np.bool_) or not isinstance(number, int | float | np.integer | np.floating):
+    number = number.item() if isinstance(number, np.generic) else number  # as people write it
+    if isinstance(number, bool) or not isinstance(number, int | float):
         raise LimitError(where, found=repr(number), expected="a whole number of customers, at least 0")
     if not math.isfinite(number) or number != int(number) or number < 0:
         raise LimitError(where, found=number, expected="a whole number of customers, at least 0")
@@ -121,7 +131,8 @@ def read_counts(
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
         raise LimitError(f"{name}s{where}", found=repr(given), expected=f"{columns} numbers, one per column")
     if len(given) != columns:
-        raise LimitError(f"{name}s{where}", found=f"{len(given)} numbers", expected=f"{columns}, one per column")
+        found = "1 number" if len(given) == 1 else f"{len(given)} numbers"
+        raise LimitError(f"{name}s{where}", found=found, expected=f"{columns}, one per column")
     for column, number in enumerate(given):
         if number is not None:
             counts[column] = _whole_number(number, where=f"{name} of column {column}{where}")
@@ -137,18 +148,17 @@ def _without_pandas(given: object) -> object:
     return list(limits.values()) if list(limits) == list(range(len(limits))) else limits
 
 
+def quoted_label(label: object) -> str:
+    """The label of a segment, as messages write it.
+
+    >>> quoted_label("GB"), quoted_label(np.str_("GB")), quoted_label(np.int64(3))
+    ("'GB'", "'GB'", '3')
+    """
+    return repr(label.item() if isinstance(label, np.generic) else label)
+
+
 def column_name(column: int, depths: tuple[float, ...] | None) -> str:
     return f"column {column}" if depths is None else f"depth {depth_label(depths[column])}"
-
-
-def _check_pair(caps: Integers, floors: Integers, *, depths: tuple[float, ...] | None, where: str) -> None:
-    for column in np.flatnonzero(floors > caps):
-        raise LimitError(
-            f"{column_name(int(column), depths)}{where}",
-            found=f"floor {floors[column]} above its own cap {caps[column]}",
-            expected="a floor of at most the cap",
-            fix="Lower the floor or raise the cap.",
-        )
 
 
 def read_limits(
@@ -164,8 +174,6 @@ def read_limits(
     """Limits as arrays; LimitError names what cannot be read."""
     cap = read_counts(caps, columns=columns, depths=depths, name="cap", default=UNLIMITED)
     floor = read_counts(floors, columns=columns, depths=depths, name="floor", default=0)
-    if floors is not None:
-        _check_pair(cap, floor, depths=depths, where="")
     money = None if budget is None else _read_budget(budget)
     if segments is None:
         return Limits(cap, floor, budget=money)
@@ -209,7 +217,12 @@ def _read_segments(
     names = {str(label) for label in there}
     unknown = sorted(str(label) for label in given if str(label) not in names)
     if unknown and customers:
-        raise LimitError("segments", found=f"limits for {unknown[0]!r}", expected="labels that some customer has")
+        raise LimitError(
+            "segments",
+            found=f"limits for {unknown[0]!r}",
+            expected="labels that some customer has",
+            fix="Labels are compared as text: write them as the column has them, in quotes.",
+        )
     order = sorted(given, key=str)
     row_of = {str(label): row for row, label in enumerate(order)}
     rows = len(order)
@@ -219,16 +232,15 @@ def _read_segments(
     segment_caps = np.full((rows + 1, columns), UNLIMITED, np.int64)
     segment_floors = np.zeros((rows + 1, columns), np.int64)
     for row, label in enumerate(order):
-        where = f" in segment {label!r}"
+        where = f" in segment {quoted_label(label)}"
         spec = given[label]
         if not isinstance(spec, Mapping) or not set(spec) <= {"caps", "floors"}:
-            raise LimitError(f"segment {label!r}", found=repr(spec), expected='{"caps": …, "floors": …}')
+            raise LimitError(f"segment {quoted_label(label)}", found=repr(spec), expected='{"caps": …, "floors": …}')
         caps, floors = spec.get("caps"), spec.get("floors")
         segment_caps[row] = read_counts(
             caps, columns=columns, depths=depths, name="cap", default=UNLIMITED, where=where
         )
         segment_floors[row] = read_counts(floors, columns=columns, depths=depths, name="floor", default=0, where=where)
-        _check_pair(segment_caps[row], segment_floors[row], depths=depths, where=where)
     return segment, (*order, "(other)"), segment_caps, segment_floors
 
 

@@ -67,7 +67,14 @@ class AllocationProblem:
 
 
 def _depth_major(array: object, *, name: str) -> Floats:
-    matrix = array if type(array) is np.ndarray else np.asarray(array)
+    if isinstance(array, np.ma.MaskedArray) and np.ma.getmaskarray(array).any():
+        fix = "Give values without a mask, and `eligible=~values.mask`."
+        raise InputError(name, found="an array with masked cells", expected="an array without a mask", fix=fix)
+    try:
+        matrix = array if type(array) is np.ndarray else np.asarray(array)
+    except ValueError:
+        found, expected = "rows of several lengths", "an array of shape (customers, depths)"
+        raise InputError(name, found=found, expected=expected) from None
     if matrix.ndim != 2:
         raise InputError(name, found=f"an array of shape {matrix.shape}", expected="shape (customers, depths)")
     if matrix.dtype != np.float64 and matrix.dtype != np.float32:
@@ -120,7 +127,7 @@ def _refuse_duplicates(ids: Ids) -> None:
         twice = np.flatnonzero(ordered[1:] == ordered[:-1])
         if not twice.size:
             return
-        example = ordered[twice[0]]
+        example = ordered[twice[0]].item()
     else:
         names = ids.tolist()
         if len(set(names)) == len(names):
@@ -228,7 +235,9 @@ def _read_costs(costs: object, *, shape: tuple[int, int]) -> Floats:
     cost = _depth_major(costs, name="costs")
     if cost.shape != shape:
         raise InputError("costs", found=f"shape {cost.shape[::-1]}", expected=f"the shape of values, {shape[::-1]}")
-    if not np.isfinite(cost.sum()) and not np.isfinite(cost).all():
+    with np.errstate(over="ignore"):  # a sum beyond the largest float is no reason: each cell is looked at then
+        total = cost.sum()
+    if not np.isfinite(total) and not np.isfinite(cost).all():
         refuse_non_finite(cost, name="costs")
     if cost.min() < 0:
         column, row = np.unravel_index(int(cost.argmin()), cost.shape)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from disco.allocation.certificate import certify
+from disco.allocation.conflicts import conflicts_of
 from disco.allocation.limits import UNLIMITED
 from disco.allocation.problem import AllocationProblem, refuse_non_finite
 from disco.allocation.result import Allocation, Conflict, Status
@@ -24,11 +25,11 @@ def solve_with_highs(problem: AllocationProblem) -> Allocation:
     limits = problem.limits
     relaxed = _run(problem, integral=False)
     if relaxed is None:
-        return infeasible(problem, (Conflict(("the limits together",), "HiGHS finds no allocation", None),), start)
+        return infeasible(problem, conflicts_of(problem), start)
     duals = relaxed[1]
     found = _run(problem, integral=True) if limits.budget is not None else relaxed
     if found is None:
-        return infeasible(problem, (Conflict(("the limits together",), "HiGHS finds no allocation", None),), start)
+        return infeasible(problem, conflicts_of(problem), start)
     choice = _choice(problem, found[0])
     columns = problem.columns
     prices = duals[:columns]

@@ -16,7 +16,7 @@ def read_yaml(path: Path, *, expected: str = "YAML or JSON in UTF-8") -> Any:
         raise InputError(str(path), found="no such file", expected=expected)
     try:
         text = path.read_text(encoding="utf-8-sig")
-        loader = yaml.SafeLoader(text)
+        loader = _loader(text)
         node = loader.get_single_node()
         twice = _key_given_twice(node, set())
         _refuse_expansion(node, most=_EXPANSION * len(text) + _ROOM, file=str(path), expected=expected)
@@ -29,6 +29,18 @@ def read_yaml(path: Path, *, expected: str = "YAML or JSON in UTF-8") -> Any:
         fix = "Remove one of them: it would hide the other."
         raise FileFormatError(str(path), found=f"{twice} twice in one place", expected="each key once", fix=fix)
     return content
+
+
+def _loader(text: str) -> Any:
+    """PyYAML's, but only true and false are Booleans, as in YAML 1.2: NO is Norway, and `on` may name a column."""
+    import yaml
+
+    loader = yaml.SafeLoader(text)
+    loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool" or first in "tTfF"]
+        for first, resolvers in loader.yaml_implicit_resolvers.items()
+    }
+    return loader
 
 
 def _in_words(error: Exception) -> str:

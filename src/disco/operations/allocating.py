@@ -1,7 +1,8 @@
 """The solver alone, from files to files: values and limits in, one depth or none per customer out."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from disco.allocation.allocate import solve_problem
 from disco.allocation.problem import read_problem
 from disco.allocation.reference import solve_with_highs
 from disco.allocation.result import Conflict
-from disco.operations.allocating_chunks import allocated_in_chunks
+from disco.operations.allocating_chunks import allocated_in_chunks, place_of_customers
 from disco.records.arrays import Flags, Matrix
 from disco.records.depths import depth_label, read_depth
 from disco.records.errors import FileFormatError, InputError, LimitError, Problem, TableError
@@ -113,14 +114,17 @@ def allocate_files(
         holder = engine if cluster is None else cluster
         if not isinstance(holder, TableEngine) or solver == "highs":
             raise InputError(str(values), found="tables in chunks", expected="the solver exact, and an engine for them")
-        return _allocate_in_chunks(holder, values, limits=wanted, out=out, costs=costs, summary=summary)
+        return _allocate_in_chunks(
+            holder, values, limits=wanted, limits_file=limits_file, out=out, costs=costs, summary=summary
+        )
     table, depths, matrix, eligible = _read_matrix(values)
     cost_matrix = None if costs is None else _read_costs(costs, table, depths, eligible)
-    problem = read_problem(
-        matrix, wanted.get("caps"), depths=depths, floors=wanted.get("floors"),
-        segments=_segments(wanted.get("segments"), table, values), costs=cost_matrix, budget=wanted.get("budget"),
-        eligible=eligible, ids=table.column("customer_id"),
-    )  # fmt: skip
+    with _naming_files(values=values, limits=limits_file):
+        problem = read_problem(
+            matrix, wanted.get("caps"), depths=depths, floors=wanted.get("floors"),
+            segments=_segments(wanted.get("segments"), table, values), costs=cost_matrix, budget=wanted.get("budget"),
+            eligible=eligible, ids=table.column("customer_id"),
+        )  # fmt: skip
     found = solve_with_highs(problem) if solver == "highs" else solve_problem(problem, engine=engine)
     said = AllocationSummary.of(found, depths)
     if not said.feasible:
@@ -143,12 +147,36 @@ def allocate_files(
     return said
 
 
+@contextmanager
+def _naming_files(*, values: Path, limits: Path) -> Iterator[None]:
+    """What is wrong with a limit or a customer's id is said with the file that has it."""
+    try:
+        yield
+    except LimitError as error:
+        raise LimitError(f"{limits}, {error.what}", found=error.found, expected=error.expected, fix=error.fix) from None
+    except InputError as error:
+        if error.what != "customer_id":
+            raise
+        where = f"{values}, column {error.what}"
+        raise InputError(where, found=error.found, expected=error.expected, fix=error.fix) from None
+
+
 def _allocate_in_chunks(
-    engine: TableEngine, values: Path, *, limits: Mapping[str, Any], out: Path, costs: Path | None, summary: Path | None
+    engine: TableEngine,
+    values: Path,
+    *,
+    limits: Mapping[str, Any],
+    limits_file: Path,
+    out: Path,
+    costs: Path | None,
+    summary: Path | None,
 ) -> AllocationSummary:
     """`allocate_files` for tables that an engine holds in chunks; `out` is a folder."""
     check_folder(out)
-    with allocated_in_chunks(engine, values, limits=limits, costs=costs) as found:
+    with (
+        _naming_files(values=values, limits=limits_file),
+        allocated_in_chunks(engine, values, limits=limits, costs=costs) as found,
+    ):
         assert found.proof.depths is not None  # for the type checker: columns are named by depth
         said = AllocationSummary.of(found.proof, found.proof.depths)
         if found.decisions is not None:
@@ -197,7 +225,7 @@ def _depth_columns(table: pa.Table, path: Path) -> dict[float, str]:
         if depth in columns:
             raise InputError(f"{path}, column {name}", found=f"the depth of {columns[depth]} again", expected="it once")
         kind = table.schema.field(name).type
-        if not (kinds.is_floating(kind) or kinds.is_integer(kind)):
+        if not (kinds.is_floating(kind) or kinds.is_integer(kind) or kinds.is_null(kind)):
             raise InputError(f"{path}, column {name}", found=str(kind), expected="float")
         columns[depth] = name
     if not columns:
@@ -218,6 +246,8 @@ def _read_matrix(path: Path) -> tuple[pa.Table, tuple[float, ...], Matrix, Flags
     problems: list[Problem] = []
     for row, name in enumerate(columns.values()):
         column = table.column(name)
+        if kinds.is_null(column.type):  # what pandas writes where nobody has a value
+            column = column.cast(pa.float64())
         if column.null_count:
             if eligible is None:
                 eligible = np.ones(matrix.shape, np.bool_)
@@ -239,26 +269,31 @@ def _read_matrix(path: Path) -> tuple[pa.Table, tuple[float, ...], Matrix, Flags
 def _read_costs(path: Path, table: pa.Table, depths: tuple[float, ...], eligible: Flags | None) -> Matrix:
     """Costs in the order of the depths of VALUES; a null is refused unless the customer may not get that depth."""
     other, columns, matrix, known = _read_matrix(path)
-    if set(columns) != set(depths) or other.num_rows != table.num_rows:
+    if set(columns) != set(depths):
         raise InputError(
             str(path),
-            found=f"{other.num_rows} rows, depths {', '.join(map(str, columns))}",
-            expected=f"{table.num_rows} rows, depths {', '.join(map(str, depths))}, as in VALUES",
+            found=f"depths {', '.join(map(str, columns))}",
+            expected=f"depths {', '.join(map(str, depths))}, as in VALUES",
         )
-    if not other.column("customer_id").equals(table.column("customer_id")):
-        raise InputError(
-            str(path), found="other customers, or another order", expected="the customers of VALUES, in order"
-        )
+    place = place_of_customers(table.column("customer_id"), other.column("customer_id"), where=str(path))
+    matrix, known = matrix[place], None if known is None else known[place]
     order = [columns.index(depth) for depth in depths]
     if known is not None:
         missing = ~known[:, order] if eligible is None else ~known[:, order] & eligible
         if missing.any():
-            row, column = (int(place) for place in np.argwhere(missing)[0])
+            row, column = (int(number) for number in np.argwhere(missing)[0])
             raise InputError(
-                f"{path}, column {depths[column]}, row {row + 1}",
+                f"{path}, column {depths[column]}, row {int(place[row]) + 1}",
                 found="a null",
                 expected="a cost, because VALUES lets this customer have this depth",
             )
+    if matrix.min() < 0:
+        row, column = (int(number) for number in np.unravel_index(int(matrix.argmin()), matrix.shape))
+        raise InputError(
+            f"{path}, column {columns[column]}, row {int(place[row]) + 1}",
+            found=float(matrix[row, column]),
+            expected="a cost of at least 0",
+        )
     return np.asfortranarray(matrix[:, order])
 
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from disco.allocation.allocate_table import TableAllocation, allocate_table
 from disco.allocation.chunk_rows import COST, ID, depth_columns
+from disco.records.arrays import Integers
 from disco.records.errors import InputError
 from disco.records.identity import buckets_of
 from disco.records.ports import ChunkedTable, TableEngine
@@ -37,14 +39,24 @@ class _WithCosts:
 
     def __call__(self, tables: Mapping[str, pa.Table]) -> pa.Table:
         values, costs = tables["values"], tables["costs"]
-        place = pc.index_in(values[ID], costs[ID].combine_chunks())
-        if place.null_count or values.num_rows != costs.num_rows:
-            found = _difference(values[ID].combine_chunks(), costs[ID].combine_chunks())
-            raise InputError(self.where, found=found, expected="one row for each customer of VALUES")
-        own = costs.take(place)
+        own = costs.take(pa.array(place_of_customers(values[ID], costs[ID], where=self.where)))
         for name in self.costs:
             values = values.append_column(f"{COST}{name}", own[name])
         return values
+
+
+def place_of_customers(wanted: pa.ChunkedArray, there: pa.ChunkedArray, *, where: str) -> Integers:
+    """(customers,) the row of each wanted customer among those there; InputError where they are not the same."""
+    ids = wanted.combine_chunks()
+    others = there.combine_chunks()
+    if others.type != ids.type or pa.types.is_dictionary(ids.type):  # 17 and "17" are one customer
+        ids, others = ids.cast(pa.large_string()), others.cast(pa.large_string())
+    place = pc.index_in(ids, others)
+    if place.null_count or len(ids) != len(others):
+        found = _difference(ids, others)
+        raise InputError(where, found=found, expected="one row for each customer of VALUES")
+    rows: Integers = place.to_numpy(zero_copy_only=False).astype(np.int64)
+    return rows
 
 
 def _difference(wanted: pa.Array, there: pa.Array) -> str:

@@ -28,7 +28,12 @@ def read_ids(ids: IdColumn, *, where: str = "customer_id") -> Ids:
     >>> read_ids([17, 4]).dtype, read_ids(["007"]).tolist()
     (dtype('int64'), ['007'])
     """
-    column = _column(ids, where=where)
+    column = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else _column_of_objects(ids, where=where)
+    if column.null_count:  # a whole table, so that its rows have numbers
+        row = pc.index(pc.is_null(column), True).as_py() + 1
+        found = f"a null in row {row}" if column.null_count == 1 else f"{column.null_count:,} nulls, first in row {row}"
+        raise InputError(where, found=found, expected="an id in every row")
+    column = _column(column, where=where)
     if isinstance(ids, np.ndarray) and ids.dtype == (np.int64 if pa.types.is_int64(column.type) else object):
         return ids
     return np.asarray(column.to_numpy(zero_copy_only=False))
@@ -93,7 +98,8 @@ def _column(ids: IdColumn, *, where: str) -> pa.Array:
     """Ids as one Arrow array, int64 or large_string, without nulls."""
     column = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else _column_of_objects(ids, where=where)
     if column.null_count:
-        raise InputError(where, found=f"{column.null_count} nulls", expected="an id in every row")
+        found = "a null" if column.null_count == 1 else f"{column.null_count:,} nulls"
+        raise InputError(where, found=found, expected="an id in every row")
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -108,10 +114,13 @@ def _column(ids: IdColumn, *, where: str) -> pa.Array:
     try:
         column = column.cast(target)
     except pa.ArrowInvalid:
-        largest = pc.max(column).as_py()
-        expected, fix = "integers below 2⁶³, or text", "Store these ids as text."
-        raise InputError(where, found=largest, expected=expected, fix=fix) from None
+        raise _too_large(where, pc.max(column).as_py()) from None
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _too_large(where: str, largest: int) -> InputError:
+    expected, fix = "integers below 2⁶³, or text", "Store these ids as text."
+    return InputError(where, found=largest, expected=expected, fix=fix)
 
 
 def _column_of_objects(ids: ArrayLike, *, where: str) -> pa.Array:
@@ -126,7 +135,10 @@ def _column_of_objects(ids: ArrayLike, *, where: str) -> pa.Array:
         array = np.array(ids, object)  # np.asarray turns [1, "a"] into text; the kinds must stay visible
     try:
         return pa.array(array)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except OverflowError:
+        largest = max(array.tolist(), key=abs)
+        raise _too_large(where, largest) from None
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         names = ", ".join(sorted({type(value).__name__ for value in array.tolist()}))
         raise InputError(where, found=f"ids of type {names}", expected="all integers or all text") from None
 
