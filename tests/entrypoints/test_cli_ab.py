@@ -141,3 +141,11 @@ def test_bad_files(ab, parquet, tmp_path):
     assert "nan in data row 2" in ab(text, *asked, code=1).stderr
     text.write_text("group,revenue\n")
     assert ab(text, *asked, code=1).stderr.startswith("error: ")
+
+
+def test_a_file_without_rows_and_a_folder_are_named(disco, tmp_path):
+    (tmp_path / "empty.csv").write_text("group,revenue\n")
+    for path, words in ((tmp_path / "empty.csv", "empty.csv: found no rows"), (tmp_path, "found a folder")):
+        code, _, said = disco("ab", path, "--arm", "group", "--metric", "revenue")
+        assert code == 1
+        assert words in said

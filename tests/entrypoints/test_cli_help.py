@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
+from disco import __version__
 from disco.entrypoints.cli.app import TOPICS, make_app
 
 HEAVY = {"numpy", "numba", "pyarrow", "duckdb", "torch", "scipy", "sklearn", "lightgbm", "highspy", "matplotlib"} | {
@@ -73,3 +74,11 @@ def test_every_command_is_listed_with_its_topic() -> None:
     assert isinstance(whole, TyperGroup)
     assert sorted(made) == sorted(whole.commands)
     assert typer.main.get_command(make_app("campain")).commands.keys() == whole.commands.keys()  # type: ignore[attr-defined]
+
+
+def test_the_version_and_a_suggestion_for_a_mistyped_command(disco):
+    assert disco("--version")[:2] == (0, f"disco {__version__}\n")
+    code, _, said = disco("powr")
+    assert code == 2
+    assert "Did you mean 'power'" in said
+    assert "? See `" in said

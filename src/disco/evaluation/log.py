@@ -352,16 +352,22 @@ def read_log(
     if strata:
         columns = [np.asarray(table[name].to_pylist(), object).astype(str) for name in strata]
         labels = np.array(["\x1f".join(row) for row in zip(*columns, strict=True)])
-    return random_log(
-        pa.table({name: _numbers(table, name, path) for name in context}),
-        _numbers(table, "depth", path),
-        _numbers(table, "full_price", path),
-        customer_id=table["customer_id"].to_numpy(),
-        propensity=propensity,
-        strata=labels,
-        score=None if score is None else _numbers(table, score, path),
-        check_balance=check_balance,
-    )
+    try:
+        return random_log(
+            pa.table({name: _numbers(table, name, path) for name in context}),
+            _numbers(table, "depth", path),
+            _numbers(table, "full_price", path),
+            customer_id=table["customer_id"].to_numpy(),
+            propensity=propensity,
+            strata=labels,
+            score=None if score is None else _numbers(table, score, path),
+            check_balance=check_balance,
+        )
+    except InputError as error:
+        if error.what.split(",")[0] != "log":
+            raise
+        where = f"{path}{error.what.removeprefix('log')}"
+        raise InputError(where, found=error.found, expected=error.expected, fix=error.fix) from None
 
 
 def _read(path: Path, wanted: Sequence[str]) -> pa.Table:

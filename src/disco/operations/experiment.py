@@ -129,6 +129,8 @@ def _control(control: str | None, names: list[str], source: str) -> str:
         if control in names:
             return control
         raise InputError("control", found=repr(control), expected=f"an arm of {source}: {there}")
+    if not names:
+        raise InputError(source, found="no rows", expected="one row per customer of the test")
     named = [name for name in names if name.strip().casefold() == _CONTROL]
     if len(named) == 1:
         return named[0]

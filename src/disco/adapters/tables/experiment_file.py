@@ -29,7 +29,8 @@ def read_experiment_file(
     """
     file = file or str(path)
     if not path.is_file():
-        raise InputError(file, found="no such file", expected="a Parquet or CSV file with one row per customer")
+        found = "a folder" if path.is_dir() else "no such file"
+        raise InputError(file, found=found, expected="a Parquet or CSV file with one row per customer")
     written = replace(written, columns={})  # the columns are named by the user as the file has them
     source: CsvSource | ParquetSource
     if path.suffix.lower() == ".csv":

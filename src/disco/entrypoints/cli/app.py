@@ -1,6 +1,7 @@
 """All commands, by topic; modules import nothing heavy at their top."""
 
 from importlib import import_module
+from typing import Annotated
 
 import typer
 
@@ -47,11 +48,23 @@ def make_app(command: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_no_options)
+    app.callback()(_options)
     for topic in [name for name, commands in TOPICS.items() if command in commands] or TOPICS:
         import_module(f"disco.entrypoints.cli.{topic}").register(app)
     return app
 
 
-def _no_options() -> None:
-    """Typer would leave out the name of a command that is the only one of its topic."""
+def _show_version(asked: bool) -> None:
+    if asked:
+        from disco import __version__
+
+        typer.echo(f"disco {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Without it Typer would leave out the name of a command that is the only one of its topic."""

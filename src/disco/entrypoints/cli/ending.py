@@ -54,7 +54,10 @@ def _usage(error: typer.TyperException) -> UsageError | None:
         return None
     context = getattr(error, "ctx", None)
     name = "disco" if context is None else context.command_path
-    return UsageError(message.rstrip("."), fix=f"See `{name} --help`.")
+    help_of = f"See `{name} --help`."
+    if message.endswith("?"):  # a suggestion, which is a sentence of its own
+        return UsageError(f"{message} {help_of}")
+    return UsageError(message.rstrip("."), fix=help_of)
 
 
 def _refuse_undecodable() -> None:
