@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,14 @@ class World:
     def objective(self, x: np.ndarray) -> np.ndarray:
         """(n, 3) expected w·R − C per customer."""
         return self.revenue(x) * (WEIGHT - GRID / (1 - GRID))
+
+    def expected(self, figure: Callable[[np.ndarray], np.ndarray], *, points: int = 601) -> float:
+        """The mean of a figure (n,) of customers (n, 2) over all of them: a fine grid of the two normal features."""
+        edges = np.linspace(-4, 4, points)
+        density = np.exp(-(edges**2) / 2)
+        weight = np.outer(density, density).ravel() / density.sum() ** 2
+        x1, x2 = np.meshgrid(edges, edges, indexing="ij")
+        return float(weight @ figure(np.column_stack([x1.ravel(), x2.ravel()])))
 
     def outcomes(self, rng: np.random.Generator, x: np.ndarray, place: np.ndarray) -> np.ndarray:
         """(n,) full price at the depth played; NaN = no purchase."""

@@ -54,7 +54,7 @@ def test_every_interval_of_a_test_of_arms_is_counted(study):
     }
 
 
-def test_replay_and_forecast_studies_count_every_policy(study):
+def test_the_replay_study_counts_every_policy(study):
     replays = study("replays")
     one = next(setting for setting in replays.SETTINGS if setting.name == "both")
     rows = list(replays.study(1, settings=(one,), runs=1))
@@ -64,7 +64,34 @@ def test_replay_and_forecast_studies_count_every_policy(study):
         for name in ("thompson", "greedy", "thompson less greedy")
     }
     assert len(rows) == 2 * (10 + 10 + 2)
-    assert len(list(study("selection").study(1))) == 2 * 2 * (4 + 2)
+
+
+def test_the_forecast_study_counts_every_figure_in_five_settings(study):
+    rows = list(study("selection").study(1))
+    learning = [
+        (name, policy) for name in ("learning", "caps", "engagement", "both") for policy in ("greedy", "thompson")
+    ]
+    assert {row.case for row in rows} == {
+        f"{setting}, {tail}, {policy}"
+        for tail in ("normal", "heavy")
+        for setting, policy in (("fixed", "random"), *learning)
+    }
+    assert len(rows) == 2 * (2 + len(learning) * (4 + 2))
+
+
+def test_the_truth_of_a_forecast_study_against_many_customers(study):
+    selection, world = study("selection"), study("world").World(0.6)
+    figures = (world.objective, world.revenue)
+    levels = [world.expected(lambda x, figure=figure: figure(x).mean(axis=1)) for figure in figures]
+    x = world.customers(np.random.default_rng(6), 400_000)
+    for level, figure in zip(levels, figures, strict=True):
+        means = figure(x).mean(axis=1)
+        assert level == pytest.approx(means.mean(), abs=4 * means.std() / len(x) ** 0.5)
+    rng = np.random.default_rng(2)
+    log = selection._log(world, rng)
+    found = selection._truths(world, rng, log, selection.SETTINGS[1], (selection.Greedy(),), levels, seed=1)
+    worst, best = (world.expected(lambda x, pick=pick: pick(world.objective(x), axis=1)) for pick in (np.min, np.max))
+    assert all(worst < found[name][0] < best for name in ("greedy", "random"))
 
 
 def test_the_truth_of_a_log_study_against_many_customers(study):

@@ -32,6 +32,8 @@ from disco.records.errors import InputError
 from disco.records.estimate import Estimate
 from disco.records.ports import Engine
 
+_Valued = dict[str, tuple[float, Vector]]  # by figure: its value, and its linear terms by customer
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyForecast:
@@ -121,12 +123,17 @@ def forecast_policies(
     promised: dict[str, list[float]] = {name: [] for name in chosen}
     headline = [*limits.weights][-1]
 
+    parts = [(known, np.flatnonzero(fold == part)) for part, known in enumerate(beliefs)]
+    everybody = np.arange(len(log))
+    counted = {id(known): Engagement(counts=known.engagement.counts) for known in (*beliefs, whole)}  # fitted once each
+
     def plays(policy: Policy, known: Belief, rows: Integers, number: int) -> PassReading:
         played = play(
             log,
             rows,
             policy,
             start=known,
+            counted=counted[id(known)],
             limits=limits,
             seed=int(seed) + number,
             learning=False,
@@ -135,15 +142,20 @@ def forecast_policies(
         )
         return PassReading.of(log, played, skew="weight")
 
+    def plays_all(policy: Policy, number: int) -> tuple[list[_Valued], float]:
+        """By fold the figures of one pass, and what the belief learned from the whole log promises."""
+        values = [plays(policy, known, rows, number).valued(limits) for known, rows in parts]
+        return values, plays(policy, whole, everybody, number).promised(limits)[headline]
+
+    fixed = {name: plays_all(policy, 0) for name, policy in chosen.items() if policy.deterministic}  # alike in all
+    sizes = np.bincount(fold, minlength=folds)
     for number in range(passes):
-        parts = [(beliefs[part], np.flatnonzero(fold == part)) for part in range(folds)]
-        units = [plays(Random(), known, rows, number) for known, rows in parts]
-        unit = plays(Random(), whole, np.arange(len(log)), number).promised(limits)[headline]
+        units, unit = plays_all(Random(), number)
         for name, policy in chosen.items():
-            readings = [plays(policy, known, rows, number) for known, rows in parts]
-            for figure, (value, terms) in _together(readings, units, limits).items():
+            values, promise = fixed.get(name) or plays_all(policy, number)
+            for figure, (value, terms) in _together(values, units, sizes).items():
                 figures[name][figure].add(value, terms)
-            promised[name].append(plays(policy, whole, np.arange(len(log)), number).promised(limits)[headline] - unit)
+            promised[name].append(promise - unit)
     return {
         name: _forecast(repr(policy), figures[name], promised[name], level=level) for name, policy in chosen.items()
     }
@@ -187,22 +199,21 @@ def _names(limits: BatchLimits) -> tuple[str, ...]:
     return tuple(f"{name}{suffix}" for name in limits.weights for suffix in ("", " against"))
 
 
-def _together(
-    readings: list[PassReading], units: list[PassReading], limits: BatchLimits
-) -> dict[str, tuple[float, Vector]]:
-    """Figures over all folds, with linear terms by customer; a fold counts with its rows."""
-    sizes = np.array([reading.played.rows.size for reading in readings])
+def _together(values: list[_Valued], units: list[_Valued], sizes: Integers) -> _Valued:
+    """Figures over all folds, alone and less those of random depths, with linear terms by customer.
+
+    values, units: by fold, of the policy and of random depths. sizes: rows by fold; a fold counts with them.
+    """
     shares = sizes / sizes.sum()
-    found: dict[str, tuple[float, Vector]] = {}
-    for name in _names(limits):
-        metric, against, _ = name.partition(" against")
-        parts = [
-            reading.differences(unit, limits)[metric] if against else reading.valued(limits)[metric]
-            for reading, unit in zip(readings, units, strict=True)
-        ]
-        value = float(shares @ [part for part, _ in parts])
-        terms = np.sum([share * part for share, (_, part) in zip(shares, parts, strict=True)], axis=0)
-        found[name] = value, np.asarray(terms, np.float64)
+    found: _Valued = {}
+    for name in values[0]:
+        own, less = ([fold[name] for fold in folds] for folds in (values, units))
+        for figure, parts in (
+            (name, own),
+            (f"{name} against", [(one[0] - two[0], one[1] - two[1]) for one, two in zip(own, less, strict=True)]),
+        ):
+            terms = np.sum([share * part for share, (_, part) in zip(shares, parts, strict=True)], axis=0)
+            found[figure] = float(shares @ [part for part, _ in parts]), np.asarray(terms, np.float64)
     return found
 
 

@@ -68,17 +68,24 @@ class BatchLimits:
         return Offer(depths=self.depths, caps=caps if capped else (None,) * len(caps), revenue_weight=weight)
 
 
+_WEIGH = (
+    "Resampling to equal shares of the depths left few rows. Weigh all rows instead (skew 'weight'), or choose a "
+    "smaller batch."
+)
+
+
 def read_batch_limits(
     caps: Mapping[float, int | float | None] | None,
     *,
     depths: tuple[float, ...],
     batch: int,
     rows: int,
+    whole: int | None = None,
     revenue_weight: float | None,
 ) -> BatchLimits:
     """Caps by depth: a whole number counts customers, a float is a share of the batch, None or absent is no limit.
 
-    depths: of the log. rows: how many of its rows can be presented.
+    depths: of the log. rows: how many of its rows can be presented. whole: how many it has; None: as many.
 
     >>> read_batch_limits({0.2: 0.25, 0.1: 30}, depths=(0.1, 0.2), batch=100, rows=100, revenue_weight=None).caps
     (30, 25)
@@ -89,7 +96,7 @@ def read_batch_limits(
             "batch",
             found=f"{batch:,} customers per batch, more than the {rows:,} rows that can be presented",
             expected="at most as many as the log has",
-            fix="Choose a smaller batch, or bring a longer log.",
+            fix="Choose a smaller batch, or bring a longer log." if whole is None or whole == rows else _WEIGH,
         )
     if revenue_weight is not None:
         read_revenue_weight(revenue_weight)
@@ -182,6 +189,7 @@ def play(
     seed: int,
     learning: bool,
     learn_engagement: bool,
+    counted: Engagement | None = None,
     engine: Engine | None = None,
 ) -> Played:
     """Present `rows` (m,) of the log in this order; a row may occur twice and is then another customer each time.
@@ -189,11 +197,11 @@ def play(
     start: what is known before the first batch. learning: whether accepted purchases are learned after each batch;
     learn_engagement: whether their codes are, too. Where the codes known at the start are counted in bins of a score,
     the customers' own scores are used, those of the log or of the belief's head; else everybody has the rate of the
-    depth.
+    depth. counted: the rates of the codes known at the start, for a caller who has fitted them.
     """
     log = with_scores(log, start)
     acting = policy.policy if isinstance(policy, UnconstrainedLearner) else policy
-    belief, seen = start, Engagement(counts=start.engagement.counts)
+    belief, seen = start, counted or Engagement(counts=start.engagement.counts)
     bins = start.engagement.counts.bins
     scores = log.score if bins is not None else None
     choice, predicted = np.empty(rows.size, np.int64), np.zeros(rows.size)
