@@ -41,7 +41,14 @@ def test_words_for_people(disco):
     assert "give a chance of 80% of detecting an uplift of 1%." in said
     assert "a chance of 80%" in disco(*FIGURES, "--customers", "10000")[1]
     assert "buy" in disco(*FIGURES, "--customers", "10000", "--uplift", "5%", "--engagement", "8%")[1]
+    assert "the 30.0% of its variance" in disco(*FIGURES, "--uplift", "1%", "--explained", "30%")[1]
+    assert "an uplift of −20%" in disco("power", "--rate", "5%", "--uplift", "-20%")[1]
     assert disco(*FIGURES, "--uplift", "1%", "--quiet")[1] == ""
+
+
+def test_a_rate_that_cannot_be_says_what_can(disco):
+    assert "found 500%; expected at most 455.6%" in disco("power", "--rate", "18%", "--uplift", "500%")[2]
+    assert "142 are the fewest, for an uplift of 11.11%" in disco("power", "--rate", "90%", "--customers", "10")[2]
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,22 @@ def test_a_warm_start_strata_weights_and_an_objective(disco, write):
     assert found["presented"] == 900
 
 
+def test_a_log_of_which_resampling_leaves_little_says_how_to_use_all_of_it(disco, write):
+    rng = np.random.default_rng(3)
+    rare = rng.random(900) < 0.05
+    depth = np.where(rare, 0.3, rng.choice([0.1, 0.2], 900))
+    log = write(depth=depth, propensity=np.where(rare, 0.05, 0.475))
+    options = ("replay", log, "--context", "x1,x2", "--policy", "greedy", "--repeats", 0)
+    code, _, err = disco(*options, "--batch", 500)
+    assert code == 1
+    assert "skew 'weight'" in err
+    code, out, _ = disco(*options, "--batch", 50)
+    assert code == 0
+    assert "With --skew weight all rows count." in out
+    assert "errors by the delta method" in out
+    assert "--skew weight" not in disco(*options, "--batch", 500, "--skew", "weight")[1]
+
+
 def test_a_log_that_is_not_random_is_warned_about_on_stderr(disco, write):
     sorted_depth = np.sort(columns()["depth"])[np.argsort(np.argsort(columns()["x2"]))]
     code, out, err = disco(
@@ -105,6 +121,7 @@ def test_a_log_that_is_not_random_is_warned_about_on_stderr(disco, write):
     )
     assert code == 0
     assert "warning: The depths do not look random" in err
+    assert "in context feature x2" in err
     assert json.loads(out)["warnings"]
 
 

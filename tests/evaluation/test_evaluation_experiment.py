@@ -176,6 +176,40 @@ def test_what_cannot_be_told_is_said():
     assert "the denominator is 0" in nothing.sentence
 
 
+def test_an_arm_in_which_nobody_bought_has_no_percentage_of_one_point():
+    control = np.r_[np.full(10, 30.0) + np.arange(10), np.zeros(290)]
+    found = one(*two_arms(np.zeros(300), control))
+    assert found.relative is None
+    assert found.difference.upper < 0
+
+
+def test_a_column_of_nothing_but_zeros_may_be_an_amount():
+    found = one(["new"] * 300 + ["control"] * 300, np.zeros(600))
+    assert found.difference.lower < 0 < found.difference.upper
+    assert "read as a rate; of an amount nothing could be said" in found.sentence
+
+
+def test_the_detectable_difference_counts_the_comparisons():
+    """With a true difference of that size, the first of several comparisons is shown in about 80 of 100 tests."""
+    rng = np.random.default_rng(12)
+    arm = np.repeat(["control", "a", "b", "c"], 250)
+    shown = []
+    for _ in range(400):
+        figures = rng.normal(size=1000)
+        least = experiment(arm, [metric(figures)]).differences[0].detectable
+        found = experiment(arm, [metric(figures + least * (arm == "a"))])
+        shown.append(found.differences[0].verdict is Direction.HIGHER)
+    assert np.mean(shown) == pytest.approx(0.8, abs=0.07)
+
+
+def test_an_end_near_zero_is_written_with_its_sign():
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(5, 1, 400), rng.normal(5, 1, 400)
+    edge = one(*two_arms(first, second)).difference
+    found = one(*two_arms(first - edge.lower - 0.0004, second))  # the lower end is now −0.0004
+    assert "interval −0.0004 to +" in found.sentence
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -159,8 +159,8 @@ def sample_ratio(found: Mapping[str, int], shares: Mapping[str, float]) -> Sampl
     """
     wanted = f"a positive share for each of the arms found: {', '.join(found)}"
     if not isinstance(shares, Mapping) or not set(map(str, found)) <= set(map(str, shares)):
-        said = {str(arm): share for arm, share in shares.items()} if isinstance(shares, Mapping) else shares
-        raise InputError("shares", found=repr(said), expected=wanted)
+        said = f"shares of {', '.join(map(str, shares)) or 'no arm'}" if isinstance(shares, Mapping) else repr(shares)
+        raise InputError("shares", found=said, expected=wanted)
     planned = {
         str(arm): read_number(share, where=f"share of {arm}", expected=wanted, above=0) for arm, share in shares.items()
     }

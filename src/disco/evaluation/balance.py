@@ -134,7 +134,13 @@ def _ratio(total: Vector, error: Vector) -> Vector:
 
 
 def doubts(
-    context: Matrix, place: Integers, stratum: Integers, chances: Vector, depths: tuple[float, ...]
+    context: Matrix,
+    place: Integers,
+    stratum: Integers,
+    chances: Vector,
+    depths: tuple[float, ...],
+    *,
+    names: tuple[str, ...] | None = None,
 ) -> tuple[str, ...]:
     """What is wrong with a log whose depths should be random, given the propensities; nothing where all is well.
 
@@ -142,6 +148,7 @@ def doubts(
     place (n,): position of the depth.
     stratum (n,): 0, 1, …
     chances (n,): propensities.
+    names (d1,): of the context's columns; None: they have none.
     """
     notes = []
     uneven = unevenness(place, chances, depths=len(depths))
@@ -154,9 +161,10 @@ def doubts(
         )
     skewed = imbalance(context, place, stratum, chances, depths=len(depths))
     if skewed.p_value < _LEAST_P_VALUE:
+        feature = names[skewed.feature] if names else skewed.feature + 1
         notes.append(
             f"The depths do not look random: customers at depth {depth_label(depths[skewed.depth])} differ from the "
-            f"rest in context feature {skewed.feature + 1} by {skewed.z:+.1f} standard errors "
+            f"rest in context feature {feature} by {skewed.z:+.1f} standard errors "
             f"(p = {skewed.p_value:.1g}). Estimates from this log are biased unless the propensities or strata account "
             f"for it."
         )

@@ -139,7 +139,7 @@ class Comparison:
     difference: Estimate
     """decided − control."""
     relative: Estimate | None
-    """decided/control − 1; null where control is not positive and a percentage means nothing."""
+    """decided/control − 1; null where control is not positive, or the decided arm is 0 throughout."""
     p_value: float
     """Of equal means, by Welch's t-test."""
 
@@ -149,6 +149,8 @@ def compare(decided: Mean, control: Mean, *, level: float = 0.95, shared_varianc
 
     Relative by the delta method, r = m_d/m_c: variance (v_d + r²·v_c + (1−r)²·shared)/m_c², where `shared_variance` is
     that of a term which both means contain (a pre-period mean); it cancels from the difference.
+
+    Where nobody in the decided arm bought, there is no percentage: its interval would be the point −100%.
 
     >>> found = compare(Mean(6.0, 1.0, 10), Mean(4.0, 1.0, 10))
     >>> found.difference.value, found.relative.value, round(found.p_value, 3)
@@ -165,7 +167,7 @@ def compare(decided: Mean, control: Mean, *, level: float = 0.95, shared_varianc
     else:
         freedom, p_value = np.inf, 1.0 if difference == 0 else 0.0
     relative = None
-    if control.value > 0:
+    if control.value > 0 and (decided.value != 0 or decided.variance > 0):
         ratio = decided.value / control.value
         spread = decided.variance + ratio**2 * control.variance + (1 - ratio) ** 2 * shared_variance
         relative = estimate_around(ratio - 1, float(np.sqrt(spread)) / control.value, level=level)

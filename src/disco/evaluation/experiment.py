@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from disco.evaluation.arms import SampleRatio, sample_ratio
-from disco.evaluation.estimates import Comparison, Mean, compare, compare_adjusted, compare_few, holm
+from disco.evaluation.estimates import Comparison, Mean, compare, compare_adjusted, compare_few, holm, quantile
 from disco.records.arguments import read_column, read_count, read_labels, read_level, read_matrix
 from disco.records.arrays import Matrix, Vector
 from disco.records.errors import InputError
@@ -73,7 +73,8 @@ class ArmDifference:
     variance_reduction: float | None
     """Share of the variance that figures from before the test took away; null without an adjustment."""
     detectable: float | None
-    """The difference that would be shown with a probability of 80% in a test of this size; null: not known."""
+    """The difference that would be shown with a probability of 80% in a test of this size, with as many looks and
+    comparisons; null: not known."""
     verdict: Direction
     """higher, lower, undecided or blocked."""
     sentence: str
@@ -139,6 +140,8 @@ def experiment(
         for name, rows in arms.items()
         if name != control
     ]
+    # Holm's method asks this of the smallest p-value, and less of the others
+    stricter = quantile(1 - (1 - at_each_look) / max(len(found), 1)) / quantile(at_each_look)
     p_values = [_at_any_look(one.p_value, looks) for *_, one in found]
     together = holm(dict(enumerate(p_values)))
     return Experiment(
@@ -147,7 +150,15 @@ def experiment(
         sample_ratio=ratio,
         differences=tuple(
             _difference(
-                name, metric, one, control=control, p_value=p_values[at], holm=together[at], ok=ratio.ok, level=level
+                name,
+                metric,
+                one,
+                control=control,
+                p_value=p_values[at],
+                holm=together[at],
+                ok=ratio.ok,
+                level=level,
+                stricter=stricter,
             )
             for at, (name, metric, one) in enumerate(found)
         ),
@@ -179,7 +190,12 @@ def _arms(labels: np.ndarray, control: str) -> dict[str, np.ndarray]:
     arms = {name: np.flatnonzero(labels == name) for name in (control, *(name for name in names if name != control))}
     for name, rows in arms.items():
         if rows.size < 2:
-            raise InputError(f"arm {name}", found=counted(rows.size, "customer"), expected="at least two")
+            raise InputError(
+                f"arm {name}",
+                found=counted(rows.size, "customer"),
+                expected="at least two",
+                fix="Leave out the arm's row, or bring more of its customers: one shows no spread.",
+            )
     return arms
 
 
@@ -275,8 +291,12 @@ def _difference(
     holm: float,
     ok: bool,
     level: float,
+    stricter: float,
 ) -> ArmDifference:
-    """ok: whether the arms have their shares. p_value, holm: adjusted for looks, and for comparisons as well."""
+    """ok: whether the arms have their shares. p_value, holm: adjusted for looks, and for comparisons as well.
+
+    stricter: by how much wider an interval is that counts all comparisons as well as all looks.
+    """
     if not ok:
         verdict = Direction.BLOCKED
     elif holm < 1 - level:
@@ -284,13 +304,10 @@ def _difference(
     else:
         verdict = Direction.UNDECIDED
     error = found.difference.standard_error
-    # what a z-test at this level shows with the stated power; the interval of each look has the quantile of that look
-    quantile = (
-        None
-        if not error or found.difference.upper is None
-        else (found.difference.upper - found.difference.value) / error
-    )
-    detectable = None if error is None or quantile is None else (quantile + float(ndtri(POWER))) * error
+    ends, detectable = found.difference.ends, None
+    if error and math.isfinite(error) and ends is not None:
+        reach = (ends[1] - ends[0]) / 2 * stricter  # with the quantile of the test, Student's or the normal one
+        detectable = reach + float(ndtri(POWER)) * error
     return ArmDifference(
         arm=arm,
         metric=metric.name,
@@ -330,6 +347,9 @@ def _sentence(
         return f"{metric.name}: nothing can be said about {arm}, because the figure does not vary within the arms."
     size = max(abs(found.value), abs(found.control), abs(lower), abs(upper))
     decimals = 2 if size >= 1 else min(8, 2 - math.floor(math.log10(size))) if size > 0 else 2
+    nearest = min((abs(end) for end in (lower, upper) if end), default=size)
+    if nearest < size / 20:  # an end near 0 says by its sign whether 0 is inside, so it must not be written as 0
+        decimals = max(decimals, min(8, -math.floor(math.log10(nearest))))
 
     def shown(value: float) -> str:
         if metric.kind == "rate":
@@ -355,6 +375,8 @@ def _sentence(
         shows = f"no difference between {arm} and {control} was shown"
         if not found.difference.covers(0):  # alone it would have been
             shows += " once all comparisons are adjusted for"
+        if metric.kind == "rate" and not metric.numerator.any():
+            would += " All figures are 0 and were read as a rate; of an amount nothing could be said."
         return f"{metric.name}: {shows} ({figures}; {interval}; {said}).{would}"
     return f"{metric.name}: {arm} is {verdict.value} than {control}{share} ({figures}; {interval}; {said})."
 

@@ -132,7 +132,7 @@ def random_log(
     if not isinstance(propensity, str) and propensity is not None:
         notes += _too_likely(exact, depths=len(depths))
     if check_balance:
-        notes += doubts(contexts, place, stratum, exact, depths)
+        notes += doubts(contexts, place, stratum, exact, depths, names=column_names(context))
     for note in notes:
         warnings.warn(note, RandomisationWarning, stacklevel=2)
     return RandomLog(

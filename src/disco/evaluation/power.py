@@ -80,8 +80,8 @@ class Design:
             return (1 + uplift) ** 2
         rate = self.baseline * (1 + uplift)
         if rate > 1:
-            expected = f"at most {1 / self.baseline - 1:.4g}, with which the rate is 100%"
-            raise InputError("uplift", found=uplift, expected=expected)
+            expected = f"at most {100 / self.baseline - 100:.4g}%, with which the rate is 100%"
+            raise InputError("uplift", found=f"{100 * uplift:.4g}%", expected=expected)
         return rate * (1 - rate) / self.sd**2
 
     def power(self, uplift: float, *, customers: float) -> float:
@@ -120,7 +120,10 @@ class Design:
         top = 1 / self.baseline - 1 if self.is_rate else _LARGEST_UPLIFT / 10
         if self.power(top, customers=customers) < power:
             raise InputError(
-                "customers", found=customers, expected=f"enough to find any uplift with a chance of {power:.0%}"
+                "customers",
+                found=customers,
+                expected=f"enough to find any uplift with a chance of {power:.0%}",
+                fix=f"{self.customers(top, power=power):,} are the fewest, for an uplift of {100 * top:,.4g}%.",
             )
         return root_between(lambda uplift: self.power(uplift, customers=customers) - power, 0.0, top, absolute=1e-15)
 

@@ -183,7 +183,9 @@ def replay(
     read_seed(seed)
     read_level(level)
     rows = presented_rows(log, skew=skew, seed=seed, repeat=0)
-    limits = read_batch_limits(caps, depths=log.depths, batch=batch, rows=rows.size, revenue_weight=revenue_weight)
+    limits = read_batch_limits(
+        caps, depths=log.depths, batch=batch, rows=rows.size, whole=len(log), revenue_weight=revenue_weight
+    )
     start, log = known_at_start(belief, log, warm, learn_engagement=learn_engagement, first=rows[: limits.batch])
     players: dict[str, Player] = {"random": Random(), **chosen}
 

@@ -74,6 +74,8 @@ def power(
             baseline=baseline, sd=sd, engagement=engagement, control_share=control_share, level=level
         )
     design = replace(design, explained=explained)
+    if explained:
+        figure += f", less the {percent(explained)} of its variance that figures from before explain"
     if uplift is not None and customers is not None:
         power = design.power(uplift, customers=customers)
     elif uplift is not None:

@@ -76,12 +76,14 @@ def _columns(
     for name in names:
         cells = table[name].combine_chunks()
         columns[name] = (
-            _labels(cells, name, file, place) if name in (arm, _ID) else _figures(cells, name, file, place, written)
+            _labels(cells, name, file, place, is_arm=name == arm)
+            if name in (arm, _ID)
+            else _figures(cells, name, file, place, written)
         )
     return pa.table(columns)
 
 
-def _labels(cells: pa.Array, name: str, file: str, place: _Place) -> pa.Array:
+def _labels(cells: pa.Array, name: str, file: str, place: _Place, *, is_arm: bool) -> pa.Array:
     """Names as text; every row has one."""
     cells = cells.cast(cells.type.value_type) if pa.types.is_dictionary(cells.type) else cells
     kind = cells.type
@@ -96,7 +98,8 @@ def _labels(cells: pa.Array, name: str, file: str, place: _Place) -> pa.Array:
     if bad.any():
         row = int(np.argmax(bad))
         found = "an empty cell" if not cells[row].is_valid else shown(cells[row])
-        raise InputError(_cell(place, name, row), found=found, expected="a name in every row")
+        fix = "Leave out customers who were not assigned to an arm." if is_arm else None
+        raise InputError(_cell(place, name, row), found=found, expected="a name in every row", fix=fix)
     return text.cast(pa.large_string())
 
 

@@ -104,6 +104,11 @@ def _text(found: "ExperimentResult") -> str:
         for one in found.differences
     ]
     level = f"{found.level:.0%}"
+    tested, adjustments = len(found.differences), []
+    if tested > 1:
+        adjustments.append(f"{tested} comparisons (Holm)")
+    if found.looks > 1:
+        adjustments.append(f"{found.looks} looks")
     columns: list[Column | str] = [
         "Metric",
         "Arm",
@@ -111,7 +116,7 @@ def _text(found: "ExperimentResult") -> str:
         Column("Control", Number(decimals=4)),
         Column(f"Difference ({level})", Number(decimals=4, signed=True)),
         Column(f"Relative ({level})", Percent(decimals=2, signed=True)),
-        Column("p, adjusted", PValue()),
+        Column("p, adjusted" if adjustments else "p", PValue()),
     ]
     sizes: list[list[Cell]] = [
         [name + (" (control)" if name == found.control else ""), count, count / sum(found.customers.values())]
@@ -119,13 +124,10 @@ def _text(found: "ExperimentResult") -> str:
     ]
     arms = Table(caption="Arms", columns=["Arm", Column("Customers", Count()), Column("Share", Percent())], rows=sizes)
     parts = [figures_text(arms), figures_text(Table(caption="Differences", columns=columns, rows=rows))]
-    tested, adjustments = len(found.differences), []
-    if tested > 1:
-        adjustments.append(f"{tested} comparisons (Holm)")
-    if found.looks > 1:
-        adjustments.append(f"{found.looks} looks")
     if adjustments:
-        parts.append(f"p-values are adjusted for {' and '.join(adjustments)}.")
+        hold = f" Intervals hold at all {found.looks} looks together." if found.looks > 1 else ""
+        alone = " Each interval is that of its own comparison alone." if tested > 1 else ""
+        parts.append(f"p-values are adjusted for {' and '.join(adjustments)}.{hold}{alone}")
     reductions = [one.variance_reduction for one in found.differences if one.variance_reduction is not None]
     if reductions:
         least, most = min(reductions), max(reductions)

@@ -165,7 +165,8 @@ def _power_text(found: "PowerResult", *, asked: bool) -> str:
 
 def _percent(share: float) -> str:
     """Three figures: 80%, 31.8%, 0.125%."""
-    return f"{100 * share:.3g}%" if share < 1 else f"{100 * share:,.0f}%"
+    text = f"{100 * share:.3g}%" if share < 1 else f"{100 * share:,.0f}%"
+    return text.replace("-", "−")
 
 
 @contextmanager

@@ -218,7 +218,8 @@ def _text(result: "ReplayResult") -> str:
         Column("Share accepted", Percent()),
     ]
     over = "1 pass" if result.passes == 1 else f"means over {result.passes} passes"
-    head = f"{result.rows:,} rows, batches of {result.batch:,}; {over}, errors from {result.repeats} resampled passes"
+    errors = f"from {result.repeats} resampled passes" if result.repeats > 1 else "by the delta method"
+    head = f"{result.rows:,} rows, batches of {result.batch:,}; {over}, errors {errors}"
     unknown = [name for name, found in policies.items() if _has_no_interval(found)]
     luck = [
         f"{name} ±{found.draw_error:.3g}"
@@ -226,6 +227,11 @@ def _text(result: "ReplayResult") -> str:
         if found.draw_error is not None and name not in unknown
     ]
     tail = f"\nOf the error of revenue per customer, the luck of the draws is: {', '.join(luck)}." if luck else ""
+    if result.random.presented < result.rows / 2:
+        tail += (
+            f"\nResampling to equal shares of the depths left {result.random.presented:,} of {result.rows:,} rows. "
+            "With --skew weight all rows count."
+        )
     if unknown:
         tail += f"\nFewer than two accepted purchases, so no interval: {', '.join(unknown)}."
     parts = [f"{head}\n{figures_text(Table(caption='Replay', columns=columns, rows=rows))}"]
