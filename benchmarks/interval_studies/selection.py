@@ -24,7 +24,7 @@ from .replays import CAPS, SETTINGS, Setting
 from .tally import Row, Tally
 from .world import DEPTHS, GRID, TAILS, WEIGHT, World
 
-ROWS, FOLDS, FURTHER = 1500, 5, 3900
+ROWS, FOLDS, FURTHER = 1500, 5, 1500
 BATCH = ROWS // FOLDS  # decided together under caps, as in the forecast
 NOISE_FEATURES = 8
 

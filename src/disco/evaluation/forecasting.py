@@ -127,7 +127,11 @@ def forecast_policies(
     everybody = np.arange(len(log))
     counted = {id(known): Engagement(counts=known.engagement.counts) for known in (*beliefs, whole)}  # fitted once each
 
-    def plays(policy: Policy, known: Belief, rows: Integers, number: int) -> PassReading:
+    together = limits.of_size(len(log))
+
+    def plays(
+        policy: Policy, known: Belief, rows: Integers, number: int, *, limits: BatchLimits = limits
+    ) -> PassReading:
         played = play(
             log,
             rows,
@@ -145,7 +149,7 @@ def forecast_policies(
     def plays_all(policy: Policy, number: int) -> tuple[list[_Valued], float]:
         """By fold the figures of one pass, and what the belief learned from the whole log promises."""
         values = [plays(policy, known, rows, number).valued(limits) for known, rows in parts]
-        return values, plays(policy, whole, everybody, number).promised(limits)[headline]
+        return values, plays(policy, whole, everybody, number, limits=together).promised(limits)[headline]
 
     fixed = {name: plays_all(policy, 0) for name, policy in chosen.items() if policy.deterministic}  # alike in all
     sizes = np.bincount(fold, minlength=folds)

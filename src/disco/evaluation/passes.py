@@ -61,9 +61,15 @@ class BatchLimits:
         """Figures per customer and the weight of revenue in each; None = revenue alone."""
         return {"revenue": None} | ({} if self.revenue_weight is None else {"objective": self.revenue_weight})
 
+    def of_size(self, size: int) -> "BatchLimits":
+        """The limits of a batch of another size, with caps in proportion, rounded down."""
+        return replace(
+            self, batch=size, caps=tuple(None if cap is None else cap * size // self.batch for cap in self.caps)
+        )
+
     def offer(self, size: int, *, capped: bool = True) -> Offer:
-        """The offer for a batch; in the last, shorter one the caps shrink with it, rounded down."""
-        caps = tuple(None if cap is None else cap * size // self.batch for cap in self.caps)
+        """The offer for a batch; in the last, shorter one the caps shrink with it."""
+        caps = self.of_size(size).caps
         weight = REVENUE_ALONE if self.revenue_weight is None else self.revenue_weight
         return Offer(depths=self.depths, caps=caps if capped else (None,) * len(caps), revenue_weight=weight)
 
