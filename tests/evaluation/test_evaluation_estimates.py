@@ -16,6 +16,7 @@ from disco.evaluation.estimates import (
     mean_estimate,
     quantile,
     ratio_estimate,
+    reach_into_tail,
     to_date,
     uplift,
 )
@@ -30,6 +31,16 @@ def test_ratio_by_hand():
     assert found.value == 40
     assert found.standard_error == pytest.approx(error)
     assert found.upper - found.value == pytest.approx(student.ppf(0.95, 1) * error)
+
+
+def test_the_reach_into_a_tail_solves_halls_polynomial():
+    for level, skewness in ((0.95, 0.05), (0.95, 0.3), (0.99, -0.2)):
+        size, t, z = abs(skewness), -reach_into_tail(skewness, level=level), quantile(level)
+        assert t + size * t**2 / 3 + size**2 * t**3 / 27 + size / 6 == pytest.approx(-z)
+    z = quantile(0.95)
+    assert reach_into_tail(1e-4, level=0.95) == pytest.approx(z + 1e-4 * (1 + 2 * z**2) / 6, abs=1e-7)
+    assert reach_into_tail(0.0, level=0.95) == z
+    assert reach_into_tail(0.99, level=0.95) == reach_into_tail(0.5, level=0.95)
 
 
 def test_a_mean_is_scipys():

@@ -7,6 +7,7 @@ from disco.belief import BasketModel, Engagement, EngagementCounts
 from disco.campaign import Belief, Lesson, decide, learn
 from disco.evaluation.forecasting import _folds, forecast_policies
 from disco.evaluation.log import random_log
+from disco.evaluation.over_passes import FigureOverPasses
 from disco.policy import Greedy, Random, Thompson
 from disco.records.decisions import Audience, Offer, Purchases
 from disco.records.errors import InputError
@@ -97,3 +98,29 @@ def test_what_cannot_be_forecast_is_refused(change, said):
     given = {"log": make_log(), "policies": Greedy()} | change
     with pytest.raises(InputError, match=said):
         forecast_policies(given.pop("log"), given.pop("policies"), **given)
+
+
+def test_an_interval_reaches_further_on_the_side_of_the_tail():
+    skewed, turned = FigureOverPasses(), FigureOverPasses()
+    terms = np.random.default_rng(6).lognormal(0, 1.2, 300)
+    terms = (terms - terms.mean()) / terms.size
+    skewed.add(5.0, terms)
+    turned.add(5.0, -terms)
+    even = skewed.estimate(np.array([]), level=0.95)
+    found, other = (one.estimate(np.array([]), level=0.95, skewed=True) for one in (skewed, turned))
+    assert (found.value, found.lower, found.standard_error) == (even.value, even.lower, even.standard_error)
+    assert found.upper > even.upper
+    assert other.upper == even.upper
+    assert other.value - other.lower == pytest.approx(found.upper - found.value)
+
+
+def test_means_of_skewed_terms_are_covered_more_often():
+    rng, plain, reaching = np.random.default_rng(9), 0, 0
+    truth = float(np.exp(1.2**2 / 2))
+    for _ in range(800):
+        drawn = rng.lognormal(0, 1.2, 120)
+        figure = FigureOverPasses()
+        figure.add(float(drawn.mean()), (drawn - drawn.mean()) / drawn.size)
+        plain += figure.estimate(np.array([]), level=0.95).covers(truth)
+        reaching += figure.estimate(np.array([]), level=0.95, skewed=True).covers(truth)
+    assert plain + 8 < reaching <= 0.97 * 800

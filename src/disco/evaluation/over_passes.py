@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from disco.evaluation.estimates import error_of_sum, estimate_around
+from disco.evaluation.estimates import error_of_sum, estimate_around, quantile, reach_into_tail
 from disco.records.arrays import Matrix, Vector
 from disco.records.estimate import Estimate
 
@@ -22,7 +22,7 @@ class FigureOverPasses:
         self.single.append(error_of_sum(terms)[0] ** 2)
         self.terms = terms if self.terms is None else self.terms + terms
 
-    def estimate(self, resampled: Vector, *, level: float) -> Estimate | None:
+    def estimate(self, resampled: Vector, *, level: float, skewed: bool = False) -> Estimate | None:
         """The mean over the passes with its error; None where no pass has the figure. resampled: by resampled log.
 
         A figure varies because customers do, and because a policy that learns goes another way on another log, or with
@@ -32,6 +32,9 @@ class FigureOverPasses:
         that each accepts other customers, and the rest, D, is that draws lead other ways. The mean of P passes has a
         Pth of D. So the variance is A + max(V − δ² − D·(1 − 1/P), D/P). A is known well, the second part with as many
         degrees of freedom as there are resampled logs.
+
+        skewed: whether the interval reaches further on the side where the terms have their tail (`reach_into_tail`).
+        The other end stays: a sample shows less skewness than there is, and a shorter side would rely on it.
         """
         passes = len(self.values)
         if self.terms is None:
@@ -55,7 +58,16 @@ class FigureOverPasses:
             count = there.size if there.size > 1 else passes
             uncertain += (by_way / variance) ** 2 / max(count - 1, 1)
         freedom = np.inf if uncertain == 0 else max(1.0, 1 / uncertain)
-        return estimate_around(value, float(np.sqrt(variance)), level=level, freedom=freedom)
+        found = estimate_around(value, float(np.sqrt(variance)), level=level, freedom=freedom)
+        return self._into_tail(found, variance, level=level, freedom=freedom) if skewed and variance > 0 else found
+
+    def _into_tail(self, found: Estimate, variance: float, *, level: float, freedom: float) -> Estimate:
+        """Whichever is further: the quantile of Student's t, or the normal's with the skewness; both know the tail."""
+        assert self.terms is not None  # for the type checker
+        terms = self.terms / len(self.values)
+        skewness = float((terms**3).sum()) / variance**1.5
+        far = max(quantile(level, freedom=freedom), reach_into_tail(skewness, level=level)) * variance**0.5
+        return replace(found, upper=found.value + far) if skewness > 0 else replace(found, lower=found.value - far)
 
 
 def moved_to(found: Estimate, value: float) -> Estimate:
