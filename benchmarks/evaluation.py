@@ -2,9 +2,10 @@
 
     ./run bench evaluation [SECTION …] [--logs 100]     without a name: all, within ten minutes
 
-Studies of intervals (replay, logged, tests, pooled, alarms, forecast) repeat --logs times; 1,000 are the long form. A
-log that is replayed needs many passes, so there are three of these for every ten. Of the other sections there are ten
-repetitions per log, 5,000 at most; their bands are those within which a true rate is seen with probability 99.9 %.
+Studies of intervals (replay, logged, tests, pooled, alarms, beliefs, forecast) repeat --logs times; 1,000 are the long
+form. A log that is replayed needs many passes, so there are three of these for every ten. Of the other sections there
+are ten repetitions per log, 5,000 at most; their bands are those within which a true rate is seen with probability
+99.9 %. "references" compares with outside libraries, one data set per log.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 import _experiments as experiments
 import _offline as offline
 import numpy as np
-from interval_studies import false_alarms, histories, logged, replays, selection, tests_of_arms
+from interval_studies import beliefs, false_alarms, histories, logged, references, replays, selection, tests_of_arms
 from interval_studies.tally import Row, table
 
 from disco import objective
@@ -144,6 +145,12 @@ def batch(_repetitions: int) -> None:
     print("  ulcc draws and allocates twice; the split shows one of each, the other is in the rest")
 
 
+def outside(repetitions: int) -> None:
+    print("\nOutside references on random figures: the largest relative difference")
+    for text in references.lines(max(1, repetitions // 10)):
+        print(text, flush=True)
+
+
 SECTIONS: dict[str, Callable[[int], None]] = {
     "calibration": calibration,
     "caps": caps,
@@ -151,6 +158,7 @@ SECTIONS: dict[str, Callable[[int], None]] = {
     "aa": aa,
     "power": power,
     "batch": batch,
+    "references": outside,
 }
 STUDIES: dict[str, Callable[[int], Iterator[Row]]] = {
     "replay": lambda logs: replays.study(max(1, logs * 3 // 10), runs=max(1, min(300, logs * 3 // 2))),
@@ -158,6 +166,7 @@ STUDIES: dict[str, Callable[[int], Iterator[Row]]] = {
     "tests": tests_of_arms.study,
     "pooled": histories.study,
     "alarms": false_alarms.study,
+    "beliefs": beliefs.study,
     "forecast": selection.study,
 }
 

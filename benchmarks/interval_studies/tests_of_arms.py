@@ -17,9 +17,14 @@ SHARES = {"decided": 0.5, "control": 0.3, "holdout": 0.2}
 RATES = {"decided": 0.22, "control": 0.18, "holdout": 0.12}  # who buys: with a code, with a random one, without any
 LIFT = {"decided": 1.10, "control": 1.0, "holdout": 1.0}  # of the basket
 DEPTH = {"decided": 0.1, "control": 0.2, "holdout": 0.0}
+SPREAD = 0.1  # control has its depth, and as often one more or one less by this, at random
+FEW = {"decided": (400, 0.015), "control": (300, 0.01)}  # customers and the rate at which they buy, in tests of few
 WEIGHT = 3.0
 LEVEL = 40.0  # mean full price of control
 LOOKS = 5
+
+
+FEW_SHARES = {arm: float(size) for arm, (size, _) in FEW.items()}
 
 
 class Campaign:
@@ -34,6 +39,9 @@ class Campaign:
         noise = rng.lognormal(-(noise_sd**2) / 2, noise_sd, CUSTOMERS)
         self.price = np.where(self.buys, LEVEL * lift * habit * noise, 0.0)
         self.depth = np.array([DEPTH["control" if null else arm] for arm in self.arm])
+        if not null:
+            moved = rng.integers(-1, 2, CUSTOMERS) * SPREAD
+            self.depth = np.where(self.arm == "control", (self.depth + moved).round(2), self.depth)
         self.other = np.where(rng.random(CUSTOMERS) < 0.05, LEVEL * rng.lognormal(0, 0.6, CUSTOMERS), 0.0)
 
 
@@ -61,11 +69,13 @@ def study(tests: int, *, seed: int = 3) -> Iterator[Row]:
     for tail, noise_sd in TAILS.items():
         rng, true = np.random.default_rng(seed), truths(noise_sd)
         results, own = Tally("results", tail), Tally("disco ab", tail)
+        few = Tally("disco ab", f"{tail}, rates of few", highest=1.0)
         for _ in range(tests):
             made = Campaign(rng, noise_sd)
             _count_results(results, made, true)
             _count_own(own, made, true)
-        yield from (*results.rows(), *own.rows(), *_looks(tests, noise_sd, tail, seed=seed))
+            _count_few(few, rng)
+        yield from (*results.rows(), *own.rows(), *few.rows(), *_looks(tests, noise_sd, tail, seed=seed))
 
 
 def _count_results(tally: Tally, made: Campaign, true: dict[str, dict[str, float]]) -> None:
@@ -91,6 +101,11 @@ def _count_results(tally: Tally, made: Campaign, true: dict[str, dict[str, float
     baskets = [true[arm]["revenue"] / true[arm]["engagement"] for arm in ("decided", "control")]
     per = found.finding("revenue", "purchaser").comparison
     tally.covers("revenue per purchaser, difference", per.difference, baskets[0] - baskets[1])
+    for depth, findings in found.undifferentiated.items():
+        price = control["revenue"] / (1 - DEPTH["control"])
+        worth = price * (WEIGHT * (1 - depth) - depth)
+        against = next(one for one in findings if one.metric == "objective").decisive
+        tally.covers(f"objective against everybody {depth:.0%}", against.difference, decided["objective"] - worth)
     other = 0.05 * LEVEL * np.exp(0.6**2 / 2)
     for arm in ("decided", "control"):
         gain, unit = true[arm]["revenue"] - true["holdout"]["revenue"], true["holdout"]["revenue"] + other
@@ -119,6 +134,15 @@ def _count_own(tally: Tally, made: Campaign, true: dict[str, dict[str, float]]) 
                 value, unit = figures[one.metric]["decided"], figures[one.metric]["control"]
                 tally.covers(f"{one.metric}, difference{kind}", one.difference, value - unit)
                 tally.covers(f"{one.metric}, ratio{kind}", one.relative, value / unit - 1)
+
+
+def _count_few(tally: Tally, rng: np.random.Generator) -> None:
+    """Rates with a handful of successes; added ones make their intervals rather too wide."""
+    sizes = [size for size, _ in FEW.values()]
+    bought = np.concatenate([rng.random(size) < rate for size, rate in FEW.values()]).astype(float)
+    found = experiment(np.repeat(list(FEW), sizes), [MetricColumns(name="bought", numerator=bought)], shares=FEW_SHARES)
+    (_, rate), (_, unit) = FEW.values()
+    tally.covers("bought, difference", found.differences[0].difference, rate - unit)
 
 
 def _looks(tests: int, noise_sd: float, tail: str, *, seed: int) -> list[Row]:

@@ -49,9 +49,32 @@ def test_every_interval_of_a_test_of_arms_is_counted(study):
         assert ("results", f"incremental, {arm}, difference, adjusted") in names
     for metric in ("revenue", "bought", "revenue/orders"):
         assert ("disco ab", f"{metric}, difference, adjusted") in names
+    for depth in ("10%", "20%", "30%"):
+        assert ("results", f"objective against everybody {depth}") in names
+    assert sum("rates of few" in row.case for row in rows) == 2
     assert {row.case for row in rows if "looks" in row.case} == {
         f"{tail}, 5 looks, arms alike" for tail in ("normal", "heavy")
     }
+
+
+def test_the_study_of_beliefs_counts_what_is_printed_per_depth(study):
+    rows = list(study("beliefs").study(2))
+    assert {row.case for row in rows} == {
+        f"{count}, {tail}" for count in ("1 campaign", "4 campaigns") for tail in ("normal", "heavy")
+    }
+    assert {row.figure for row in rows} == {
+        f"{name}, {depth}"
+        for name in ("basket", "receivers who buy", "revenue per code")
+        for depth in ("10% off", "20% off", "30% off")
+    }
+
+
+def test_references_agree_wherever_they_are_installed(study):
+    references = study("references")
+    found = list(references.study(5))
+    assert {one.library for one in found} >= {"scipy", "scikit-learn"}
+    assert all(one.largest <= references.SAME for one in found)
+    assert "scipy" in next(references.lines(1))
 
 
 def test_the_replay_study_counts_every_policy(study):
