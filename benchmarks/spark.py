@@ -9,6 +9,7 @@ says. Kernels are compiled, and Python processes of executors started, before th
 
 import argparse
 import multiprocessing
+import os
 import resource
 import sys
 import time
@@ -81,6 +82,7 @@ def decided(table: Any, customers: int, folder: Path, *, budget: bool) -> tuple[
         found = fold(self, function, add)
         name = f"  pass {self.passes}: {type(function).__name__}"
         stages[name] = time.perf_counter() - start
+        print(f"{name} {stages[name]:.1f} s", file=sys.stderr, flush=True)
         return found
 
     limits = offer(customers, budget=budget)
@@ -107,6 +109,22 @@ def decided(table: Any, customers: int, folder: Path, *, budget: bool) -> tuple[
     return stages, found
 
 
+def processor_seconds() -> float:
+    """Of this process and all that it started, also by others of them: on a busy machine, steadier than the clock."""
+    parents, used = dict[int, int](), dict[int, int]()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, _, rest = stat.read_text().partition(" (")
+        except OSError:  # it has ended
+            continue
+        fields = rest.rpartition(") ")[2].split()
+        parents[int(number)], used[int(number)] = int(fields[1]), sum(map(int, fields[11:15]))
+    family = {os.getpid()}
+    while more := {one for one, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(used[one] for one in family) / os.sysconf("SC_CLK_TCK")
+
+
 def measured(name: str, contexts: Path, customers: int, master: str, budget: bool) -> None:
     """Runs in a process of its own, so that memory is that of one engine."""
     with ExitStack() as stack:
@@ -120,16 +138,19 @@ def measured(name: str, contexts: Path, customers: int, master: str, budget: boo
             cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors cannot import a benchmark
             folder = Path(stack.enter_context(TemporaryDirectory()))
             master = stack.enter_context(standalone_cluster(folder)).master if master == "cluster" else master
-            engine = stack.enter_context(spark_engine(master))
+            engine = stack.enter_context(spark_engine(master, quick=False))
         place = Path(stack.enter_context(TemporaryDirectory(dir=contexts.parent)))
         (place / "few").mkdir()
         write_contexts(place / "few", WARMING)
         decided(engine.table(place / "few"), WARMING, place, budget=budget)
+        used = processor_seconds()
         stages, found = decided(engine.table(contexts), customers, place, budget=budget)
+        used = processor_seconds() - used
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         notes = [
             f"{found.status.name}, gap {found.proof.gap:.1e}, {found.passes} passes, "
             f"{found.collected_bytes / 1e6:,.1f} MB to the driver",
+            f"all processes: {used:.1f} processor seconds, {used / customers * 1e6:.2f} µs per customer",
             f"driver's Python: {peak:.2f} GB at most",
         ]
         if name == "spark":

@@ -34,7 +34,7 @@ def test_no_java(tmp_path, monkeypatch):
     pytest.importorskip("pyspark")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingPartError, match=r"Spark needs Java.*Install Java 17 or newer"):
-        open_engine("spark")
+        open_engine("spark", master="local[3]")  # this process may have a session elsewhere
 
 
 def test_pyspark_that_is_not_installed(monkeypatch):

@@ -46,8 +46,9 @@ KINDS = (
 class Chunks:
     """A table in chunks that come in another order with every pass, and whose functions travel pickled."""
 
-    def __init__(self, chunks: list[pa.Table]) -> None:
+    def __init__(self, chunks: list[pa.Table], *, expected_rows: int | None = None) -> None:
         self.chunks, self.folds, self.rng = chunks, 0, np.random.default_rng(len(chunks))
+        self.expected_rows = expected_rows
 
     @property
     def schema(self) -> pa.Schema:
@@ -198,6 +199,21 @@ def test_what_is_collected_is_the_sample_the_hashes_and_whom_the_pass_leaves_ope
     assert (found.passes, table.folds) == (3, 3)
     row = 8 * (len(DEPTHS) + 1)
     assert 4 * 20_000 + 1500 * row < found.collected_bytes < 4 * 20_000 + (1500 + 8000) * row
+
+
+@pytest.mark.parametrize(
+    ("expected_rows", "passes"),
+    [(20_000, 3), (15_000, 3), (60_000, 4), (2_000_000_000, 4)],
+    ids=["right", "too few", "too many", "far too many"],
+)
+def test_a_wrong_number_of_rows_costs_a_pass_and_changes_nothing(small_samples, expected_rows, passes):
+    _, chunked = instance("caps", 20_000, 3)
+    table = cut(chunked["table"], 7)
+    unknown = allocate_table(table, chunked["caps"])
+    told = allocate_table(Chunks(table.chunks, expected_rows=expected_rows), chunked["caps"])
+    assert depths_by_id(told) == depths_by_id(unknown)
+    assert told.proof.value == unknown.proof.value
+    assert (unknown.passes, told.passes) == (3, passes)
 
 
 def test_the_written_values_are_those_of_the_depths_and_of_their_precision(small_samples):

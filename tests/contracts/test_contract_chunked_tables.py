@@ -72,6 +72,7 @@ def test_engines_hold_tables(engine):
 def test_every_row_is_read_once(engine, folder):
     table = engine.table(folder)
     assert table.schema == TABLE.schema
+    assert table.expected_rows == ROWS
     assert in_order(table).equals(TABLE.sort_by("customer_id").combine_chunks())
 
 

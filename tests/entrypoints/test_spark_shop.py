@@ -50,9 +50,13 @@ def life(folder: Path, engine) -> dict[str, object]:
     }
 
 
-def test_the_engine_changes_no_byte(learned_shop, tmp_path, monkeypatch, engine):
-    expected = life(Path(shutil.copytree(learned_shop, tmp_path / "local")), None)
+@pytest.fixture(scope="module")
+def expected(learned_shop, tmp_path_factory):
+    """What is written without an engine."""
+    return life(Path(shutil.copytree(learned_shop, tmp_path_factory.mktemp("local") / "shop")), None)
 
+
+def test_the_engine_changes_no_byte(learned_shop, expected, tmp_path, monkeypatch, engine):
     def not_here(*given):
         raise AssertionError("this process embedded customers")
 
@@ -63,8 +67,7 @@ def test_the_engine_changes_no_byte(learned_shop, tmp_path, monkeypatch, engine)
     assert life(Path(shutil.copytree(learned_shop, tmp_path / "spread")), engine) == expected
 
 
-def test_a_file_that_executors_do_not_see_is_embedded_here(learned_shop, tmp_path, monkeypatch):
-    expected = life(Path(shutil.copytree(learned_shop, tmp_path / "local")), None)
+def test_a_file_that_executors_do_not_see_is_embedded_here(learned_shop, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(EmbeddedGroup, "__call__", lambda self, chunk: None)
     assert life(Path(shutil.copytree(learned_shop, tmp_path / "spread")), LocalEngine(threads=2)) == expected
 

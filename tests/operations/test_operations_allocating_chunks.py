@@ -36,6 +36,7 @@ def engine(request):
 @pytest.fixture
 def small_samples(monkeypatch):
     """Tables of some thousand customers go the way of many."""
+    monkeypatch.setattr(allocating_chunks, "_BUCKETS", 24)
     monkeypatch.setattr(survey, "SAMPLED", 1500)
     monkeypatch.setattr(budget, "_TO_THE_END", 2000)
     monkeypatch.setattr(budget, "_SEARCHED_AT_ONCE", 1500)

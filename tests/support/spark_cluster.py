@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,19 +32,47 @@ def require_spark() -> None:
         pytest.skip(f"NOT TESTED: {missing}")
 
 
-@contextmanager
-def spark_engine(master: str = "local[2]", **settings: str) -> Iterator[SparkEngine]:
-    """An engine with few partitions after an exchange, as its data are few; its session ends with the block."""
-    require_spark()
-    from pyspark.sql import SparkSession
+_HERE = "local[2]"
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A Java that lives for a minute spends most of its time compiling, unless it compiles quickly."""
+_QUICK = {
+    "spark.sql.shuffle.partitions": "4",  # after an exchange: data are few
+    "spark.driver.extraJavaOptions": _QUICK_JAVA,
+    "spark.executor.extraJavaOptions": _QUICK_JAVA,
+}
+_shared: list[SparkEngine] = []  # at most one: this process's own Spark, for all files of tests
 
-    for name, value in {"spark.sql.shuffle.partitions": "4", **settings}.items():
-        SparkSession.builder.config(name, value)
-    engine = SparkEngine(master=master)
+
+@contextmanager
+def spark_engine(master: str = _HERE, *, quick: bool = True) -> Iterator[SparkEngine]:
+    """An engine; that of a cluster ends with the block, that of this machine when another one is asked for.
+
+    quick: starts fast and is slow later, as tests need it.
+    """
+    require_spark()
+    if _shared and master == _HERE:
+        yield _shared[0]
+        return
+    if _shared:
+        _shared.pop().close()
+    engine = _started(master, _QUICK if quick else {})
+    if master == _HERE:
+        _shared.append(engine)
+        yield engine
+        return
     try:
         yield engine
     finally:
         engine.close()
+
+
+def _started(master: str, settings: dict[str, str]) -> SparkEngine:
+    """Settings are those of the command that starts Java: a builder of ours would be another than that of the engine,
+    and the first Java of a process stays."""
+    options = shlex.join([word for name, value in settings.items() for word in ("--conf", f"{name}={value}")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+        return SparkEngine(master=master)
 
 
 @dataclass
@@ -91,7 +120,7 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
 
     def started(stack: ExitStack, name: str, *args: str) -> Any:
         log = stack.enter_context((folder / f"{name}.log").open("wb"))
-        command = [str(require_java()), "-cp", f"{jars}/*", "-Xmx512m", *args]
+        command = [str(require_java()), "-cp", f"{jars}/*", "-Xmx512m", *_QUICK_JAVA.split(), *args]
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
         stack.callback(_end, process)
         return process

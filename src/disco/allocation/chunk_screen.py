@@ -6,7 +6,6 @@ function of a customer in every pass, so that settled customers need not be reme
 and only the choice of the others travels with it (`DecidedChunks`).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -148,27 +147,26 @@ class Screening:
     cost: int  # Σ costs of the settled, exact (`records.exact_sums`)
     opened: int
     parts: tuple[ChunkRows, ...]  # the open customers; () where they are too many
+    open_bytes: int  # of all open customers
     most_bytes: int
 
     def __add__(self, other: "Screening") -> "Screening":
-        parts = (*self.parts, *other.parts)
-        opened = self.opened + other.opened
-        held = sum(part.size for part in parts)
-        if held < opened or sum(part.nbytes for part in parts) > self.most_bytes:
-            parts = ()  # some were dropped before, or would now be too many to hold
+        open_bytes = self.open_bytes + other.open_bytes
+        parts = (*self.parts, *other.parts) if open_bytes <= self.most_bytes else ()
         return Screening(
             self.counts + other.counts,
             self.worth + other.worth,
             self.spent + other.spent,
             self.cost + other.cost,
-            opened,
+            self.opened + other.opened,
             parts,
+            open_bytes,
             self.most_bytes,
         )
 
     @property
     def nbytes(self) -> int:
-        return sum(part.nbytes for part in self.parts)
+        return self.open_bytes if self.parts else 0
 
     def rows(self) -> ChunkRows | None:
         """The open customers by key; None: they are too many."""
@@ -192,8 +190,9 @@ class ScreenedChunks:
             settled[found.opened] = False
             taken = np.flatnonzero(settled & (found.choice >= 0))
             cost = exact_sum(rows.costs[found.choice[taken], taken].astype(np.float64))
+        opened = rows.take(found.opened)
         return Screening(
-            found.counts, found.worth, found.spent, cost, found.opened.size, (rows.take(found.opened),), self.most_bytes
+            found.counts, found.worth, found.spent, cost, opened.size, (opened,), opened.nbytes, self.most_bytes
         )
 
 
@@ -233,8 +232,3 @@ def open_choices(keys: Keys, choice: Array) -> tuple[Keys, Array]:
     """By key, as `DecidedChunks` looks them up."""
     order = np.argsort(keys, kind="stable")
     return keys[order], choice[order].astype(np.int16)
-
-
-def nbytes(results: Sequence[object]) -> int:
-    """Of what a pass brought to this process."""
-    return sum(int(getattr(result, "nbytes", 0)) for result in results)

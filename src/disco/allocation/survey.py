@@ -23,7 +23,14 @@ from disco.records.errors import InputError
 from disco.records.identity import customer_keys
 
 SAMPLED = 1 << 17  # customers in the sample; a table with fewer is solved as a whole
+_SPARE = 1.1  # times as many are looked for where the number of rows is known: keys are spread evenly, but not quite
+_ALL = 1 << 64  # no key is larger
 MOST_HASHES = 1 << 26  # of ids, collected at a time: 256 MB
+
+
+def below_which(rows: int | None) -> int:
+    """Of so many customers, the smallest `SAMPLED` keys are below this; so are those of not many others."""
+    return _ALL if not rows else min(int(_SPARE * SAMPLED / rows * _ALL), _ALL)
 
 
 def short_hashes(keys: Keys) -> Array:
@@ -88,6 +95,11 @@ class Survey:
         return self.sample.size == self.customers
 
     @property
+    def complete(self) -> bool:
+        """Whether the sample is that of the customers with the smallest keys, as many as there should be."""
+        return self.sample.size == min(self.customers, self.most)
+
+    @property
     def nbytes(self) -> int:
         return self.sample.nbytes + self.hashes.nbytes
 
@@ -120,6 +132,7 @@ class Surveyed:
     layout: Layout
     budget: float | None
     most: int
+    below: int = _ALL  # keys from here on are not in the sample
 
     def __call__(self, chunk: pa.Table) -> Survey:
         rows = self.layout.read(chunk)
@@ -132,8 +145,11 @@ class Surveyed:
         )  # fmt: skip
         return Survey(
             rows.size, largest, magnitude, largest_cost, in_group, IdHashes.of(rows.keys),
-            _smallest(rows, self.most), self.most,
+            _smallest(self._sampled(rows), self.most), self.most,
         )  # fmt: skip
+
+    def _sampled(self, rows: ChunkRows) -> ChunkRows:
+        return rows if self.below >= _ALL else rows.take(np.flatnonzero(rows.keys < np.uint64(self.below)))
 
 
 def _largest(matrix: Array, where: Flags | None) -> float:

@@ -25,9 +25,10 @@ class _WithBucket:
     """The chunk function that says which customers belong together."""
 
     columns: tuple[str, ...]
+    buckets: int
 
     def __call__(self, chunk: pa.Table) -> pa.Table:
-        return chunk.select(list(self.columns)).append_column("bucket", buckets_of(chunk[ID], _BUCKETS))
+        return chunk.select(list(self.columns)).append_column("bucket", buckets_of(chunk[ID], self.buckets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def _with_costs(engine: TableEngine, values: ChunkedTable, costs: Path) -> Itera
     names = (tuple(values.schema.names), (ID, *named.values()))
     divided = {
         name: table.transform(
-            _WithBucket(columns),
+            _WithBucket(columns, _BUCKETS),
             pa.schema([table.schema.field(column) for column in columns]).append(pa.field("bucket", pa.int32())),
         )
         for name, table, columns in zip(("values", "costs"), (values, priced), names, strict=True)

@@ -62,6 +62,13 @@ class ChunkedTable(Protocol):
     def schema(self) -> "pa.Schema":
         """Of every chunk: types that Parquet and Arrow have in common with Spark (no unsigned ones, for instance)."""
 
+    @property
+    def expected_rows(self) -> int | None:
+        """About how many rows there are, as far as files or the tables before say so; None: not before a pass.
+
+        Only the time that a pass takes may depend on it. Chunk functions that leave rows out make it too large.
+        """
+
     def transform(self, function: "Callable[[pa.Table], pa.Table]", schema: "pa.Schema") -> "ChunkedTable":
         """The table of the function's results, which have this schema. Nothing is computed before it is asked for."""
 

@@ -36,13 +36,15 @@ class LocalTable:
     parts: tuple[Part, ...]
     steps: tuple[tuple[ChunkFunction, pa.Schema], ...] = ()
     """What is done to a chunk after it was read."""
+    expected_rows: int | None = None
 
     @classmethod
     def of(cls, engine: Engine, source: Any) -> "LocalTable":
         """What `parts_of` takes."""
         if isinstance(source, LocalTable):
             return source
-        return cls(engine, *parts_of(source))
+        schema, parts = parts_of(source)
+        return cls(engine, schema, parts, expected_rows=sum(part.rows for part in parts))
 
     def transform(self, function: ChunkFunction, schema: pa.Schema) -> "LocalTable":
         return replace(self, schema=schema, steps=(*self.steps, (function, schema)))
@@ -123,7 +125,14 @@ def local_buckets(
 
         nothing = {name: without_bucket(table.schema).empty_table() for name, table in tables.items()}
         parts = [part(bucket) for bucket in found] or [lambda: iter([function(nothing).cast(schema)])]
-        yield LocalTable(engine, schema, tuple(parts))
+        yield LocalTable(engine, schema, tuple(parts), expected_rows=most_rows(tables))
+
+
+def most_rows(tables: Mapping[str, ChunkedTable]) -> int | None:
+    """About how many rows the largest of several tables has; None: that of one of them is not known."""
+    expected = [table.expected_rows for table in tables.values()]
+    known = [rows for rows in expected if rows is not None]
+    return max(known, default=None) if len(known) == len(expected) else None
 
 
 def without_bucket(schema: pa.Schema) -> pa.Schema:

@@ -7,7 +7,7 @@ has the same type and the same bits everywhere.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -30,10 +30,14 @@ class Part(Protocol):
 class InMemory:
     """Rows that travel with the part."""
 
-    rows: pa.Table
+    chunk: pa.Table
+
+    @property
+    def rows(self) -> int:
+        return int(self.chunk.num_rows)
 
     def __call__(self) -> Iterator[pa.Table]:
-        yield self.rows
+        yield self.chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class RowGroups:
 
     path: str
     groups: tuple[int, ...]
+    rows: int
+    """How many these have together."""
     schema: pa.Schema
     """The columns that are read, and their types."""
     chunk_rows: int
@@ -59,7 +65,10 @@ class RowGroups:
                 yield chunk.cast(self.schema)
 
 
-def parts_of(source: Any) -> tuple[pa.Schema, tuple[Part, ...]]:
+StoredPart: TypeAlias = InMemory | RowGroups
+
+
+def parts_of(source: Any) -> tuple[pa.Schema, tuple[StoredPart, ...]]:
     """The schema and the parts of a table in memory, a Parquet file, a folder of such files or a dataset of them.
 
     There is at least one part; a table without rows is one in memory.
@@ -78,13 +87,13 @@ def parts_of(source: Any) -> tuple[pa.Schema, tuple[Part, ...]]:
     return schema, tuple(parts) or tuple(_slices(schema.empty_table()))
 
 
-def _slices(table: pa.Table) -> Iterator[Part]:
+def _slices(table: pa.Table) -> Iterator[InMemory]:
     bare = table.replace_schema_metadata(None)
     for first in range(0, max(table.num_rows, 1), TABLE_CHUNK_ROWS):
         yield InMemory(bare.slice(first, TABLE_CHUNK_ROWS))
 
 
-def _groups(file: TableFile, schema: pa.Schema) -> Iterator[Part]:
+def _groups(file: TableFile, schema: pa.Schema) -> Iterator[RowGroups]:
     """Consecutive row groups of about a chunk together; a larger one alone."""
     metadata, held, rows = pq.read_metadata(file.path), list[int](), 0
     place = str(file.path.absolute())
@@ -93,9 +102,9 @@ def _groups(file: TableFile, schema: pa.Schema) -> Iterator[Part]:
         if not more:
             continue
         if held and rows + more > TABLE_CHUNK_ROWS:
-            yield RowGroups(place, tuple(held), schema, TABLE_CHUNK_ROWS, file.keys)
+            yield RowGroups(place, tuple(held), rows, schema, TABLE_CHUNK_ROWS, file.keys)
             held, rows = [], 0
         held.append(number)
         rows += more
     if held:
-        yield RowGroups(place, tuple(held), schema, TABLE_CHUNK_ROWS, file.keys)
+        yield RowGroups(place, tuple(held), rows, schema, TABLE_CHUNK_ROWS, file.keys)

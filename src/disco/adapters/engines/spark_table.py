@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from disco.adapters.engines import spark_tasks as tasks
-from disco.adapters.engines.local_table import ChunkFunction, without_bucket
+from disco.adapters.engines.local_table import ChunkFunction, most_rows, without_bucket
 from disco.adapters.engines.parts import parts_of
 from disco.records.errors import InputError
 from disco.records.locale import Locale
@@ -47,6 +47,7 @@ class SparkTable:
     steps: tuple[tuple[ChunkFunction, pa.Schema], ...] = ()
     partitions: int | None = None
     """None: Spark decides when it runs."""
+    expected_rows: int | None = None
 
     @classmethod
     def of(cls, engine: "SparkEngine", source: Any) -> "SparkTable":
@@ -68,7 +69,8 @@ class SparkTable:
             return cls(engine, source, tasks.FromColumns(schema), schema)
         schema, parts = parts_of(source)
         frame = engine.session.range(0, len(parts), 1, len(parts))
-        return cls(engine, frame, tasks.FromParts(parts), schema, partitions=len(parts))
+        expected = sum(part.rows for part in parts)
+        return cls(engine, frame, tasks.FromParts(parts), schema, partitions=len(parts), expected_rows=expected)
 
     def transform(self, function: ChunkFunction, schema: pa.Schema) -> "SparkTable":
         return replace(self, schema=schema, steps=(*self.steps, (function, schema)))
@@ -180,4 +182,5 @@ def spark_buckets(
     divided = [engine.table(table)._then(tasks.ToBuckets(name), _BY_BUCKET) for name, table in tables.items()]
     together = reduce(lambda one, other: one.unionAll(other), divided)
     together = together.repartition("bucket").sortWithinPartitions("bucket")
-    yield SparkTable(engine, together, tasks.FromBuckets(function, schemas, schema), schema)
+    source = tasks.FromBuckets(function, schemas, schema)
+    yield SparkTable(engine, together, source, schema, expected_rows=most_rows(tables))
