@@ -173,6 +173,8 @@ def test_missing_broken_and_empty_files(run, files):
     folder, _, table = files
     with pytest.raises(InputError, match="no such file"):
         run(folder / "nothing.parquet", "--caps", folder / "caps.yaml", "-o", folder / "o")
+    with pytest.raises(InputError, match=r"no such file.*add --engine spark"):
+        run("table:shop.values", "--caps", folder / "caps.yaml", "-o", folder / "o")
     with pytest.raises(InputError, match="no such file"):
         run(folder / "values.parquet", "--caps", folder / "nothing.yaml", "-o", folder / "o")
     with pytest.raises(InputError, match="Parquet"):

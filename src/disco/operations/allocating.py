@@ -204,7 +204,9 @@ def _read_limits(limits: Any, path: Path) -> dict[str, Any]:
 
 def _open(path: Path) -> pa.Table:
     if not path.is_file():
-        raise InputError(str(path), found="no such file", expected="a Parquet file")
+        named = str(path).startswith("table:")
+        fix = "Tables of a catalogue are read by Spark: add --engine spark." if named else None
+        raise InputError(str(path), found="no such file", expected="a Parquet file", fix=fix)
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:

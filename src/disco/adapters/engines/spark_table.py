@@ -29,6 +29,7 @@ Result = TypeVar("Result")
 _FEW_SUMS = 16  # that the driver adds up by itself
 _MANY = 64  # partitions, where their number is not known
 _NAMED = "table:"  # before the name of a table of the catalogue
+_WAREHOUSE = Path("spark-warehouse")  # where Spark keeps tables, unless its settings say otherwise
 _BLOCKS, _BY_BUCKET = "block binary", "bucket int, name string, block binary"
 
 
@@ -140,9 +141,12 @@ def _of_catalogue(engine: "SparkEngine", name: str) -> "DataFrame":
     """A table or view that the session knows by this name."""
     from pyspark.errors import AnalysisException, ParseException
 
+    before = _WAREHOUSE.exists()
     try:
         return engine.session.table(name)
     except (AnalysisException, ParseException) as error:
+        if not before and _WAREHOUSE.is_dir() and not any(_WAREHOUSE.iterdir()):
+            _WAREHOUSE.rmdir()  # Spark made it when it looked for the table
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         absent = "NOT_FOUND" in said
         raise InputError(
